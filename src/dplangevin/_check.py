@@ -1,0 +1,83 @@
+"""Validation of public values, once, when they are constructed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from dplangevin.errors import InvalidParameter
+
+_Choice = TypeVar("_Choice", bound=str)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or isinstance(value, str):
+        raise InvalidParameter(f"{name} must be a number, got {value!r}.")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"{name} must be a number, got {value!r}.") from None
+    if math.isnan(number):
+        raise InvalidParameter(f"{name} must be a number, got NaN.")
+    return number
+
+
+def positive(name: str, value: Any, *, infinite: bool = False) -> float:
+    """A number > 0; infinity only where it is allowed."""
+    number = _number(name, value)
+    if number <= 0 or (math.isinf(number) and not infinite):
+        also = " (infinity is allowed)" if infinite else " and finite"
+        raise InvalidParameter(f"{name} must be positive{also}, got {value!r}.")
+    return number
+
+
+def nonnegative(name: str, value: Any, *, infinite: bool = False) -> float:
+    """A number >= 0; infinity only where it is allowed."""
+    number = _number(name, value)
+    if number < 0 or (math.isinf(number) and not infinite):
+        also = " (infinity is allowed)" if infinite else " and finite"
+        raise InvalidParameter(f"{name} must not be negative{also}, got {value!r}.")
+    return number
+
+
+def open_unit(name: str, value: Any) -> float:
+    """A number strictly between 0 and 1."""
+    number = _number(name, value)
+    if not 0 < number < 1:
+        raise InvalidParameter(f"{name} must be strictly between 0 and 1, got {value!r}.")
+    return number
+
+
+def count(name: str, value: Any, *, least: int = 1) -> int:
+    """A whole number >= least."""
+    number = _number(name, value)
+    if math.isinf(number) or number != int(number) or number < least:
+        raise InvalidParameter(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    return int(number)
+
+
+def count_or_infinity(name: str, value: Any, *, least: int = 1) -> int | float:
+    """A whole number >= least, or infinity."""
+    if _number(name, value) == math.inf:
+        return math.inf
+    return count(name, value, least=least)
+
+
+def choice(name: str, value: Any, allowed: Iterable[_Choice]) -> _Choice:
+    """One of the allowed words."""
+    options = list(allowed)
+    for option in options:
+        if value == option:
+            return option
+    raise InvalidParameter(f"{name} must be one of {', '.join(options)}; got {value!r}.")
+
+
+def per_step(name: str, value: Any) -> float | tuple[float, ...]:
+    """A positive number, or a non-empty sequence of them (one per step)."""
+    if isinstance(value, Sequence) and not isinstance(value, str) or hasattr(value, "__array__"):
+        numbers = tuple(positive(f"{name}[{i}]", item) for i, item in enumerate(value))
+        if not numbers:
+            raise InvalidParameter(f"{name} must not be empty.")
+        return numbers
+    return positive(name, value)

@@ -1,0 +1,150 @@
+"""Composition, written once: parts -> (eps, delta) in the tightest common currency.
+
+All GDP: exact. All pure: the sum with delta = 0. Otherwise the best of Renyi addition, privacy loss
+distributions (dp-accounting) where every part has a dominating pair, and basic composition for the rest.
+Every candidate is valid by itself, so taking the smallest is.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy._pld import GRID
+from dplangevin.privacy.parts import Gaussian, Part
+
+Parts = tuple[Part, ...]
+
+
+def merged(parts: Parts) -> Parts:
+    """Equal parts as one with the counts added."""
+    kept: dict[Part, int] = {}
+    for part in parts:
+        single = part if part.count == 1 else _single(part)
+        kept[single] = kept.get(single, 0) + part.count
+    return tuple(part.times(count) for part, count in kept.items())
+
+
+def _single(part: Part) -> Part:
+    from dataclasses import replace
+
+    return replace(part, count=1)
+
+
+def gaussian_mu(parts: Parts) -> float | None:
+    """mu of the composition when every part is Gaussian."""
+    if not all(isinstance(part, Gaussian) for part in parts):
+        return None
+    return math.sqrt(sum(part.count * part.mu**2 for part in parts if isinstance(part, Gaussian)))
+
+
+def renyi(parts: Parts, orders: cv.Floats) -> cv.Floats | None:
+    """Sum of the Renyi curves, or None when a part has none."""
+    total = np.zeros_like(orders)
+    for part in parts:
+        curve = part.rdp(orders)
+        if curve is None:
+            return None
+        total = total + part.count * curve
+    return total
+
+
+@lru_cache(maxsize=32)
+def loss_distribution(parts: Parts, grid: float = GRID) -> Any | None:
+    """Composed privacy loss distribution, or None when a part has no dominating pair."""
+    total = None
+    for part in parts:
+        pld = part.pld(grid)
+        if pld is None:
+            return None
+        if part.count > 1:
+            pld = pld.self_compose(part.count)
+        total = pld if total is None else total.compose(pld)
+    return total
+
+
+def epsilon(parts: Parts, delta: float) -> float:
+    """Smallest proved eps at delta."""
+    if not parts:
+        return 0.0
+    mu = gaussian_mu(parts)
+    if mu is not None:
+        return cv.gdp_epsilon(mu, delta)
+    candidates = [sum(part.count * part.pure() for part in parts)]
+    if delta > 0:
+        if len(parts) == 1 and parts[0].count == 1:
+            candidates.append(parts[0].epsilon(delta))
+        curve = renyi(parts, cv.ORDERS)
+        if curve is not None:
+            candidates.append(cv.rdp_epsilon(cv.ORDERS, curve, delta))
+        if len(parts) > 1 or parts[0].count > 1:
+            pld = loss_distribution(parts)
+            if pld is not None:
+                candidates.append(float(pld.get_epsilon_for_delta(delta)))
+            if curve is None:
+                candidates.append(_basic(parts, delta))
+    return _smallest(candidates)
+
+
+def delta(parts: Parts, epsilon_: float) -> float:
+    """Smallest proved delta at eps."""
+    if not parts:
+        return 0.0
+    mu = gaussian_mu(parts)
+    if mu is not None:
+        return float(cv.gdp_delta(mu, epsilon_))
+    if epsilon_ >= sum(part.count * part.pure() for part in parts):
+        return 0.0
+    candidates = [1.0]
+    if len(parts) == 1 and parts[0].count == 1:
+        candidates.append(parts[0].delta(epsilon_))
+    curve = renyi(parts, cv.ORDERS)
+    if curve is not None:
+        candidates.append(cv.rdp_delta(cv.ORDERS, curve, epsilon_))
+    if len(parts) > 1 or parts[0].count > 1:
+        pld = loss_distribution(parts)
+        if pld is not None:
+            candidates.append(float(pld.get_delta_for_epsilon(epsilon_)))
+        elif curve is None:
+            candidates.append(_basic_delta(parts, epsilon_))
+    return min(1.0, _smallest(candidates))
+
+
+def _basic(parts: Parts, delta_: float) -> float:
+    """Basic composition: Renyi parts as one release, every other use by itself, delta shared out."""
+    curved = tuple(part for part in parts if part.rdp(cv.ORDERS) is not None)
+    loose = tuple(part for part in parts if part not in curved)
+    uses = sum(part.count for part in loose)
+    best = math.inf
+    for share in (0.5, 0.1, 0.01, 0.9, 0.99) if curved else (0.0,):
+        each = (1 - share) * delta_ / uses
+        total = sum(part.count * part.epsilon(each) for part in loose)
+        if curved:
+            curve = renyi(curved, cv.ORDERS)
+            assert curve is not None
+            total += cv.rdp_epsilon(cv.ORDERS, curve, share * delta_)
+        best = min(best, total)
+    return best
+
+
+def _smallest(candidates: list[float]) -> float:
+    valid = [value for value in candidates if not math.isnan(value)]
+    return min(valid) if valid else math.inf
+
+
+def _basic_delta(parts: Parts, epsilon_: float) -> float:
+    """Smallest delta found by bisection (in log) with _basic(parts, delta) <= eps; 1 when none is."""
+    low, high = math.log(1e-300), 0.0
+    if _basic(parts, 1 - 1e-12) > epsilon_:
+        return 1.0
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        if _basic(parts, math.exp(middle)) <= epsilon_:
+            high = middle
+        else:
+            low = middle
+    return math.exp(high)

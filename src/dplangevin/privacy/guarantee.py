@@ -1,0 +1,198 @@
+"""Guarantee: what is promised, by which theorem, to whom, about which release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter, NotPrivateError
+from dplangevin.privacy import compose
+from dplangevin.privacy.parts import Part
+from dplangevin.problem.constants import Adjacency
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """A proved promise about one release (or several, composed).
+
+    Parameters
+    ----------
+    parts : the currencies spent; composition of parts is exact where the theory is (see `privacy.compose`).
+    adjacency : "replace-one" (n is public) or "add-remove" (a public divisor).
+    release : what may be looked at: "last-iterate", "average", "checkpoints", "trajectory", "draw", ...
+    theorem, reference : the result that carries the promise.
+    assumptions : what must hold, in words.
+    arithmetic : "real" (ideal noise) or "discrete-grid".
+    extra_delta : probability added once to delta (a bad event, a certified sampler's error).
+    at_delta : the delta at which the guarantee is reported; 0 for pure promises.
+    composition : plain composition of the same run, kept beside for comparison.
+
+    Examples
+    --------
+    >>> from dplangevin.privacy.parts import Gaussian
+    >>> g = Guarantee(parts=(Gaussian(mu=1.0),), adjacency="replace-one", release="last-iterate",
+    ...               theorem="composition", reference="Dong, Roth and Su (2022)")
+    >>> round(g.epsilon(1e-5), 4), round((4 * g).mu, 4)
+    (4.3772, 2.0)
+    """
+
+    parts: tuple[Part, ...]
+    adjacency: Adjacency
+    release: str
+    theorem: str
+    reference: str
+    assumptions: tuple[str, ...] = ()
+    arithmetic: str = "real"
+    extra_delta: float = 0.0
+    at_delta: float | None = None
+    composition: Guarantee | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", compose.merged(self.parts))
+        _check.nonnegative("extra_delta", self.extra_delta)
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Smallest proved epsilon at delta (default: the delta the guarantee was made for)."""
+        if delta is None:
+            delta = self.at_delta if self.at_delta is not None else 0.0
+        if delta != 0:
+            _check.open_unit("delta", delta)
+        left = delta - self.extra_delta
+        if left < 0:
+            return math.inf
+        return compose.epsilon(self.parts, left)
+
+    def delta(self, epsilon: float) -> float:
+        """Smallest proved delta at epsilon."""
+        _check.nonnegative("epsilon", epsilon)
+        return min(1.0, compose.delta(self.parts, epsilon) + self.extra_delta)
+
+    @property
+    def mu(self) -> float | None:
+        """mu when the whole guarantee is mu-GDP, else None."""
+        return compose.gaussian_mu(self.parts) if self.extra_delta == 0 else None
+
+    @property
+    def kind(self) -> str:
+        """The currency: pure, bounded-range, gdp, rdp, pld or approximate."""
+        if self.extra_delta > 0:
+            return "approximate"
+        kinds = {part.kind for part in self.parts}
+        if len(kinds) == 1:
+            return kinds.pop()
+        if kinds <= {"pure", "bounded-range"}:
+            return "pure"
+        return "approximate" if "approximate" in kinds else "rdp" if "rdp" in kinds else "pld"
+
+    def __add__(self, other: object) -> Guarantee:
+        if isinstance(other, NotPrivate):
+            return other  # type: ignore[return-value]
+        if not isinstance(other, Guarantee):
+            return NotImplemented
+        if other.adjacency != self.adjacency:
+            raise InvalidParameter(
+                f"cannot add a {self.adjacency} guarantee to a {other.adjacency} one; state both for one adjacency."
+            )
+        joined = lambda a, b: a if a == b else f"{a} + {b}"  # noqa: E731
+        both = None
+        if self.composition is not None and other.composition is not None:
+            both = self.composition + other.composition
+        return Guarantee(
+            parts=self.parts + other.parts,
+            adjacency=self.adjacency,
+            release=joined(self.release, other.release),
+            theorem=joined(self.theorem, other.theorem),
+            reference=joined(self.reference, other.reference),
+            assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
+            arithmetic="real" if "real" in (self.arithmetic, other.arithmetic) else self.arithmetic,
+            extra_delta=self.extra_delta + other.extra_delta,
+            at_delta=self.at_delta if self.at_delta == other.at_delta else None,
+            composition=both,
+        )
+
+    def __rmul__(self, count: int) -> Guarantee:
+        times = _check.count("the number of releases", count)
+        return replace(
+            self,
+            parts=tuple(part.times(times) for part in self.parts),
+            extra_delta=times * self.extra_delta,
+            composition=None if self.composition is None else times * self.composition,
+        )
+
+    def group(self, size: int) -> Guarantee:
+        """The promise to a person who owns up to `size` records."""
+        rows = _check.count("size", size)
+        if rows == 1:
+            return self
+        if self.extra_delta > 0:
+            raise InvalidParameter("no group guarantee is proved for a guarantee with an additive delta.")
+        parts = tuple(replace(part.group(rows), count=part.count) for part in self.parts)
+        note = f"holds for all rows of a person who owns at most {rows}"
+        beside = None if self.composition is None else self.composition.group(rows)
+        return replace(self, parts=parts, assumptions=(*self.assumptions, note), composition=beside)
+
+    def to_dict(self, delta: float | None = None) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        if delta is None:
+            delta = self.at_delta if self.at_delta is not None else 0.0
+        return {
+            "epsilon": self.epsilon(delta),
+            "delta": delta,
+            "kind": self.kind,
+            "mu": self.mu,
+            "adjacency": self.adjacency,
+            "release": self.release,
+            "theorem": self.theorem,
+            "reference": self.reference,
+            "assumptions": list(self.assumptions),
+            "arithmetic": self.arithmetic,
+            "extra_delta": self.extra_delta,
+        }
+
+    def to_dp_event(self) -> Any:
+        """The same promise as a dp-accounting DpEvent, where events exist for every part."""
+        from dp_accounting import dp_event
+
+        events = []
+        for part in self.parts:
+            event = part.event()
+            if event is None:
+                raise InvalidParameter(f"dp-accounting has no event for a {type(part).__name__} part.")
+            events.append(dp_event.SelfComposedDpEvent(event, part.count) if part.count > 1 else event)
+        if self.extra_delta > 0:
+            events.append(dp_event.EpsilonDeltaDpEvent(0.0, self.extra_delta))
+        return events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
+
+
+@dataclass(frozen=True)
+class NotPrivate:
+    """The value of a guarantee that does not exist. Asking it for a number raises."""
+
+    reason: str
+
+    def _refuse(self) -> NotPrivateError:
+        return NotPrivateError(f"no guarantee: {self.reason}")
+
+    def epsilon(self, delta: float | None = None) -> float:
+        raise self._refuse()
+
+    def delta(self, epsilon: float) -> float:
+        raise self._refuse()
+
+    @property
+    def mu(self) -> float | None:
+        raise self._refuse()
+
+    def __add__(self, other: object) -> NotPrivate:
+        return self
+
+    __radd__ = __add__
+
+    def __rmul__(self, count: int) -> NotPrivate:
+        return self
+
+    def to_dict(self, delta: float | None = None) -> dict[str, Any]:
+        """Plain data, ready for JSON: epsilon is null and the reason is given."""
+        return {"epsilon": None, "delta": None, "kind": "none", "reason": self.reason}

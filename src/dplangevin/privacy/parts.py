@@ -1,0 +1,279 @@
+"""What a guarantee is made of: one published currency of privacy per class, with the number of times it was spent.
+
+A part knows its own curve, and, where the theory allows, its Renyi curve and a dominating pair as a privacy loss
+distribution. Adding parts up is written once, in `compose`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import sampled_gaussian as sg
+from dplangevin.privacy._pld import connect_the_dots, gaussian_pld, pure_pld, sampled_gaussian_pld, symmetric_profile
+
+Floats = cv.Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(ABC):
+    """`count` independent, adaptively chosen uses of one mechanism."""
+
+    kind: ClassVar[str]
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", _check.count("count", self.count))
+
+    def times(self, count: int) -> Part:
+        """The part used `count` times as often."""
+        return replace(self, count=self.count * _check.count("count", count))
+
+    @abstractmethod
+    def delta(self, epsilon: float) -> float:
+        """delta at epsilon of ONE use."""
+
+    def epsilon(self, delta: float) -> float:
+        """epsilon at delta of ONE use, rounded up."""
+        return cv._invert_decreasing(self.delta, delta)
+
+    def pure(self) -> float:
+        """The epsilon of ONE use with delta = 0; infinity when there is none."""
+        return math.inf
+
+    def rdp(self, orders: Floats) -> Floats | None:
+        """Renyi curve of ONE use, or None when none is proved."""
+        return None
+
+    def pld(self, grid: float) -> Any | None:
+        """dp-accounting's PrivacyLossDistribution of ONE use on a grid, or None without a dominating pair."""
+        return None
+
+    def event(self) -> Any | None:
+        """dp-accounting's DpEvent of ONE use, or None where none exists."""
+        return None
+
+    def group(self, size: int) -> Part:
+        """What one use promises to a group of `size` records."""
+        raise InvalidParameter(f"no group guarantee is proved for {self.kind} parts of a group of {size}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pure(Part):
+    """eps-DP."""
+
+    kind: ClassVar[str] = "pure"
+    value: float
+
+    def delta(self, epsilon: float) -> float:
+        return cv.pure_delta(self.value, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return cv.pure_epsilon(self.value, delta)
+
+    def pure(self) -> float:
+        return self.value
+
+    def rdp(self, orders: Floats) -> Floats:
+        return cv.pure_rdp(self.value, orders)
+
+    def pld(self, grid: float) -> Any:
+        return pure_pld(self.value, 0.0, grid)
+
+    def event(self) -> Any:
+        from dp_accounting import dp_event
+
+        return dp_event.EpsilonDeltaDpEvent(self.value, 0.0)
+
+    def group(self, size: int) -> Part:
+        return replace(self, value=self.value * size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedRange(Part):
+    """The log density ratio lies in an interval of length eps: eps-DP and (eps^2/8)-zCDP."""
+
+    kind: ClassVar[str] = "bounded-range"
+    value: float
+
+    def delta(self, epsilon: float) -> float:
+        return cv.bounded_range_delta(self.value, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return cv.bounded_range_epsilon(self.value, delta)
+
+    def pure(self) -> float:
+        return self.value
+
+    def rdp(self, orders: Floats) -> Floats:
+        return np.minimum(orders * self.value**2 / 8, cv.pure_rdp(self.value, orders))
+
+    def pld(self, grid: float) -> Any:
+        return pure_pld(self.value, 0.0, grid)
+
+    def event(self) -> Any:
+        from dp_accounting import dp_event
+
+        return dp_event.EpsilonDeltaDpEvent(self.value, 0.0)
+
+    def group(self, size: int) -> Part:
+        return replace(self, value=self.value * size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Part):
+    """mu-GDP: no easier to attack than telling N(0, 1) from N(mu, 1)."""
+
+    kind: ClassVar[str] = "gdp"
+    mu: float
+
+    def delta(self, epsilon: float) -> float:
+        return float(cv.gdp_delta(self.mu, epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        return cv.gdp_epsilon(self.mu, delta)
+
+    def rdp(self, orders: Floats) -> Floats:
+        return orders * (self.mu**2 / 2)
+
+    def pld(self, grid: float) -> Any | None:
+        return gaussian_pld(self.mu, grid) if 0 < self.mu < math.inf else None
+
+    def event(self) -> Any:
+        from dp_accounting import dp_event
+
+        return dp_event.GaussianDpEvent(1 / self.mu) if self.mu > 0 else dp_event.NoOpDpEvent()
+
+    def group(self, size: int) -> Part:
+        return replace(self, mu=self.mu * size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concentrated(Part):
+    """rho-zCDP: Renyi divergence at most rho alpha at every order. It does not imply GDP."""
+
+    kind: ClassVar[str] = "rdp"
+    rho: float
+
+    def delta(self, epsilon: float) -> float:
+        return cv.zcdp_delta(self.rho, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return cv.zcdp_epsilon(self.rho, delta)
+
+    def rdp(self, orders: Floats) -> Floats:
+        return orders * self.rho
+
+    def event(self) -> Any:
+        from dp_accounting import dp_event
+
+        return dp_event.ZCDpEvent(self.rho)
+
+    def group(self, size: int) -> Part:
+        return replace(self, rho=self.rho * size**2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renyi(Part):
+    """A Renyi curve known at some orders; other orders take the next known one above (divergences grow with it)."""
+
+    kind: ClassVar[str] = "rdp"
+    orders: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def delta(self, epsilon: float) -> float:
+        return cv.rdp_delta(self.orders, self.values, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return cv.rdp_epsilon(self.orders, self.values, delta)
+
+    def rdp(self, orders: Floats) -> Floats:
+        known = np.asarray(self.orders)
+        place = np.searchsorted(known, np.asarray(orders) * (1 - 1e-12))
+        return np.append(np.asarray(self.values), np.inf)[place]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledGaussian(Part):
+    """One step of the Gaussian mechanism on a random batch; noise_multiplier = noise / sensitivity."""
+
+    kind: ClassVar[str] = "pld"
+    rate: float
+    noise_multiplier: float
+    sampling: str
+
+    def delta(self, epsilon: float) -> float:
+        return float(sg.hockey_stick(self.rate, self.noise_multiplier, epsilon))
+
+    def rdp(self, orders: Floats) -> Floats:
+        curve = sg.renyi_poisson if self.sampling == "poisson" else sg.renyi_without_replacement
+        return curve(orders, self.rate, self.noise_multiplier)
+
+    def pld(self, grid: float) -> Any:
+        if self.rate == 1:
+            return gaussian_pld(1 / self.noise_multiplier, grid)
+        if self.sampling == "poisson":
+            return sampled_gaussian_pld(self.rate, self.noise_multiplier, grid)
+        span = sg.largest_loss(self.rate, self.noise_multiplier)
+        return symmetric_profile(lambda eps: sg.hockey_stick(self.rate, self.noise_multiplier, eps), span, grid)
+
+    def event(self) -> Any | None:
+        from dp_accounting import dp_event
+
+        if self.sampling != "poisson":
+            return None
+        return dp_event.PoissonSampledDpEvent(self.rate, dp_event.GaussianDpEvent(self.noise_multiplier))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile(Part):
+    """delta(eps) in both directions, known on a grid of eps; between grid points the left one is used."""
+
+    kind: ClassVar[str] = "approximate"
+    epsilons: tuple[float, ...]
+    deltas: tuple[float, ...]
+
+    def delta(self, epsilon: float) -> float:
+        place = int(np.searchsorted(self.epsilons, epsilon * (1 + 1e-15), side="right")) - 1
+        return 1.0 if place < 0 else self.deltas[place]
+
+    def epsilon(self, delta: float) -> float:
+        good = np.flatnonzero(np.asarray(self.deltas) <= delta)
+        return math.inf if good.size == 0 else float(self.epsilons[int(good[0])])
+
+    def pld(self, grid: float) -> Any:
+        return connect_the_dots(np.asarray(self.epsilons), np.asarray(self.deltas), grid)
+
+    def group(self, size: int) -> Part:
+        eps, delta = np.asarray(self.epsilons), np.asarray(self.deltas)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            factor = np.where(eps > 0, np.expm1(size * eps) / np.expm1(eps), size)
+        grown = np.nan_to_num(np.minimum(1.0, delta * factor), nan=1.0)
+        return replace(self, epsilons=tuple(size * eps), deltas=tuple(np.minimum.accumulate(grown)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approximate(Part):
+    """One pair (eps, delta)."""
+
+    kind: ClassVar[str] = "approximate"
+    value: float
+    slack: float
+
+    def delta(self, epsilon: float) -> float:
+        return self.slack + (1 - self.slack) * cv.pure_delta(self.value, epsilon)
+
+    def pld(self, grid: float) -> Any:
+        return pure_pld(self.value, self.slack, grid)
+
+    def event(self) -> Any:
+        from dp_accounting import dp_event
+
+        return dp_event.EpsilonDeltaDpEvent(self.value, self.slack)

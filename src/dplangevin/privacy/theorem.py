@@ -1,0 +1,59 @@
+"""Theorem: (constants, schedule) -> Guarantee, or AssumptionFailed naming the hypothesis and the fix."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from dplangevin.errors import AssumptionFailed
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Part
+from dplangevin.problem.constants import Constants
+from dplangevin.schedules import NoisyGradientSchedule
+
+
+class Theorem(ABC):
+    """One published result about noisy gradient runs.
+
+    `certify` checks every hypothesis on the very constants and schedule that will run; it never assumes one.
+    """
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+
+    @abstractmethod
+    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+        """The promise about this run; raises AssumptionFailed when a hypothesis does not hold."""
+
+    def refuse(self, hypothesis: str, fix: str) -> AssumptionFailed:
+        """The error for a hypothesis that does not hold."""
+        return AssumptionFailed(f"{self.name} does not apply: {hypothesis}. {fix}")
+
+    def guarantee(
+        self, constants: Constants, schedule: NoisyGradientSchedule, parts: tuple[Part, ...],
+        assumptions: tuple[str, ...] = (), extra_delta: float = 0.0,
+    ) -> Guarantee:
+        """Mint the guarantee with what every report shows."""
+        return Guarantee(
+            parts=parts,
+            adjacency=constants.adjacency,
+            release=schedule.release,
+            theorem=self.name,
+            reference=self.reference,
+            assumptions=(*constants.assumptions, *assumptions, *COMMON_ASSUMPTIONS),
+            extra_delta=extra_delta,
+        )
+
+
+COMMON_ASSUMPTIONS = (
+    "noise is ideal real-valued Gaussian noise from a secret seed",
+    "n, bounds, step sizes, noise and number of steps are public and not chosen from the private data",
+)
+
+
+def inflated(value: float) -> float:
+    """value (1 + 1e-9) + 1e-12: covers rounding in double precision; NaN becomes infinity, never zero."""
+    if math.isnan(value):
+        return math.inf
+    return value if value == 0 else value * (1 + 1e-9) + 1e-12

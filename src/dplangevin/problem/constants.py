@@ -1,0 +1,86 @@
+"""The numbers that privacy depends on, derived from stated bounds and never from data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+
+Adjacency = Literal["replace-one", "add-remove"]
+ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """What is known of F(theta) = (1/n) sum_i loss_i(theta) + (m/2) |theta|^2 on a convex set.
+
+    Parameters
+    ----------
+    n : public number of records and divisor of the mean.
+    lipschitz : L, the largest norm of one record's gradient (data term only, weights included).
+    smoothness : M, smoothness of every loss_i + (m/2) |theta|^2 on the set; infinity when unknown.
+    strong_convexity : m, of the data-independent ridge only. Curvature of the data never counts.
+    diameter : Euclidean diameter of the set every iterate is projected on; infinity when there is none.
+    gradient_sensitivity : sup |grad loss(theta; x) - grad loss(theta; x')| over ALL admissible pairs of
+        records (replace-one, default 2L) or sup |grad loss(theta; x)| (add-remove, default L).
+    convex : every loss_i is convex and its gradient is used as it is (or clipped along the score).
+    projection_error : largest distance between the computed and the exact Euclidean projection.
+    """
+
+    n: int
+    lipschitz: float
+    smoothness: float = math.inf
+    strong_convexity: float = 0.0
+    diameter: float = math.inf
+    adjacency: Adjacency = "replace-one"
+    gradient_sensitivity: float = field(default=math.nan)
+    convex: bool = True
+    projection_error: float = 0.0
+    dimension: int | None = None
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("n", _check.count("n", self.n))
+        put("lipschitz", _check.positive("lipschitz", self.lipschitz))
+        put("smoothness", _check.positive("smoothness", self.smoothness, infinite=True))
+        put("strong_convexity", _check.nonnegative("strong_convexity", self.strong_convexity))
+        put("diameter", _check.positive("diameter", self.diameter, infinite=True))
+        put("adjacency", _check.choice("adjacency", self.adjacency, ADJACENCIES))
+        put("projection_error", _check.nonnegative("projection_error", self.projection_error))
+        if self.dimension is not None:
+            put("dimension", _check.count("dimension", self.dimension))
+        largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
+        if math.isnan(self.gradient_sensitivity):
+            put("gradient_sensitivity", largest)
+        sensitivity = _check.positive("gradient_sensitivity", self.gradient_sensitivity)
+        if sensitivity > largest * (1 + 1e-12):
+            raise InvalidParameter(
+                f"gradient_sensitivity is {sensitivity!r}, more than lipschitz = {self.lipschitz!r} allows under "
+                f"{self.adjacency} ({largest!r}); raise lipschitz or leave gradient_sensitivity out."
+            )
+        if self.strong_convexity > self.smoothness * (1 + 1e-12):
+            raise InvalidParameter(
+                f"strong_convexity = {self.strong_convexity!r} exceeds smoothness = {self.smoothness!r}; "
+                "smoothness includes the ridge, so it is at least strong_convexity."
+            )
+
+    @property
+    def data_smoothness(self) -> float:
+        """Smoothness of one record's loss without the ridge."""
+        return max(self.smoothness - self.strong_convexity, 0.0)
+
+    def contraction(self, step_size: float) -> float:
+        """Lipschitz constant of theta -> theta - step_size * gradient, for every admissible data set.
+
+        max(|1 - eta m|, |1 - eta M|) for convex losses (the mean Hessian along a segment is symmetric with
+        spectrum in [m, M]); 1 + eta M for smooth losses that are not convex.
+        """
+        if math.isinf(self.smoothness):
+            return math.inf
+        if not self.convex:
+            return 1 + step_size * self.smoothness
+        return max(abs(1 - step_size * self.strong_convexity), abs(1 - step_size * self.smoothness))

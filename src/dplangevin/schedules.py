@@ -1,0 +1,141 @@
+"""The public parameters of a run: frozen records that are accounted and executed as they stand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+
+Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
+SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
+ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
+RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
+Order = Literal["public", "secret"]
+Start = Literal["data-independent", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyGradientSchedule:
+    """theta <- project(theta - eta_t (G_t + Z_t)), Z_t ~ N(0, noise_scale_t^2 I).
+
+    G_t is the sum of the batch's gradients over the public divisor batch_size, plus the ridge's gradient once.
+
+    Parameters
+    ----------
+    step_size : eta_t, a number or one number per step.
+    noise_scale : standard deviation of the noise on the MEAN gradient, a number or one number per step.
+    n_steps : number of steps; infinity asks the accountant for a bound that holds for every number of steps.
+    batch_size : public divisor (expected size for Poisson); None for the whole data set.
+    sampling : full; cyclic (fixed partition, same order each epoch); shuffle (fresh uniform permutation each
+        epoch); without-replacement (fresh uniform subset each step); poisson (each record independently).
+    release : what leaves the run. Averages are functions of the whole path and are accounted as such.
+    checkpoints : the steps whose iterates are released, when release is "checkpoints".
+    average_from : first step (from 0) of the tail that is averaged, when release is "average".
+    momentum : Nesterov momentum t / (t + 3); accounted by composition only.
+    order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
+    start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
+    start_scale : standard deviation of a Gaussian start around 0, projected on the set; 0 starts at 0.
+    """
+
+    step_size: float | tuple[float, ...]
+    noise_scale: float | tuple[float, ...]
+    n_steps: int | float
+    batch_size: int | None = None
+    sampling: Sampling = "full"
+    release: ReleaseMode = "last-iterate"
+    checkpoints: tuple[int, ...] = ()
+    average_from: int = 0
+    momentum: bool = False
+    order: Order = "public"
+    start: Start = "data-independent"
+    start_scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("step_size", _check.per_step("step_size", self.step_size))
+        put("noise_scale", _check.per_step("noise_scale", self.noise_scale))
+        put("n_steps", _check.count_or_infinity("n_steps", self.n_steps))
+        put("sampling", _check.choice("sampling", self.sampling, SAMPLINGS))
+        put("release", _check.choice("release", self.release, RELEASE_MODES))
+        put("order", _check.choice("order", self.order, ("public", "secret")))
+        put("start", _check.choice("start", self.start, ("data-independent", "unknown")))
+        put("start_scale", _check.nonnegative("start_scale", self.start_scale))
+        put("average_from", _check.count("average_from", self.average_from, least=0))
+        self._check_batches()
+        self._check_lengths()
+        self._check_release()
+
+    def _check_batches(self) -> None:
+        if self.sampling == "full":
+            if self.batch_size is not None:
+                raise InvalidParameter(
+                    f"batch_size = {self.batch_size!r} has no meaning with sampling='full'; "
+                    "leave it out or choose another sampling."
+                )
+        elif self.batch_size is None:
+            raise InvalidParameter(f"sampling={self.sampling!r} needs a batch_size.")
+        else:
+            object.__setattr__(self, "batch_size", _check.count("batch_size", self.batch_size))
+
+    def _check_lengths(self) -> None:
+        for name in ("step_size", "noise_scale"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.n_steps:
+                raise InvalidParameter(
+                    f"{name} has {len(value)} entries but n_steps is {self.n_steps}; give one number, or one per step."
+                )
+
+    def _check_release(self) -> None:
+        if self.release == "checkpoints":
+            steps = tuple(_check.count("checkpoints", step) for step in self.checkpoints)
+            if not steps or any(b <= a for a, b in zip(steps, steps[1:], strict=False)) or steps[-1] > self.n_steps:
+                raise InvalidParameter(
+                    f"checkpoints must be increasing steps between 1 and n_steps = {self.n_steps}, got {self.checkpoints!r}."
+                )
+            object.__setattr__(self, "checkpoints", steps)
+        elif self.checkpoints:
+            raise InvalidParameter("checkpoints were given; set release='checkpoints' to have them covered.")
+        if self.release == "average" and self.average_from >= self.n_steps:
+            raise InvalidParameter(
+                f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
+            )
+
+    @classmethod
+    def from_diffusion(
+        cls, *, step_size: float, sigma: float, n_steps: int | float, strong_convexity: float = 0.0,
+        release: ReleaseMode = "last-iterate",
+    ) -> NoisyGradientSchedule:
+        """The parametrisation theta - eta grad + sqrt(2 eta) sigma N(0, I) of Chourasia, Ye and Shokri (2021).
+
+        With strong_convexity > 0 the run starts at N(0, 2 sigma^2 / strong_convexity), as in that paper.
+        """
+        step = _check.positive("step_size", step_size)
+        scale = _check.positive("sigma", sigma)
+        curvature = _check.nonnegative("strong_convexity", strong_convexity)
+        return cls(
+            step_size=step, noise_scale=scale * math.sqrt(2 / step), n_steps=n_steps, release=release,
+            start_scale=scale * math.sqrt(2 / curvature) if curvature else 0.0,
+        )
+
+    @property
+    def constant(self) -> bool:
+        """True when neither step size nor noise varies."""
+        return not isinstance(self.step_size, tuple) and not isinstance(self.noise_scale, tuple)
+
+    def divisor(self, n: int) -> int:
+        """The public divisor of the gradient sum."""
+        return n if self.batch_size is None else self.batch_size
+
+    def step_sizes(self) -> NDArray[np.float64]:
+        """eta_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.step_size, float), (int(self.n_steps),)).copy()
+
+    def noise_scales(self) -> NDArray[np.float64]:
+        """noise_scale_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.noise_scale, float), (int(self.n_steps),)).copy()
