@@ -1,1 +1,80 @@
-"""."""
+"""Differentially private convex learning by Langevin diffusion.
+
+Everything below is loaded on first use, so that `import dplangevin` costs almost nothing.
+
+Examples
+--------
+>>> import dplangevin
+>>> promise = dplangevin.account(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01,
+...                              step_size=1.0, noise_scale=0.02, steps=float("inf"), delta=1e-6)
+>>> round(promise.epsilon(), 3), promise.release
+(0.574, 'last-iterate')
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dplangevin._version import __version__
+
+if TYPE_CHECKING:
+    from dplangevin.errors import (
+        AssumptionFailed,
+        BudgetExceeded,
+        CalibrationFailed,
+        DplangevinError,
+        InvalidParameter,
+        NotPrivateError,
+    )
+    from dplangevin.privacy.accountant import account
+    from dplangevin.privacy.calibrate import calibrate
+    from dplangevin.privacy.guarantee import Guarantee, NotPrivate
+    from dplangevin.privacy.lower_bounds import lower_bound_epsilon
+    from dplangevin.problem.constants import Constants
+    from dplangevin.schedules import NoisyGradientSchedule
+
+_HOME = {
+    "AssumptionFailed": "errors",
+    "BudgetExceeded": "errors",
+    "CalibrationFailed": "errors",
+    "Constants": "problem.constants",
+    "DplangevinError": "errors",
+    "Guarantee": "privacy.guarantee",
+    "InvalidParameter": "errors",
+    "NoisyGradientSchedule": "schedules",
+    "NotPrivate": "privacy.guarantee",
+    "NotPrivateError": "errors",
+    "account": "privacy.accountant",
+    "calibrate": "privacy.calibrate",
+    "lower_bound_epsilon": "privacy.lower_bounds",
+}
+
+__all__ = [
+    "AssumptionFailed",
+    "BudgetExceeded",
+    "CalibrationFailed",
+    "Constants",
+    "DplangevinError",
+    "Guarantee",
+    "InvalidParameter",
+    "NoisyGradientSchedule",
+    "NotPrivate",
+    "NotPrivateError",
+    "__version__",
+    "account",
+    "calibrate",
+    "lower_bound_epsilon",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dplangevin' has no attribute {name!r}")
+    value = getattr(import_module(f"dplangevin.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

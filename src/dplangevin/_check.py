@@ -12,7 +12,7 @@ _Choice = TypeVar("_Choice", bound=str)
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or isinstance(value, str):
+    if isinstance(value, (bool, str)):
         raise InvalidParameter(f"{name} must be a number, got {value!r}.")
     try:
         number = float(value)
@@ -75,9 +75,15 @@ def choice(name: str, value: Any, allowed: Iterable[_Choice]) -> _Choice:
 
 def per_step(name: str, value: Any) -> float | tuple[float, ...]:
     """A positive number, or a non-empty sequence of them (one per step)."""
-    if isinstance(value, Sequence) and not isinstance(value, str) or hasattr(value, "__array__"):
+    if (isinstance(value, Sequence) and not isinstance(value, str)) or getattr(value, "ndim", 0) == 1:
         numbers = tuple(positive(f"{name}[{i}]", item) for i, item in enumerate(value))
         if not numbers:
             raise InvalidParameter(f"{name} must not be empty.")
         return numbers
     return positive(name, value)
+
+
+def put(instance: object, **values: Any) -> None:
+    """Store validated values in a frozen record while it is being constructed."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)

@@ -21,7 +21,11 @@ def generator(random_state: Any = None) -> tuple[np.random.Generator, bool]:
         return random_state, True
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**32, size=8, dtype=np.uint32)), True
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool) and random_state >= 0:
+    if (
+        isinstance(random_state, (int, np.integer))
+        and not isinstance(random_state, bool)
+        and random_state >= 0
+    ):
         return np.random.default_rng(int(random_state)), True
     raise InvalidParameter(
         "random_state must be None, a non-negative integer, a numpy Generator or a RandomState; "

@@ -24,7 +24,9 @@ def gaussian_pld(mu: float, grid: float) -> Any:
 def sampled_gaussian_pld(rate: float, noise_multiplier: float, grid: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    return pld.from_gaussian_mechanism(noise_multiplier, sampling_prob=rate, value_discretization_interval=grid)
+    return pld.from_gaussian_mechanism(
+        noise_multiplier, sampling_prob=rate, value_discretization_interval=grid
+    )
 
 
 @lru_cache(maxsize=64)
@@ -55,9 +57,8 @@ def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any:
     """
     top = int(np.ceil(epsilons[-1] / grid))
     positive = np.arange(0, top + 1) * grid
-    place = np.searchsorted(epsilons, positive * (1 + 1e-12) + 1e-15, side="right") - 1
-    step = np.where(place < 0, 1.0, deltas[np.maximum(place, 0)])
     ratio = np.exp(np.minimum(positive, 700.0))
+    step = np.interp(ratio, np.exp(np.minimum(epsilons, 700.0)), deltas, left=1.0)
     ratios = np.concatenate([1 / ratio[:0:-1], ratio])
     values = np.concatenate([(1 - 1 / ratio + step / ratio)[:0:-1], step])
     minorant = np.interp(ratios, *_lower_hull(ratios, values))

@@ -85,8 +85,7 @@ def epsilon(parts: Parts, delta: float) -> float:
             pld = loss_distribution(parts)
             if pld is not None:
                 candidates.append(float(pld.get_epsilon_for_delta(delta)))
-            if curve is None:
-                candidates.append(_basic(parts, delta))
+            candidates.append(_basic(parts, delta))
     return _smallest(candidates)
 
 
@@ -109,25 +108,26 @@ def delta(parts: Parts, epsilon_: float) -> float:
         pld = loss_distribution(parts)
         if pld is not None:
             candidates.append(float(pld.get_delta_for_epsilon(epsilon_)))
-        elif curve is None:
+        elif curve is None:  # with a curve, Renyi addition is never far behind
             candidates.append(_basic_delta(parts, epsilon_))
     return min(1.0, _smallest(candidates))
 
 
 def _basic(parts: Parts, delta_: float) -> float:
-    """Basic composition: Renyi parts as one release, every other use by itself, delta shared out."""
+    """Basic composition, delta shared out: every use by itself, or Renyi parts as one and the rest apart."""
+    uses = sum(part.count for part in parts)
+    best = sum(part.count * part.epsilon(delta_ / uses) for part in parts)
     curved = tuple(part for part in parts if part.rdp(cv.ORDERS) is not None)
     loose = tuple(part for part in parts if part not in curved)
+    if not curved or not loose:
+        return best
+    curve = renyi(curved, cv.ORDERS)
+    assert curve is not None
     uses = sum(part.count for part in loose)
-    best = math.inf
-    for share in (0.5, 0.1, 0.01, 0.9, 0.99) if curved else (0.0,):
+    for share in (0.5, 0.1, 0.01, 0.9, 0.99):
         each = (1 - share) * delta_ / uses
         total = sum(part.count * part.epsilon(each) for part in loose)
-        if curved:
-            curve = renyi(curved, cv.ORDERS)
-            assert curve is not None
-            total += cv.rdp_epsilon(cv.ORDERS, curve, share * delta_)
-        best = min(best, total)
+        best = min(best, total + cv.rdp_epsilon(cv.ORDERS, curve, share * delta_))
     return best
 
 

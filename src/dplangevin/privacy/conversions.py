@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
 from dplangevin import _check
 
@@ -38,9 +38,16 @@ def gdp_delta(mu: float, epsilon: ArrayLike) -> Floats:
         return np.where(eps >= 0, 0.0, -np.expm1(np.minimum(eps, 0)))
     if not math.isfinite(mu):
         return np.ones_like(eps)
-    upper = log_ndtr(-eps / mu + mu / 2)
-    lower = eps + log_ndtr(-eps / mu - mu / 2)
-    with np.errstate(under="ignore", invalid="ignore"):
+    near, far = eps / mu - mu / 2, eps / mu + mu / 2
+    upper = log_ndtr(-near)
+    # e^eps phi(far) = phi(near): the second term through the Mills ratio, so that large mu loses no digits
+    with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
+        mills = np.where(
+            far > 0,
+            np.log(math.sqrt(math.pi / 2) * erfcx(np.maximum(far, 0.0) / math.sqrt(2))),
+            log_ndtr(-far) + far**2 / 2 + math.log(2 * math.pi) / 2,
+        )
+        lower = -(near**2) / 2 - math.log(2 * math.pi) / 2 + mills
         gap = np.where(np.isneginf(upper), 0.0, np.minimum(lower - upper, 0.0))
         result = np.where(np.isneginf(upper), 0.0, np.exp(upper) * -np.expm1(gap))
     return np.asarray(np.clip(result, 0.0, 1.0))
@@ -81,7 +88,10 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         if high > 1e300:
             return math.inf
     target = math.log(delta)
-    log_delta = lambda eps: math.log(max(float(gdp_delta(mu, eps)), 1e-320)) - target  # noqa: E731
+
+    def log_delta(eps: float) -> float:
+        return math.log(max(float(gdp_delta(mu, eps)), 1e-320)) - target
+
     root = float(brentq(log_delta, 0.0, high, xtol=1e-300, rtol=1e-14))
     step = max(abs(root), 1e-300) * 1e-14
     while float(gdp_delta(mu, root)) > delta and root < high:
@@ -168,7 +178,9 @@ def pure_rdp(epsilon0: float, orders: ArrayLike) -> Floats:
     alpha = np.asarray(orders, float)
     log_p = -np.logaddexp(0.0, -epsilon0)
     log_q = log_p - epsilon0
-    value = np.logaddexp(alpha * log_p + (1 - alpha) * log_q, alpha * log_q + (1 - alpha) * log_p) / (alpha - 1)
+    value = np.logaddexp(alpha * log_p + (1 - alpha) * log_q, alpha * log_q + (1 - alpha) * log_p) / (
+        alpha - 1
+    )
     return np.asarray(np.minimum(value, epsilon0))
 
 
@@ -181,4 +193,6 @@ def bounded_range_delta(epsilon0: float, epsilon: float) -> float:
 
 def bounded_range_epsilon(epsilon0: float, delta: float) -> float:
     """eps at delta of one epsilon0-bounded-range mechanism."""
-    return _invert_decreasing(lambda eps: bounded_range_delta(epsilon0, eps), delta, start=max(epsilon0, 1e-300))
+    return _invert_decreasing(
+        lambda eps: bounded_range_delta(epsilon0, eps), delta, start=max(epsilon0, 1e-300)
+    )

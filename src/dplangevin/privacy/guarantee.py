@@ -95,16 +95,15 @@ class Guarantee:
             raise InvalidParameter(
                 f"cannot add a {self.adjacency} guarantee to a {other.adjacency} one; state both for one adjacency."
             )
-        joined = lambda a, b: a if a == b else f"{a} + {b}"  # noqa: E731
         both = None
         if self.composition is not None and other.composition is not None:
             both = self.composition + other.composition
         return Guarantee(
             parts=self.parts + other.parts,
             adjacency=self.adjacency,
-            release=joined(self.release, other.release),
-            theorem=joined(self.theorem, other.theorem),
-            reference=joined(self.reference, other.reference),
+            release=_joined(self.release, other.release),
+            theorem=_joined(self.theorem, other.theorem),
+            reference=_joined(self.reference, other.reference),
             assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
             arithmetic="real" if "real" in (self.arithmetic, other.arithmetic) else self.arithmetic,
             extra_delta=self.extra_delta + other.extra_delta,
@@ -164,6 +163,10 @@ class Guarantee:
         if self.extra_delta > 0:
             events.append(dp_event.EpsilonDeltaDpEvent(0.0, self.extra_delta))
         return events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
+
+
+def _joined(first: str, second: str) -> str:
+    return first if first == second else f"{first} + {second}"
 
 
 @dataclass(frozen=True)

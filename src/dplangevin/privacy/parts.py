@@ -17,7 +17,13 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy import sampled_gaussian as sg
-from dplangevin.privacy._pld import connect_the_dots, gaussian_pld, pure_pld, sampled_gaussian_pld, symmetric_profile
+from dplangevin.privacy._pld import (
+    connect_the_dots,
+    gaussian_pld,
+    pure_pld,
+    sampled_gaussian_pld,
+    symmetric_profile,
+)
 
 Floats = cv.Floats
 
@@ -222,7 +228,9 @@ class SampledGaussian(Part):
         if self.sampling == "poisson":
             return sampled_gaussian_pld(self.rate, self.noise_multiplier, grid)
         span = sg.largest_loss(self.rate, self.noise_multiplier)
-        return symmetric_profile(lambda eps: sg.hockey_stick(self.rate, self.noise_multiplier, eps), span, grid)
+        return symmetric_profile(
+            lambda eps: sg.hockey_stick(self.rate, self.noise_multiplier, eps), span, grid
+        )
 
     def event(self) -> Any | None:
         from dp_accounting import dp_event
@@ -234,19 +242,39 @@ class SampledGaussian(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Profile(Part):
-    """delta(eps) in both directions, known on a grid of eps; between grid points the left one is used."""
+    """delta(eps) in both directions, known on a grid of eps.
+
+    The true curve is convex in e^eps, so the chord in e^eps between two valid points is valid.
+    """
 
     kind: ClassVar[str] = "approximate"
     epsilons: tuple[float, ...]
     deltas: tuple[float, ...]
 
     def delta(self, epsilon: float) -> float:
-        place = int(np.searchsorted(self.epsilons, epsilon * (1 + 1e-15), side="right")) - 1
-        return 1.0 if place < 0 else self.deltas[place]
+        place = int(np.searchsorted(self.epsilons, epsilon, side="right")) - 1
+        if place < 0:
+            return 1.0
+        left = self.deltas[place]
+        if place + 1 == len(self.epsilons):
+            return left
+        width = self.epsilons[place + 1] - self.epsilons[place]
+        share = math.expm1(epsilon - self.epsilons[place]) / math.expm1(width) if width < 700 else 0.0
+        return left + share * (self.deltas[place + 1] - left)
 
     def epsilon(self, delta: float) -> float:
         good = np.flatnonzero(np.asarray(self.deltas) <= delta)
-        return math.inf if good.size == 0 else float(self.epsilons[int(good[0])])
+        if good.size == 0:
+            return math.inf
+        place = int(good[0])
+        high = self.epsilons[place]
+        if place == 0 or self.deltas[place] == self.deltas[place - 1]:
+            return high
+        low, width = self.epsilons[place - 1], high - self.epsilons[place - 1]
+        if width >= 700:
+            return high
+        share = (self.deltas[place - 1] - delta) / (self.deltas[place - 1] - self.deltas[place])
+        return min(high, (low + math.log1p(share * math.expm1(width))) * (1 + 1e-14))
 
     def pld(self, grid: float) -> Any:
         return connect_the_dots(np.asarray(self.epsilons), np.asarray(self.deltas), grid)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 from dplangevin.errors import AssumptionFailed
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
+from dplangevin.schedules import NoisyGradientSchedule, Schedule
+
+S = TypeVar("S", bound=Schedule)
 
 
-class Theorem(ABC):
-    """One published result about noisy gradient runs.
+class TheoremFor(ABC, Generic[S]):
+    """One published result about one family of runs.
 
     `certify` checks every hypothesis on the very constants and schedule that will run; it never assumes one.
     """
@@ -23,7 +25,7 @@ class Theorem(ABC):
     reference: ClassVar[str]
 
     @abstractmethod
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def certify(self, constants: Constants, schedule: S) -> Guarantee:
         """The promise about this run; raises AssumptionFailed when a hypothesis does not hold."""
 
     def refuse(self, hypothesis: str, fix: str) -> AssumptionFailed:
@@ -31,8 +33,12 @@ class Theorem(ABC):
         return AssumptionFailed(f"{self.name} does not apply: {hypothesis}. {fix}")
 
     def guarantee(
-        self, constants: Constants, schedule: NoisyGradientSchedule, parts: tuple[Part, ...],
-        assumptions: tuple[str, ...] = (), extra_delta: float = 0.0,
+        self,
+        constants: Constants,
+        schedule: S,
+        parts: tuple[Part, ...],
+        assumptions: tuple[str, ...] = (),
+        extra_delta: float = 0.0,
     ) -> Guarantee:
         """Mint the guarantee with what every report shows."""
         return Guarantee(
@@ -46,8 +52,12 @@ class Theorem(ABC):
         )
 
 
+class Theorem(TheoremFor[NoisyGradientSchedule]):
+    """One published result about noisy gradient runs."""
+
+
 COMMON_ASSUMPTIONS = (
-    "noise is ideal real-valued Gaussian noise from a secret seed",
+    "noise is ideal real-valued noise from a secret seed",
     "n, bounds, step sizes, noise and number of steps are public and not chosen from the private data",
 )
 

@@ -1,1 +1,43 @@
-"""."""
+"""What is solved: stated bounds, losses, constraint sets, and the constants privacy depends on."""
+
+from dplangevin.problem.bounds import DataBounds
+from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
+from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, L1Ball, Simplex, WholeSpace
+from dplangevin.problem.losses import (
+    LOSSES,
+    Clipped,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    SmoothedHinge,
+    SmoothedPinball,
+    Softmax,
+    Squared,
+)
+from dplangevin.problem.problem import Problem
+
+__all__ = [
+    "ADJACENCIES",
+    "CONSTRAINTS",
+    "LOSSES",
+    "Adjacency",
+    "Ball",
+    "Box",
+    "Clipped",
+    "Constants",
+    "ConstraintSet",
+    "DataBounds",
+    "Huber",
+    "L1Ball",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "Problem",
+    "Simplex",
+    "SmoothedHinge",
+    "SmoothedPinball",
+    "Softmax",
+    "Squared",
+    "WholeSpace",
+]

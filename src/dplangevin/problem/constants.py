@@ -28,6 +28,10 @@ class Constants:
         records (replace-one, default 2L) or sup |grad loss(theta; x)| (add-remove, default L).
     convex : every loss_i is convex and its gradient is used as it is (or clipped along the score).
     projection_error : largest distance between the computed and the exact Euclidean projection.
+    dimension : number of parameters.
+    hessian_rank : dimension of a space that holds the gradients of one record at every theta, so a bound on the
+        rank of its Hessian (1 for scalar GLMs).
+    row_norm, label_bound, weight_bound : largest joint row, |label| and weight; for released moments.
     """
 
     n: int
@@ -40,22 +44,32 @@ class Constants:
     convex: bool = True
     projection_error: float = 0.0
     dimension: int | None = None
+    hessian_rank: int | None = None
+    row_norm: float | None = None
+    label_bound: float | None = None
+    weight_bound: float = 1.0
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("n", _check.count("n", self.n))
-        put("lipschitz", _check.positive("lipschitz", self.lipschitz))
-        put("smoothness", _check.positive("smoothness", self.smoothness, infinite=True))
-        put("strong_convexity", _check.nonnegative("strong_convexity", self.strong_convexity))
-        put("diameter", _check.positive("diameter", self.diameter, infinite=True))
-        put("adjacency", _check.choice("adjacency", self.adjacency, ADJACENCIES))
-        put("projection_error", _check.nonnegative("projection_error", self.projection_error))
+        _check.put(self, n=_check.count("n", self.n))
+        _check.put(self, lipschitz=_check.positive("lipschitz", self.lipschitz))
+        _check.put(self, smoothness=_check.positive("smoothness", self.smoothness, infinite=True))
+        _check.put(self, strong_convexity=_check.nonnegative("strong_convexity", self.strong_convexity))
+        _check.put(self, diameter=_check.positive("diameter", self.diameter, infinite=True))
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        _check.put(self, projection_error=_check.nonnegative("projection_error", self.projection_error))
         if self.dimension is not None:
-            put("dimension", _check.count("dimension", self.dimension))
+            _check.put(self, dimension=_check.count("dimension", self.dimension))
+        if self.hessian_rank is not None:
+            _check.put(self, hessian_rank=_check.count("hessian_rank", self.hessian_rank))
+        if self.row_norm is not None:
+            _check.put(self, row_norm=_check.positive("row_norm", self.row_norm))
+        if self.label_bound is not None:
+            _check.put(self, label_bound=_check.positive("label_bound", self.label_bound))
+        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
         largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
         if math.isnan(self.gradient_sensitivity):
-            put("gradient_sensitivity", largest)
+            _check.put(self, gradient_sensitivity=largest)
         sensitivity = _check.positive("gradient_sensitivity", self.gradient_sensitivity)
         if sensitivity > largest * (1 + 1e-12):
             raise InvalidParameter(

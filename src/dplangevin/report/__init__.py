@@ -1,1 +1,1 @@
-"""."""
+"""Faces of a guarantee: text, JSON and pictures. Nothing here proves anything."""

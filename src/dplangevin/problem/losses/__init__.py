@@ -1,1 +1,28 @@
-"""."""
+"""Losses of a linear score, each with its slope and curvature bounds."""
+
+from dplangevin.problem.losses.base import Loss
+from dplangevin.problem.losses.clipped import Clipped
+from dplangevin.problem.losses.huber import Huber
+from dplangevin.problem.losses.logistic import Logistic
+from dplangevin.problem.losses.poisson import Poisson
+from dplangevin.problem.losses.smoothed_hinge import SmoothedHinge
+from dplangevin.problem.losses.smoothed_pinball import SmoothedPinball
+from dplangevin.problem.losses.softmax import Softmax
+from dplangevin.problem.losses.squared import Squared
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (Logistic, Squared, Huber, SmoothedHinge, SmoothedPinball, Poisson, Softmax)
+}
+
+__all__ = [
+    "LOSSES",
+    "Clipped",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Poisson",
+    "SmoothedHinge",
+    "SmoothedPinball",
+    "Softmax",
+    "Squared",
+]

@@ -1,16 +1,18 @@
-"""The public parameters of a run: frozen records that are accounted and executed as they stand."""
+"""The schedule of projected noisy (stochastic) gradient descent."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.schedules.base import Schedule
 
 Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
 SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
@@ -21,7 +23,7 @@ Start = Literal["data-independent", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyGradientSchedule:
+class NoisyGradientSchedule(Schedule):
     """theta <- project(theta - eta_t (G_t + Z_t)), Z_t ~ N(0, noise_scale_t^2 I).
 
     G_t is the sum of the batch's gradients over the public divisor batch_size, plus the ridge's gradient once.
@@ -43,6 +45,7 @@ class NoisyGradientSchedule:
     start_scale : standard deviation of a Gaussian start around 0, projected on the set; 0 starts at 0.
     """
 
+    mechanism: ClassVar[str] = "noisy-gradient"
     step_size: float | tuple[float, ...]
     noise_scale: float | tuple[float, ...]
     n_steps: int | float
@@ -57,16 +60,15 @@ class NoisyGradientSchedule:
     start_scale: float = 0.0
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("step_size", _check.per_step("step_size", self.step_size))
-        put("noise_scale", _check.per_step("noise_scale", self.noise_scale))
-        put("n_steps", _check.count_or_infinity("n_steps", self.n_steps))
-        put("sampling", _check.choice("sampling", self.sampling, SAMPLINGS))
-        put("release", _check.choice("release", self.release, RELEASE_MODES))
-        put("order", _check.choice("order", self.order, ("public", "secret")))
-        put("start", _check.choice("start", self.start, ("data-independent", "unknown")))
-        put("start_scale", _check.nonnegative("start_scale", self.start_scale))
-        put("average_from", _check.count("average_from", self.average_from, least=0))
+        _check.put(self, step_size=_check.per_step("step_size", self.step_size))
+        _check.put(self, noise_scale=_check.per_step("noise_scale", self.noise_scale))
+        _check.put(self, n_steps=_check.count_or_infinity("n_steps", self.n_steps))
+        _check.put(self, sampling=_check.choice("sampling", self.sampling, SAMPLINGS))
+        _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
+        _check.put(self, order=_check.choice("order", self.order, ("public", "secret")))
+        _check.put(self, start=_check.choice("start", self.start, ("data-independent", "unknown")))
+        _check.put(self, start_scale=_check.nonnegative("start_scale", self.start_scale))
+        _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         self._check_batches()
         self._check_lengths()
         self._check_release()
@@ -81,7 +83,7 @@ class NoisyGradientSchedule:
         elif self.batch_size is None:
             raise InvalidParameter(f"sampling={self.sampling!r} needs a batch_size.")
         else:
-            object.__setattr__(self, "batch_size", _check.count("batch_size", self.batch_size))
+            _check.put(self, batch_size=_check.count("batch_size", self.batch_size))
 
     def _check_lengths(self) -> None:
         for name in ("step_size", "noise_scale"):
@@ -94,11 +96,16 @@ class NoisyGradientSchedule:
     def _check_release(self) -> None:
         if self.release == "checkpoints":
             steps = tuple(_check.count("checkpoints", step) for step in self.checkpoints)
-            if not steps or any(b <= a for a, b in zip(steps, steps[1:], strict=False)) or steps[-1] > self.n_steps:
+            if (
+                not steps
+                or any(b <= a for a, b in pairwise(steps))
+                or steps[-1] > self.n_steps
+            ):
                 raise InvalidParameter(
-                    f"checkpoints must be increasing steps between 1 and n_steps = {self.n_steps}, got {self.checkpoints!r}."
+                    f"checkpoints must be increasing steps between 1 and n_steps = {self.n_steps}; "
+                    f"got {self.checkpoints!r}."
                 )
-            object.__setattr__(self, "checkpoints", steps)
+            _check.put(self, checkpoints=steps)
         elif self.checkpoints:
             raise InvalidParameter("checkpoints were given; set release='checkpoints' to have them covered.")
         if self.release == "average" and self.average_from >= self.n_steps:
@@ -108,7 +115,12 @@ class NoisyGradientSchedule:
 
     @classmethod
     def from_diffusion(
-        cls, *, step_size: float, sigma: float, n_steps: int | float, strong_convexity: float = 0.0,
+        cls,
+        *,
+        step_size: float,
+        sigma: float,
+        n_steps: int | float,
+        strong_convexity: float = 0.0,
         release: ReleaseMode = "last-iterate",
     ) -> NoisyGradientSchedule:
         """The parametrisation theta - eta grad + sqrt(2 eta) sigma N(0, I) of Chourasia, Ye and Shokri (2021).
@@ -119,7 +131,10 @@ class NoisyGradientSchedule:
         scale = _check.positive("sigma", sigma)
         curvature = _check.nonnegative("strong_convexity", strong_convexity)
         return cls(
-            step_size=step, noise_scale=scale * math.sqrt(2 / step), n_steps=n_steps, release=release,
+            step_size=step,
+            noise_scale=scale * math.sqrt(2 / step),
+            n_steps=n_steps,
+            release=release,
             start_scale=scale * math.sqrt(2 / curvature) if curvature else 0.0,
         )
 

@@ -1,0 +1,55 @@
+# Everything a newcomer needs: Python 3.11 or newer, and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+ifneq ($(wildcard ../shared/data/.),)
+export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check audit bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.ready-plot  ## set up, then show what the accountant does
+	@$(BIN)/dplangevin demo
+
+test: check  ## set up, then lint, type check, layers and the tests
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: check  ## the same with the slow tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+audit: $(VENV)/.ready-dev  ## attack the mechanisms: honest runs hold, sabotaged ones are caught
+	$(BIN)/python -m pytest tests/privacy
+
+bench: $(VENV)/.ready-dev  ## measure; writes benchmarks/RESULTS.md
+	$(BIN)/python benchmarks/run.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dplangevin needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	       "Choose another one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	@echo "Creating $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Could not create a virtual environment. On Debian or Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
+
+# A stamp per set of extras: installing is not repeated until pyproject.toml changes.
+$(VENV)/.ready-%: pyproject.toml | $(BIN)/python
+	@echo "Installing dplangevin[$*] (a minute or two, once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@touch $@

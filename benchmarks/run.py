@@ -1,0 +1,65 @@
+"""Run every bench_*.py beside this file and write RESULTS.md. Usage: python benchmarks/run.py [topic ...]
+
+A topic is a file bench_<topic>.py with a docstring (its heading) and rows() -> list[Row].
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from _measure import Row
+
+HERE = Path(__file__).parent
+LIBRARIES = ("dplangevin", "numpy", "scipy", "dp-accounting", "matplotlib")
+
+
+def machine() -> str:
+    """Processor and versions, without the name of the machine."""
+    model = platform.processor() or platform.machine()
+    facts = Path("/proc/cpuinfo")
+    if facts.is_file():
+        names = [
+            line.split(":")[1] for line in facts.read_text().splitlines() if line.startswith("model name")
+        ]
+        model = names[0].strip() if names else model
+    threads = os.environ.get("OMP_NUM_THREADS", "default")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in LIBRARIES)
+    return (
+        f"{model}, {os.cpu_count()} cores, {threads} BLAS thread(s), {platform.system()}; "
+        f"Python {platform.python_version()}, {versions}."
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A Markdown table."""
+    verdict = {True: "yes", False: "**no**", None: ""}
+    lines = ["| what | asked | measured | met | note |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {row.what} | {row.asked} | {row.measured} | {verdict[row.met]} | {row.note} |" for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main(wanted: Sequence[str]) -> None:
+    """Measure and write; with topics named, only print those."""
+    parts = ["# Benchmarks", f"Written by `make bench`. Wall time, median of a few repeats. {machine()}"]
+    for path in sorted(HERE.glob("bench_*.py")):
+        topic = path.stem.removeprefix("bench_")
+        if wanted and topic not in wanted:
+            continue
+        module = importlib.import_module(path.stem)
+        parts.append(f"## {(module.__doc__ or topic).splitlines()[0].rstrip('.')}\n\n{table(module.rows())}")
+        print(parts[-1] + "\n", flush=True)
+    if not wanted:
+        (HERE / "RESULTS.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        print("wrote benchmarks/RESULTS.md")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

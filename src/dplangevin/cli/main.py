@@ -1,0 +1,83 @@
+"""Entry point of the `dplangevin` command.
+
+Exit codes: 0 done, 2 bad input, 3 a promise was refused, 1 anything else. Errors are one sentence on stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from dplangevin import errors
+from dplangevin._version import __version__
+from dplangevin.cli.account import account
+from dplangevin.cli.calibrate import calibrate
+from dplangevin.cli.demo import demo
+
+_BAD_INPUT, _REFUSED = 2, 3
+_REFUSALS = (
+    errors.AssumptionFailed,
+    errors.BudgetExceeded,
+    errors.CalibrationFailed,
+    errors.NotPrivateError,
+)
+
+app = typer.Typer(
+    name="dplangevin",
+    help="Differentially private convex learning: what a run promises, and how much noise a promise needs.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("account")(account)
+app.command("calibrate")(calibrate)
+app.command("demo")(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dplangevin {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code, never a traceback (unless DPLANGEVIN_TRACEBACK is set)."""
+    try:
+        code = app(args=arguments, prog_name="dplangevin", standalone_mode=False)
+    except _REFUSALS as error:
+        return _say(error, _REFUSED)
+    except (errors.DplangevinError, OSError) as error:
+        return _say(error, _BAD_INPUT)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's and click's own errors, whichever of them is installed
+            return _say(error.format_message(), _BAD_INPUT)
+        if os.environ.get("DPLANGEVIN_TRACEBACK"):
+            raise
+        return _say(f"internal error, please report it: {type(error).__name__}: {error}", 1)
+    return code if isinstance(code, int) else 0
+
+
+def _say(message: object, code: int) -> int:
+    typer.echo("error: " + " ".join(str(message).split()), err=True)
+    return code

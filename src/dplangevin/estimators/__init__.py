@@ -1,0 +1,17 @@
+"""scikit-learn estimators that fit under a stated guarantee, with nothing to tune on private data."""
+
+from dplangevin.estimators.huber import DPHuberRegressor
+from dplangevin.estimators.linear_svc import DPLinearSVC
+from dplangevin.estimators.logistic import DPLogisticRegression
+from dplangevin.estimators.poisson import DPPoissonRegressor
+from dplangevin.estimators.quantile import DPQuantileRegressor
+from dplangevin.estimators.ridge import DPRidge
+
+__all__ = [
+    "DPHuberRegressor",
+    "DPLinearSVC",
+    "DPLogisticRegression",
+    "DPPoissonRegressor",
+    "DPQuantileRegressor",
+    "DPRidge",
+]

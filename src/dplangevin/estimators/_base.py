@@ -1,0 +1,143 @@
+"""What every estimator does: check public statements, plan without data, run, keep only what may be seen."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dplangevin import _check
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms import Release, run
+from dplangevin.planner import Recipe, choose
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.guarantee import Guarantee
+
+Floats = NDArray[np.float64]
+
+
+class DPLinearModel(BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators; not meant to be used by itself.
+
+    Subclasses name their model for the planner and turn targets into what the problem sees.
+    """
+
+    _model: ClassVar[str]
+
+    # Parameters that every subclass stores in __init__.
+    epsilon: float
+    delta: float | None
+    data_norm: float | None
+    radius: float | None
+    alpha: float | None
+    fit_intercept: bool
+    adjacency: str
+    mechanism: str
+    theorem: str | None
+    weight_bound: float
+    max_rows_per_person: int
+    ledger: Any
+    random_state: Any
+    verbose: bool
+
+    def _fit(self, X: Any, labels: Floats, sample_weight: Any, **model_options: Any) -> Floats:
+        """Plan from public quantities, run once, and return the parameters as a matrix [columns, scores]."""
+        recipe = self._plan(len(X), X.shape[1], **model_options)
+        if self.verbose:
+            print(recipe)
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, float)
+            if weights.shape != (len(X),):
+                raise InvalidParameter("sample_weight must have one entry per row of X.")
+        problem = recipe.plan.problem
+        assert problem is not None
+        data = ArrayDataset(X, labels, problem, weights)
+        release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
+        self.plan_ = recipe
+        self.privacy_ = self._promise(recipe, release)
+        self.n_iter_ = release.n_steps
+        return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+
+    def _plan(self, n: int, n_features: int, *, model: str | None = None, **model_options: Any) -> Recipe:
+        """The recipe for data of this shape. No record is read."""
+        rows = _check.count("max_rows_per_person", self.max_rows_per_person)
+        delta = 0.0 if self.delta is None else self.delta
+        if delta != 0:
+            _check.open_unit("delta", delta)
+        epsilon = _check.positive("epsilon", self.epsilon)
+        if delta >= 1 / n:
+            warnings.warn(
+                f"delta = {delta:g} is not below 1/n = {1 / n:g}: a mechanism that publishes one random record "
+                "whole would satisfy it. Choose a smaller delta.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return choose(
+            model=model or self._model,
+            n=n,
+            n_features=n_features,
+            epsilon=_per_record(epsilon, delta, rows),
+            delta=delta,
+            adjacency=self.adjacency,
+            data_norm=self._norm(),
+            fit_intercept=self.fit_intercept,
+            radius=self.radius,
+            alpha=self.alpha,
+            mechanism=self.mechanism,
+            theorem=self.theorem,
+            weight_bound=self.weight_bound,
+            **model_options,
+        )
+
+    def _norm(self) -> float:
+        if self.data_norm is None:
+            raise InvalidParameter(
+                f"{type(self).__name__} needs data_norm, a stated bound on the norm of a row of X: rows beyond it are "
+                "scaled back, and it is never measured from the data (that would leak). For features scaled to "
+                "[-1, 1] state data_norm=n_features ** 0.5."
+            )
+        return _check.positive("data_norm", self.data_norm)
+
+    def _promise(self, recipe: Recipe, release: Release) -> Guarantee:
+        words = [
+            "the number of rows is public",
+            "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee",
+        ]
+        if release.seeded:
+            words.append(
+                "the noise came from random_state: the promise holds only against those who do not know it"
+            )
+        guarantee = recipe.plan.guarantee
+        guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *words, *self._public_words()))
+        return guarantee.group(self.max_rows_per_person)
+
+    def _public_words(self) -> tuple[str, ...]:
+        return ()
+
+    def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **options: Any) -> Any:
+        return validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], **options)
+
+    def _scores(self, X: Any) -> Floats:
+        """Scores [rows, outputs] of the fitted parameters."""
+        check_is_fitted(self)
+        features = self._validated(X, reset=False)
+        scores: Floats = features @ np.atleast_2d(self.coef_).T + self.intercept_
+        return scores
+
+
+def _per_record(epsilon: float, delta: float, rows: int) -> float:
+    """The epsilon one record may cost so that a person's `rows` records together cost epsilon."""
+    if rows == 1:
+        return epsilon
+    if delta == 0:
+        return epsilon / rows
+    mu = cv.gdp_mu(epsilon, delta) / rows
+    return math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)

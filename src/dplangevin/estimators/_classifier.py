@@ -1,0 +1,77 @@
+"""Linear classifiers: labels to indices, and decisions from scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._base import DPLinearModel, Floats
+
+
+class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
+    """Base of the classifiers."""
+
+    classes: Any
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearClassifier:
+        """Fit under the stated guarantee.
+
+        Labels outside `classes` count as the first class, silently; weights are clipped to `weight_bound`.
+        """
+        self._norm()
+        X, y = self._validated(X, y)
+        check_classification_targets(y)
+        labels = self._classes(y)
+        positions = np.searchsorted(labels, y)
+        positions = np.where(labels[np.minimum(positions, len(labels) - 1)] == y, positions, 0)
+        theta = self._fit(X, positions.astype(float), sample_weight, **self._model_options(len(labels)))
+        self.classes_ = labels
+        self.coef_ = theta[: X.shape[1]].T.copy()
+        self.intercept_ = theta[X.shape[1]].copy() if self.fit_intercept else np.zeros(theta.shape[1])
+        return self
+
+    def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        labels = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(labels) < 2:
+            raise InvalidParameter(
+                "at least two class labels are needed; state the public set of labels with classes=[...]."
+            )
+        return labels
+
+    def _model_options(self, n_classes: int) -> dict[str, Any]:
+        if n_classes != 2:
+            raise InvalidParameter(
+                f"{type(self).__name__} separates two classes, got {n_classes}; choose two."
+            )
+        return {}
+
+    def _public_words(self) -> tuple[str, ...]:
+        if self.classes is None:
+            return (
+                "the set of class labels was read from y and is treated as public; state classes=[...] to avoid it",
+            )
+        return ("labels outside `classes` count as the first class",)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores: one per row for two classes, one per class otherwise."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely label of each row."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # noise at a small n may beat any signal
+        tags.non_deterministic = self.random_state is None
+        return tags

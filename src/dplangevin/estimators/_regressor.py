@@ -1,0 +1,67 @@
+"""Linear regressors: targets scaled to [-1, 1] from their stated range, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._base import DPLinearModel, Floats
+
+
+class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
+    """Base of the regressors."""
+
+    target_bounds: Any
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearRegressor:
+        """Fit under the stated guarantee. Targets outside `target_bounds` are clipped, silently."""
+        self._norm()
+        low, high = self._bounds()
+        X, y = self._validated(X, y, y_numeric=True)
+        centre, half = self._scale(low, high)
+        theta = self._fit(
+            X, (np.clip(y, low, high) - centre) / half, sample_weight, **self._model_options(low, high, half)
+        )
+        self.coef_ = half * theta[: X.shape[1], 0]
+        self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self.fit_intercept else float(centre)
+        return self
+
+    def _bounds(self) -> tuple[float, float]:
+        if self.target_bounds is None:
+            raise InvalidParameter(
+                f"{type(self).__name__} needs target_bounds=(low, high), the stated range of y: targets beyond it are "
+                "clipped, and it is never measured from the data (that would leak)."
+            )
+        try:
+            low, high = (float(value) for value in self.target_bounds)
+        except (TypeError, ValueError):
+            raise InvalidParameter(
+                f"target_bounds must be (low, high), got {self.target_bounds!r}."
+            ) from None
+        _check.positive("target_bounds[1] - target_bounds[0]", high - low)
+        return low, high
+
+    def _scale(self, low: float, high: float) -> tuple[float, float]:
+        """Centre and half-width of the targets; without an intercept only a scale."""
+        if self.fit_intercept:
+            return (low + high) / 2, (high - low) / 2
+        return 0.0, max(abs(low), abs(high))
+
+    def _model_options(self, low: float, high: float, half: float) -> dict[str, Any]:
+        return {"target_bounds": (-1.0, 1.0)}
+
+    def predict(self, X: Any) -> Floats:
+        """Predicted targets."""
+        scores: Floats = self._scores(X)[:, 0]
+        return scores
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # noise at a small n may beat any signal
+        tags.non_deterministic = self.random_state is None
+        return tags

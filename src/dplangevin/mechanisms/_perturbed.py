@@ -1,0 +1,53 @@
+"""What one-shot mechanisms share: the checks before the data are touched, the ledger, the release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._rng import generator
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.release import Release
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.spender import Spender
+from dplangevin.samplers.gamma_norm import gamma_norm
+from dplangevin.schedules import Schedule
+
+Floats = NDArray[np.float64]
+S = TypeVar("S", bound=Schedule)
+
+
+def release_once(
+    plan: Plan,
+    data: Dataset,
+    family: type[S],
+    answer: Callable[[S, Dataset, np.random.Generator], Floats],
+    random_state: object,
+    ledger: Spender | None,
+) -> Release:
+    """Run `answer` once on the data of the plan's problem and release the result, projected on the constraint."""
+    schedule, problem = plan.schedule, plan.problem
+    if not isinstance(schedule, family):
+        raise InvalidParameter(f"this plan is for {schedule.mechanism}, not for {family.mechanism}.")
+    if problem is None:
+        raise InvalidParameter("this plan has constants but no problem, so it can be priced but not run.")
+    if data.problem != problem:
+        raise InvalidParameter("the data set was prepared for another problem than the plan's; build it from plan.problem.")
+    token = ledger.reserve(plan) if ledger is not None else None
+    rng, seeded = generator(random_state)
+    value = problem.constraint.project(answer(schedule, data, rng))
+    release = Release(value=value, plan=plan, seeded=seeded, n_steps=1)
+    if ledger is not None and token is not None:
+        ledger.commit(token, release.digest())
+    return release
+
+
+def perturbation(noise: str, dimension: int, scale: float, rng: np.random.Generator) -> Floats:
+    """Gaussian noise, or noise with density proportional to exp(-|z| / scale)."""
+    if noise == "gaussian":
+        return scale * rng.standard_normal(dimension)
+    return gamma_norm(dimension, scale, 1, rng)[:, 0]

@@ -1,0 +1,76 @@
+"""Release: what left the private rail, with the plan that paid for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.errors import NotPrivateError
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Plan
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release:
+    """The released value and nothing that the guarantee does not cover.
+
+    Parameters
+    ----------
+    value : the last iterate, the average, or the last checkpoint.
+    plan : the plan that ran; its guarantee is the promise.
+    seeded : the noise came from a user's seed. Whoever knows the seed can undo the noise.
+    iterates : the iterates the guarantee covers, by step.
+    n_steps : the number of steps that ran (public).
+    """
+
+    value: Floats
+    plan: Plan
+    seeded: bool
+    n_steps: int
+    iterates: Mapping[int, Floats] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        frozen = {step: _read_only(theta) for step, theta in self.iterates.items()}
+        object.__setattr__(self, "iterates", MappingProxyType(frozen))
+        object.__setattr__(self, "value", _read_only(self.value))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised."""
+        return self.plan.guarantee
+
+    def iterate(self, step: int) -> Floats:
+        """The iterate after `step` steps, if the guarantee covers it."""
+        if step not in self.iterates:
+            raise NotPrivateError(
+                f"iterate {step} is not covered: the guarantee is for release={self.plan.schedule.release!r}. "
+                "Plan with release='checkpoints' or 'trajectory' to release it."
+            )
+        return self.iterates[step]
+
+    def digest(self) -> str:
+        """A hash of the released numbers, for the ledger."""
+        content = hashlib.sha256(np.ascontiguousarray(self.value).tobytes())
+        for step in sorted(self.iterates):
+            content.update(np.ascontiguousarray(self.iterates[step]).tobytes())
+        return content.hexdigest()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates))
+
+
+def _rebuild(value: Floats, plan: Plan, seeded: bool, n_steps: int, iterates: dict[int, Floats]) -> Release:
+    return Release(value=value, plan=plan, seeded=seeded, n_steps=n_steps, iterates=iterates)
+
+
+def _read_only(array: Floats) -> Floats:
+    copy = np.array(array, dtype=float)
+    copy.flags.writeable = False
+    return copy

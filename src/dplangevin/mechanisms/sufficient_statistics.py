@@ -1,0 +1,82 @@
+"""Least squares from noisy moments: always solvable, whatever the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._minimise import quadratic_minimiser
+from dplangevin.mechanisms._perturbed import release_once
+from dplangevin.mechanisms.release import Release
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.spender import Spender
+from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
+from dplangevin.schedules import SufficientStatisticsSchedule
+
+Floats = NDArray[np.float64]
+
+
+class SufficientStatistics:
+    """Release G + noise and c + noise, floor the eigenvalues of G, and solve (G + n ridge I) theta = c over the set.
+
+    The problem's loss is Clipped(Squared(), bound): the bound plays no part here, since moments need bounded rows
+    and targets only, and the plain squared loss is minimised.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, Algorithm 1.
+    """
+
+    def run(
+        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+    ) -> Release:
+        """Run the plan on the data and release the solution; everything after the noise is post-processing."""
+        if plan.problem is not None:
+            _check_squared(plan.problem)
+        return release_once(plan, data, SufficientStatisticsSchedule, _answer, random_state, ledger)
+
+
+def _check_squared(problem: Problem) -> None:
+    loss = problem.loss
+    if not (isinstance(loss, Clipped) and isinstance(loss.loss, Squared)):
+        raise InvalidParameter(
+            f"moments determine the minimiser of the squared loss only; the problem has the {loss.name} loss. "
+            "Use Clipped(Squared(), bound) (any bound), or another mechanism."
+        )
+
+
+def _answer(schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
+    problem = data.problem
+    gram, cross = moments(data)
+    gram = gram + schedule.gram_noise * symmetric_noise(len(cross), rng)
+    cross = cross + schedule.cross_noise * rng.standard_normal(len(cross))
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, schedule.eigenvalue_floor) + problem.n * problem.ridge
+    solution = vectors @ ((vectors.T @ cross) / values)
+    if isinstance(problem.constraint, WholeSpace):
+        return np.asarray(solution)
+    matrix = (vectors * values) @ vectors.T
+    accuracy = 1e-10 * float(np.linalg.norm(cross))
+    return quadratic_minimiser(matrix, -cross, problem.constraint, solution, accuracy)
+
+
+def moments(data: Dataset) -> tuple[Floats, Floats]:
+    """sum w x x^T and sum w y x over the joint rows."""
+    gram = np.zeros((data.problem.n_columns, data.problem.n_columns))
+    cross = np.zeros(data.problem.n_columns)
+    seen = 0
+    for block in data.blocks():
+        weighted = block.rows if block.weights is None else block.rows * block.weights[:, None]
+        gram += weighted.T @ block.rows
+        cross += weighted.T @ block.labels
+        seen += len(block.rows)
+    data.check_rows(seen)
+    return (gram + gram.T) / 2, cross
+
+
+def symmetric_noise(size: int, rng: np.random.Generator) -> Floats:
+    """Isotropic in the Frobenius norm: N(0, 1) on the diagonal, N(0, 1/2) off it."""
+    draws = rng.standard_normal((size, size))
+    return np.asarray((draws + draws.T) / 2)

@@ -1,0 +1,195 @@
+"""Generalised Gaussian noise: its law, its privacy loss, and a certified delta(eps) for many coordinates.
+
+GGauss(p, sigma) on R^k has density proportional to exp(-(|x|_p / sigma)^p): k independent coordinates with density
+p / (2 sigma Gamma(1/p)) exp(-|t/sigma|^p). p = 1 is Laplace(sigma), p = 2 is N(0, sigma^2 / 2).
+
+Worst shift. For p >= 1 the density is log-concave, so among all shifts v with |v|_inf <= 1 and at most m non-zero
+entries the pair (GG, GG + v) is dominated by m ones: one coordinate has monotone likelihood ratio and a trade-off
+curve that falls with the size of the shift; products keep the order (Dong, Roth and Su, 2022); signs do not matter.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaincc, gammainccinv, gammaln
+
+from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, Loss, LossSum
+
+Floats = NDArray[np.float64]
+RESOLUTION = 256
+TAIL = 1e-30
+"""Probability of each tail of one coordinate that is moved to an infinite loss."""
+LOSS_ROUNDING = 1e-13
+"""What round-off in the masses can change in the mean loss of one coordinate, with a margin."""
+
+
+def fisher_information(p: float) -> float:
+    """I(p) = p^2 Gamma(2 - 1/p) / Gamma(1/p), of the location of GGauss(p, 1)."""
+    return p * p * math.exp(float(gammaln(2 - 1 / p) - gammaln(1 / p)))
+
+
+def absolute_moment(p: float, order: float) -> float:
+    """E|x|^q = Gamma((q + 1)/p) / Gamma(1/p) for sigma = 1."""
+    return math.exp(float(gammaln((order + 1) / p) - gammaln(1 / p)))
+
+
+def lower_tail(x: ArrayLike, p: float) -> Floats:
+    """P[X <= x] for sigma = 1, with full relative accuracy where x <= 0."""
+    point = np.asarray(x, float)
+    half = 0.5 * gammaincc(1 / p, np.abs(point) ** p)
+    return np.where(point <= 0, half, 1 - half)
+
+
+def loss(x: ArrayLike, p: float, shift: float) -> Floats:
+    """Privacy loss |x - s|^p - |x|^p at x <= s, without cancellation; it falls with x."""
+    point = np.asarray(x, float)
+    far = np.abs(point) > shift
+    base = np.where(far, -point, 1.0)
+    outside = base**p * np.expm1(p * np.log1p(shift / base))
+    inside = (shift - point) ** p - np.abs(point) ** p
+    return np.where(far, outside, inside)
+
+
+def _slope(x: Floats, p: float, shift: float) -> Floats:
+    return np.asarray(-p * ((shift - x) ** (p - 1) + np.sign(x) * np.abs(x) ** (p - 1)))
+
+
+def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
+    """x in [lowest, s/2] with loss(x) = losses >= 0, by bracketed Newton steps.
+
+    Losses above loss(lowest) get `lowest`; for p = 1 no x has them, so they get -infinity.
+    """
+    table = np.unique(
+        np.concatenate([np.linspace(lowest, shift / 2, 4097), np.linspace(-shift, shift / 2, 257)])
+    )
+    table = table[table >= lowest]
+    heights = loss(table, p, shift)[::-1]
+    beyond = losses > heights[-1]
+    place = np.clip(np.searchsorted(heights, losses), 1, table.size - 1)
+    low, high, goal = table[::-1][place], table[::-1][place - 1], losses
+    result = 0.5 * (low + high)
+    left, x = np.flatnonzero(~beyond), result
+    low, high, goal, x = low[left], high[left], goal[left], x[left]
+    for _ in range(60):
+        gap = loss(x, p, shift) - goal
+        low, high = np.where(gap > 0, x, low), np.where(gap > 0, high, x)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            newton = x - gap / _slope(x, p, shift)
+        new = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        result[left] = new
+        open_ = np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift)
+        left, low, high, goal, x = left[open_], low[open_], high[open_], goal[open_], new[open_]
+        if left.size == 0:
+            break
+    return np.where(beyond, -np.inf if p == 1 else table[0], result)
+
+
+def coordinate_loss(
+    p: float, shift: float, step: float, cap: float, count: int = 1, tail: float = TAIL
+) -> Loss:
+    """One coordinate's loss on the grid of `step`, rounded by connecting the dots; `cap` bounds the finite part.
+
+    Cell [e_j, e_{j+1}] of the loss has masses P_j and Q_j; b = (P_j - e^{e_j} Q_j) / (1 - e^{-h}) of P_j goes to
+    the right end and the rest to the left end, which keeps P_j and Q_j: a mean-preserving spread of the
+    likelihood ratio, so the result dominates. The pair is symmetric, so mass[-j] = e^{-e_j} mass[j].
+    """
+    lowest = tail_point(p, tail)
+    cells = math.ceil(min(float(loss(lowest, p, shift)), cap) / step) + 1
+    edges = step * np.arange(cells + 1)
+    cuts = cut_points(edges, p, shift, lowest)
+    upper, lower = lower_tail(cuts, p), lower_tail(cuts - shift, p)
+    masses, others = upper[:-1] - upper[1:], lower[:-1] - lower[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        right = (masses - np.exp(edges[:-1]) * others) / -math.expm1(-step)
+    right = np.where(edges[:-1] > 700, masses, np.clip(right, 0.0, masses))
+    half = np.zeros(cells + 1)
+    half[:-1] += masses - right
+    half[1:] += right
+    mirrored = (half * np.exp(-edges))[:0:-1]
+    mirrored[0] += lower[-1]
+    mass = np.concatenate([mirrored, [2 * half[0]], half[1:]])
+    return Loss(step=step, first=-cells, mass=mass, infinity=float(upper[-1]), count=count)
+
+
+def tail_point(p: float, probability: float) -> float:
+    """x < 0 with P[X <= x] = probability for sigma = 1."""
+    return -(float(gammainccinv(1 / p, 2 * probability)) ** (1 / p))
+
+
+def single_delta(p: float, shift: float, epsilon: float) -> float:
+    """delta(eps) of one coordinate, exact: F(x*) - e^eps F(x* - s) with loss(x*) = eps; eps >= 0, rounded up."""
+    lowest = tail_point(p, TAIL)
+    if float(loss(lowest, p, shift)) < epsilon:
+        return 0.0 if p == 1 else TAIL
+    cut = cut_points(np.array([epsilon]), p, shift, lowest)
+    upper, lower = float(lower_tail(cut, p)[0]), float(lower_tail(cut - shift, p)[0])
+    subtracted = math.exp(min(epsilon, 700.0)) * lower if epsilon <= 700 else 0.0
+    return min(1.0, max(0.0, upper - subtracted) + 1e-14 * upper)
+
+
+def loss_sum(p: float, shift: float, count: int, step: float, cap: float) -> LossSum:
+    """The loss of `count` coordinates that all move by `shift` (in units of sigma)."""
+    return LossSum([coordinate_loss(p, shift, step, cap, count)], slack=count * LOSS_ROUNDING)
+
+
+def certified_delta(p: float, shift: float, count: int, epsilon: float, *, resolution: int = RESOLUTION) -> float:
+    """Upper bound on delta(eps) when `count` coordinates move by `shift` standard units (sensitivity / sigma).
+
+    `resolution` is the number of grid cells per standard deviation of one coordinate's loss; the bound is above
+    the truth by a relative 1e-4 or less at 256, and valid at any resolution.
+    """
+    if count == 1:
+        return single_delta(p, shift, epsilon)
+    single = shift * math.sqrt(fisher_information(p))
+    cap, best = epsilon + 40 + 12 * math.sqrt(count) * single, 1.0
+    step = grid_step(p, shift, count, epsilon, cap, resolution)
+    for _ in range(5):
+        total = loss_sum(p, shift, count, step, cap)
+        best = min(best, total.delta(epsilon))
+        if total.infinity <= 1e-6 * best or total.losses[0].values[-1] < cap:
+            break
+        cap *= 2
+    return best
+
+
+def grid_step(p: float, shift: float, count: int, epsilon: float, cap: float, resolution: int) -> float:
+    """Step that resolves one coordinate's loss, both as it is and tilted to epsilon, within the largest sizes."""
+    single = shift * math.sqrt(fisher_information(p))
+    largest = min(float(loss(tail_point(p, TAIL), p, shift)), cap)
+    rough = loss_sum(p, shift, count, single / 32, cap)
+    if not rough.losses[0].mass.any() or count * largest <= epsilon:
+        return single / 32
+    variance = rough.cumulants(rough.tilt(epsilon))[2]
+    finest = max(96 * math.sqrt(variance), 32 * largest) / LARGEST_TRANSFORM
+    tilted = max(math.sqrt(variance / count), single / 64)
+    step = max(min(single, tilted) / resolution, finest)
+    return shift / math.ceil(shift / step) if p == 1 else step
+
+
+def single_renyi(p: float, shift: float, orders: Floats) -> Floats:
+    """Upper bound on the Renyi divergence of one coordinate at each order; infinity where the tail is not bounded.
+
+    E_P[e^{(alpha - 1) loss}] over the dominating grid distribution, plus the tail x < -y: with
+    c = alpha - (alpha - 1)(1 + s/y)^p > 0 it is at most (1/2) Q(1/p, c y^p) c^{-1/p}.
+    """
+    tail = 1e-100
+    step = shift * math.sqrt(fisher_information(p)) / 128
+    far = -tail_point(p, tail)
+    grid = coordinate_loss(p, shift, max(step, float(loss(-far, p, shift)) / 2**17), math.inf, tail=tail)
+    with np.errstate(divide="ignore"):
+        logs, values = np.log(grid.mass), grid.values
+    result = np.full(orders.shape, np.inf)
+    for i, order in enumerate(orders):
+        exponent = logs + (order - 1) * values
+        top = float(np.max(exponent))
+        moment = top + math.log(float(np.exp(exponent - top).sum()))
+        decay = order - (order - 1) * (1 + shift / far) ** p
+        if p > 1 and decay > 0:
+            rest = 0.5 * float(gammaincc(1 / p, decay * far**p)) * decay ** (-1 / p)
+            moment = float(np.logaddexp(moment, math.log(max(rest, 1e-300))))
+        if p == 1 or decay > 0:
+            result[i] = max(moment, 0.0) / (order - 1) + LOSS_ROUNDING * (1 + 1 / (order - 1))
+    return result

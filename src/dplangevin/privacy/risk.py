@@ -1,0 +1,254 @@
+"""Excess risk and uniform stability with explicit constants: what a plan may tell a user to expect.
+
+Bounds in expectation, for public parameters; never statements about privacy. p is the dimension, beta the
+inverse temperature, L the Lipschitz constant of one record's loss (data term), L_F that of the full F, m
+and M strong convexity and smoothness of F, D0 a bound on the distance from the start to the minimiser, mu
+a GDP budget. Proofs: docs/theory/langevin_and_gibbs.md. Papers: Ganesh, Thakurta and Upadhyay (2023),
+sections D to F.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaincc, gammainccinv, gammaln
+
+from dplangevin import _check
+from dplangevin.errors import AssumptionFailed
+
+
+def exponential_excess(dimension: int, inverse_temperature: float, threshold: float = 0.0) -> float:
+    """E[F] - F* of exp(-beta max{F, F* + psi}) for convex F on a convex set: psi + p / beta (equality for cones)."""
+    return _check.nonnegative("threshold", threshold) + dimension / _check.positive(
+        "inverse_temperature", inverse_temperature
+    )
+
+
+def exponential_tail(dimension: int, inverse_temperature: float, excess: float) -> float:
+    """P(F - F* > x) <= Q(p, beta x) for convex F: F - F* is dominated by Gamma(p, rate beta)."""
+    return float(gammaincc(dimension, inverse_temperature * _check.nonnegative("excess", excess)))
+
+
+def exponential_quantile(dimension: int, inverse_temperature: float, fail: float) -> float:
+    """x with P(F - F* > x) <= fail."""
+    return float(gammainccinv(dimension, _check.open_unit("fail", fail))) / inverse_temperature
+
+
+def nonconvex_excess(
+    dimension: int, inverse_temperature: float, full_lipschitz: float, diameter: float
+) -> float:
+    """E[F] - F* for a Lipschitz F, convex set: min over r of r L_F diam + (p log(1/r) + 1)/beta, at most L_F diam."""
+    span = full_lipschitz * diameter
+    r = min(1.0, dimension / (inverse_temperature * span))
+    return min(span, r * span + (dimension * math.log(1 / r) + 1) / inverse_temperature)
+
+
+def regularised_exponential(
+    dimension: int, inverse_temperature: float, ridge: float, reach: float, lipschitz: float, n: int
+) -> float:
+    """Population excess risk of exp(-beta (F + ridge |theta - c|^2 / 2)): p/beta + m r^2/2 + 2 L^2/(m n)."""
+    return dimension / inverse_temperature + ridge * reach**2 / 2 + gibbs_stability(lipschitz, ridge, n)
+
+
+def regularised_exponential_ridge(lipschitz: float, reach: float, n: int) -> float:
+    """The ridge with the smallest bound above: 2 L / (r sqrt(n))."""
+    return 2 * lipschitz / (reach * math.sqrt(n))
+
+
+def regularised_gibbs(
+    dimension: int, mu: float, gradient_sensitivity: float, reach: float, stability: float = 0.0
+) -> tuple[float, float]:
+    """(ridge, bound) for a convex loss drawn from a mu-GDP Gibbs law with an added ridge.
+
+    With beta = m mu^2 / Delta^2 the bound is p Delta^2/(m mu^2) + m r^2/2 + stability/m; stability = 2
+    L^2/n gives population risk, 0 empirical risk: ridge = sqrt(2 (p Delta^2/mu^2 + stability)) / r, bound
+    = r times the root.
+    """
+    root = math.sqrt(2 * (dimension * (gradient_sensitivity / mu) ** 2 + stability))
+    return root / reach, root * reach
+
+
+def langevin_average(dimension: int, inverse_temperature: float, distance: float, time: float) -> float:
+    """Uniform time average of the diffusion, convex F: p/beta + D0^2/(2 beta T) (eq. 32)."""
+    return dimension / inverse_temperature + distance**2 / (2 * inverse_temperature * time)
+
+
+def langevin_last(
+    dimension: int, inverse_temperature: float, distance: float, time: float, full_lipschitz: float
+) -> float:
+    """Last point of the diffusion, convex F: (p/beta)(2.5 + log+(2 beta^2 L^2 T/p)) + D0^2/(2 beta T)."""
+    inner = 2 * (inverse_temperature * full_lipschitz) ** 2 * time / dimension
+    lead = dimension / inverse_temperature * (2.5 + max(0.0, math.log(inner)))
+    return lead + distance**2 / (2 * inverse_temperature * time)
+
+
+def langevin_convex(dimension: int, mu: float, n: int, lipschitz: float, distance: float) -> float:
+    """Best mu-GDP diffusion average, convex F: 2 L D0 sqrt(p) / (mu n), at T = D0^2/(2p)."""
+    return 2 * lipschitz * distance * math.sqrt(dimension) / (mu * n)
+
+
+def langevin_convex_population(dimension: int, mu: float, n: int, lipschitz: float, distance: float) -> float:
+    """Population version: 2 L D0 sqrt(p/(mu n)^2 + 1/n), at T = D0^2 / (2 (p + mu^2 n))."""
+    return 2 * lipschitz * distance * math.sqrt(dimension / (mu * n) ** 2 + 1 / n)
+
+
+def langevin_weighted(
+    dimension: int, inverse_temperature: float, distance: float, time: float, strong_convexity: float
+) -> float:
+    """Weighted average at constant beta, m-strongly convex F: (m/2) D0^2/(e^{m beta T} - 1) + p/beta."""
+    exponent = strong_convexity * inverse_temperature * time
+    start = strong_convexity / 2 * distance**2 / math.expm1(exponent) if exponent < 700 else 0.0
+    return start + dimension / inverse_temperature
+
+
+def langevin_weighted_schedule(
+    dimension: int,
+    temperature: Callable[[float], float],
+    integral: Callable[[float], float],
+    distance: float,
+    time: float,
+    strong_convexity: float,
+) -> float:
+    """The same for any schedule: [(m/2) D0^2 + m p int e^{m B_t} dt] / (e^{m B_T} - 1), B_t = integral(t).
+
+    Evaluated on a fine grid (trapezium over an increasing function, rounded up).
+    """
+    if temperature(time) <= 0:
+        raise AssumptionFailed("the inverse temperature must be positive at every time.")
+    t = np.linspace(0.0, time, 4001)
+    exponent = strong_convexity * np.array([integral(float(s)) for s in t])
+    top = float(exponent[-1])
+    area = float(np.sum(np.exp(exponent[1:] - top))) * time / 4000
+    start = strong_convexity / 2 * distance**2 * math.exp(-top)
+    return (start + strong_convexity * dimension * area) / -math.expm1(-top)
+
+
+def langevin_strongly_convex(
+    dimension: int, mu: float, gradient_sensitivity: float, distance: float, strong_convexity: float
+) -> tuple[float, float, float]:
+    """(beta, T, bound) of the best mu-GDP weighted average with constant beta.
+
+    With l = m beta T: beta = 2 m mu^2/(Delta^2 l), T = l/(m beta); l minimises (m/2) D0^2/(e^l - 1) + p/beta.
+    """
+    m = _check.positive("strong_convexity", strong_convexity)
+
+    def bound(log_length: float) -> float:
+        length = math.exp(log_length)
+        beta = 2 * m * (mu / gradient_sensitivity) ** 2 / length
+        return langevin_weighted(dimension, beta, distance, length / (m * beta), m)
+
+    found = minimize_scalar(bound, bounds=(-10.0, 6.0), method="bounded", options={"xatol": 1e-10})
+    length = math.exp(float(found.x))
+    beta = 2 * m * (mu / gradient_sensitivity) ** 2 / length
+    return beta, length / (m * beta), float(found.fun)
+
+
+def sgld_average(
+    dimension: int,
+    inverse_temperature: float,
+    distance: float,
+    learning_rate: float,
+    n_steps: int,
+    smoothness: float,
+    strong_convexity: float = 0.0,
+) -> float:
+    """Weighted average of SGLD, a = eta beta < 1/M, weights (1 - a m)^-(t+1): [D0^2/(2a sum w) + p/beta]/(1 - a M)."""
+    a = _check.positive("learning_rate", learning_rate)
+    if a * smoothness >= 1:
+        raise AssumptionFailed(f"the bound needs learning_rate < 1/M = {1 / smoothness!r}, got {a!r}.")
+    decay = a * strong_convexity
+    total = math.expm1(-n_steps * math.log1p(-decay)) / decay if decay > 0 else float(n_steps)
+    return (distance**2 / (2 * a * total) + dimension / inverse_temperature) / (1 - a * smoothness)
+
+
+def sgld_average_nonsmooth(
+    dimension: int,
+    inverse_temperature: float,
+    distance: float,
+    learning_rate: float,
+    n_steps: int,
+    full_lipschitz: float,
+) -> float:
+    """Uniform average of SGLD for a Lipschitz convex F: D0^2/(2 a K) + p/beta + a L_F^2/2."""
+    start = distance**2 / (2 * learning_rate * n_steps)
+    return start + dimension / inverse_temperature + learning_rate * full_lipschitz**2 / 2
+
+
+def sgld_stationary(
+    dimension: int, inverse_temperature: float, learning_rate: float, smoothness: float
+) -> float:
+    """Excess of the stationary law of SGLD: p / (beta (1 - a M))."""
+    if learning_rate * smoothness >= 1:
+        raise AssumptionFailed(
+            f"the bound needs learning_rate < 1/M = {1 / smoothness!r}, got {learning_rate!r}."
+        )
+    return dimension / (inverse_temperature * (1 - learning_rate * smoothness))
+
+
+def sgld_mixing_steps(
+    dimension: int, condition: float, total_variation: float, start_divergence: float
+) -> float:
+    """Steps of unadjusted Langevin to total variation tau: (8 p kappa^2 / tau^2) log(KL_0/tau^2).
+
+    Vempala and Wibisono (2019), theorem 1; informational.
+    """
+    tau = _check.open_unit("total_variation", total_variation)
+    return 8 * dimension * (condition / tau) ** 2 * max(math.log(start_divergence / tau**2), 1.0)
+
+
+def gibbs_stability(lipschitz: float, strong_convexity: float, n: int) -> float:
+    """Uniform stability of a strongly convex Gibbs law, 2 L^2/(m n); add it to empirical risk for population risk."""
+    return 2 * lipschitz**2 / (_check.positive("strong_convexity", strong_convexity) * n)
+
+
+def langevin_stability(
+    lipschitz: float, strong_convexity: float, n: int, temperature_integral: float
+) -> float:
+    """Uniform stability of the diffusion at B_t = int beta: (2 L^2/(m n))(1 - e^{-m B}); m = 0 gives (2 L^2/n) B."""
+    if strong_convexity == 0:
+        return 2 * lipschitz**2 / n * temperature_integral
+    return gibbs_stability(lipschitz, strong_convexity, n) * -math.expm1(
+        -strong_convexity * temperature_integral
+    )
+
+
+def sgld_distance(
+    gradient_sensitivity: float, learning_rate: float, strong_convexity: float, n_steps: int
+) -> float:
+    """Distance of two coupled SGLD chains on neighbours, a <= 1/M: (Delta/m)(1 - (1 - a m)^k); a Delta k when m = 0."""
+    if strong_convexity == 0:
+        return learning_rate * gradient_sensitivity * n_steps
+    forgotten = -math.expm1(n_steps * math.log1p(-learning_rate * strong_convexity))
+    return gradient_sensitivity / strong_convexity * forgotten
+
+
+def threshold_distance(threshold: float, strong_convexity: float, gradient_sensitivity: float) -> float:
+    """Distance (in W-infinity) of thresholded Gibbs laws of neighbours: 4 sqrt(2 psi/m) + Delta/m."""
+    return 4 * math.sqrt(2 * threshold / strong_convexity) + gradient_sensitivity / strong_convexity
+
+
+def hit_probability(dimension: int, scaled_threshold: float, interior_quadratic: bool = False) -> float:
+    """Lower bound on P(F <= F* + psi) under exp(-beta max{F, F* + psi}): x^p e^-x / Gamma(p + 1, x), x = beta psi.
+
+    interior_quadratic : F is quadratic and its unconstrained minimiser lies in the set; then p/2 replaces p.
+
+    Examples
+    --------
+    >>> round(hit_probability(20, 75.0), 4), round(hit_probability(20, 1.0) * 1e19, 2)
+    (0.738, 1.51)
+    """
+    shape = _check.count("dimension", dimension) / (2 if interior_quadratic else 1)
+    x = _check.nonnegative("scaled_threshold", scaled_threshold)
+    if x == 0:
+        return 0.0
+    # Gamma(p + 1, x) = p Gamma(p, x) + x^p e^-x
+    upper = float(gammaincc(shape, x))
+    if upper == 0.0:
+        return max(0.0, 1 - shape / (x - shape)) if x > 2 * shape else 0.0
+    ratio = math.exp(
+        min(math.log(shape) + float(gammaln(shape)) + math.log(upper) - shape * math.log(x) + x, 700.0)
+    )
+    return 1 / (1 + ratio)

@@ -1,0 +1,57 @@
+"""What the theorems about a computed minimiser share: strong convexity, and a tolerance that doubles can reach."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dplangevin.privacy.theorem import TheoremFor
+from dplangevin.problem.constants import Constants
+
+ASSUMPTIONS = (
+    "a run whose solver misses its tolerance stops and releases nothing; that event is outside the promise",
+    "the time a run takes is not observed",
+)
+
+
+def rounding_floor(constants: Constants) -> float:
+    """Bound on the rounding error of a gradient sum over blocks of 4096 records, n L 2^-41 (1 + n / 2^24)."""
+    return constants.n * constants.lipschitz * 2.0**-41 * (1 + constants.n / 2.0**24)
+
+
+def default_tolerance(constants: Constants) -> float:
+    """A gradient norm that the solver always reaches, with room for its own rounding error."""
+    return 4 * rounding_floor(constants)
+
+
+def total_ridge(constants: Constants) -> float:
+    """Lambda, the strong convexity of the SUM of losses plus the ridge, rounded down."""
+    return constants.n * constants.strong_convexity * (1 - 1e-15)
+
+
+def check_minimiser(theorem: TheoremFor[Any], constants: Constants, tolerance: float) -> None:
+    """The hypotheses under which the minimiser is unique and known within tolerance / Lambda."""
+    if not constants.convex:
+        raise theorem.refuse("the loss is not convex", "Use a convex loss, or noisy gradient descent.")
+    if not constants.strong_convexity > 0:
+        raise theorem.refuse(
+            "the problem has no ridge, so its minimiser may jump", "State ridge > 0 in the problem."
+        )
+    if math.isinf(constants.smoothness):
+        raise theorem.refuse("no smoothness constant is known", "Use a smooth loss, or smooth it.")
+    if constants.projection_error > 0:
+        raise theorem.refuse(
+            f"the projection on the constraint is inexact (by {constants.projection_error:g})",
+            "Use a constraint with an exact projection.",
+        )
+    least = 2 * rounding_floor(constants)
+    if tolerance < least:
+        raise theorem.refuse(
+            f"tolerance = {tolerance:g} is below what double precision can certify for this n and these bounds",
+            f"Raise tolerance to at least {least:g}.",
+        )
+
+
+def deflated(value: float) -> float:
+    """The largest number that `inflated` keeps at most value."""
+    return (value - 2e-12) / (1 + 2e-9)

@@ -1,0 +1,195 @@
+"""The optimal shift sequence for cyclic batches: a record acts once an epoch, always at the same place (B1, cyclic)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian
+from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.privacy.theorems._units import (
+    Units,
+    check_meaningful,
+    contraction,
+    require_hidden_state,
+    units,
+)
+from dplangevin.privacy.theorems.optimal_shift import Floats, hull_energy, minorant_energy
+from dplangevin.problem.constants import Constants
+from dplangevin.schedules import NoisyGradientSchedule
+
+MOST_EPOCHS = 20_000
+MOST_WORK = 5_000_000
+
+
+def participation_energy(
+    u: Units, length: int, participations: int, idle: int, lead: int, start: float
+) -> float:
+    """mu^2 of a run seen from its end: `idle` steps after the last participation, `length` steps between two,
+    `lead` idle steps before the first, from two starts at most `start` apart.
+
+    Between participations y is flat, so only the points just before one, and the last, can touch the minorant.
+    """
+    log = math.log(u.contraction) if u.contraction > 0 else -math.inf
+    back = idle + length * np.arange(
+        participations - 1, -1, -1, dtype=float
+    )  # steps after each participation
+    total = back[0] + 1 + lead if participations else float(idle + lead)
+    anchor = max(
+        log * total, 0.0
+    )  # c > 1: everything is scaled by e^-anchor, which leaves the energy unchanged
+    ends = _noise_sum(u.contraction, np.append(back + 1, 0.0), anchor)
+    x = (_noise_sum(u.contraction, np.array([total]), anchor) - ends) * u.noise**2
+    pushes = np.exp(log * back - anchor) if log > -math.inf else (back == 0).astype(float)
+    first = start * math.exp(log * total - anchor) if start > 0 else 0.0
+    y = first + np.concatenate([[0.0], np.cumsum(pushes * u.shift)])
+    return minorant_energy(x, y)
+
+
+def _noise_sum(c: float, k: Floats, anchor: float) -> Floats:
+    """e^(-2 anchor) sum_{i<k} c^{2i}."""
+    if c == 1:
+        return k
+    if c == 0:
+        return np.minimum(k, 1.0)
+    log = math.log(c)
+    if c < 1:
+        return -np.expm1(2 * k * log) / ((1 - c) * (1 + c))
+    return (np.exp(2 * (k * log - anchor)) - math.exp(-2 * anchor)) / ((c - 1) * (c + 1))
+
+
+def cyclic_energy(u: Units, length: int, n_steps: float, start: str) -> float:
+    """mu^2 of the worst position of a record, constant schedule.
+
+    Moving a record one place later equals prepending an idle step and dropping the last one, and an idle last step
+    never hurts, so only two positions can be worst: the last place of the epoch and the place acting at the last step.
+    For n_steps = infinity: a bound for every number of steps, since prepending steps never lowers it.
+    """
+    if math.isinf(n_steps):
+        return _unlimited(u, length)
+    steps = int(n_steps)
+    epochs, rest = divmod(steps, length)
+    patterns = [(epochs, rest)] if epochs else []  # the last place of each epoch
+    if rest:
+        patterns.append((epochs + 1, 0))  # the place that acts at the very last step
+    worst = 0.0
+    for participations, idle in patterns:
+        lead = steps - idle - 1 - length * (participations - 1)
+        fresh = math.inf
+        if start == "data-independent":
+            fresh = participation_energy(u, length, participations, idle, lead, 0.0)
+        elif math.isfinite(u.diameter):
+            fresh = participation_energy(u, length, participations, idle, lead, u.diameter)
+        if math.isfinite(u.diameter):
+            looks = [k for k in _restarts(u, participations) if k < participations]
+            later = (participation_energy(u, length, k, idle, length - 1, u.diameter) for k in looks)
+            fresh = min([fresh, *later])
+        worst = max(worst, fresh)
+    return worst
+
+
+def _unlimited(u: Units, length: int) -> float:
+    reach = u.diameter
+    if u.contraction < 1:
+        reach = min(reach, u.shift / (1 - u.contraction**length))
+    if math.isinf(reach):
+        return math.inf
+    counts = _restarts(replace(u, diameter=reach), MOST_EPOCHS)
+    return min(participation_energy(u, length, k, 0, length - 1, reach) for k in counts)
+
+
+def _restarts(u: Units, most: int) -> list[int]:
+    """Numbers of epochs to look back on: log-spaced, dense around D/s."""
+    around = min(u.diameter / u.shift, 1e9) if math.isfinite(u.diameter) else 1.0
+    grid = set(np.geomspace(1, max(most, 1), 40).astype(int).tolist())
+    grid |= {int(around * f) + extra for f in (0.25, 0.5, 0.75, 1, 1.5, 2) for extra in (0, 1)}
+    return sorted(k for k in grid if 1 <= k <= min(most, MOST_EPOCHS))
+
+
+class CyclicShift(Theorem):
+    """Last iterate of noisy SGD over a fixed public partition: mu-GDP at the worst position of the record."""
+
+    name = "cyclic-shift"
+    reference = "Bok, Su and Altschuler (2024), shifted interpolation with cyclic batches"
+
+    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+        check_meaningful(constants, schedule)
+        if schedule.sampling != "cyclic":
+            raise self.refuse(
+                f"sampling={schedule.sampling!r} is not cyclic", "Use the bound for that sampling."
+            )
+        require_hidden_state(self, constants, schedule)
+        length = math.ceil(constants.n / schedule.divisor(constants.n))
+        if schedule.start == "unknown" and math.isinf(constants.diameter):
+            raise self.refuse(
+                "an unknown start needs a bounded set", "State a diameter, or start from public values."
+            )
+        if not schedule.constant or constants.projection_error > 0:
+            energy = self._scan(constants, schedule, length)
+        else:
+            energy = self._constant(constants, schedule, length)
+        if not math.isfinite(energy):
+            raise self.refuse(
+                "the two runs are never forced together (no strong convexity and no bounded set)",
+                "Add a ridge, state a diameter, or give a finite number of steps.",
+            )
+        words = (
+            "only the released iterates and nothing else of the path leave the run",
+            "every loss is convex and smooth on the set"
+            if constants.convex
+            else "every loss is smooth on the set",
+            "batches are a fixed public partition, visited in the same order in every epoch",
+        )
+        return self.guarantee(constants, schedule, (Gaussian(mu=inflated(math.sqrt(energy))),), words)
+
+    def _constant(self, constants: Constants, schedule: NoisyGradientSchedule, length: int) -> float:
+        u = units(constants, schedule)
+        if schedule.n_steps != math.inf and schedule.n_steps / length > 10 * MOST_EPOCHS:
+            return cyclic_energy(u, length, math.inf, schedule.start)
+        if schedule.release != "checkpoints":
+            return cyclic_energy(u, length, schedule.n_steps, schedule.start)
+        # a segment may start anywhere in an epoch: each by its own worst position
+        gaps = np.diff((0, *schedule.checkpoints)).tolist()
+        total = 0.0
+        for gap in gaps:
+            count = math.ceil(gap / length)
+            lead = gap - 1 - length * (count - 1)
+            total += participation_energy(u, length, count, 0, lead, 0.0)
+        return total
+
+    def _scan(self, constants: Constants, schedule: NoisyGradientSchedule, length: int) -> float:
+        """Every position by the full minorant: needed when steps differ or every step carries a projection error."""
+        if (
+            math.isinf(schedule.n_steps)
+            or length * schedule.n_steps > MOST_WORK
+            or schedule.release == "checkpoints"
+        ):
+            raise self.refuse(
+                "a varying schedule or an inexact projection is checked position by position, and this run is too long",
+                "Use a constant schedule with an exact projection, or fewer steps.",
+            )
+        steps = schedule.step_sizes()
+        c = np.array([contraction(constants, float(step)) for step in steps])
+        s = steps * constants.gradient_sensitivity / schedule.divisor(constants.n)
+        error = 2 * np.maximum(1.0, c) * constants.projection_error
+        v = steps * schedule.noise_scales()
+        diameter = constants.diameter + 2 * constants.projection_error
+        place = np.arange(len(steps)) % length
+        return max(
+            _position_energy(np.where(place == j, s, 0.0) + error, v, c, diameter, schedule.start)
+            for j in range(min(length, len(steps)))
+        )
+
+
+def _position_energy(s: Floats, v: Floats, c: Floats, diameter: float, start: str) -> float:
+    gap = np.empty(len(s) + 1)
+    gap[0] = diameter if start == "unknown" else 0.0
+    for t in range(len(s)):
+        gap[t + 1] = min(diameter, c[t] * gap[t] + s[t])
+    looks = {len(s)}
+    if math.isfinite(diameter):
+        looks |= {2**i for i in range(int(math.log2(len(s))) + 1)}
+    return min(hull_energy(s[-k:], v[-k:], c[-k:], float(gap[len(s) - k])) for k in looks)

@@ -1,0 +1,151 @@
+"""DataBounds: what is known of a record before any record is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+
+_HOW = (
+    "State it from public knowledge, e.g. DataBounds(data_norm=1.0, classes=2) "
+    "or DataBounds(data_norm=1.0, target=(0, 100))."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataBounds:
+    """Stated bounds of one record (x, y, weight); never measured, enforced by `clip`.
+
+    Parameters
+    ----------
+    data_norm : largest Euclidean norm of a feature row (without the intercept).
+    target : (low, high) for a numeric target.
+    classes : number of classes, labelled 0 .. classes - 1. Exactly one of target and classes is given.
+    weight_bound : largest sample weight.
+
+    Examples
+    --------
+    >>> bounds = DataBounds(data_norm=1.0, target=(0, 10))
+    >>> X, y, weights = bounds.clip([[3.0, 4.0], [0.1, 0.2]], [12.0, 5.0])
+    >>> X.round(6).tolist(), y.tolist()
+    ([[0.6, 0.8], [0.1, 0.2]], [10.0, 5.0])
+    """
+
+    data_norm: float = math.nan
+    target: tuple[float, float] | None = None
+    classes: int | None = None
+    weight_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.data_norm is None or self.data_norm != self.data_norm:
+            raise InvalidParameter(f"data_norm, the largest norm of a feature row, is missing. {_HOW}")
+        norm = _check.positive("data_norm", self.data_norm)
+        if not 1e-30 <= norm <= 1e30:  # beyond this, squares and roundings leave the range of doubles
+            raise InvalidParameter(f"data_norm must be within 1e-30 and 1e30, got {norm!r}; rescale.")
+        _check.put(self, data_norm=norm)
+        if (self.target is None) == (self.classes is None):
+            got = "neither" if self.target is None else "both"
+            raise InvalidParameter(f"exactly one of target and classes must be given, got {got}. {_HOW}")
+        if self.classes is not None:
+            _check.put(self, classes=_check.count("classes", self.classes, least=2))
+        else:
+            _check.put(self, target=_interval(self.target))
+        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """Smallest interval that holds every admissible target or class label."""
+        if self.classes is not None:
+            return 0.0, float(self.classes - 1)
+        assert self.target is not None
+        return self.target
+
+    def clip(
+        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+        """Admissible copies of (X, y, weights), record by record.
+
+        Rows whose norm exceeds data_norm, or comes within rounding of it, are scaled to a hair less, so that
+        no row is longer than data_norm in exact arithmetic. Targets are clipped to their range; a label that
+        is not one of 0 .. classes - 1 becomes 0; weights are clipped to [0, weight_bound]. All of this is
+        silent: whether a record was clipped is private. float32 features stay float32.
+        """
+        features, labels = _numbers("X", X, 2), _numbers("y", y, 1)
+        clipped_weights = None
+        if weights is not None:
+            clipped_weights = np.clip(_numbers("weights", weights, 1), 0.0, self.weight_bound)
+        elif self.weight_bound < 1:  # an unstated weight is 1
+            clipped_weights = np.full(len(labels), self.weight_bound)
+        if len(features) != len(labels) or (
+            clipped_weights is not None and len(clipped_weights) != len(labels)
+        ):
+            raise InvalidParameter("X, y and weights must have one entry per record; their lengths differ.")
+        return _clip_rows(features, self.data_norm), self._clip_labels(labels), clipped_weights
+
+    def _clip_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        if self.classes is None:
+            return np.clip(y, *self.label_range)
+        known = (y >= 0) & (y < self.classes) & (y == np.floor(y))
+        return np.where(known, y, 0.0)
+
+
+def _interval(target: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(bound) for bound in target)
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"target must be a pair (low, high), got {target!r}. {_HOW}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InvalidParameter(f"target must be finite with low < high, got {target!r}. {_HOW}")
+    return low, high
+
+
+def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
+    """The values as an array, whatever their type."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InvalidParameter(f"{name} must be an array of numbers; its rows differ in length.") from None
+
+
+def _numbers(name: str, values: ArrayLike, ndim: int) -> NDArray[Any]:
+    """The values as a finite float64 array (float32 features are kept); errors never show a value."""
+    array = as_array(name, values)
+    if array.dtype.kind not in "biuf":
+        raise InvalidParameter(
+            f"{name} must be a dense array of real numbers, got {array.dtype.type.__name__}; encode text by "
+            "a public list (classes as 0, 1, ...) and densify sparse matrices."
+        )
+    if array.ndim != ndim:
+        raise InvalidParameter(f"{name} must have {ndim} dimension(s), got {array.ndim}.")
+    if array.dtype != np.float32 or ndim == 1:
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64, copy=False)
+    if not np.isfinite(array).all():
+        raise InvalidParameter(f"{name} has missing or infinite entries; replace them by a public constant.")
+    return array
+
+
+def _clip_rows(rows: NDArray[Any], bound: float) -> NDArray[Any]:
+    """Rows scaled to at most `bound`; dividing by the largest entry first avoids overflow and underflow.
+
+    `hair` is above the relative error of a computed norm plus that of storing the result, so the shell
+    between (1 - hair) bound and bound counts as outside and is mapped to (1 - 2 hair) bound:
+    exact and idempotent.
+    """
+    hair = (rows.shape[1] + 8) * 2.0**-52 + (2.0**-22 if rows.dtype == np.float32 else 0.0)
+    wide = np.ascontiguousarray(rows, np.float64)  # the same rounding whatever the memory layout
+    largest = np.abs(wide).max(axis=1, initial=0.0)
+    largest[largest == 0] = 1.0
+    scaled = wide / largest[:, None]
+    length = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    with np.errstate(over="ignore"):  # bound / tiny = infinity: the row is inside
+        outside = length > bound / largest * (1 - hair)
+    clipped: NDArray[Any] = rows.copy()
+    clipped[outside] = scaled[outside] * (bound * (1 - 2 * hair) / length[outside])[:, None]
+    return clipped

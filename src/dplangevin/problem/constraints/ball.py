@@ -1,0 +1,45 @@
+"""The Euclidean ball."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.problem.constraints.base import ConstraintSet, FloatArray, column_norms
+
+
+@final
+@dataclass(frozen=True)
+class Ball(ConstraintSet):
+    """{theta : |theta| <= radius}, of diameter 2 radius; points outside are scaled back to the sphere.
+
+    Projected points satisfy `contains` with tolerance 0: they are scaled to a hair less than the radius.
+
+    Examples
+    --------
+    >>> Ball(5.0).project(np.array([6.0, 8.0])).round(12)
+    array([3., 4.])
+    """
+
+    radius: float
+    name: ClassVar[str] = "ball"
+
+    def __post_init__(self) -> None:
+        _check.put(self, radius=_check.positive("radius", self.radius))
+
+    def diameter(self, dimension: int) -> float:
+        return 2 * self.radius
+
+    def _project_columns(self, theta: FloatArray) -> FloatArray:
+        norms = column_norms(theta)
+        hair = (theta.shape[0] + 8) * 2.0**-52
+        outside = norms > self.radius
+        projected = theta.copy()
+        projected[:, outside] = theta[:, outside] / norms[outside] * (self.radius * (1 - hair))
+        return projected
+
+    def _excess(self, theta: FloatArray) -> FloatArray:
+        return np.nan_to_num(column_norms(theta) - self.radius, nan=np.inf)

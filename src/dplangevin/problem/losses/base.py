@@ -1,0 +1,80 @@
+"""Loss: a function of a linear score, with the bounds that privacy rests on."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+class Loss(ABC):
+    """loss(theta; x, y) = h(<theta, x>; y), with h convex in the score unless `convex` says otherwise.
+
+    A loss of score_dimension 1 is vectorised over broadcastable arrays score and y. A loss of score_dimension
+    K > 1 takes score[..., K] with y[...]. The gradient of a record is slope times its row, so its norm is at
+    most slope_bound |x| and its smoothness at most curvature_bound |x|^2, for every score and every label
+    within label_range.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """h(score; y)."""
+
+    @abstractmethod
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The derivative of h in the score."""
+
+    @abstractmethod
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        """A score at which h has this slope; +inf if every slope is smaller, -inf if every one is larger."""
+
+    @property
+    @abstractmethod
+    def slope_bound(self) -> float:
+        """sup |h'|, infinity when there is none."""
+
+    @property
+    @abstractmethod
+    def curvature_bound(self) -> float:
+        """Lipschitz constant of h', infinity when there is none or it is unknown."""
+
+    @property
+    def score_dimension(self) -> int:
+        """Number of scores per record."""
+        return 1
+
+    @property
+    def convex(self) -> bool:
+        """Whether slope is the derivative of a convex function of the score."""
+        return True
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """The labels for which the bounds are stated."""
+        return -math.inf, math.inf
+
+    @property
+    def label_classes(self) -> int | None:
+        """Number of classes when labels are 0, 1, ...; None when any number in label_range will do."""
+        return None
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What a report should say of this loss."""
+        return ()
+
+    def clipped_curvature(self, bound: float) -> float:
+        """Curvature bound where |slope| < bound. Clipping a slope never steepens it."""
+        return self.curvature_bound
+
+
+def reached(score: FloatArray, slope: FloatArray, low: Any, high: Any) -> FloatArray:
+    """score where low <= slope <= high, else the infinity on the side where the slope would be larger."""
+    return np.where(slope > high, np.inf, np.where(slope < low, -np.inf, score))

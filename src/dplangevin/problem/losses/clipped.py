@@ -1,0 +1,87 @@
+"""A loss whose slope is clipped: the Huberised loss, still convex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.problem.losses.base import FloatArray, Loss, reached
+
+
+@final
+@dataclass(frozen=True)
+class Clipped(Loss):
+    """The convex loss with slope clip(h', -C, C): h where |h'| <= C, continued along its tangents beyond.
+
+    Clipping the slope in the score clips the record's joint gradient (weights and intercept together) to
+    C |x|, and a clipped nondecreasing slope is nondecreasing, so the result is the gradient of a convex loss.
+
+    Examples
+    --------
+    >>> from dplangevin.problem.losses import Squared
+    >>> Clipped(Squared(), 1.0).value(np.array([0.5, 3.0]), np.zeros(2))
+    array([0.125, 2.5  ])
+    """
+
+    loss: Loss
+    bound: float
+    name: ClassVar[str] = "clipped"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loss, Loss):
+            raise InvalidParameter(f"loss must be a Loss such as Squared(), got {self.loss!r}.")
+        if self.loss.score_dimension != 1:
+            raise InvalidParameter(
+                f"Clipped takes losses with one score; {self.loss.name} has {self.loss.score_dimension}, and "
+                "a clipped slope vector is not the gradient of a loss. Use it unclipped."
+            )
+        _check.put(self, bound=_check.positive("bound", self.bound))
+
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        low, high = self._turning_points(y)
+        inside = self.loss.value(np.clip(score, low, high), y)
+        return inside + self.bound * (np.maximum(score - high, 0) + np.maximum(low - score, 0))
+
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return np.clip(self.loss.slope(score, y), -self.bound, self.bound)
+
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return reached(self.loss.inverse_slope(slope, y), slope, -self.bound, self.bound)
+
+    def _turning_points(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        bound = np.full(np.shape(y), self.bound)
+        return self.loss.inverse_slope(-bound, y), self.loss.inverse_slope(bound, y)
+
+    @property
+    def slope_bound(self) -> float:
+        return min(self.bound, self.loss.slope_bound)
+
+    @property
+    def curvature_bound(self) -> float:
+        return self.loss.clipped_curvature(self.bound)
+
+    @property
+    def convex(self) -> bool:
+        return self.loss.convex
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return self.loss.label_range
+
+    @property
+    def label_classes(self) -> int | None:
+        return self.loss.label_classes
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        note = (
+            f"slopes of the {self.loss.name} loss are clipped to {self.bound:g} in the score; it stays convex"
+        )
+        return (*self.loss.assumptions, note)
+
+    def clipped_curvature(self, bound: float) -> float:
+        return self.loss.clipped_curvature(min(bound, self.bound))

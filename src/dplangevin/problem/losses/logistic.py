@@ -1,0 +1,46 @@
+"""The logistic loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from scipy.special import expit, logit
+
+from dplangevin.problem.losses.base import FloatArray, Loss
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Logistic(Loss):
+    """log(1 + e^u) - y u, for labels 0 and 1 (any y in [0, 1] is accepted). |h'| <= 1, 0 <= h'' <= 1/4.
+
+    Examples
+    --------
+    >>> Logistic().slope(np.array([0.0, 40.0]), np.array([1, 0]))
+    array([-0.5,  1. ])
+    """
+
+    name: ClassVar[str] = "logistic"
+
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return np.maximum(score, 0) - y * score + np.log1p(np.exp(-np.abs(score)))
+
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(expit(score) - y, np.float64)
+
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(logit(np.clip(slope + y, 0.0, 1.0)), np.float64)
+
+    @property
+    def slope_bound(self) -> float:
+        return 1.0
+
+    @property
+    def curvature_bound(self) -> float:
+        return 0.25
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, 1.0

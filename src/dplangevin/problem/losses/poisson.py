@@ -1,0 +1,58 @@
+"""The Poisson regression loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.problem.losses.base import FloatArray, Loss
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Poisson(Loss):
+    """e^u - y u for counts 0 <= y <= target_bound. Slope and curvature are unbounded: wrap it in `Clipped`.
+
+    Where |e^u - y| < C, the curvature e^u is below target_bound + C. Values beyond the range of doubles are
+    infinite.
+    """
+
+    target_bound: float
+    name: ClassVar[str] = "poisson"
+
+    def __post_init__(self) -> None:
+        _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
+
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return _exp(score) - y * score
+
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return _exp(score) - y
+
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(slope + y, 0.0))
+
+    @property
+    def slope_bound(self) -> float:
+        return math.inf
+
+    @property
+    def curvature_bound(self) -> float:
+        return math.inf
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, self.target_bound
+
+    def clipped_curvature(self, bound: float) -> float:
+        return self.target_bound + bound
+
+
+def _exp(score: FloatArray) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return np.exp(score)

@@ -1,0 +1,59 @@
+"""The hinge loss with a quadratic corner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.problem.losses.base import FloatArray, Loss, reached
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SmoothedHinge(Loss):
+    """g^2 / (2 w) for 0 <= g <= w, g - w / 2 beyond, with g = max(0, 1 - s u), s = 2 y - 1 and w the width.
+
+    Labels are 0 and 1. |h'| <= 1 and h'' <= 1 / w; it lies within w / 2 below the hinge loss.
+    """
+
+    width: float = 1.0
+    name: ClassVar[str] = "smoothed-hinge"
+
+    def __post_init__(self) -> None:
+        _check.put(self, width=_check.positive("width", self.width))
+
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        gap = np.maximum(1 - _sign(y) * score, 0)
+        near = np.minimum(gap, self.width)
+        return near / self.width * (gap - near / 2)
+
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        sign = _sign(y)
+        return -sign * np.clip((1 - sign * score) / self.width, 0, 1)
+
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        sign = _sign(y)
+        return reached(sign + slope * self.width, slope, -(1 + sign) / 2, (1 - sign) / 2)
+
+    @property
+    def slope_bound(self) -> float:
+        return 1.0
+
+    @property
+    def curvature_bound(self) -> float:
+        return 1 / self.width
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    @property
+    def label_classes(self) -> int | None:
+        return 2
+
+
+def _sign(y: FloatArray) -> FloatArray:
+    return np.where(np.asarray(y) > 0.5, 1.0, -1.0)

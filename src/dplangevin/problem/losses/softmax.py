@@ -1,0 +1,97 @@
+"""The multinomial logistic (softmax) loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.problem.losses.base import FloatArray, Loss
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Loss):
+    """log sum_c e^{u_c} - u_y for classes y = 0 .. K - 1 and score[..., K].
+
+    The slope p - e_y has norm at most sqrt 2; the Hessian diag(p) - p p^T has norm at most 1/2.
+
+    Parameters
+    ----------
+    n_classes : K.
+    slope_clip : scale the slope vector to at most this norm. The result is NOT the gradient of a loss (its
+        Jacobian is not symmetric and it is not monotone for K >= 3), so `convex` is False, the curvature is
+        unknown and `value` refuses: only bounds that need nothing but the sensitivity remain.
+    """
+
+    n_classes: int
+    slope_clip: float | None = None
+    name: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
+        if self.slope_clip is not None:
+            clip = _check.positive("slope_clip", self.slope_clip)
+            if clip >= math.sqrt(2):
+                raise InvalidParameter(f"slope_clip = {clip!r} does nothing from sqrt(2) on; leave it out.")
+            _check.put(self, slope_clip=clip)
+
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        if self.slope_clip is not None:
+            raise InvalidParameter(
+                "a softmax slope clipped in norm is not the gradient of any loss, so it has no value; "
+                "leave slope_clip out."
+            )
+        below = score - score.max(axis=-1, keepdims=True)
+        own = np.where(self._one_hot(y), below, 0.0).sum(axis=-1)
+        return np.asarray(np.log(np.exp(below).sum(axis=-1)) - own, np.float64)
+
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        slope = np.exp(score - score.max(axis=-1, keepdims=True))
+        slope /= slope.sum(axis=-1, keepdims=True)
+        slope -= self._one_hot(y)
+        if self.slope_clip is not None:
+            norm = np.sqrt(np.einsum("...c,...c->...", slope, slope))
+            slope *= (self.slope_clip / np.maximum(norm, self.slope_clip))[..., None]
+        return np.asarray(slope, np.float64)
+
+    def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
+
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        raise InvalidParameter("softmax has one slope per class and no inverse; it needs no clipping.")
+
+    @property
+    def slope_bound(self) -> float:
+        return math.sqrt(2) if self.slope_clip is None else self.slope_clip
+
+    @property
+    def curvature_bound(self) -> float:
+        return 0.5 if self.slope_clip is None else math.inf
+
+    @property
+    def score_dimension(self) -> int:
+        return self.n_classes
+
+    @property
+    def convex(self) -> bool:
+        return self.slope_clip is None
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, float(self.n_classes - 1)
+
+    @property
+    def label_classes(self) -> int | None:
+        return self.n_classes
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        if self.slope_clip is None:
+            return ()
+        return (f"the softmax slope is clipped to norm {self.slope_clip:g} and is not a gradient",)

@@ -1,0 +1,34 @@
+"""The squared loss."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from dplangevin.problem.losses.base import FloatArray, Loss
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Squared(Loss):
+    """(u - y)^2 / 2. Its slope is unbounded: wrap it, `Clipped(Squared(), bound)`, which is a Huber loss."""
+
+    name: ClassVar[str] = "squared"
+
+    def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return (score - y) ** 2 / 2
+
+    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return score - y
+
+    def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
+        return slope + y
+
+    @property
+    def slope_bound(self) -> float:
+        return math.inf
+
+    @property
+    def curvature_bound(self) -> float:
+        return 1.0

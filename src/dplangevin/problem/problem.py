@@ -1,0 +1,152 @@
+"""Problem: what is solved, on the public side only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.problem.bounds import DataBounds
+from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
+from dplangevin.problem.constraints import ConstraintSet, WholeSpace
+from dplangevin.problem.losses import Loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """minimise (1/n) sum_i weight_i loss(<theta, (x_i, 1)>; y_i) + (ridge / 2) |theta|^2 over a convex set.
+
+    Everything privacy depends on follows from these public statements; no record is read.
+
+    Parameters
+    ----------
+    loss : with a finite slope bound; wrap others in Clipped(loss, bound).
+    bounds : stated bounds of one record.
+    n : public number of records (replace-one), or public divisor that the number never exceeds (add-remove).
+    n_features : number of feature columns, without the intercept.
+    constraint : the set every iterate is projected on; its diameter is the one that is accounted.
+    ridge : penalty on the whole of theta, the intercept included; added once, outside any clipping.
+    fit_intercept : append a constant-one column to the row, the last one; slopes multiply the joint row.
+    adjacency : "replace-one" or "add-remove".
+
+    For a loss of K scores theta holds K coefficients per column, entry (column j, class c) at j K + c.
+
+    Examples
+    --------
+    >>> from dplangevin.problem import Ball, DataBounds, Logistic
+    >>> problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=1000, n_features=3,
+    ...                   constraint=Ball(2.0), ridge=0.01, fit_intercept=False)
+    >>> problem.constants.lipschitz, problem.constants.smoothness, problem.constants.diameter
+    (1.0, 0.26, 4.0)
+    """
+
+    loss: Loss
+    bounds: DataBounds
+    n: int
+    n_features: int
+    constraint: ConstraintSet = field(default_factory=WholeSpace)
+    ridge: float = 0.0
+    fit_intercept: bool = True
+    adjacency: Adjacency = "replace-one"
+
+    def __post_init__(self) -> None:
+        _check.put(self, n=_check.count("n", self.n))
+        _check.put(self, n_features=_check.count("n_features", self.n_features))
+        _check.put(self, ridge=_check.nonnegative("ridge", self.ridge))
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        if not isinstance(self.fit_intercept, bool):
+            raise InvalidParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
+        if not isinstance(self.bounds, DataBounds):
+            raise InvalidParameter(
+                f"bounds must be stated, e.g. DataBounds(data_norm=1.0, classes=2); got {self.bounds!r}."
+            )
+        if not isinstance(self.constraint, ConstraintSet):
+            raise InvalidParameter(f"constraint must be a set such as Ball(1.0), got {self.constraint!r}.")
+        self._check_loss()
+        _ = self.constants  # fail here rather than at the first use
+
+    def _check_loss(self) -> None:
+        if not isinstance(self.loss, Loss):
+            raise InvalidParameter(f"loss must be a Loss such as Logistic(), got {self.loss!r}.")
+        if math.isinf(self.loss.slope_bound):
+            raise InvalidParameter(
+                f"the {self.loss.name} loss has an unbounded slope: one record could move the answer without "
+                f"limit. Wrap it: Clipped({self.loss!r}, bound)."
+            )
+        classes = self.loss.label_classes
+        if classes is not None and self.bounds.classes != classes:
+            raise InvalidParameter(
+                f"the {self.loss.name} loss needs DataBounds(classes={classes}), "
+                f"got classes={self.bounds.classes!r}."
+            )
+        (low, high), (least, most) = self.bounds.label_range, self.loss.label_range
+        if low < least or high > most:
+            raise InvalidParameter(
+                f"the {self.loss.name} loss takes labels in [{least:g}, {most:g}], but the bounds allow "
+                f"[{low:g}, {high:g}]; state a range inside it."
+            )
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the joint row: the features and the intercept."""
+        return self.n_features + int(self.fit_intercept)
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates of theta."""
+        return self.n_columns * self.loss.score_dimension
+
+    @property
+    def row_norm(self) -> float:
+        """Largest norm of the joint row (x, 1)."""
+        norm = self.bounds.data_norm
+        return math.hypot(norm, 1.0) if self.fit_intercept else norm
+
+    @cached_property
+    def constants(self) -> Constants:
+        """L, M, m, diameter and sensitivity of this problem.
+
+        A record's gradient is weight * slope (x, 1)^T, of (Frobenius) norm at most L = weight_bound
+        slope_bound row_norm; its Hessian is at most weight_bound curvature_bound row_norm^2, of rank 1
+        (softmax: K - 1, since slopes sum to 0). Only the ridge counts as strong convexity.
+        """
+        weight, row = self.bounds.weight_bound, self.row_norm
+        return Constants(
+            n=self.n,
+            lipschitz=weight * self.loss.slope_bound * row,
+            smoothness=weight * self.loss.curvature_bound * row * row + self.ridge,
+            strong_convexity=self.ridge,
+            diameter=self.constraint.diameter(self.dimension),
+            adjacency=self.adjacency,
+            convex=self.loss.convex,
+            dimension=self.dimension,
+            hessian_rank=max(self.loss.score_dimension - 1, 1) if self.loss.convex else None,
+            row_norm=row,
+            label_bound=max(abs(label) for label in self.bounds.label_range),
+            weight_bound=weight,
+            assumptions=self._assumptions(),
+        )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        bounds, words = self.bounds, []
+        words.append(f"feature rows are clipped to Euclidean norm {bounds.data_norm:g}")
+        if bounds.classes is not None:
+            words.append(f"labels other than 0..{bounds.classes - 1} count as class 0")
+        else:
+            words.append(f"targets are clipped to [{bounds.label_range[0]:g}, {bounds.label_range[1]:g}]")
+        words.append(
+            f"sample weights are clipped to [0, {bounds.weight_bound:g}], never divided by their sum"
+        )
+        if self.adjacency == "replace-one":
+            words.append(f"the number of records n = {self.n} is public")
+        else:
+            words.append(f"the divisor n = {self.n} is public and the data never hold more records")
+        if self.fit_intercept:
+            words.append("the intercept is a constant-one column of the joint row, penalised like the rest")
+        if self.ridge > 0:
+            words.append("the ridge is added once per step, outside the clip")
+        if not math.isinf(self.constraint.diameter(self.dimension)):
+            words.append(f"every iterate is projected on the {self.constraint.name}")
+        return (*words, *self.loss.assumptions)

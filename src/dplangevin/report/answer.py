@@ -1,0 +1,108 @@
+"""Everything that a report on one run shows, asked of the accountant once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dplangevin.errors import DplangevinError
+from dplangevin.privacy import accountant
+from dplangevin.privacy import calibrate as calibration
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Plan
+from dplangevin.report.curve import Plateau, at_steps, composition_epsilon, describe, lower_bound, plateau
+from dplangevin.schedules import NoisyGradientSchedule
+
+Options = Mapping[str, Any]
+_UNINFORMATIVE = ("Use the bound for that sampling", "Use sampling='shuffle', or order='secret'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One run: its guarantee, what stands beside it, and why sharper theorems were refused."""
+
+    guarantee: Guarantee
+    epsilon: float
+    delta: float
+    noise_scale: float
+    steps: float
+    composition_epsilon: float | None = None
+    lower_bound_epsilon: float | None = None
+    composition_noise_scale: float | None = None
+    plateau: Plateau | None = None
+    refusals: tuple[str, ...] = ()
+    calibrated: bool = False
+
+
+def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+    """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
+    guarantee = accountant.account(**options)
+    delta = guarantee.at_delta or 0.0
+    asked = options.get("epsilon")
+    epsilon = guarantee.epsilon(delta) if asked is None else float(asked)
+    return Answer(
+        guarantee=guarantee,
+        epsilon=epsilon,
+        delta=delta,
+        noise_scale=options["noise_scale"],
+        steps=options["steps"],
+        composition_epsilon=composition_epsilon(guarantee, options["steps"], delta),
+        lower_bound_epsilon=lower_bound(options, delta) if with_lower_bound else None,
+        **(_reasons(options, guarantee, delta) if reasons else {}),
+    )
+
+
+def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+    """Find the noise (or the number of steps) that a promise allows and account that run."""
+    plan = calibration.calibrate(**options)
+    delta = float(options["delta"])
+    noise_scale, steps = _public(plan)
+    run = {**options, "noise_scale": noise_scale, "steps": steps}
+    return Answer(
+        guarantee=plan.guarantee,
+        epsilon=plan.guarantee.epsilon(delta),
+        delta=delta,
+        noise_scale=noise_scale,
+        steps=steps,
+        composition_epsilon=composition_epsilon(plan.guarantee, steps, delta),
+        lower_bound_epsilon=lower_bound(run, delta) if with_lower_bound else None,
+        composition_noise_scale=_composition_noise({**options, "steps": steps}) if reasons else None,
+        **(_reasons(run, plan.guarantee, delta) if reasons else {}),
+        calibrated=True,
+    )
+
+
+def _public(plan: Plan) -> tuple[float, float]:
+    """Noise and number of steps of a plan; the command line asks for one noise scale, not one per step."""
+    schedule = plan.schedule
+    assert isinstance(schedule, NoisyGradientSchedule)
+    assert isinstance(schedule.noise_scale, float)
+    return schedule.noise_scale, schedule.n_steps
+
+
+def _composition_noise(options: Options) -> float | None:
+    asked = {name: value for name, value in options.items() if name != "noise_scale"}
+    try:
+        return _public(calibration.calibrate(**{**asked, "theorem": "composition"}))[0]
+    except DplangevinError:
+        return None
+
+
+def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, Any]:
+    """The plateau, or what the sharper theorems missed: in this run, or in one of any number of steps."""
+    level = plateau(options, delta)
+    run = options if guarantee.theorem == "composition" else at_steps(options, math.inf, delta)
+    if options.get("theorem") is not None or (level is not None and run is not options):
+        return {"plateau": level}
+    return {"plateau": level, "refusals": _grouped(accountant.refusals(*describe(run)))}
+
+
+def _grouped(refusals: Mapping[str, str]) -> tuple[str, ...]:
+    """One line per reason, with the theorems that share it; what only says "another sampling" is left out."""
+    shared: dict[str, list[str]] = {}
+    for name, words in refusals.items():
+        if name != "composition" and not any(phrase in words for phrase in _UNINFORMATIVE):
+            shared.setdefault(words.removeprefix(f"{name} does not apply: "), []).append(name)
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in shared.items())

@@ -1,0 +1,48 @@
+"""The JSON face of an answer. Strictly valid: an infinite number is null beside `<name>_infinite: true`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from dplangevin.report.answer import Answer
+
+
+def as_dict(answer: Answer) -> dict[str, Any]:
+    """Plain data with the keys of a Guarantee's JSON, and what stands beside it."""
+    guarantee = answer.guarantee
+    found: dict[str, Any] = {
+        "epsilon": answer.epsilon,
+        "delta": answer.delta,
+        "mu": guarantee.mu,
+        "kind": guarantee.kind,
+        "theorem": guarantee.theorem,
+        "reference": guarantee.reference,
+        "composition_epsilon": answer.composition_epsilon,
+        "lower_bound_epsilon": answer.lower_bound_epsilon,
+        "adjacency": guarantee.adjacency,
+        "release": guarantee.release,
+        "assumptions": list(guarantee.assumptions),
+        "arithmetic": guarantee.arithmetic,
+        "extra_delta": guarantee.extra_delta,
+    }
+    if answer.calibrated:
+        found["noise_scale"] = answer.noise_scale
+        found["steps"] = answer.steps
+    return _without_infinities(found)
+
+
+def dumps(answer: Answer) -> str:
+    """JSON text; raises rather than write a number that JSON does not have."""
+    return json.dumps(as_dict(answer), indent=2, allow_nan=False)
+
+
+def _without_infinities(found: dict[str, Any]) -> dict[str, Any]:
+    clean: dict[str, Any] = {}
+    for name, value in found.items():
+        infinite = isinstance(value, float) and math.isinf(value)
+        clean[name] = None if infinite else value
+        if infinite:
+            clean[f"{name}_infinite"] = True
+    return clean

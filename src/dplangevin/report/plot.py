@@ -1,0 +1,187 @@
+"""The picture of an account: epsilon against the number of steps, as PNG, SVG or one HTML page."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy import accountant
+from dplangevin.report import text
+from dplangevin.report.curve import Plateau, Row, plateau, row, step_grid
+
+SUFFIXES = (".png", ".svg", ".html")
+_POINTS, _LOWER_POINTS = 31, 11
+# Okabe and Ito's colours survive the common kinds of colour blindness; dashes tell the lines apart as well.
+_LINES = (
+    ("composition", "plain composition", "#D55E00", (0, (5, 2))),
+    ("bound", "our bound", "#0072B2", "solid"),
+    ("lower", "lower bound", "#000000", (0, (1, 1.5))),
+)
+
+
+def check(path: Path, options: Mapping[str, Any]) -> None:
+    """Refuse what cannot be drawn before anything is computed."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InvalidParameter(f"plot must end in .png, .svg or .html, got {str(path)!r}.")
+    if not path.absolute().parent.is_dir():
+        raise InvalidParameter(f"plot: the directory of {str(path)!r} does not exist; create it first.")
+    if options.get("release") == "checkpoints":
+        raise InvalidParameter(
+            "plot draws epsilon against the number of steps; leave out --release checkpoints."
+        )
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InvalidParameter(
+            "plot needs matplotlib; install it with: pip install 'dplangevin[plot]'."
+        ) from None
+
+
+def write(path: Path, options: Mapping[str, Any]) -> None:
+    """Draw the run described by `account`'s options to `path`; the suffix chooses the format."""
+    check(path, options)
+    delta = _reported_delta(options)
+    level = plateau(options, delta)
+    drawn = _rows(options, delta, level)
+    kind = path.suffix.lower()
+    if kind == ".html":
+        path.write_text(_page(drawn, level, options, delta), encoding="utf-8")
+    else:
+        path.write_bytes(_figure(drawn, level, options, delta, kind.removeprefix(".")))
+
+
+def _reported_delta(options: Mapping[str, Any]) -> float:
+    delta = options.get("delta")
+    if delta is None:
+        delta = accountant.account(**options).at_delta
+    return _check.open_unit("delta", delta)
+
+
+def _rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> list[Row]:
+    """Upper bounds at every point; lower bounds, which are dearer, at some."""
+    last = options["steps"] if math.isfinite(options["steps"]) else 1_000
+    marks = {int(options["steps"])} if math.isfinite(options["steps"]) else set()
+    if level is not None and level.steps is not None:
+        last = max(last, 30 * level.steps)
+        marks.add(level.steps)
+    coarse = set(step_grid(options, last, _LOWER_POINTS))
+    fine = sorted(coarse | marks | set(step_grid(options, last, _POINTS)))
+    return [row(options, steps, delta, lower=steps in coarse, level=level) for steps in fine]
+
+
+def _figure(
+    drawn: Sequence[Row], level: Plateau | None, options: Mapping[str, Any], delta: float, kind: str
+) -> bytes:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.hashsalt": "dplangevin", "svg.fonttype": "path", "font.size": 10}):
+        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        _draw_lines(axes, drawn, options["steps"])
+        if level is not None and level.steps is not None:
+            _draw_plateau(axes, level.steps)
+        axes.set(xscale="log", yscale="log", xlabel="number of steps")
+        axes.set_ylabel(f"epsilon at delta = {delta:.3g}")
+        axes.set_title(_title(options), loc="left", fontsize=10.5)
+        axes.grid(True, which="major", color="0.9", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="upper left")
+        buffer = io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _draw_lines(axes: Any, drawn: Sequence[Row], steps: float) -> None:
+    for name, label, colour, dashes in _LINES:
+        points = [(row.steps, getattr(row, name)) for row in drawn if getattr(row, name)]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, linestyle=dashes, linewidth=2, label=label)
+    here = [(row.steps, row.bound) for row in drawn if row.steps == steps and row.bound]
+    if here:
+        axes.plot(*here[0], "o", color=_LINES[1][2], markersize=7, label="this run")
+
+
+def _draw_plateau(axes: Any, steps: int) -> None:
+    axes.axvline(steps, color="0.6", linewidth=0.8)
+    axes.annotate(
+        f"more steps\ncost nothing\n(about {steps:,})",
+        (steps, 0.03),
+        xycoords=("data", "axes fraction"),
+        xytext=(5, 0),
+        textcoords="offset points",
+        fontsize=8.5,
+        color="0.35",
+    )
+
+
+def _title(options: Mapping[str, Any]) -> str:
+    sampling = options.get("sampling", "full")
+    mechanism = "Noisy gradient descent" if sampling == "full" else f"Noisy SGD, {sampling} batches"
+    facts = [
+        f"n = {int(options['n']):,}",
+        f"step size {options['step_size']:g}",
+        f"noise {options['noise_scale']:g}",
+    ]
+    if options.get("strong_convexity"):
+        facts.append(f"ridge {options['strong_convexity']:g}")
+    if math.isfinite(options.get("diameter", math.inf)):
+        facts.append(f"diameter {options['diameter']:g}")
+    return (
+        f"{mechanism}: privacy of the {options.get('release', 'last-iterate').replace('-', ' ')}\n"
+        + ", ".join(facts)
+    )
+
+
+def _page(drawn: Sequence[Row], level: Plateau | None, options: Mapping[str, Any], delta: float) -> str:
+    svg = _figure(drawn, level, options, delta, "svg").decode()
+    svg = svg[svg.index("<svg") :]
+    shown = [row for row in drawn if row.lower is not None] or list(drawn)
+    cells = "\n".join(
+        f"<tr><td>{int(row.steps):,}</td><td>{text.number(row.composition)}</td><td>{text.number(row.bound)}</td>"
+        f"<td>{text.number(row.lower, down=True)}</td><td>{escape(row.theorem)}</td></tr>"
+        for row in shown
+    )
+    facts = ", ".join(f"{name} = {value}" for name, value in options.items() if value not in ((), False))
+    return _TEMPLATE.format(
+        title=escape(_title(options).replace("\n", ", ")),
+        svg=svg,
+        words=escape(
+            text.plateau_words(level, options["steps"]) if level else "More steps keep costing privacy."
+        ),
+        facts=escape(facts),
+        delta=f"{delta:.6g}",
+        cells=cells,
+    )
+
+
+_TEMPLATE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>dplangevin account</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
+svg {{ width: 100%; height: auto; }}
+table {{ border-collapse: collapse; }}
+th, td {{ padding: .15rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
+th:last-child, td:last-child {{ text-align: left; }}
+.facts {{ color: #555; font-size: .85rem; }}
+</style></head><body>
+<h1 style="font-size:1.3rem">{title}</h1>
+{svg}
+<p>{words}</p>
+<table><caption class="facts">epsilon at delta = {delta}</caption>
+<thead><tr><th>steps</th>
+<th>plain composition</th><th>our bound</th><th>lower bound</th><th>theorem</th></tr></thead>
+<tbody>
+{cells}
+</tbody></table>
+<p class="facts">{facts}</p>
+</body></html>
+"""

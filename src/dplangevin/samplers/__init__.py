@@ -1,0 +1,1 @@
+"""Draws from exp(-V) on a convex body. Samplers never mint guarantees."""

@@ -1,0 +1,190 @@
+"""How many steps a Langevin chain provably needs: the step-size rules of the thesis with explicit constants.
+
+Informational: iteration counts run to 1e7 and beyond, and for underdamped Langevin only the discretisation
+error is proved (no rate of the continuous process is known in Renyi divergence). No guarantee is minted
+from these numbers. Everything is for V normalised to be 1-strongly convex and M-smooth with its minimum at
+0 (see overdamped.normalised).
+
+Reference: Ganesh (2022, thesis), theorems 42 and 49, with the corrected Girsanov argument of
+docs/theory/langevin_and_gibbs.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.errors import AssumptionFailed
+
+Direction = Literal["discrete-from-continuous", "continuous-from-discrete"]
+
+
+def mixing_time(
+    dimension: int, condition: float, order: float, divergence: float, both_directions: bool = True
+) -> float:
+    """Time tau after which the continuous diffusion's share (two thirds) of the Renyi budget is met.
+
+    One direction (start N(0, I/M), order >= 3/2): tau = a log(3 k log M / (2 e)). Both (start N(0, I),
+    order >= 2): max{2a log(3 k log M / e), log((2a - 1) M) / 2 + a log(3 k log M / e)}.
+
+    Examples
+    --------
+    >>> round(mixing_time(10, 10, 2, 0.1, both_directions=False), 6), round(mixing_time(10, 10, 2, 0.1), 6)
+    (11.689336, 26.15126)
+    """
+    k, m, least = _check.count("dimension", dimension), _condition(condition), 2.0 if both_directions else 1.5
+    if order < least:
+        raise AssumptionFailed(f"the mixing time is proved for orders of at least {least}, got {order!r}.")
+    ratio = 3 * k * math.log(m) / _check.positive("divergence", divergence)
+    if not both_directions:
+        return order * max(math.log(ratio / 2), 0.0)
+    slow = max(math.log(ratio), 0.0)
+    return max(2 * order * slow, 0.5 * math.log((2 * order - 1) * m) + order * slow)
+
+
+def girsanov_bound(
+    dimension: int,
+    condition: float,
+    order: float,
+    step_size: float,
+    n_steps: int,
+    direction: Direction = "discrete-from-continuous",
+    start_variance: float = 1.0,
+) -> float:
+    """Renyi divergence between the paths of the discretised and the continuous overdamped process.
+
+    Minimised over a grid of the free parameter omega; needs step_size <= 1/M, 4 eta lambda' < 1 and 2 u v0
+    < 1. Values of omega that break a condition are left out; infinity when none is left.
+    """
+    m, order = _condition(condition), _order(order)
+    eta = _check.positive("step_size", step_size)
+    if eta > 1 / m:
+        raise AssumptionFailed(f"the Girsanov certificate needs step_size <= 1/M = {1 / m!r}, got {eta!r}.")
+    factor = _direction_factor(order, direction)
+    steps, k = _check.count("n_steps", n_steps), _check.count("dimension", dimension)
+    best = math.inf
+    for omega in np.geomspace(1e-4, 10, 60):
+        z = math.sqrt(8 * factor * (1 + omega)) * m * eta
+        drift = 2 / 3 * factor * m**4 * (1 + 1 / omega) * eta**3
+        if z >= math.pi / 2 or 4 * eta * drift >= 1:
+            continue
+        b = 1 - (1 - eta) ** 2 + 4 * eta * drift
+        if b * b < 16 * eta * drift:
+            continue
+        u = 2 * drift / (b + math.sqrt(b * b - 16 * eta * drift))
+        if 4 * eta * u >= 1 or 2 * u * start_variance >= 1:
+            continue
+        noise = steps * k / 4 * -math.log(math.cos(z))
+        position = k / 2 * (-steps / 2 * math.log1p(-4 * eta * u) - 0.5 * math.log1p(-2 * u * start_variance))
+        best = min(best, (noise + position) / (2 * (order - 1)))
+    return best
+
+
+def underdamped_bound(
+    dimension: int,
+    condition: float,
+    order: float,
+    step_size: float,
+    time: float,
+    friction: float,
+    inverse_mass: float,
+    direction: Direction = "discrete-from-continuous",
+) -> float:
+    """Renyi divergence between the paths of the discretised and the continuous underdamped process.
+
+    Start x ~ N(0, I/M), v ~ N(0, mu I). Minimised over the free parameter s; infinity when no s is allowed.
+    """
+    m, order = _condition(condition), _order(order)
+    eta, mu = _check.positive("step_size", step_size), _check.positive("inverse_mass", inverse_mass)
+    gamma, tau = _check.positive("friction", friction), _check.positive("time", time)
+    k = _check.count("dimension", dimension)
+    slowed = gamma - mu * m * eta / 2
+    if slowed <= 0:
+        raise AssumptionFailed(
+            f"the underdamped certificate needs step_size < 2 gamma / (mu M), got {eta!r}."
+        )
+    a = _direction_factor(order, direction) * mu / gamma * m**2 * eta**2 / 2
+    best = math.inf
+    for s in np.geomspace(1e-4, 1e2, 400):
+        b = (1 + s) * a / slowed
+        if a > s * slowed**2 / ((1 + s) ** 2 * gamma * mu) or b * mu >= 1:
+            continue
+        total = (1 + s) * a * gamma / slowed * mu * k * tau - k * math.log1p(-b * mu)
+        best = min(best, total / (2 * (order - 1)))
+    return best
+
+
+def overdamped_steps(
+    dimension: int, condition: float, order: float, divergence: float, both_directions: bool = True
+) -> int:
+    """Steps after which R_order between the unadjusted chain and exp(-V) is at most `divergence`.
+
+    The discretisation gets a third of the budget at order 2a, the diffusion the rest (weak triangle
+    inequality).
+    """
+    m = _condition(condition)
+    tau = mixing_time(dimension, m, order, divergence, both_directions)
+    start = 1.0 if both_directions else 1 / m
+
+    def error(n_steps: int) -> float:
+        eta = tau / n_steps
+        ways: tuple[Direction, ...] = ("discrete-from-continuous", "continuous-from-discrete")
+        used = ways if both_directions else ways[:1]
+        return max(girsanov_bound(dimension, m, 2 * order, eta, n_steps, way, start) for way in used)
+
+    return _fewest(error, divergence / 3, math.ceil(tau * m))
+
+
+def underdamped_steps(
+    dimension: int,
+    condition: float,
+    order: float,
+    divergence: float,
+    time: float,
+    friction: float,
+    inverse_mass: float,
+) -> int:
+    """Steps after which the DISCRETISATION error of underdamped Langevin at order 2a is at most divergence / 3."""
+    m = _condition(condition)
+
+    def error(n_steps: int) -> float:
+        return underdamped_bound(
+            dimension, m, 2 * order, time / n_steps, time, friction, inverse_mass, "continuous-from-discrete"
+        )
+
+    return _fewest(error, divergence / 3, math.ceil(time * inverse_mass * m / friction))
+
+
+def _fewest(error: Callable[[int], float], allowed: float, least: int) -> int:
+    low, high = max(least, 1), max(least, 1)
+    while error(high) > allowed:
+        low, high = high, 2 * high
+        if high > 1e18:
+            raise AssumptionFailed("the certificate needs more than 1e18 steps; use the proximal sampler.")
+    while high - low > max(1, low // 10**6):
+        middle = (low + high) // 2
+        low, high = (middle, high) if error(middle) > allowed else (low, middle)
+    return high
+
+
+def _direction_factor(order: float, direction: Direction) -> float:
+    _check.choice("direction", direction, ("discrete-from-continuous", "continuous-from-discrete"))
+    lead = order - 1 if direction == "discrete-from-continuous" else order
+    return lead * (order - 0.5)
+
+
+def _condition(condition: float) -> float:
+    value = _check.positive("condition", condition)
+    if value <= 1:
+        raise AssumptionFailed(f"the condition number M/m must exceed 1, got {condition!r}.")
+    return value
+
+
+def _order(order: float) -> float:
+    if _check.positive("order", order) <= 1:
+        raise AssumptionFailed(f"the Renyi order must exceed 1, got {order!r}.")
+    return float(order)

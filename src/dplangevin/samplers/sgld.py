@@ -1,0 +1,104 @@
+"""Stochastic gradient Langevin dynamics: theta <- project(theta - eta_t beta_t grad F(theta) + N(0, 2 eta_t I)).
+
+A discretised, projected Langevin diffusion whose own noise is the privacy (see
+privacy.theorems.langevin_process): it is not an exact sampler of exp(-beta F) and nothing here says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.samplers.potential import Potential
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LangevinRun:
+    """Last iterate [p, k]; weighted average of the iterates 0 .. K-1 and kept iterates when asked for.
+
+    `iterates` maps a step number (0 is the start) to theta[p, k]. What may be released is decided by the
+    guarantee.
+    """
+
+    last: Floats
+    average: Floats | None
+    iterates: dict[int, Floats]
+
+
+def sgld(
+    potential: Potential,
+    start: ArrayLike,
+    step_size: ArrayLike,
+    inverse_temperature: ArrayLike,
+    n_steps: int,
+    rng: np.random.Generator,
+    project: Callable[[Floats], Floats] | None = None,
+    weights: ArrayLike | None = None,
+    keep: tuple[int, ...] = (),
+) -> LangevinRun:
+    """Run the k chains in the columns of `start` side by side, each with its own noise.
+
+    Parameters
+    ----------
+    potential : F itself (inverse temperature not included); only its gradient is used.
+    step_size, inverse_temperature : eta_t and beta_t, a number or one per step.
+    project : onto the constraint set after every step; None leaves the chain free.
+    weights : averaging weights of the iterates 0 .. n_steps - 1; None keeps no average.
+    keep : step numbers whose iterates are kept.
+    """
+    n_steps = _check.count("n_steps", n_steps)
+    steps = _per_step("step_size", step_size, n_steps)
+    temperatures = _per_step("inverse_temperature", inverse_temperature, n_steps)
+    theta = np.array(start, float)
+    if theta.ndim != 2:
+        raise InvalidParameter(f"start must have shape [p, k], got {theta.shape}.")
+    share = None if weights is None else _shares(weights, n_steps)
+    average = None if share is None else np.zeros_like(theta)
+    kept = {0: theta.copy()} if 0 in keep else {}
+    for t in range(n_steps):
+        if average is not None and share is not None:
+            average += share[t] * (theta - average)
+        noise = np.sqrt(2 * steps[t]) * rng.standard_normal(theta.shape)
+        theta = theta - steps[t] * temperatures[t] * potential.gradient(theta) + noise
+        if project is not None:
+            theta = project(theta)
+        if t + 1 in keep:
+            kept[t + 1] = theta.copy()
+    return LangevinRun(last=theta, average=average, iterates=kept)
+
+
+def geometric_weights(learning_rate: float, strong_convexity: float, n_steps: int) -> Floats:
+    """Weights proportional to (1 - a m)^-(t + 1), t < n_steps, scaled to end at 1 (uniform when m = 0)."""
+    rate = _check.positive("learning_rate", learning_rate) * _check.nonnegative(
+        "strong_convexity", strong_convexity
+    )
+    if rate >= 1:
+        raise InvalidParameter(
+            f"learning_rate * strong_convexity must be below 1, got {rate!r}; take smaller steps."
+        )
+    return np.asarray((1 - rate) ** np.arange(n_steps - 1, -1, -1, dtype=float))
+
+
+def _per_step(name: str, value: ArrayLike, n_steps: int) -> Floats:
+    numbers = np.asarray(value, float)
+    if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != n_steps):
+        raise InvalidParameter(f"{name} must be one number or {n_steps}, got shape {numbers.shape}.")
+    if not np.all(numbers > 0) or not np.all(np.isfinite(numbers)):
+        raise InvalidParameter(f"{name} must be positive and finite, got {value!r}.")
+    return np.broadcast_to(numbers, (n_steps,))
+
+
+def _shares(weights: ArrayLike, n_steps: int) -> Floats:
+    """w_t over the sum of the weights up to t, for a running average."""
+    numbers = np.asarray(weights, float)
+    if numbers.shape != (n_steps,) or np.any(numbers < 0) or not numbers.sum() > 0:
+        raise InvalidParameter(f"weights must be {n_steps} numbers that are not negative and not all zero.")
+    total = np.cumsum(numbers)
+    return np.asarray(np.divide(numbers, total, out=np.zeros_like(numbers), where=total > 0))

@@ -1,0 +1,43 @@
+"""The schedule of objective perturbation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dplangevin import _check
+from dplangevin.schedules.base import Schedule
+
+PerturbationNoise = Literal["gamma", "gaussian"]
+PERTURBATION_NOISES: tuple[PerturbationNoise, ...] = ("gamma", "gaussian")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectivePerturbationSchedule(Schedule):
+    """argmin of sum_i weight_i loss_i + (n ridge / 2) |theta|^2 + <b, theta>, plus a little noise.
+
+    Everything is in units of the SUM of losses.
+
+    Parameters
+    ----------
+    noise_scale : of b. "gamma": density proportional to exp(-|b| / noise_scale), so |b| ~ Gamma(dimension,
+        noise_scale); "gaussian": N(0, noise_scale^2 I).
+    tolerance : largest gradient norm at the computed minimiser; a run that does not reach it releases nothing.
+    release_noise : scale of the exp(-|z| / scale) noise that hides how far the computed minimiser is from the
+        exact one.
+    noise : "gamma" for a pure promise, "gaussian" for (epsilon, delta).
+    """
+
+    mechanism: ClassVar[str] = "objective-perturbation"
+    noise_scale: float
+    tolerance: float
+    release_noise: float
+    noise: PerturbationNoise = "gamma"
+    release: Literal["draw"] = "draw"
+
+    def __post_init__(self) -> None:
+        _check.put(self, noise_scale=_check.positive("noise_scale", self.noise_scale))
+        _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
+        _check.put(self, release_noise=_check.positive("release_noise", self.release_noise))
+        _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
+        _check.put(self, release=_check.choice("release", self.release, ("draw",)))

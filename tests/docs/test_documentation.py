@@ -1,0 +1,64 @@
+"""What the documentation shows runs as it is written."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from docs._blocks import PAGES, ROOT, blocks, commands
+from dplangevin.cli.main import run
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for body in blocks(page, "python"):
+        exec(compile(body, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize(
+    ("page", "arguments"),
+    [(page, arguments) for page in PAGES for arguments in commands(page)],
+    ids=lambda value: value.name if isinstance(value, Path) else " ".join(value[:1]),
+)
+def test_commands_run(
+    page: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 0
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert not missing
+
+
+def test_there_is_something_to_run() -> None:
+    assert EXAMPLES
+    assert blocks(ROOT / "README.md", "python")
+    assert commands(ROOT / "README.md")
+
+
+def test_contributing_fits_one_screen() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_the_two_commands_are_the_ones_ci_runs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "make demo" in readme
+    assert "make test" in readme
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")

@@ -1,0 +1,237 @@
+"""The command line: what it prints, what it refuses, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+import pytest
+
+import dplangevin
+from dplangevin.cli.main import run
+
+RIDGE = [
+    "--n", "10000", "--lipschitz", "1", "--smoothness", "0.26", "--strong-convexity", "0.01", "--step-size", "1",
+    "--delta", "1e-6",
+]  # fmt: skip
+NOISE = ["--noise-scale", "0.012"]
+ACCOUNT = ["account", *RIDGE, *NOISE]
+KEYS = {
+    "epsilon", "delta", "mu", "kind", "theorem", "reference", "composition_epsilon", "lower_bound_epsilon",
+    "adjacency", "release", "assumptions", "arithmetic", "extra_delta",
+}  # fmt: skip
+
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run the command line; return exit code, stdout and stderr."""
+
+    def _ask(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return _ask
+
+
+def strict(text: str) -> dict[str, object]:
+    """Parse JSON, refusing the Infinity and NaN that JSON does not have."""
+
+    def refuse(word: str) -> float:
+        raise ValueError(word)
+
+    found = json.loads(text, parse_constant=refuse)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_json_agrees_with_the_library(ask: Ask) -> None:
+    code, out, err = ask(*ACCOUNT, "--steps", "1000", "--json")
+    found = strict(out)
+    promise = dplangevin.account(
+        n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
+        noise_scale=0.012, steps=1000, delta=1e-6,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert set(found) == KEYS
+    assert found["epsilon"] == promise.epsilon()
+    assert found["mu"] == promise.mu
+    assert promise.composition is not None
+    assert found["composition_epsilon"] == promise.composition.epsilon(1e-6)
+    assert found["theorem"] == "optimal-shift"
+    assert found["lower_bound_epsilon"] == pytest.approx(promise.epsilon(), rel=1e-6)
+    assert found["lower_bound_epsilon"] <= promise.epsilon()  # type: ignore[operator]
+
+
+def test_infinite_numbers_are_null_with_a_flag(ask: Ask) -> None:
+    code, out, _ = ask(*ACCOUNT, "--steps", "inf", "--json")
+    found = strict(out)
+    assert code == 0
+    assert math.isfinite(found["epsilon"])  # type: ignore[arg-type]
+    assert found["composition_epsilon"] is None
+    assert found["composition_epsilon_infinite"] is True
+
+
+def test_quiet_prints_the_number_alone(ask: Ask) -> None:
+    _, full, _ = ask(*ACCOUNT, "--steps", "1000", "--json")
+    code, out, _ = ask(*ACCOUNT, "--steps", "1000", "-q")
+    assert code == 0
+    assert float(out) == strict(full)["epsilon"]
+
+
+def test_the_table_names_everything_and_says_where_it_stops(ask: Ask) -> None:
+    code, out, err = ask(*ACCOUNT, "--steps", "1e6")
+    assert (code, err) == (0, "")
+    for word in ("optimal-shift", "replace-one", "last-iterate", "plain composition", "lower bound"):
+        assert word in out
+    assert "more steps cost nothing: epsilon stays at" in out
+    assert "Holds when" in out
+
+
+def test_a_short_run_is_told_that_it_still_grows(ask: Ask) -> None:
+    assert "still grows" in ask(*ACCOUNT, "--steps", "10")[1]
+
+
+def test_composition_comes_with_the_reasons(ask: Ask) -> None:
+    code, out, _ = ask(
+        "account", "--n", "100", "--lipschitz", "1", "--step-size", "1", "--noise-scale", "1",
+        "--steps", "10", "--delta", "1e-5",
+    )  # fmt: skip
+    assert code == 0
+    assert "keep costing privacy" in out
+    assert "Why no sharper theorem applies" in out
+    assert "smoothness" in out.split("Why no sharper")[1]
+
+
+def test_epsilon_asks_for_delta(ask: Ask) -> None:
+    at_epsilon = ["account", *RIDGE[:-2], *NOISE, "--steps", "1000", "--epsilon", "1"]
+    code, out, _ = ask(*at_epsilon, "--json")
+    found = strict(out)
+    assert code == 0
+    assert found["epsilon"] == 1.0
+    assert 1e-8 < found["delta"] < 1e-6  # type: ignore[operator]
+    assert float(ask(*at_epsilon, "-q")[1]) == found["delta"]
+
+
+def test_calibrate_finds_the_noise_and_certifies_it(ask: Ask) -> None:
+    code, out, _ = ask("calibrate", *RIDGE, "--steps", "inf", "--epsilon", "1", "--json")
+    found = strict(out)
+    assert code == 0
+    assert set(found) >= KEYS | {"noise_scale", "steps"}
+    assert found["noise_scale"] == pytest.approx(0.01191928594, rel=1e-6)
+    again = ask("account", *RIDGE, "--noise-scale", repr(found["noise_scale"]), "--steps", "inf", "-q")[1]
+    assert float(again) <= 1.0
+
+
+def test_calibrate_for_a_person_compares_with_composition(ask: Ask) -> None:
+    code, out, _ = ask("calibrate", *RIDGE, "--steps", "1000", "--epsilon", "1")
+    assert code == 0
+    assert "Plain composition would need noise 0.02672, 2.2 times as much." in out
+
+
+def test_calibrate_finds_the_most_steps(ask: Ask) -> None:
+    code, out, _ = ask("calibrate", *RIDGE, "--noise-scale", "0.01", "--epsilon", "1", "-q")
+    steps = int(out)
+    assert code == 0
+    assert float(ask("account", *RIDGE, "--noise-scale", "0.01", "--steps", str(steps), "-q")[1]) <= 1
+    assert float(ask("account", *RIDGE, "--noise-scale", "0.01", "--steps", str(steps + 1), "-q")[1]) > 1
+
+
+def test_checkpoints(ask: Ask) -> None:
+    arguments = [*ACCOUNT, "--steps", "100", "--release", "checkpoints", "--checkpoints", "50,100"]
+    code, out, _ = ask(*arguments, "--json")
+    assert code == 0
+    assert strict(out)["release"] == "checkpoints"
+
+
+@pytest.mark.parametrize("command", [[], ["--help"], ["account", "--help"], ["calibrate", "--help"]])
+def test_help(command: list[str], ask: Ask) -> None:
+    code, out, err = ask(*command)
+    assert (code, err) == (0, "")
+    assert "Usage" in out
+
+
+def test_version(ask: Ask) -> None:
+    assert ask("--version") == (0, f"dplangevin {dplangevin.__version__}\n", "")
+
+
+BASE = {
+    "--n": "1000", "--lipschitz": "1", "--smoothness": "1", "--strong-convexity": "0.1", "--step-size": "0.5",
+    "--noise-scale": "0.1", "--steps": "10", "--delta": "1e-5",
+}  # fmt: skip
+BAD = {
+    "steps is a word": ({"--steps": "foo"}, 2, "--steps"),
+    "steps is a fraction": ({"--steps": "2.5"}, 2, "steps"),
+    "steps is negative": ({"--steps": "-1"}, 2, "steps"),
+    "noise is zero": ({"--noise-scale": "0"}, 2, "noise_scale"),
+    "noise is negative": ({"--noise-scale": "-1"}, 2, "noise_scale"),
+    "noise is NaN": ({"--noise-scale": "nan"}, 2, "noise_scale"),
+    "noise is infinite": ({"--noise-scale": "inf"}, 2, "noise_scale"),
+    "step size is zero": ({"--step-size": "0"}, 2, "step_size"),
+    "lipschitz is infinite": ({"--lipschitz": "inf"}, 2, "lipschitz"),
+    "n is infinite": ({"--n": "1e999"}, 2, "n must"),
+    "delta is zero": ({"--delta": "0"}, 2, "delta"),
+    "delta is one": ({"--delta": "1"}, 2, "delta"),
+    "no delta": ({"--delta": None}, 2, "delta"),
+    "delta and epsilon": ({"--epsilon": "1"}, 2, "exactly one of delta and epsilon"),
+    "no n": ({"--n": None}, 2, "--n"),
+    "unknown option": ({"--nosie-scale": "1"}, 2, "--nosie-scale"),
+    "unknown sampling": ({"--sampling": "random", "--batch-size": "10"}, 2, "sampling"),
+    "unknown theorem": ({"--theorem": "wishful"}, 2, "wishful"),
+    "unknown adjacency": ({"--adjacency": "both"}, 2, "adjacency"),
+    "no batch size": ({"--sampling": "cyclic"}, 2, "batch_size"),
+    "batch larger than n": ({"--sampling": "cyclic", "--batch-size": "2000"}, 2, "batch_size"),
+    "mechanism without batches": ({"--mechanism": "noisy-gd", "--sampling": "cyclic", "--batch-size": "10"}, 2, "fit"),
+    "poisson replace-one": ({"--sampling": "poisson", "--batch-size": "10"}, 2, "add-remove"),
+    "without replacement add-remove": (
+        {"--sampling": "without-replacement", "--batch-size": "10", "--adjacency": "add-remove"}, 2, "replace-one",
+    ),
+    "checkpoints are words": ({"--release": "checkpoints", "--checkpoints": "a,b"}, 2, "checkpoints"),
+    "checkpoints unannounced": ({"--checkpoints": "5"}, 2, "checkpoints"),
+    "plot format": ({"--plot": "file.gif"}, 2, ".png, .svg or .html"),
+    "plot directory": ({"--plot": "missing/file.png"}, 2, "does not exist"),
+    "pinned theorem refused": ({"--theorem": "optimal-shift", "--momentum": ""}, 3, "momentum"),
+    "nothing holds for ever": ({"--steps": "inf", "--strong-convexity": "0"}, 3, "no theorem covers this run"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "expected", "words"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_sentence(
+    changes: dict[str, str | None], expected: int, words: str, ask: Ask
+) -> None:
+    options = {**BASE, **changes}
+    arguments = [
+        word for name, value in options.items() if value is not None for word in (name, value) if word
+    ]
+    code, out, err = ask("account", *arguments)
+    assert (code, out) == (expected, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_a_promise_that_cannot_be_met_is_refused(ask: Ask) -> None:
+    arguments = ["calibrate", *RIDGE, "--noise-scale", "1e-9", "--epsilon", "0.01"]
+    code, out, err = ask(*arguments)
+    assert (code, out) == (3, "")
+    assert "noise_scale" in err
+
+
+def test_an_unexpected_error_is_not_a_traceback(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(**_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("dplangevin.privacy.accountant.account", broken)
+    code, _, err = ask(*ACCOUNT, "--steps", "10")
+    assert code == 1
+    assert err == "error: internal error, please report it: ZeroDivisionError: by zero\n"
+
+
+def test_demo_shows_growth_and_the_plateau(ask: Ask) -> None:
+    code, out, err = ask("demo")
+    assert (code, err) == (0, "")
+    assert out.count("more steps cost nothing: epsilon stays at") == 2
+    assert "dplangevin account" in out

@@ -1,0 +1,86 @@
+"""Conversions against closed forms, published vectors and mpmath."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dplangevin.privacy import conversions as cv
+
+
+def test_published_vectors() -> None:
+    assert float(cv.gdp_delta(1, 1)) == pytest.approx(0.1269367375, rel=1e-9)
+    assert cv.gdp_epsilon(1, 1e-5) == pytest.approx(4.377178096, rel=1e-9)
+    assert cv.gdp_epsilon(0.1, 1e-6) == pytest.approx(0.3968573776, rel=1e-9)
+    assert cv.gdp_epsilon(5, 1e-10) == pytest.approx(43.66290387, rel=1e-9)
+    assert cv.gdp_mu(1, 1e-6) == pytest.approx(0.2367043807, rel=1e-9)
+    assert cv.gdp_epsilon(0.03482894936, 1e-6) == pytest.approx(0.1285476642, rel=1e-7)
+    for epsilon, mu in ((0.5, 0.12411), (2, 0.44833), (4, 0.83786)):
+        assert cv.gdp_mu(epsilon, 1e-6) == pytest.approx(mu, rel=1e-4)
+
+
+def test_renyi_line_conversion_vector() -> None:
+    orders = np.array([1.5, 2, 3, 4, 5, 6, 8, 10, 12, 16])
+    assert cv.rdp_epsilon(orders, orders / 2, 1e-5) == pytest.approx(4.75272834, rel=1e-8)
+    old = np.min(orders / 2 + math.log(1e5) / (orders - 1))
+    assert old == pytest.approx(5.302585093, rel=1e-8)
+    assert cv.gdp_epsilon(1, 1e-5) < cv.rdp_epsilon(orders, orders / 2, 1e-5) < old
+
+
+def test_conversions_are_ordered() -> None:
+    gdp, zcdp = cv.gdp_epsilon(0.2, 1e-6), cv.zcdp_epsilon(0.02, 1e-6)
+    assert gdp == pytest.approx(0.834118, rel=1e-5)
+    assert zcdp == pytest.approx(0.899935, rel=1e-4)
+    assert gdp < zcdp < 1.071304
+
+
+def test_bounded_range_vectors_and_two_point_laws() -> None:
+    for epsilon, delta in ((0, 0.244919), (0.25, 0.154698), (0.5, 0.0774047), (0.9, 0.00376284)):
+        assert cv.bounded_range_delta(1.0, epsilon) == pytest.approx(delta, rel=1e-5)
+        shifts = np.linspace(1e-4, 1 - 1e-4, 4001)  # two-point laws with log ratios shift - 1 and shift
+        high = -np.expm1(shifts - 1) / (np.exp(shifts) - np.exp(shifts - 1))  # mass of the second law there
+        brute = np.max(high * (np.exp(shifts) - math.exp(epsilon)))
+        assert brute <= cv.bounded_range_delta(1.0, epsilon) * (1 + 1e-9)
+        assert brute == pytest.approx(cv.bounded_range_delta(1.0, epsilon), rel=1e-3)
+
+
+def test_gdp_delta_against_mpmath_in_the_tails() -> None:
+    mpmath.mp.dps = 60
+    for mu, epsilon in ((0.01, 0.1), (0.5, 6.0), (3.0, 40.0), (20.0, 1.0), (20.0, 500.0)):
+        exact = mpmath.ncdf(-epsilon / mpmath.mpf(mu) + mpmath.mpf(mu) / 2) - mpmath.e ** mpmath.mpf(
+            epsilon
+        ) * (mpmath.ncdf(-epsilon / mpmath.mpf(mu) - mpmath.mpf(mu) / 2))
+        assert float(cv.gdp_delta(mu, epsilon)) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
+
+
+@settings(max_examples=60, deadline=None)
+@given(mu=st.floats(1e-3, 50), log_delta=st.floats(-40, -0.5))
+def test_gdp_round_trip_is_on_the_private_side(mu: float, log_delta: float) -> None:
+    delta = math.exp(log_delta)
+    epsilon = cv.gdp_epsilon(mu, delta)
+    assert float(cv.gdp_delta(mu, epsilon)) <= delta
+    if epsilon > 0:
+        assert cv.gdp_mu(epsilon, delta) == pytest.approx(mu, rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(epsilon0=st.floats(1e-3, 20), fraction=st.floats(0, 1))
+def test_pure_delta_is_that_of_randomised_response(epsilon0: float, fraction: float) -> None:
+    epsilon = fraction * epsilon0
+    p = 1 / (1 + math.exp(-epsilon0))
+    exact = max(0.0, p - math.exp(epsilon) * (1 - p))
+    assert cv.pure_delta(epsilon0, epsilon) == pytest.approx(exact, rel=1e-6, abs=1e-12)
+
+
+def test_overflow_never_means_private() -> None:
+    assert cv.gdp_epsilon(math.inf, 1e-6) == math.inf
+    assert float(cv.gdp_delta(math.inf, 1.0)) == 1.0
+    assert cv.rdp_epsilon([2.0], [math.nan], 1e-6) == math.inf
+    assert cv.rdp_delta([2.0], [math.nan], 1.0) == 1.0
+    assert cv.gdp_epsilon(1.0, 0.0) == math.inf
+    assert cv.zcdp_delta(math.inf, 1.0) == 1.0
