@@ -48,7 +48,10 @@ def table(rows: Sequence[Row]) -> str:
 
 def main(wanted: Sequence[str]) -> None:
     """Measure and write; with topics named, only print those."""
-    parts = ["# Benchmarks", f"Written by `make bench`. Wall time, median of a few repeats. {machine()}"]
+    parts = [
+        "# Benchmarks",
+        f"Written by `make bench`. Processor time of one thread, median of a few repeats. {machine()}",
+    ]
     for path in sorted(HERE.glob("bench_*.py")):
         topic = path.stem.removeprefix("bench_")
         if wanted and topic not in wanted:

@@ -16,7 +16,7 @@ def _number(name: str, value: Any) -> float:
         raise InvalidParameter(f"{name} must be a number, got {value!r}.")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidParameter(f"{name} must be a number, got {value!r}.") from None
     if math.isnan(number):
         raise InvalidParameter(f"{name} must be a number, got NaN.")

@@ -25,3 +25,7 @@ class BudgetExceeded(DplangevinError):
 
 class NotPrivateError(DplangevinError):
     """A privacy parameter was asked of something that has no proved guarantee."""
+
+
+class LedgerError(DplangevinError):
+    """The ledger's database cannot be used as it is; nothing was charged and nothing was lost."""

@@ -33,6 +33,7 @@ Try next
       --strong-convexity 0.01 --step-size 1 --steps inf \\
       --epsilon 1 --delta 1e-6
   dplangevin --help           and docs/tutorial.md
+(in a source checkout the command is .venv/bin/dplangevin)
 """
 
 

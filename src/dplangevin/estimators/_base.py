@@ -19,6 +19,7 @@ from dplangevin.mechanisms import Release, run
 from dplangevin.planner import Recipe, choose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.problem import Loss
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +65,11 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         self.plan_ = recipe
         self.privacy_ = self._promise(recipe, release)
         self.n_iter_ = release.n_steps
+        self._keep(problem.loss)
         return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+
+    def _keep(self, loss: Loss) -> None:
+        """Store what prediction needs of the loss."""
 
     def _plan(self, n: int, n_features: int, *, model: str | None = None, **model_options: Any) -> Recipe:
         """The recipe for data of this shape. No record is read."""

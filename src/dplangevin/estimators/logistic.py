@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from dplangevin.estimators._base import Floats
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.privacy.spender import Spender
+from dplangevin.problem import Clipped, Loss
 
 
 class DPLogisticRegression(DPLinearClassifier):
@@ -94,13 +95,19 @@ class DPLogisticRegression(DPLinearClassifier):
     def _model_options(self, n_classes: int) -> dict[str, Any]:
         return {} if n_classes == 2 else {"model": "multinomial", "n_classes": n_classes}
 
+    def _keep(self, loss: Loss) -> None:
+        self.slope_clip_ = loss.bound if isinstance(loss, Clipped) else 1.0
+
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities of the labels, by the link of the loss that was minimised."""
+        """Probabilities of the labels, by the link of the loss that was minimised.
+
+        A slope clipped at C is calibrated for odds r(-z) / r(z), r(z) = min(C, sigmoid(-z)); C = 1 is the sigmoid.
+        """
         scores = self._scores(X)
         if scores.shape[1] > 1:
             return softmax(scores, axis=1)
-        positive = self.plan_.probability(scores[:, 0])
-        return np.column_stack([1 - positive, positive])
+        for_one, for_zero = (np.minimum(self.slope_clip_, expit(sign * scores[:, 0])) for sign in (1, -1))
+        return np.column_stack([for_zero, for_one]) / (for_one + for_zero)[:, None]
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of predict_proba."""

@@ -73,7 +73,10 @@ def minimise(objective: Objective, tolerance: float) -> Floats:
         if free:
             step = cho_solve(cho_factor(hessian), -gradient)
         else:
-            step = quadratic_minimiser(hessian, gradient - hessian @ theta, constraint, theta, 1e-3 * missing) - theta
+            step = (
+                quadratic_minimiser(hessian, gradient - hessian @ theta, constraint, theta, 1e-3 * missing)
+                - theta
+            )
         theta, value = _advance(objective, theta, value, step, float(gradient @ step))
     raise AssumptionFailed(
         f"the minimiser was not found within tolerance = {tolerance:g}, so nothing is released. "

@@ -36,7 +36,9 @@ def release_once(
     if problem is None:
         raise InvalidParameter("this plan has constants but no problem, so it can be priced but not run.")
     if data.problem != problem:
-        raise InvalidParameter("the data set was prepared for another problem than the plan's; build it from plan.problem.")
+        raise InvalidParameter(
+            "the data set was prepared for another problem than the plan's; build it from plan.problem."
+        )
     token = ledger.reserve(plan) if ledger is not None else None
     rng, seeded = generator(random_state)
     value = problem.constraint.project(answer(schedule, data, rng))

@@ -1,1 +1,1 @@
-"""."""
+"""What is promised: guarantees, the theorems that carry them, and calibration."""

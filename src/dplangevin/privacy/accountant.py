@@ -104,6 +104,10 @@ def certify(
         if not offers:
             raise NotPrivateError("no theorem covers this run: " + " ".join(reasons.values()))
         best = min(offers, key=lambda g: (cost(g), g.theorem != "composition"))
+    if delta == 0 and math.isinf(cost(best)):
+        raise NotPrivateError(
+            "this run promises nothing at delta = 0; state delta > 0, or noise with a pure promise."
+        )
     reported = delta if delta is not None else cost(best)
     beside = None if best.theorem == "composition" else _composition(constants, schedule)
     if beside is not None:

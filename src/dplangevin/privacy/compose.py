@@ -54,17 +54,41 @@ def renyi(parts: Parts, orders: cv.Floats) -> cv.Floats | None:
 
 
 @lru_cache(maxsize=32)
-def loss_distribution(parts: Parts, grid: float = GRID) -> Any | None:
-    """Composed privacy loss distribution, or None when a part has no dominating pair."""
+def loss_distribution(parts: Parts) -> Any | None:
+    """Composed privacy loss distribution, or None when a part has no dominating pair or losses are too large."""
+    grid = _grid(parts)
+    if grid is None:
+        return None
     total = None
     for part in parts:
         pld = part.pld(grid)
         if pld is None:
             return None
-        if part.count > 1:
-            pld = pld.self_compose(part.count)
+        pld = _repeated(pld, part.count)
         total = pld if total is None else total.compose(pld)
     return total
+
+
+def _repeated(pld: Any, count: int) -> Any:
+    """pld composed `count` times, in two stages: dp-accounting raises sparse sizes to the power of the count."""
+    if count <= 256:
+        return pld.self_compose(count) if count > 1 else pld
+    blocks, rest = divmod(count, 256)
+    total = pld.self_compose(256, tail_mass_truncation=1e-16 / blocks).self_compose(blocks)
+    return total.compose(pld.self_compose(rest)) if rest else total
+
+
+def _grid(parts: Parts) -> float | None:
+    """The grid, coarser (by powers of two) for large losses so that time and memory stay bounded; any is valid."""
+    curve = renyi(parts, cv.ORDERS)
+    reach = sum(part.count * part.pure() for part in parts)
+    if curve is not None:
+        reach = min(reach, cv.rdp_epsilon(cv.ORDERS, curve, 1e-15))
+    elif math.isinf(reach):
+        reach = sum(part.count * part.epsilon(1e-15 / part.count) for part in parts)
+    if not math.isfinite(reach) or reach > 1e4:
+        return None
+    return GRID * 2.0 ** max(0, math.ceil(math.log2(max(reach, 1e-9) / 60)))
 
 
 def epsilon(parts: Parts, delta: float) -> float:

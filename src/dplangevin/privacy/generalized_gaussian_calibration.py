@@ -42,6 +42,8 @@ def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough:
         return rounded_up(math.sqrt(2 * count) / cv.gdp_mu(epsilon, delta) * (1 + 1e-12))
     epsilon *= 1 - MARGIN
     place, slope = math.log(math.sqrt(count * fisher_information(p)) / cv.gdp_mu(epsilon, delta)), -20.0
+    if p == 1:
+        place = min(place, math.log(count / epsilon))
     for resolution, tolerance in ((ROUGH, 1e-4),) if rough else ((ROUGH, 1e-4), (RESOLUTION, 2e-6)):
         excess = partial(_excess, p, count, epsilon, math.log(delta), resolution)
         place, slope = decreasing_root(excess, place, slope, tolerance)
@@ -57,4 +59,4 @@ def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough:
 
 def _excess(p: float, count: int, epsilon: float, target: float, resolution: int, log_sigma: float) -> float:
     value = noise_delta(p, math.exp(log_sigma), count, epsilon, resolution=resolution)
-    return math.log(max(value, 1e-300)) - target
+    return max(math.log(max(value, 1e-300)) - target, -4.0)  # flat where delta is far too small: keeps secants sane

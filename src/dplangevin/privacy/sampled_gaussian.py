@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,6 @@ from scipy.special import gammaln, log_ndtr, ndtr
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy import conversions as cv
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def renyi_poisson(orders: ArrayLike, rate: float, noise_multiplier: float) -> Fl
     >>> print(f"{renyi_poisson([2.0], 0.01, 1.0)[0]:.6e}")
     1.718134e-04
     """
-    alpha = _checked(orders, rate, noise_multiplier)
+    alpha, noise_multiplier = _checked(orders, rate, noise_multiplier)
     moments = None if rate == 1 else _log_moments(alpha, rate, noise_multiplier)
     return _divergences(alpha, moments, noise_multiplier)
 
@@ -65,7 +65,7 @@ def renyi_without_replacement(orders: ArrayLike, rate: float, noise_multiplier: 
     >>> print(f"{renyi_without_replacement([2.0], 0.01, 1.0)[0]:.6e}")
     2.806393e-04
     """
-    alpha = _checked(orders, rate, noise_multiplier)
+    alpha, noise_multiplier = _checked(orders, rate, noise_multiplier)
     moments = None
     if rate < 1:
         moments = _symmetrised(alpha, _log_moments(alpha, rate, noise_multiplier), rate, noise_multiplier)
@@ -78,7 +78,7 @@ def renyi_reversed(orders: ArrayLike, rate: float, noise_multiplier: float) -> F
     It is below the true divergence of a step: 0.0033 against 10.74 at alpha = 8, q = 0.01, nm = 0.5. It is here for
     tests and for reading that paper; orders up to about 64.
     """
-    alpha = _checked(orders, rate, noise_multiplier)
+    alpha, noise_multiplier = _checked(orders, rate, noise_multiplier)
     if rate == 1:
         return _divergences(alpha, None, noise_multiplier)
     return np.asarray(_integrated(1 - alpha, 1.0, rate, noise_multiplier) / (alpha - 1))
@@ -91,9 +91,9 @@ def hockey_stick(rate: float, noise_multiplier: float, epsilon: ArrayLike) -> Fl
     holds in both directions for Poisson sampling (add-remove) and for subsets of fixed size (replace-one); for the
     latter the plain pair (mix, N0) does not compose to a valid bound. Never below 1e-300.
     """
-    _checked(2.0, rate, noise_multiplier)
+    nm = _checked(2.0, rate, noise_multiplier)[1]
     eps = np.asarray(epsilon, float)
-    size, nm = np.abs(eps), noise_multiplier
+    size = np.abs(eps)
     near = np.log1p(np.expm1(np.minimum(size, 30.0)) / rate)
     far = size + np.log1p(-(1 - rate) * np.exp(-size)) - math.log(rate)
     log_ratio = np.where(size < 30, near, far)
@@ -108,20 +108,24 @@ def hockey_stick(rate: float, noise_multiplier: float, epsilon: ArrayLike) -> Fl
 
 
 def largest_loss(rate: float, noise_multiplier: float) -> float:
-    """An eps beyond which `hockey_stick` is below 1e-30 or so."""
-    _checked(2.0, rate, noise_multiplier)
-    log_ratio = cv.gdp_epsilon(1 / noise_multiplier, min(1e-30 / rate, 0.5))
+    """An eps beyond which `hockey_stick` is below 1e-30.
+
+    From H_{e^y}(N(mu, 1) || N(0, 1)) <= exp(-(y / mu - mu / 2)^2 / 2) with mu = 1 / nm.
+    """
+    mu = 1 / _checked(2.0, rate, noise_multiplier)[1]
+    log_ratio = mu * (mu / 2 + math.sqrt(2 * max(math.log(rate) + 30 * math.log(10), 0.0)))
     return log_ratio if rate == 1 else float(np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio))
 
 
-def _checked(orders: ArrayLike, rate: float, noise_multiplier: float) -> Floats:
+def _checked(orders: ArrayLike, rate: float, noise_multiplier: float) -> tuple[Floats, float]:
+    """Orders as an array, and the noise multiplier, at most 1e100 so that its square is a number."""
     alpha = np.atleast_1d(np.asarray(orders, float))
     if not np.all((alpha > 1) & np.isfinite(alpha)):
         raise InvalidParameter(f"orders must be finite and above 1, got {orders!r}.")
-    _check.positive("noise_multiplier", noise_multiplier)
+    noise = min(_check.positive("noise_multiplier", noise_multiplier), 1e100)
     if not 0 < rate <= 1:
         raise InvalidParameter(f"rate must be in (0, 1], got {rate!r}; it is batch_size / n.")
-    return alpha
+    return alpha, noise
 
 
 def _divergences(alpha: Floats, log_moments: Floats | None, noise_multiplier: float) -> Floats:
@@ -142,10 +146,10 @@ def _log_moments(alpha: Floats, rate: float, noise_multiplier: float) -> Floats:
     result = np.full(alpha.shape, np.inf)
     whole = (alpha == np.rint(alpha)) & (alpha <= _LARGEST_SUM)
     chord = ~whole & (alpha < _LARGEST_SUM)
-    for low, high in zip(_BANDS, _BANDS[1:], strict=False):
+    for low, high in pairwise(_BANDS):
         band = ~whole & (alpha > low) & (alpha < high)
-        if band.any() and _line(alpha[band].max(), 1.0, noise_multiplier)[1] <= _MOST_NODES:
-            result[band] = _integrated(alpha[band], alpha[band].max(), rate, noise_multiplier)
+        if band.any() and _line(float(alpha[band].max()), 1.0, noise_multiplier)[1] <= _MOST_NODES:
+            result[band] = _integrated(alpha[band], float(alpha[band].max()), rate, noise_multiplier)
             chord &= ~band
     needed = np.unique(np.concatenate([alpha[whole], np.floor(alpha[chord]), np.ceil(alpha[chord])]))
     needed = needed[needed > 1].astype(int)
@@ -154,7 +158,8 @@ def _log_moments(alpha: Floats, rate: float, noise_multiplier: float) -> Floats:
         sums[needed] = _summed(tuple(needed.tolist()), rate, noise_multiplier)
         result[whole] = sums[alpha[whole].astype(int)]
         floor = np.floor(alpha[chord]).astype(int)
-        result[chord] = sums[floor] + (alpha[chord] - floor) * (sums[floor + 1] - sums[floor])
+        with np.errstate(invalid="ignore"):
+            result[chord] = sums[floor] + (alpha[chord] - floor) * (sums[floor + 1] - sums[floor])
     return result
 
 
@@ -200,20 +205,19 @@ def _log_ratio(x: Floats, rate: float, noise_multiplier: float) -> Floats:
 
 def _integrated(powers: Floats, top: float, rate: float, noise_multiplier: float) -> Floats:
     """log E[r^p] by the trapezoid rule on the line; for negative p with half the step (r^p grows near its zeros)."""
-    step, nodes = _line(top, 1.0 if powers[0] > 0 else 0.5, noise_multiplier)
-    x = -14 * noise_multiplier + step * np.arange(math.ceil(nodes) + 1)
+    step, nodes = _line(float(top), 1.0 if powers[0] > 0 else 0.5, noise_multiplier)
+    x = -14 * noise_multiplier + step * np.arange(math.ceil(nodes) + 1, dtype=np.float64)
     log_r = _log_ratio(x, rate, noise_multiplier)
-    log_weight = -((x / noise_multiplier) ** 2) / 2 + math.log(step / noise_multiplier / math.sqrt(2 * math.pi))
+    log_weight = -((x / noise_multiplier) ** 2) / 2 + math.log(
+        step / noise_multiplier / math.sqrt(2 * math.pi)
+    )
     if np.max(log_weight + powers.max() * log_r) < 600:
         return np.log1p(_excess(powers, log_r, log_weight))
-    result = np.empty_like(powers)
-    for i, p in enumerate(powers):
-        terms = log_weight + p * log_r
-        largest = float(terms.max())
-        if largest < 600:
-            result[i] = np.log1p(_excess(powers[i : i + 1], log_r, log_weight))[0]
-        else:
-            result[i] = largest + math.log(float(np.exp(terms - largest).sum()))
+    largest = np.array([np.max(log_weight + p * log_r) for p in powers])
+    small, result = largest < 600, np.empty_like(powers)
+    result[small] = np.log1p(_excess(powers[small], log_r, log_weight))
+    for i in np.flatnonzero(~small):
+        result[i] = largest[i] + np.log(np.exp(log_weight + powers[i] * log_r - largest[i]).sum())
     return result
 
 

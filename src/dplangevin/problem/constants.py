@@ -29,8 +29,8 @@ class Constants:
     convex : every loss_i is convex and its gradient is used as it is (or clipped along the score).
     projection_error : largest distance between the computed and the exact Euclidean projection.
     dimension : number of parameters.
-    hessian_rank : dimension of a space that holds the gradients of one record at every theta, so a bound on the
-        rank of its Hessian (1 for scalar GLMs).
+    hessian_rank : r, such that one record's Hessian has rank at most r and its gradients, at every theta, lie in one
+        simplex with r + 1 corners of norm at most lipschitz (1 for scalar GLMs, K - 1 for softmax).
     row_norm, label_bound, weight_bound : largest joint row, |label| and weight; for released moments.
     """
 

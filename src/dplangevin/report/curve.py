@@ -122,9 +122,12 @@ def _first_near(options: Options, delta: float, limit: float) -> int | None:
 
     def near(count: int) -> bool:
         run = at_steps(options, count * epoch, delta)
-        plain = accountant.account(**{**run, "theorem": "composition"}).epsilon(delta)
-        if plain < _NEARLY * limit:  # the cheaper question first: no answer is above composition
-            return False
+        if (
+            options.get("theorem") is None
+        ):  # the cheaper question first: the best answer is never above composition
+            plain = accountant.account(**{**run, "theorem": "composition"})
+            if plain.epsilon(delta) < _NEARLY * limit:
+                return False
         return accountant.account(**run).epsilon(delta) >= _NEARLY * limit
 
     high = 1

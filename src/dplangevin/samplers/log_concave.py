@@ -129,17 +129,18 @@ def bracket_mode(slope: Curve, low: Floats, high: Floats) -> Floats:
     """A point within a twentieth of a log unit of each maximum, by sectioning on the sign of the slope."""
     columns = np.arange(low.size)
     left, right = low.copy(), high.copy()
-    steepness = np.full(low.size, np.inf)
+    ends = np.abs(np.nan_to_num(slope(np.stack([left, right]), columns), nan=np.inf))
     for _ in range(40):
         grid = left[None] + (right - left)[None] * _SECTIONS[:, None]
         slopes = slope(grid, columns)
         rising = np.sum(slopes > 0, axis=0)
         padded = np.concatenate([left[None], grid, right[None]])
-        ends = np.concatenate([steepness[None], np.abs(slopes), steepness[None]])
+        steep = np.concatenate([ends[:1], np.abs(slopes), ends[1:]])
         left, right = padded[rising, columns], padded[rising + 1, columns]
-        steepness = np.maximum(ends[rising, columns], ends[rising + 1, columns])
-        if np.all(steepness * (right - left) < 0.05):
-            break
+        ends = np.stack([steep[rising, columns], steep[rising + 1, columns]])
+        with np.errstate(invalid="ignore"):
+            if np.all(ends.max(axis=0) * (right - left) < 0.05):
+                break
     return 0.5 * (left + right)
 
 

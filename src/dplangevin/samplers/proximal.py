@@ -24,6 +24,7 @@ from dplangevin.samplers.log_concave import refuse_violation
 from dplangevin.samplers.potential import Counted, Draws, Potential
 
 Floats = NDArray[np.float64]
+Columns = NDArray[np.intp]
 Progress = Callable[[int, int], None]
 _LARGEST_BLOCK = 64
 
@@ -67,48 +68,67 @@ class _Oracle:
         self.precision = 1 / step_size + self.curvature
         self.anchor = start
         self.gradient = potential.gradient(start)
+        self.height = np.empty(start.shape[1])
         self.proposals = self.accepted = 0
 
     def draw(self, y: Floats, rng: np.random.Generator) -> Floats:
-        linear = y / self.step_size
-        # Last step's gradient is close enough to place the anchor near the mode: one gradient per step.
-        guess = linear - self.gradient + self.curvature * self.anchor
+        """One exact draw of the backward law at each column of y."""
+        # Last step's gradient usually places the anchor near the mode: one gradient per step.
+        guess = y / self.step_size - self.gradient + self.curvature * self.anchor
         self.anchor = self.body.project(guess / self.precision)
         self.gradient = self.potential.gradient(self.anchor)
-        linear = linear - self.gradient + self.curvature * self.anchor
+        self.height = np.full(y.shape[1], np.nan)
         result = np.empty_like(y)
         pending = np.arange(y.shape[1])
-        height = np.full(y.shape[1], np.nan)
-        while pending.size:
-            chosen, found, height = self._propose(linear, pending, height, rng)
+        self._refine(y, pending, allowed=10.0, n_steps=20)
+        while True:
+            chosen, found = self._propose(y, pending, rng)
             result[:, pending[found]] = chosen[:, found]
             pending = pending[~found]
-        return result
+            if pending.size == 0:
+                return result
+            self._refine(y, pending, allowed=0.5, n_steps=4)
+
+    def _refine(self, y: Floats, columns: Columns, allowed: float, n_steps: int) -> None:
+        """Proximal gradient steps for the anchors that cost more than `allowed` in log acceptance."""
+        if math.isinf(self.potential.smoothness):
+            return
+        step = 1 / (self.potential.smoothness + 1 / self.step_size)
+        for _ in range(n_steps):
+            anchor = self.anchor[:, columns]
+            slope = self.gradient[:, columns] + (anchor - y[:, columns]) / self.step_size
+            moved = self.body.project(anchor - step * slope)
+            offset = np.linalg.norm(moved - anchor, axis=0) / (step * self.precision)
+            far = self.potential.smoothness * offset**2 / 2 > allowed
+            if not np.any(far):
+                return
+            columns = columns[far]
+            self.anchor[:, columns] = moved[:, far]
+            self.gradient[:, columns] = self.potential.gradient(moved[:, far])
+            self.height[columns] = np.nan
 
     def _propose(
-        self, linear: Floats, pending: NDArray[np.intp], height: Floats, rng: np.random.Generator
-    ) -> tuple[Floats, NDArray[np.bool_], Floats]:
+        self, y: Floats, pending: Columns, rng: np.random.Generator
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         """One block of proposals per pending chain; the first accepted one of each."""
         block = self._block(pending.size)
         columns = np.repeat(pending, block)
-        x = self.body.gaussian(linear[:, columns], self.precision, rng)
-        if np.isnan(height[pending[0]]):
-            # the anchors' values ride along with the first block of proposals
-            values = self.potential.value(np.concatenate([self.anchor, x], axis=1))
-            height, values = values[: height.size], values[height.size :]
-        else:
-            values = self.potential.value(x)
-        move = x - self.anchor[:, columns]
-        lower = height[columns] + np.sum(
-            (self.gradient[:, columns] + 0.5 * self.curvature * move) * move, axis=0
-        )
+        anchor, gradient = self.anchor[:, columns], self.gradient[:, columns]
+        linear = y[:, columns] / self.step_size - gradient + self.curvature * anchor
+        x = self.body.gaussian(linear, self.precision, rng)
+        # unknown values at anchors ride along with the proposals
+        unknown = pending[np.isnan(self.height[pending])]
+        values = self.potential.value(np.concatenate([self.anchor[:, unknown], x], axis=1))
+        self.height[unknown], values = values[: unknown.size], values[unknown.size :]
+        move = x - anchor
+        lower = self.height[columns] + np.sum((gradient + 0.5 * self.curvature * move) * move, axis=0)
         refuse_violation(lower - values, values)
         kept = (rng.standard_exponential(columns.size) >= values - lower).reshape(pending.size, block)
         first = np.argmax(kept, axis=1)
         found = kept[np.arange(pending.size), first]
         self.proposals += int(np.sum(np.where(found, first + 1, block)))
         self.accepted += int(np.sum(found))
-        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], found, height
+        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], found
 
     def _block(self, chains: int) -> int:
         """Enough proposals for one acceptance in a single matrix product, for few chains."""

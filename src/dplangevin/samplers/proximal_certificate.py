@@ -65,7 +65,7 @@ def log_chi(log_density_ratio: float) -> float:
 
 def total_variation_after(n_steps: int, log_density_ratio: float, step_size: float, poincare: float) -> float:
     """Bound on the total variation distance to the target after n_steps, at most 1."""
-    rate = -math.log(contraction(step_size, poincare))
+    rate = _rate(step_size, poincare)
     exponent = log_chi(log_density_ratio) - n_steps * rate - math.log(2)
     return 1.0 if exponent >= 0 else math.exp(exponent)
 
@@ -82,7 +82,7 @@ def sup_norm_after(
     n_steps: int, log_density_ratio: float, step_size: float, poincare: float, diameter: float
 ) -> float:
     """Bound on sup |density / target density - 1| after n_steps; infinity when it overflows."""
-    rate = -math.log(contraction(step_size, poincare))
+    rate = _rate(step_size, poincare)
     exponent = _log_smoothing(step_size, diameter) + log_chi(log_density_ratio) - (n_steps - 1) * rate
     return math.inf if exponent > 700 else math.exp(exponent)
 
@@ -107,10 +107,14 @@ def _log_smoothing(step_size: float, diameter: float) -> float:
 
 
 def _steps(distance: float, step_size: float, poincare: float, least: int) -> int:
-    rate = math.log1p(_check.positive("step_size", step_size) / _check.positive("poincare", poincare))
     if distance == -math.inf:
         return least
-    return max(least, math.ceil(distance / rate * (1 + 1e-12) + 1e-9))
+    return max(least, math.ceil(distance / _rate(step_size, poincare) * (1 + 1e-12) + 1e-9))
+
+
+def _rate(step_size: float, poincare: float) -> float:
+    """-log rho, without the cancellation of log(1 / (1 + x))."""
+    return math.log1p(_check.positive("step_size", step_size) / _check.positive("poincare", poincare))
 
 
 def expected_proposals(

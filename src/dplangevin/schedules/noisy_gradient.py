@@ -96,11 +96,7 @@ class NoisyGradientSchedule(Schedule):
     def _check_release(self) -> None:
         if self.release == "checkpoints":
             steps = tuple(_check.count("checkpoints", step) for step in self.checkpoints)
-            if (
-                not steps
-                or any(b <= a for a, b in pairwise(steps))
-                or steps[-1] > self.n_steps
-            ):
+            if not steps or any(b <= a for a, b in pairwise(steps)) or steps[-1] > self.n_steps:
                 raise InvalidParameter(
                     f"checkpoints must be increasing steps between 1 and n_steps = {self.n_steps}; "
                     f"got {self.checkpoints!r}."

@@ -19,9 +19,15 @@ def rounding_floor(constants: Constants) -> float:
     return constants.n * constants.lipschitz * 2.0**-41 * (1 + constants.n / 2.0**24)
 
 
-def default_tolerance(constants: Constants) -> float:
-    """A gradient norm that the solver always reaches, with room for its own rounding error."""
-    return 4 * rounding_floor(constants)
+def default_tolerance(constants: Constants, tilt: float = 0.0) -> float:
+    """A gradient norm that doubles reach: four times a bound on the rounding error of a gradient.
+
+    The gradient is that of sum loss_i + (Lambda / 2) |theta|^2 + <b, theta> with |b| <= tilt, at its minimiser, whose
+    norm is at most (n L + tilt) / Lambda.
+    """
+    slopes = constants.n * constants.lipschitz + tilt
+    scores = constants.n * constants.data_smoothness * ((constants.dimension or 1) + 8) * slopes
+    return 4 * (rounding_floor(constants) + 2.0**-53 * (scores / total_ridge(constants) + 8 * slopes))
 
 
 def total_ridge(constants: Constants) -> float:

@@ -40,7 +40,8 @@ class Split:
         """The cheaper of the two at every order."""
         first = self.values <= other.values
         return Split(
-            values=np.where(first, self.values, other.values), lengths=np.where(first, self.lengths, other.lengths)
+            values=np.where(first, self.values, other.values),
+            lengths=np.where(first, self.lengths, other.lengths),
         )
 
 
@@ -59,7 +60,12 @@ def restart_lengths(run: RandomBatchRun) -> Floats:
 
 
 def constant_split(
-    run: RandomBatchRun, orders: Floats, curves: Floats, start: Start, lengths: Floats, shares: Floats = SHARES
+    run: RandomBatchRun,
+    orders: Floats,
+    curves: Floats,
+    start: Start,
+    lengths: Floats,
+    shares: Floats = SHARES,
 ) -> Split:
     """The cheapest k and constant rho at every order."""
     best = np.full(orders.shape, np.inf)
@@ -75,7 +81,12 @@ def constant_split(
 
 
 def varying_split(
-    run: RandomBatchRun, orders: Floats, curves: Floats, start: Start, lengths: Floats, shares: Floats = SHARES
+    run: RandomBatchRun,
+    orders: Floats,
+    curves: Floats,
+    start: Start,
+    lengths: Floats,
+    shares: Floats = SHARES,
 ) -> Split:
     """The cheapest k and rho_t that grow towards the end, for c < 1.
 
@@ -101,7 +112,9 @@ def varying_split(
     return Split(values=best, lengths=chosen)
 
 
-def cheapest_split(run: RandomBatchRun, orders: Floats, curves: Floats, start: Start, lengths: Floats) -> Split:
+def cheapest_split(
+    run: RandomBatchRun, orders: Floats, curves: Floats, start: Start, lengths: Floats
+) -> Split:
     """The better of both; composition, which restarts nowhere and needs no contraction, has length 0."""
     best = constant_split(run, orders, curves, start, lengths)
     if run.contraction < 1:

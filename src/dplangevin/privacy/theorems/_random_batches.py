@@ -148,7 +148,9 @@ def _contraction(
         return contraction(constants, step_size), 0.0
     ridge, smooth = constants.strong_convexity, constants.data_smoothness
     if not constants.convex:
-        raise theorem.refuse("the losses are not convex", "Use sampling='without-replacement', or composition.")
+        raise theorem.refuse(
+            "the losses are not convex", "Use sampling='without-replacement', or composition."
+        )
     if step_size * ridge > 1:
         raise theorem.refuse(
             f"the step size {step_size!r} exceeds 1 / strong_convexity",
@@ -177,7 +179,9 @@ def words(constants: Constants, run: RandomBatchRun, released: str = "the last i
     if math.isfinite(constants.diameter):
         listed.append("every iterate is projected exactly on a set of the stated diameter")
     if run.sampling == "poisson":
-        listed.append("no data set has more than n records, and gradient sums are divided by the public batch_size")
+        listed.append(
+            "no data set has more than n records, and gradient sums are divided by the public batch_size"
+        )
     else:
         listed.append("the gradients of any two admissible records differ by at most the stated sensitivity")
     return tuple(listed)

@@ -62,7 +62,7 @@ class BlockTables:
         """The recursion from valid deltas at a uniform grid of eps, until no log delta moves by `tolerance`."""
         spacing, size = float(epsilons[1]), 2 * len(epsilons) + 2
         size += int(-math.log(max(float(start[-1]), 1e-18)) / spacing)
-        table = spacing * np.arange(min(size, 30_000))
+        table = spacing * np.arange(min(size, 30_000), dtype=np.float64)
         first = np.array([renyi_deltas(values, epsilons) for values in self.same])
         second = np.array([renyi_deltas(values, table) for values in self.apart])
         second = np.minimum(1.0, second + self.bad * np.array(self.lengths)[:, None])
@@ -90,13 +90,13 @@ def block_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
     if not math.isfinite(top) or not top / 480 > 0:
         return np.zeros(1), np.ones(1)
     tables = BlockTables(run, curves)
-    coarse = np.arange(121) * (top / 120)
+    coarse = np.linspace(0.0, top, 121)
     deltas = tables.profile(known(coarse), coarse, 1e-3)
     small = np.flatnonzero(deltas <= max(SMALLEST_DELTA, 1.01 * float(deltas[-1])))
     high = float(coarse[max(small[0], 1)])
-    fine = np.arange(401) * (high / 400)
+    fine = np.linspace(0.0, high, 401)
     deltas = tables.profile(np.minimum(known(fine), _interpolated(fine, coarse, deltas)), fine, 1e-3)
-    finer = np.arange(1601) * (high / 1600)
+    finer = np.linspace(0.0, high, 1601)
     found = np.minimum(known(finer), _interpolated(finer, fine, deltas))
     tail = np.linspace(high, max(cv.rdp_epsilon(ORDERS, values, 1e-60), 2 * high), 101)[1:]
     return np.append(finer, tail), np.minimum.accumulate(np.append(found, known(tail)))
@@ -111,7 +111,8 @@ class BlockSGD(Theorem):
 
     name = "block-sgd"
     reference = (
-        "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, S4), on Altschuler and Talwar (2022)"
+        "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, S4), on "
+        "Altschuler and Talwar (2022)"
     )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:

@@ -2,7 +2,7 @@
 
 Both runs are kept within z_t of each other, starting D_{T-k} apart (the farthest they can be) k steps before the end.
 Each of the last k steps pays for its secret batch, S(1 - rho_t), and for a shift a_t taken from the share rho_t of its
-noise, alpha a_t^2 / (2 rho_t v^2); with a_t proportional to c^{T-t} rho_t the runs meet at the end, so order alpha costs
+noise, alpha a_t^2 / (2 rho_t v^2). With a_t proportional to c^{T-t} rho_t the runs meet at the end: order alpha costs
 
     sum_t S(1 - rho_t) + alpha c^{2k} D_{T-k}^2 / (2 v^2 sum_t c^{2(T-t)} rho_t).
 
@@ -38,7 +38,11 @@ def hidden_state_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> S
     """
 
     def start(k: float, scale: Floats) -> Floats:
-        apart = run.diameter if run.bad_step and math.isfinite(run.diameter) else float(run.distance(run.n_steps - k))
+        apart = (
+            run.diameter
+            if run.bad_step and math.isfinite(run.diameter)
+            else float(run.distance(run.n_steps - k))
+        )
         return np.asarray(scale * apart**2)
 
     return cheapest_split(run, orders, curves, start, restart_lengths(run))

@@ -12,10 +12,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincc, gammaln
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed
+from dplangevin.privacy.conversions import gdp_delta
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Profile, Pure
 from dplangevin.privacy.theorem import TheoremFor, inflated
@@ -28,9 +28,9 @@ from dplangevin.privacy.theorems._minimiser import (
 )
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import ObjectivePerturbationSchedule
+from dplangevin.schedules.objective_perturbation import PerturbationNoise
 
 Floats = NDArray[np.float64]
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 
 
 class ObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
@@ -49,43 +49,68 @@ class ObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
     def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gamma":
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
-        fixed = fixed_cost(self, constants, schedule)
-        total = inflated(constants.gradient_sensitivity / schedule.noise_scale + fixed)
+        noise = constants.gradient_sensitivity / schedule.noise_scale
+        total = inflated(noise + sum(fixed_costs(self, constants, schedule)))
         return self.guarantee(constants, schedule, (Pure(value=total),), ASSUMPTIONS)
 
 
 class GaussianObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
-    """delta(eps) = E max(0, 1 - exp(eps - fixed - mu R - mu^2 / 2)), mu = Delta / noise_scale, R ~ chi(k).
+    """(epsilon, delta) with Gaussian noise: a few times the curve of one Gaussian mechanism, see `corner_profile`.
 
-    fixed is the determinant and solver part of the pure theorem. At the point theta the log density ratio of the
-    noises is (2 <b, v> + |v|^2) / (2 noise_scale^2), where v, the change of the gradient, may depend on b but lies in
-    a fixed space of dimension k (that of one record's gradients, or of two under replace-one) and in the ball of
-    radius Delta: it is at most mu R + mu^2 / 2 with R the norm of b's projection on the space over noise_scale.
+    At the point theta the log density ratio of the noises is (2 <b, v> + |v|^2) / (2 noise_scale^2), v the change of
+    the gradient. v depends on b, but lies in a fixed polytope and the ratio is convex in v, so it is at most the
+    largest of the ratios at the corners, each of which is that of a Gaussian mechanism.
     """
 
     name = "gaussian-objective-perturbation"
     reference = (
-        "Kifer, Smith and Thakurta (2012); Redberg, Koskela and Wang (2023); chi bound proved in docs/theory/planner.md"
+        "Kifer, Smith and Thakurta (2012), Theorem 2; Redberg, Koskela and Wang (2023); "
+        "the corner bound is proved in docs/theory/planner.md"
     )
 
     def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gaussian":
             raise self.refuse(f"noise={schedule.noise!r} is not Gaussian", "Use noise='gaussian'.")
-        fixed = inflated(fixed_cost(self, constants, schedule))
-        assert constants.hessian_rank is not None and constants.dimension is not None
-        space = constants.hessian_rank * (2 if constants.adjacency == "replace-one" else 1)
-        space = min(space, constants.dimension)
-        mu = inflated(constants.gradient_sensitivity / schedule.noise_scale)
-        grid = fixed + mu * mu / 2 + mu * np.linspace(0.0, math.sqrt(space) + 9.0, 400)
+        curvature, solver = (inflated(cost) for cost in fixed_costs(self, constants, schedule))
+        reach = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
+        mu = inflated(reach / schedule.noise_scale)
+        if mu > 1e3:
+            raise self.refuse(f"the noise is {mu:g} times smaller than one record's reach", "Raise noise_scale.")
+        grid = curvature + mu * mu / 2 + mu * np.linspace(0.0, 10.0, 400)
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
-        deltas = np.minimum.accumulate(chi_profile(mu, space, grid - fixed))
-        part = Profile(epsilons=tuple(grid.tolist()), deltas=tuple(deltas.tolist()))
+        deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
+        part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
         return self.guarantee(constants, schedule, (part,), ASSUMPTIONS)
 
 
-def fixed_cost(
-    theorem: TheoremFor[ObjectivePerturbationSchedule], constants: Constants, schedule: ObjectivePerturbationSchedule
-) -> float:
+def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:
+    """delta(eps) of the exact minimiser; H_mu is the curve of mu-GDP, r the rank, c the curvature cost.
+
+    A record's gradients lie in a simplex of r + 1 corners. replace-one: (r + 1)^2 H_mu(eps - c); for r = 1 the four
+    corners form a parallelogram, so 2 sup_q H_{mu sqrt q}(eps - c) + H_{mu sqrt(1 - q)}(eps - c). add-remove: without
+    the record against with it (r + 1) H_mu(eps), and conversely (r + 1) H_mu(eps - c), for r = 1 and eps - c >= mu^2/2
+    only H_mu(eps - c), since the change of the gradient falls as <b, x> grows.
+    """
+    rank, later = constants.hessian_rank or 1, epsilons - curvature
+    if constants.adjacency == "add-remove":
+        with_record = (rank + 1) * gdp_delta(mu, later)
+        if rank == 1:
+            with_record = np.where(later >= mu * mu / 2, gdp_delta(mu, later), with_record)
+        deltas = np.maximum((rank + 1) * gdp_delta(mu, epsilons), with_record)
+    elif rank == 1:
+        shares = np.linspace(0.0, 1.0, 17)  # H grows with q: the upper ends of a cell bound it
+        curves = np.array([2 * gdp_delta(mu * math.sqrt(share), later) for share in shares])
+        deltas = (curves[1:] + curves[:0:-1]).max(axis=0)
+    else:
+        deltas = (rank + 1) ** 2 * gdp_delta(mu, later)
+    return np.asarray(np.minimum(1.0, deltas * (1 + 1e-9)))
+
+
+def fixed_costs(
+    theorem: TheoremFor[ObjectivePerturbationSchedule],
+    constants: Constants,
+    schedule: ObjectivePerturbationSchedule,
+) -> tuple[float, float]:
     """The determinant part and the solver part, after checking their hypotheses."""
     check_minimiser(theorem, constants, schedule.tolerance)
     if constants.hessian_rank is None or constants.dimension is None:
@@ -93,27 +118,14 @@ def fixed_cost(
             "the rank of one record's Hessian or the dimension is not stated",
             "Build the plan from a Problem, or state hessian_rank and dimension.",
         )
-    return determinant_cost(constants) + 2 * schedule.tolerance / (total_ridge(constants) * schedule.release_noise)
+    solver = 2 * schedule.tolerance / (total_ridge(constants) * schedule.release_noise)
+    return determinant_cost(constants), solver
 
 
 def determinant_cost(constants: Constants) -> float:
     """rank log(1 + M / Lambda): what the change of one record's Hessian costs, whatever the noise."""
     curvature = constants.data_smoothness + 1e-15 * constants.smoothness
     return (constants.hessian_rank or 1) * math.log1p(curvature / total_ridge(constants))
-
-
-def chi_profile(mu: float, space: int, epsilons: Floats) -> Floats:
-    """E max(0, 1 - exp(eps - mu R - mu^2 / 2)), R ~ chi(space), rounded up; the integrand is positive."""
-    excess = np.asarray(epsilons, float) - mu * mu / 2
-    first = np.maximum(excess / mu, 0.0)[:, None]
-    width = 12.0 + math.sqrt(space)
-    r = first + width * (_NODES + 1) / 2
-    with np.errstate(divide="ignore"):
-        log_density = (space - 1) * np.log(r) - r * r / 2 + (1 - space / 2) * math.log(2) - gammaln(space / 2)
-    loss = -np.expm1(np.minimum(excess[:, None] - mu * r, 0.0))
-    inside = (np.exp(log_density) * loss) @ _WEIGHTS * (width / 2)
-    beyond = gammaincc(space / 2, (first[:, 0] + width) ** 2 / 2)
-    return np.asarray(np.minimum(1.0, inside * (1 + 1e-9) + beyond))
 
 
 def calibrated_objective_perturbation(
@@ -125,41 +137,65 @@ def calibrated_objective_perturbation(
 
     Examples
     --------
-    >>> constants = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5, hessian_rank=1)
+    >>> constants = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5,
+    ...                       hessian_rank=1)
     >>> schedule = calibrated_objective_perturbation(constants, epsilon=1.0)
     >>> round(schedule.noise_scale, 4), round(ObjectivePerturbation().certify(constants, schedule).epsilon(), 6)
-    (2.0722, 1.0)
+    (2.0719, 1.0)
     """
     _check.positive("epsilon", epsilon)
-    share = _check.open_unit("solver_share", solver_share)
+    solver = _check.open_unit("solver_share", solver_share) * deflated(epsilon)
+    if delta != 0:
+        _check.open_unit("delta", delta)
     theorem = ObjectivePerturbation() if delta == 0 else GaussianObjectivePerturbation()
     check_minimiser(theorem, constants, default_tolerance(constants))
-    left = deflated(epsilon) * (1 - share) - determinant_cost(constants)
+    left = deflated(epsilon) - solver - determinant_cost(constants)
     if not left > 0:
-        least = constants.data_smoothness / constants.n / math.expm1(epsilon / 2 / (constants.hessian_rank or 1))
+        enough = (
+            constants.data_smoothness / constants.n / math.expm1(epsilon / 2 / (constants.hessian_rank or 1))
+        )
         raise CalibrationFailed(
             f"epsilon = {epsilon:g} is below the cost of the curvature at ridge = {constants.strong_convexity:g}; "
-            f"raise ridge (at {least:g} half of epsilon is left for the noise)."
+            f"raise ridge (at {enough:g} half of epsilon is left for the noise)."
         )
-
-    def schedule(scale: float) -> ObjectivePerturbationSchedule:
-        tolerance = max(default_tolerance(constants), 2.0**-44 * (constants.dimension or 1) * scale)
-        paid = total_ridge(constants) * share * deflated(epsilon)
-        return ObjectivePerturbationSchedule(
-            noise_scale=scale, tolerance=tolerance, release_noise=2 * tolerance / paid * (1 + 1e-14),
-            noise="gamma" if delta == 0 else "gaussian",
-        )
-
     if delta == 0:
-        return schedule(constants.gradient_sensitivity / left * (1 + 1e-14))
-    _check.open_unit("delta", delta)
-    low, high = 0.0, constants.gradient_sensitivity / left
-    while theorem.certify(constants, schedule(high)).epsilon(delta) > epsilon:
+        return _schedule(constants, constants.gradient_sensitivity / left * (1 + 1e-14), solver, "gamma")
+    scale = _least_gaussian(constants, epsilon - solver, delta)
+    while True:
+        schedule = _schedule(constants, scale, solver, "gaussian")
+        if theorem.certify(constants, schedule).epsilon(delta) <= epsilon:
+            return schedule
+        scale *= 1 + 1e-5
+
+
+def _schedule(
+    constants: Constants, scale: float, solver: float, noise: PerturbationNoise
+) -> ObjectivePerturbationSchedule:
+    dimension = constants.dimension or 1
+    tilt = scale * (dimension + math.sqrt(70 * dimension) + 35)  # |b| exceeds it once in 10^15 runs
+    tolerance = default_tolerance(constants, tilt)
+    release_noise = 2 * tolerance / (total_ridge(constants) * solver) * (1 + 1e-14)
+    return ObjectivePerturbationSchedule(
+        noise_scale=scale, tolerance=tolerance, release_noise=release_noise, noise=noise
+    )
+
+
+def _least_gaussian(constants: Constants, epsilon: float, delta: float) -> float:
+    """The least noise_scale with delta(epsilon) <= delta for the exact minimiser, by bisection on mu."""
+    curvature = determinant_cost(constants)
+    reach = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
+
+    def cost(mu: float) -> float:
+        return float(corner_profile(constants, mu, curvature, np.array([epsilon]))[0])
+
+    low, high = 0.0, 1.0
+    while cost(high) <= delta:
         low, high = high, 2 * high
-    for _ in range(40):
+    for _ in range(60):
         middle = 0.5 * (low + high)
-        enough = theorem.certify(constants, schedule(middle)).epsilon(delta) <= epsilon
-        low, high = (low, middle) if enough else (middle, high)
-        if high - low <= 1e-6 * high:
+        low, high = (middle, high) if cost(middle) <= delta else (low, middle)
+        if low > 0 and high - low <= 1e-9 * high:
             break
-    return schedule(high)
+    if low == 0:
+        raise CalibrationFailed("what is left of epsilon after the curvature is too small; raise the ridge.")
+    return reach / low

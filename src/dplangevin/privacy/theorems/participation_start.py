@@ -4,7 +4,8 @@ The bits R_i = 1[differing record in batch i] are independent, Pr[R_i = 1] = q, 
 Z = min(D, sum_j c^j s R_{tau-j}) apart after tau steps. By joint convexity, with the last k = T - tau steps as in
 `hidden_state_sgd`, order alpha costs
 
-    sum_t S(1 - rho_t) + log E exp(lambda Z^2) / (alpha - 1),  lambda = alpha (alpha - 1) c^{2k} / (2 v^2 sum c^{2(T-t)} rho_t).
+    sum_t S(1 - rho_t) + log E exp(lambda Z^2) / (alpha - 1),
+    lambda = alpha (alpha - 1) c^{2k} / (2 v^2 sum_t c^{2(T-t)} rho_t).
 
 The moment is computed without a grid of distances: exp(lambda Z^2) = E_g exp(sqrt(2 lambda) g Z) for g ~ N(0, 1), and
 E exp(theta Z) is a product over the steps. The trapezoid rule in g is exact to e^{-70} (the integrand is entire and
@@ -100,7 +101,9 @@ def _gaussian_average(scale: float, reach: float, theta: Floats, logs: Floats) -
         return largest + math.log(float(np.exp(log_weight + exponent - largest).sum()))
     weight = np.exp(log_weight)
     small = exponent < 1
-    terms = np.where(small, weight * np.expm1(np.minimum(exponent, 1.0)), np.exp(log_weight + exponent) - weight)
+    terms = np.where(
+        small, weight * np.expm1(np.minimum(exponent, 1.0)), np.exp(log_weight + exponent) - weight
+    )
     return math.log1p(max(float(terms.sum()), 0.0))
 
 
@@ -112,7 +115,11 @@ def participation_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> 
         times = sorted({math.ceil(fraction * run.n_steps) for fraction in _FRACTIONS})
     settled = math.inf if run.contraction == 1 else -20 / math.log(run.contraction)
     times = [time for time in times if time <= settled] + [math.inf] * (times[-1] > settled)
-    moments = {time: DistanceMoment(run, time) for time in times} if run.contraction < 1 or times[-1] < math.inf else {}
+    moments = (
+        {time: DistanceMoment(run, time) for time in times}
+        if run.contraction < 1 or times[-1] < math.inf
+        else {}
+    )
 
     def start(k: float, scale: Floats) -> Floats:
         before = run.n_steps - k
@@ -134,7 +141,9 @@ class ParticipationStart(Theorem):
     """
 
     name = "participation-start"
-    reference = "Joint convexity over the batches of Altschuler and Talwar (2022) (docs/theory/noisy_sgd.md, S3)"
+    reference = (
+        "Joint convexity over the batches of Altschuler and Talwar (2022) (docs/theory/noisy_sgd.md, S3)"
+    )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)

@@ -52,7 +52,9 @@ def joint_shift(
     if constants.adjacency == "add-remove":
         return math.hypot(gram, cross)
     angle = min(1.0, (cross / gram) * (cross / gram) / 2)
-    return math.sqrt(2) * math.hypot(gram * math.sqrt((1 - angle) * (1 + angle)), cross * math.sqrt(1 + angle))
+    return math.sqrt(2) * math.hypot(
+        gram * math.sqrt((1 - angle) * (1 + angle)), cross * math.sqrt(1 + angle)
+    )
 
 
 def calibrated_sufficient_statistics(

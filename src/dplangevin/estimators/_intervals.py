@@ -1,0 +1,68 @@
+"""Half-widths of intervals for an estimate with normal sampling error plus privacy noise of a known law."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaincinv, ndtr
+
+from dplangevin import _check
+
+Floats = NDArray[np.float64]
+_NODES = 256
+
+
+def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: int | None = None) -> Floats:
+    """t with P(|N(0, sampling^2) + noise| <= t) = level; `sampling` and `noise` are standard deviations.
+
+    dimension = None: Gaussian noise. dimension = d: a linear function of noise with density exp(-|z| / scale) in d
+    dimensions (Laplace noise for d = 1), which is a normal variable whose variance is Gamma((d + 1) / 2) distributed.
+
+    Examples
+    --------
+    >>> f"{half_width(0.95, 3.0, 4.0):.2f} {half_width(0.95, 0.0, 2**0.5, 1):.2f}"  # 1.96 * 5; -log 0.05 = 2.996
+    '9.80 2.99'
+    """
+    _check.open_unit("level", level)
+    own, added = np.broadcast_arrays(np.asarray(sampling, float), np.asarray(noise, float))
+    mixture = np.ones(1)
+    if dimension is not None:
+        shape = (dimension + 1) / 2
+        mixture = gammaincinv(shape, (np.arange(_NODES) + 0.5) / _NODES) / shape
+    spread = np.sqrt(own[..., None] ** 2 + added[..., None] ** 2 * mixture)
+    total = np.sqrt(own**2 + added**2)
+    finite = np.isfinite(total) & (total > 0)
+    low, high = np.zeros(total.shape), np.where(finite, total / math.sqrt(1 - level), 0.0)  # Chebyshev
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for _ in range(60):
+            middle = (low + high) / 2
+            inside = (2 * ndtr(middle[..., None] / spread) - 1).mean(axis=-1) < level
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return np.where(finite, high, total)
+
+
+def proportion_interval(
+    estimate: float, size: float, noise: float, dimension: int | None, level: float
+) -> tuple[float, float]:
+    """Every p whose own two-sided interval, N(0, p (1 - p) / size) plus noise, reaches the estimate.
+
+    For a mean of variables in [0, 1] as well: their variance is at most p (1 - p).
+    """
+
+    def beyond(p: float) -> bool:
+        spread = math.sqrt(max(p * (1 - p), 0.0) / size)
+        return abs(estimate - p) > float(half_width(level, spread, noise, dimension))
+
+    ends = []
+    for end in (0.0, 1.0):
+        outside, inside = end, min(max(estimate, 0.0), 1.0)
+        if not beyond(outside):
+            ends.append(end)
+            continue
+        for _ in range(40):
+            middle = (outside + inside) / 2
+            outside, inside = (middle, inside) if beyond(middle) else (outside, middle)
+        ends.append(outside)
+    return ends[0], ends[1]

@@ -1,0 +1,140 @@
+"""What one record contributes to a metric, and what is read off noisy sums afterwards (post-processing)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._intervals import half_width
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBin:
+    """One bin of a reliability table: predicted probabilities in [low, high), and what was seen there."""
+
+    low: float
+    high: float
+    share: float
+    positive_rate: float
+    interval: tuple[float, float]
+
+
+def bin_edges(bins: int | Sequence[float]) -> Floats:
+    """Public edges from 0 to 1: those given, or sin^2 of equal angles (finer where rates vary less)."""
+    if isinstance(bins, int | np.integer) and not isinstance(bins, bool):
+        number = _check.count("bins", bins, least=2)
+        return np.sin(np.linspace(0.0, math.pi / 2, number + 1)) ** 2
+    try:
+        edges = np.asarray(bins, float)
+    except (TypeError, ValueError):
+        edges = np.zeros(0)
+    if edges.ndim != 1 or len(edges) < 3 or edges[0] != 0 or edges[-1] != 1 or not (np.diff(edges) > 0).all():
+        raise InvalidParameter(
+            f"bins must be a number of bins or increasing public edges from 0 to 1, got {bins!r}."
+        )
+    return edges
+
+
+def losses(model: Any, X: Any, y: NDArray[Any], metric: str, cap: float) -> Floats:
+    """The share in [0, 1] that each record adds: 1 if wrong, or its loss over the cap. Undefined counts as 1."""
+    if metric == "accuracy":
+        return np.asarray(np.asarray(model.predict(X)).ravel() != y, float)
+    if metric == "squared-error":
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = (np.asarray(model.predict(X), float).ravel() - np.asarray(y, float)) ** 2
+    else:
+        probabilities = _probabilities(model, X)
+        place = np.searchsorted(model.classes_, y)
+        place = np.minimum(place, len(model.classes_) - 1)
+        likely = probabilities[np.arange(len(y)), place]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = -np.log(np.where(model.classes_[place] == y, likely, 0.0))
+    return np.clip(np.nan_to_num(errors / cap, nan=1.0, posinf=1.0), 0.0, 1.0)
+
+
+def histogram(model: Any, X: Any, y: NDArray[Any], edges: Floats) -> Floats:
+    """Counts [2, bins] of scores: other labels in row 0, the positive label (the last class) in row 1."""
+    if hasattr(model, "predict_proba"):
+        scores = _probabilities(model, X)[:, 1]
+    else:
+        scores = expit(np.asarray(model.decision_function(X), float).ravel())
+    place = np.clip(np.searchsorted(edges, np.nan_to_num(scores), side="right") - 1, 0, len(edges) - 2)
+    positive = np.asarray(y == model.classes_[1], int)
+    counts = np.bincount(positive * (len(edges) - 1) + place, minlength=2 * (len(edges) - 1))
+    return counts.reshape(2, -1).astype(float)
+
+
+def _probabilities(model: Any, X: Any) -> Floats:
+    return np.asarray(model.predict_proba(X), float)
+
+
+def area_under_curve(
+    counts: Floats, noise: float, dimension: int | None, level: float
+) -> tuple[float, tuple[float, float]]:
+    """AUC of a noisy histogram (ties within a bin count half) with DeLong's variance plus that of the noise.
+
+    AUC = sum_i pos_i (neg_below_i + neg_i / 2) / (P N) is linear in each row, so noise does not bias it to first
+    order; negative noisy counts are kept for that reason.
+    """
+    negatives, positives = counts
+    total_negative, total_positive = float(negatives.sum()), float(positives.sum())
+    doubt = 3 * noise * math.sqrt(len(negatives))
+    if min(total_negative, total_positive) <= doubt:  # a class is lost in the noise: nothing is known
+        return 0.5, (0.0, 1.0)
+    below = (np.cumsum(negatives) - negatives / 2) / total_negative
+    above = (positives[::-1].cumsum()[::-1] - positives / 2) / total_positive
+    area = float(positives @ below) / total_positive
+    by_positive, by_negative = (below - area) / total_positive, (above - area) / total_negative
+    sampling = max(float(positives @ by_positive**2 + negatives @ by_negative**2), 0.0)
+    added = noise**2 * float(by_positive @ by_positive + by_negative @ by_negative)
+    added += noise**4 * len(negatives) ** 2 / 3 / (total_positive * total_negative) ** 2
+    width = float(half_width(level, math.sqrt(sampling), math.sqrt(added), dimension))
+    value = min(max(area, 0.0), 1.0)
+    return value, (max(area - width, 0.0), min(area + width, 1.0))
+
+
+def reliability(
+    counts: Floats, edges: Floats, noise: float, dimension: int | None, level: float
+) -> tuple[float, tuple[float, float], tuple[ReliabilityBin, ...]]:
+    """Calibration error sum_b |pos_b - m_b n_b| / n (m_b the middle of bin b), and the table behind it.
+
+    Its interval is conservative: the error of a sum of absolute values is at most the sum of absolute errors, each of
+    which is nearly normal with the variance of its counts plus that of the noise.
+    """
+    negatives, positives = counts
+    sizes = np.maximum(negatives + positives, 1.0)
+    total = float(max(counts.sum(), 1.0))
+    middles = (edges[:-1] + edges[1:]) / 2
+    rates = np.clip(positives / sizes, 0.0, 1.0)
+    gaps = positives * (1 - middles) - negatives * middles
+    value = float(np.abs(gaps).sum() / total)
+    smoothed = (np.maximum(positives, 0.0) + 0.5) / (np.maximum(negatives, 0.0) + np.maximum(positives, 0.0) + 1)
+    spread = np.sqrt(sizes * smoothed * (1 - smoothed))
+    added = noise * np.hypot(1 - middles, middles)
+    error = np.hypot(spread, added)
+    slack = math.sqrt(2 / math.pi) * float(error.sum()) / total
+    slack += float(half_width(level, math.sqrt(1 - 2 / math.pi) * float(np.linalg.norm(error)), 0.0)) / total
+    widths = half_width(
+        level, np.sqrt(smoothed * (1 - smoothed) / sizes), noise * np.hypot(1 - rates, rates) / sizes, dimension
+    )
+    table = tuple(
+        ReliabilityBin(
+            low=float(edges[b]),
+            high=float(edges[b + 1]),
+            share=float(min(max((negatives[b] + positives[b]) / total, 0.0), 1.0)),
+            positive_rate=float(rates[b]),
+            interval=(float(max(rates[b] - widths[b], 0.0)), float(min(rates[b] + widths[b], 1.0))),
+        )
+        for b in range(len(rates))
+    )
+    return min(value, 1.0), (max(value - slack, 0.0), min(value + slack, 1.0)), table

@@ -1,0 +1,135 @@
+"""Model files: JSON that carries the released model and its guarantee; loading one cannot run code."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dplangevin import estimators
+from dplangevin._version import __version__
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.privacy import serialize
+
+VERSION = 1
+_KEYS = {
+    "version", "library", "estimator", "parameters", "schema", "coefficients", "intercept", "classes", "link",
+    "guarantee", "plan", "created",
+}  # fmt: skip
+_NOT_STORED = {"ledger", "random_state", "verbose", "classes", "public_data"}
+_MOST_NUMBERS = 10_000_000
+
+
+def save(model: DPLinearModel, path: str | Path, *, schema: Any = None) -> None:
+    """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it."""
+    if not hasattr(model, "coef_"):
+        raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
+    labels = getattr(model, "classes_", None)
+    plain = {
+        "version": VERSION,
+        "library": __version__,
+        "estimator": type(model).__name__,
+        "parameters": {
+            name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
+        },
+        "schema": schema,
+        "coefficients": np.asarray(model.coef_).tolist(),
+        "intercept": np.asarray(model.intercept_).tolist(),
+        "classes": None if labels is None else np.asarray(labels).tolist(),
+        "link": {"slope_clip": model.slope_clip_} if hasattr(model, "slope_clip_") else None,
+        "guarantee": serialize.to_plain(model.privacy_),
+        "plan": str(model.plan_),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load(path: str | Path) -> DPLinearModel:
+    """The estimator in a model file, ready to predict; every field is checked."""
+    plain = read(path)
+    cls = {name: getattr(estimators, name) for name in estimators.__all__}.get(plain["estimator"])
+    if cls is None:
+        raise InvalidParameter(f"unknown estimator {plain['estimator']!r} in the model file.")
+    known = cls().get_params(deep=False)
+    parameters = {
+        name: value for name, value in _mapping("parameters", plain["parameters"]).items() if name in known
+    }
+    model = cls(**parameters)
+    model.coef_ = _numbers("coefficients", plain["coefficients"])
+    intercept = _numbers("intercept", plain["intercept"])
+    labels = plain["classes"]
+    if labels is None:
+        _require(model.coef_.ndim == 1 and intercept.ndim == 0, "coefficients must be a list of numbers")
+        model.intercept_ = float(intercept)
+    else:
+        _require(isinstance(labels, list) and len(labels) >= 2, "classes must be a list of labels")
+        _require(
+            all(isinstance(label, (str, int, float, bool)) for label in labels),
+            "classes must be plain labels",
+        )
+        rows = 1 if len(labels) == 2 else len(labels)
+        _require(
+            model.coef_.ndim == 2 and len(model.coef_) == rows, "coefficients must have a row per class score"
+        )
+        _require(intercept.shape == (rows,), "intercept must have an entry per class score")
+        model.intercept_, model.classes_ = intercept, np.array(labels)
+    if plain["link"] is not None:
+        clip = _numbers("link.slope_clip", _mapping("link", plain["link"]).get("slope_clip"))
+        _require(clip.ndim == 0 and 0 < float(clip) <= 1, "link.slope_clip must be in (0, 1]")
+        model.slope_clip_ = float(clip)
+    model.n_features_in_ = int(model.coef_.shape[-1])
+    model.privacy_ = serialize.from_plain(plain["guarantee"])
+    model.plan_ = str(plain["plan"])
+    return model
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The checked outer layer of a model file."""
+    try:
+        plain = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InvalidParameter(f"{path} is not a model file: it is not valid JSON.") from None
+    if not isinstance(plain, dict) or not isinstance(plain.get("version"), int):
+        raise InvalidParameter(f"{path} is not a model file: it has no version.")
+    if plain["version"] > VERSION:
+        raise InvalidParameter(
+            f"{path} has format version {plain['version']}, and this library reads up to {VERSION}; upgrade dplangevin."
+        )
+    missing = sorted(_KEYS - set(plain))
+    if missing:
+        raise InvalidParameter(f"{path} is not a model file: {', '.join(missing)} missing.")
+    return plain
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a number")
+
+
+def _require(condition: bool, words: str) -> None:
+    if not condition:
+        raise InvalidParameter(f"the model file is damaged: {words}.")
+
+
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    _require(isinstance(value, dict), f"{name} must be an object")
+    result: dict[str, Any] = value
+    return result
+
+
+def _numbers(name: str, value: Any) -> np.ndarray:
+    """An array of finite numbers of up to two dimensions, or an error."""
+    rows = value if isinstance(value, list) else [value]
+    flat = [item for row in rows for item in (row if isinstance(row, list) else [row])]
+    plain = all(isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) for x in flat)
+    _require(plain and 0 < len(flat) <= _MOST_NUMBERS, f"{name} must be finite numbers")
+    try:
+        return np.array(value, dtype=float)
+    except (ValueError, OverflowError):
+        raise InvalidParameter(
+            f"the model file is damaged: {name} must be a rectangular list of numbers."
+        ) from None

@@ -1,0 +1,270 @@
+"""Guarantees as plain JSON and back: exact, with a version, every type and range checked on the way out and in.
+
+Numbers are written with the shortest decimal that reads back to the same double; infinity is the string "inf"; NaN
+does not exist. Nothing but numbers, words and lists is ever built from a file, so a file cannot run code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy import _readers as r
+from dplangevin.privacy._readers import Reader
+from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    Gaussian,
+    Part,
+    Profile,
+    Pure,
+    Renyi,
+    SampledGaussian,
+)
+from dplangevin.problem.constants import ADJACENCIES
+
+VERSION = 1
+_FORMAT = "dplangevin-guarantee"
+_DEEPEST = 2  # a guarantee may carry plain composition beside it, and that one nothing
+
+
+def dumps(guarantee: Guarantee) -> str:
+    """JSON text of a guarantee; equal guarantees give equal text.
+
+    Examples
+    --------
+    >>> promise = Guarantee(parts=(Gaussian(mu=0.1),), adjacency="replace-one", release="draw", theorem="composition",
+    ...                     reference="Dong, Roth and Su (2022)")
+    >>> loads(dumps(promise)) == promise
+    True
+    """
+    return json.dumps(to_plain(guarantee), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def loads(text: str) -> Guarantee:
+    """The guarantee in JSON text; raises InvalidParameter on anything `dumps` would not write."""
+    try:
+        plain = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
+        )
+    except (ValueError, RecursionError, TypeError) as error:
+        raise InvalidParameter(f"this is not the JSON of a guarantee: {error}.") from None
+    return from_plain(plain)
+
+
+def to_plain(guarantee: Guarantee) -> dict[str, Any]:
+    """A guarantee as dictionaries, lists, words and finite numbers."""
+    if not isinstance(guarantee, Guarantee):
+        raise InvalidParameter(f"only a Guarantee can be written, got {type(guarantee).__name__}.")
+    return {"format": _FORMAT, "version": VERSION, **_guarantee_to_plain(guarantee, "guarantee", 1)}
+
+
+def from_plain(plain: Any) -> Guarantee:
+    """The guarantee in what `to_plain` wrote."""
+    record = dict(_mapping("guarantee", plain))
+    if record.pop("format", None) != _FORMAT:
+        raise InvalidParameter(f'this is not a guarantee: "format" must be "{_FORMAT}".')
+    version = r.whole(1)("guarantee.version", record.pop("version", None))
+    if version > VERSION:
+        raise InvalidParameter(
+            f"this guarantee has format version {version}, and this library reads up to {VERSION}; "
+            "upgrade dplangevin."
+        )
+    return _guarantee_from_plain(record, "guarantee", 1)
+
+
+# --- parts -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How one class of parts is written: its fields besides count, and what ties them together."""
+
+    part: type[Part]
+    fields: Mapping[str, Reader]
+    law: Callable[[str, Any], None] = lambda where, part: None
+
+
+def _renyi_law(where: str, part: Renyi) -> None:
+    _same_length(where, part.orders, part.values)
+    _ordered(f"{where}.orders", part.orders, strictly=True)
+
+
+def _profile_law(where: str, part: Profile) -> None:
+    _same_length(where, part.epsilons, part.deltas)
+    _ordered(f"{where}.epsilons", part.epsilons, strictly=True)
+    _ordered(f"{where}.deltas, read backwards,", part.deltas[::-1])
+
+
+def _answers_law(where: str, part: GeneralizedGaussian) -> None:
+    if part.changed > part.answers:
+        raise InvalidParameter(f"{where}: {part.changed} of {part.answers} answers cannot change.")
+
+
+def _same_length(where: str, first: tuple[float, ...], second: tuple[float, ...]) -> None:
+    if len(first) != len(second):
+        raise InvalidParameter(f"{where} pairs lists of {len(first)} and {len(second)} entries.")
+
+
+def _ordered(where: str, values: tuple[float, ...], *, strictly: bool = False) -> None:
+    if any(b < a or (strictly and b == a) for a, b in pairwise(values)):
+        raise InvalidParameter(f"{where} must {'increase' if strictly else 'not decrease'}.")
+
+
+def _noise(where: str, value: Any) -> Part:
+    part = _read_part(where, value)
+    if not isinstance(part, GeneralizedGaussian):
+        raise InvalidParameter(f"{where} must be generalised Gaussian noise, got {type(part).__name__}.")
+    return part
+
+
+_KINDS: dict[str, _Kind] = {
+    "pure": _Kind(Pure, {"value": r.cost}),
+    "bounded-range": _Kind(BoundedRange, {"value": r.cost}),
+    "gaussian": _Kind(Gaussian, {"mu": r.cost}),
+    "concentrated": _Kind(Concentrated, {"rho": r.cost}),
+    "renyi": _Kind(
+        Renyi, {"orders": r.list_of(r.above_one, least=1), "values": r.list_of(r.cost, least=1)}, _renyi_law
+    ),
+    "sampled-gaussian": _Kind(
+        SampledGaussian,
+        {
+            "rate": r.rate,
+            "noise_multiplier": r.positive,
+            "sampling": r.one_of("poisson", "without-replacement"),
+        },
+    ),
+    "profile": _Kind(
+        Profile,
+        {"epsilons": r.list_of(r.cost, least=1), "deltas": r.list_of(r.probability, least=1)},
+        _profile_law,
+    ),
+    "approximate": _Kind(Approximate, {"value": r.cost, "slack": r.probability}),
+    "generalized-gaussian": _Kind(
+        GeneralizedGaussian,
+        {"p": r.at_least_one, "shift": r.cost, "changed": r.whole(0), "answers": r.whole(1)},
+        _answers_law,
+    ),
+    "corrected-noise": _Kind(
+        CorrectedNoise,
+        {"noise": _noise, "hits": r.whole(0), "search_epsilon": r.cost, "answer_epsilon": r.cost},
+    ),
+}
+"""Every class of parts, by the name it has in a file. A test fails when one is missing."""
+
+_NAMES = {kind.part: name for name, kind in _KINDS.items()}
+
+
+def _part_to_plain(where: str, part: Any) -> dict[str, Any]:
+    name = _NAMES.get(type(part))
+    if name is None:
+        raise InvalidParameter(f"{where}: a {type(part).__name__} part has no JSON form.")
+    kind = _KINDS[name]
+    plain: dict[str, Any] = {"kind": name, "count": r.whole(1)(f"{where}.count", part.count)}
+    for field, read in kind.fields.items():
+        value = read(f"{where}.{field}", getattr(part, field))
+        plain[field] = _part_to_plain(where, value) if isinstance(value, Part) else _plain(value)
+    kind.law(where, part)
+    return plain
+
+
+def _read_part(where: str, value: Any) -> Part:
+    if isinstance(value, Part):
+        return value
+    record = dict(_mapping(where, value))
+    name = record.pop("kind", None)
+    if not isinstance(name, str) or name not in _KINDS:
+        raise InvalidParameter(f"{where}.kind must be one of {', '.join(_KINDS)}; got {name!r}.")
+    kind = _KINDS[name]
+    read = _read_fields(where, record, {"count": r.whole(1), **kind.fields})
+    part = kind.part(**read)
+    kind.law(where, part)
+    return part
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return "inf" if value == math.inf else value
+
+
+# --- the guarantee -----------------------------------------------------------------------------------------------
+
+_FIELDS: dict[str, Reader] = {
+    "parts": r.list_of(_read_part),
+    "adjacency": r.one_of(*ADJACENCIES),
+    "release": r.words,
+    "theorem": r.words,
+    "reference": r.words,
+    "assumptions": r.list_of(r.words),
+    "arithmetic": r.one_of("real", "discrete-grid"),
+    "extra_delta": r.cost,
+    "at_delta": r.optional(r.probability),
+}
+assert {*_FIELDS, "composition"} == {field.name for field in fields(Guarantee)}
+
+
+def _guarantee_to_plain(guarantee: Guarantee, where: str, depth: int) -> dict[str, Any]:
+    _not_too_deep(where, depth)
+    plain: dict[str, Any] = {}
+    for name, read in _FIELDS.items():
+        plain[name] = _plain(read(f"{where}.{name}", getattr(guarantee, name)))
+    plain["parts"] = [_part_to_plain(f"{where}.parts[{i}]", part) for i, part in enumerate(guarantee.parts)]
+    beside = guarantee.composition
+    if beside is not None:
+        plain["composition"] = _guarantee_to_plain(beside, f"{where}.composition", depth + 1)
+    return plain
+
+
+def _guarantee_from_plain(value: Any, where: str, depth: int) -> Guarantee:
+    _not_too_deep(where, depth)
+    record = dict(_mapping(where, value))
+    beside = record.pop("composition", None)
+    read = _read_fields(where, record, _FIELDS)
+    if beside is not None:
+        read["composition"] = _guarantee_from_plain(beside, f"{where}.composition", depth + 1)
+    return Guarantee(**read)
+
+
+def _not_too_deep(where: str, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise InvalidParameter(f"{where} nests guarantees too deeply.")
+
+
+def _read_fields(where: str, record: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
+    if set(record) != set(readers):
+        missing, extra = set(readers) - set(record), set(record) - set(readers)
+        raise InvalidParameter(f"{where}: missing {sorted(missing)}, unknown {sorted(map(str, extra))}.")
+    return {name: read(f"{where}.{name}", record[name]) for name, read in readers.items()}
+
+
+def _mapping(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidParameter(f"{where} must be an object, got {type(value).__name__}.")
+    return value
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is too large")
+    return number
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
