@@ -27,6 +27,14 @@ if TYPE_CHECKING:
         InvalidParameter,
         NotPrivateError,
     )
+    from dplangevin.estimators import (
+        DPHuberRegressor,
+        DPLinearSVC,
+        DPLogisticRegression,
+        DPPoissonRegressor,
+        DPQuantileRegressor,
+        DPRidge,
+    )
     from dplangevin.privacy.accountant import account
     from dplangevin.privacy.calibrate import calibrate
     from dplangevin.privacy.guarantee import Guarantee, NotPrivate
@@ -39,6 +47,12 @@ _HOME = {
     "BudgetExceeded": "errors",
     "CalibrationFailed": "errors",
     "Constants": "problem.constants",
+    "DPHuberRegressor": "estimators",
+    "DPLinearSVC": "estimators",
+    "DPLogisticRegression": "estimators",
+    "DPPoissonRegressor": "estimators",
+    "DPQuantileRegressor": "estimators",
+    "DPRidge": "estimators",
     "DplangevinError": "errors",
     "Guarantee": "privacy.guarantee",
     "InvalidParameter": "errors",
@@ -55,6 +69,12 @@ __all__ = [
     "BudgetExceeded",
     "CalibrationFailed",
     "Constants",
+    "DPHuberRegressor",
+    "DPLinearSVC",
+    "DPLogisticRegression",
+    "DPPoissonRegressor",
+    "DPQuantileRegressor",
+    "DPRidge",
     "DplangevinError",
     "Guarantee",
     "InvalidParameter",

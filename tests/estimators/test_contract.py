@@ -16,9 +16,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-from _models import CLASSIFIERS, EVERY, REGRESSORS, made, table
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge
+from estimators._models import CLASSIFIERS, EVERY, REGRESSORS, made, table
+
+IMPOSSIBLE = {
+    "check_all_zero_sample_weights_error": "weights are private: an error that depends on them would leak",
+    "check_sample_weight_equivalence_on_dense_data": "the divisor n is public and never the sum of the weights",
+}
 
 parametrised = pytest.mark.parametrize("cls", EVERY, ids=lambda cls: cls.__name__)
 
@@ -30,9 +35,12 @@ def test_scikit_learn_checks(cls: type) -> None:
         bounds = {"target_bounds": (-500.0, 500.0)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        results = check_estimator(made(cls, epsilon=8.0, data_norm=10.0, **bounds), on_fail=None)
+        results = check_estimator(
+            made(cls, epsilon=8.0, data_norm=10.0, **bounds), expected_failed_checks=IMPOSSIBLE, on_fail=None
+        )
     failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
     assert not failed
+    assert sum(r["status"] == "passed" for r in results) > 45
 
 
 @parametrised

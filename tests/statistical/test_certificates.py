@@ -86,21 +86,29 @@ def test_distance_is_below_the_certificate_at_every_step(name, eta):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), pieces=st.integers(1, 6), steep=st.floats(0.1, 60), m=st.floats(0, 60),
+    seed=st.integers(0, 2**32 - 1),
+    pieces=st.integers(1, 6),
+    steep=st.floats(0.1, 60),
+    m=st.floats(0, 60),
     eta=st.floats(0.01, 5),
 )
 def test_rate_of_random_convex_potentials(seed, pieces, steep, m, eta):
     """Max-affine plus quadratic: the second eigenvalue is below rho."""
     rng = np.random.default_rng(seed)
     slopes = steep * rng.standard_normal((pieces, 1))
-    potential = np.max(slopes * X + rng.standard_normal((pieces, 1)), axis=0) + m * (X - rng.uniform(-1, 1)) ** 2 / 2
+    potential = (
+        np.max(slopes * X + rng.standard_normal((pieces, 1)), axis=0) + m * (X - rng.uniform(-1, 1)) ** 2 / 2
+    )
     value = second_eigenvalue(*chain(potential, eta))
     assert value <= contraction(eta, poincare_constant(m, 2.0)) * (1 + 1e-3)
 
 
 @settings(max_examples=25, deadline=None)
 @given(
-    curvature=st.floats(5, 80), centre=st.floats(-1.5, 1.5), stated=st.floats(0.2, 1), eta=st.floats(0.02, 1),
+    curvature=st.floats(5, 80),
+    centre=st.floats(-1.5, 1.5),
+    stated=st.floats(0.2, 1),
+    eta=st.floats(0.02, 1),
     at=st.floats(-1, 1),
 )
 def test_warm_started_chain_meets_its_goals(curvature, centre, stated, eta, at):

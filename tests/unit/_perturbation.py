@@ -42,10 +42,14 @@ class Pair:
 
     def sides(self) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
         join = lambda a, b: (np.vstack([a[0], b[0]]), np.append(a[1], b[1]))  # noqa: E731
-        return join(self.shared, self.first), self.shared if self.second is None else join(self.shared, self.second)
+        return join(self.shared, self.first), self.shared if self.second is None else join(
+            self.shared, self.second
+        )
 
 
-def problem(name: str, norm: float, n: int, dimension: int, total_ridge: float, adjacency: str, **more: Any) -> Problem:
+def problem(
+    name: str, norm: float, n: int, dimension: int, total_ridge: float, adjacency: str, **more: Any
+) -> Problem:
     loss, label = LOSSES[name]
     return Problem(
         loss=loss,
@@ -59,19 +63,25 @@ def problem(name: str, norm: float, n: int, dimension: int, total_ridge: float, 
     )
 
 
-def random_pair(name: str, norm: float, n: int, dimension: int, adjacency: str, rng: np.random.Generator) -> Pair:
+def random_pair(
+    name: str, norm: float, n: int, dimension: int, adjacency: str, rng: np.random.Generator
+) -> Pair:
     """n - 1 shared records and one that differs; labels often extreme."""
 
     def records(size: int) -> tuple[Floats, Floats]:
         rows = rng.standard_normal((size, dimension))
-        rows *= norm / np.linalg.norm(rows, axis=1, keepdims=True) * np.where(rng.random((size, 1)) < 0.7, 1, 0.3)
+        rows *= (
+            norm / np.linalg.norm(rows, axis=1, keepdims=True) * np.where(rng.random((size, 1)) < 0.7, 1, 0.3)
+        )
         labels = rng.integers(0, 2, size).astype(float) if "logistic" in name else rng.uniform(-1, 1, size)
         return rows, labels
 
     return Pair(name, records(n - 1), records(1), records(1) if adjacency == "replace-one" else None)
 
 
-def log_density(name: str, data: tuple[Floats, Floats], theta: Floats, ridge: float, log_noise: Any) -> Floats:
+def log_density(
+    name: str, data: tuple[Floats, Floats], theta: Floats, ridge: float, log_noise: Any
+) -> Floats:
     """log density of argmin sum loss + ridge/2 |t|^2 + <b, t> at theta[k, p], for log_noise(b) the density of b."""
     rows, labels = data
     slope, curvature = slopes_and_curvatures(name, theta @ rows.T, labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
+from dplangevin.mechanisms._minimise import hessian_sum
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation as Mechanism
 from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon
 from dplangevin.privacy.plan import Plan
@@ -23,22 +25,37 @@ from dplangevin.privacy.theorems.objective_perturbation import (
 )
 from dplangevin.problem import Ball, Constants, DataBounds, Problem, Softmax
 from dplangevin.schedules import ObjectivePerturbationSchedule, OutputPerturbationSchedule
-from unit._perturbation import LOSSES, gamma_norm_density, gaussian_density, log_density, problem, random_pair
-
-EXACT = {"tolerance": 1.0, "release_noise": 1e30}  # the solver part is negligible: the exact minimiser is priced
-BASE = Constants(
-    n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5, hessian_rank=1
+from unit._perturbation import (
+    LOSSES,
+    gamma_norm_density,
+    gaussian_density,
+    log_density,
+    problem,
+    random_pair,
+    slopes_and_curvatures,
 )
+
+EXACT = {
+    "tolerance": 1.0,
+    "release_noise": 1e30,
+}  # the solver part is negligible: the exact minimiser is priced
+BASE = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5, hessian_rank=1)
 
 
 def certified(constants: Constants, **changes: Any) -> float:
     fields: dict[str, Any] = {"noise_scale": 2.0, **EXACT}
-    return ObjectivePerturbation().certify(constants, ObjectivePerturbationSchedule(**(fields | changes))).epsilon()
+    return (
+        ObjectivePerturbation()
+        .certify(constants, ObjectivePerturbationSchedule(**(fields | changes)))
+        .epsilon()
+    )
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("norm", [0.1, 1.0, 10.0, 100.0])
-def test_the_three_parts_add_up_and_curvature_grows_with_the_square_of_the_norm(norm: float, adjacency: str) -> None:
+def test_the_three_parts_add_up_and_curvature_grows_with_the_square_of_the_norm(
+    norm: float, adjacency: str
+) -> None:
     of = problem("logistic", norm, 50, 3, 7.0, adjacency)
     reach = (2 if adjacency == "replace-one" else 1) * norm
     expected = reach / 4.0 + math.log1p(0.25 * norm**2 / 7.0) + 2 * 1e-3 / (7.0 * 0.05)
@@ -49,7 +66,11 @@ def test_the_three_parts_add_up_and_curvature_grows_with_the_square_of_the_norm(
 
 def test_softmax_pays_for_every_rank() -> None:
     of = Problem(
-        loss=Softmax(n_classes=4), bounds=DataBounds(data_norm=2.0, classes=4), n=10, n_features=3, ridge=0.5,
+        loss=Softmax(n_classes=4),
+        bounds=DataBounds(data_norm=2.0, classes=4),
+        n=10,
+        n_features=3,
+        ridge=0.5,
         fit_intercept=False,
     )
     curvature = certified(of.constants, noise_scale=1e30)
@@ -96,8 +117,11 @@ def test_gaussian_noise_has_no_pure_promise() -> None:
 
 
 @given(
-    epsilon=st.floats(0.01, 20.0), delta=st.sampled_from([0.0, 1e-9, 1e-5, 1e-2]), ridge=st.floats(0.7, 1e4),
-    norm=st.floats(0.1, 100.0), adjacency=st.sampled_from(["replace-one", "add-remove"]),
+    epsilon=st.floats(0.01, 20.0),
+    delta=st.sampled_from([0.0, 1e-9, 1e-5, 1e-2]),
+    ridge=st.floats(0.7, 1e4),
+    norm=st.floats(0.1, 100.0),
+    adjacency=st.sampled_from(["replace-one", "add-remove"]),
 )
 @settings(max_examples=60, deadline=None)
 def test_calibration_meets_epsilon_and_wastes_little(
@@ -113,7 +137,9 @@ def test_calibration_meets_epsilon_and_wastes_little(
 
 def test_a_ridge_that_is_too_small_is_named() -> None:
     with pytest.raises(CalibrationFailed, match="raise ridge"):
-        calibrated_objective_perturbation(replace(BASE, smoothness=0.25001, strong_convexity=1e-5), epsilon=0.1)
+        calibrated_objective_perturbation(
+            replace(BASE, smoothness=0.25001, strong_convexity=1e-5), epsilon=0.1
+        )
 
 
 def test_more_noise_never_costs_more() -> None:
@@ -124,7 +150,7 @@ def test_more_noise_never_costs_more() -> None:
             GaussianObjectivePerturbation().certify(constants, replace(run, noise_scale=s)).epsilon(1e-5)
             for s in np.geomspace(0.5, 50, 15)
         ]
-        assert all(b < a for a, b in zip(costs, costs[1:], strict=False))
+        assert all(b < a for a, b in itertools.pairwise(costs))
 
 
 def _attack(name: str, norm: float, adjacency: str, rng: np.random.Generator) -> tuple[float, float]:
@@ -141,9 +167,15 @@ def _attack(name: str, norm: float, adjacency: str, rng: np.random.Generator) ->
         for _ in range(12):
             first, second = random_pair(name, norm, n, dimension, adjacency, rng).sides()
             theta = rng.standard_normal((300, dimension))
-            theta *= 10 ** rng.uniform(-3, 2, (300, 1)) * scale / ridge / np.linalg.norm(theta, axis=1, keepdims=True)
+            theta *= (
+                10 ** rng.uniform(-3, 2, (300, 1))
+                * scale
+                / ridge
+                / np.linalg.norm(theta, axis=1, keepdims=True)
+            )
             density = [
-                log_density(name, side, theta, ridge, gamma_norm_density(scale, dimension)) for side in (first, second)
+                log_density(name, side, theta, ridge, gamma_norm_density(scale, dimension))
+                for side in (first, second)
             ]
             ratio = float(np.abs(density[0] - density[1]).max())
             worst = max(worst, ratio / claim)
@@ -191,14 +223,73 @@ def test_exact_hockey_sticks_stay_within_the_gaussian_claim(name: str, adjacency
         reach = (9 * scale + (n + 1) * of.constants.lipschitz) / ridge
         theta, step = np.linspace(-reach, reach, 24_001, retstep=True)
         sides = random_pair(name, norm, n, 1, adjacency, rng).sides()
-        p, q = (np.exp(log_density(name, s, theta[:, None], ridge, gaussian_density(scale, 1))) for s in sides)
+        p, q = (
+            np.exp(log_density(name, s, theta[:, None], ridge, gaussian_density(scale, 1))) for s in sides
+        )
         assert p.sum() * step == pytest.approx(1, abs=2e-3)
         curvature = math.log1p(LOSSES[name][0].curvature_bound * norm**2 / ridge)
         for epsilon in curvature + mu**2 / 2 + mu * np.array([0.0, 1.0, 2.0, 3.0]):
-            exact = max(np.maximum(p - math.exp(epsilon) * q, 0).sum(), np.maximum(q - math.exp(epsilon) * p, 0).sum())
+            exact = max(
+                np.maximum(p - math.exp(epsilon) * q, 0).sum(), np.maximum(q - math.exp(epsilon) * p, 0).sum()
+            )
             worst = max(worst, float(exact * step) / claim.delta(float(epsilon)))
     assert worst <= 1
     assert worst >= (0.1 if name == "logistic" else 0.2)
+
+
+def test_softmax_density_ratios_stay_within_the_claim() -> None:
+    rng = np.random.default_rng(5)
+    worst = 0.0
+    for _ in range(60):
+        classes, norm = int(rng.integers(2, 5)), float(rng.choice([0.1, 1.0, 10.0]))
+        ridge = norm**2 * 10 ** rng.uniform(-2, 1)
+        of = Problem(
+            loss=Softmax(n_classes=classes),
+            bounds=DataBounds(data_norm=norm, classes=classes),
+            n=2,
+            n_features=2,
+            ridge=ridge / 2,
+            fit_intercept=False,
+        )
+        noise = 10 ** rng.uniform(-2, 0.5)
+        scale = of.constants.gradient_sensitivity / noise
+        rows, labels = rng.standard_normal((3, 2)) * norm, rng.integers(0, classes, 3)
+        sides = [ArrayDataset(rows[keep], labels[keep], of) for keep in ([0, 1], [0, 2])]
+        for _ in range(20):
+            theta = rng.standard_normal(of.dimension) * 10 ** rng.uniform(-2, 1.5) / norm
+            logs = []
+            for data in sides:
+                gradient = data.gradient_sum(of.loss, theta[:, None])[:, 0] + ridge * theta
+                hessian = hessian_sum(data, theta) + ridge * np.eye(of.dimension)
+                logs.append(np.linalg.slogdet(hessian)[1] - np.linalg.norm(gradient) / scale)
+            worst = max(worst, abs(logs[0] - logs[1]) / certified(of.constants, noise_scale=scale))
+    assert 0.4 < worst <= 1
+
+
+def log_laplace_tail(x: np.ndarray) -> np.ndarray:
+    """log P(b <= x) for b of density exp(-|b|) / 2."""
+    return np.where(x < 0, x - math.log(2), np.log1p(-np.exp(-np.abs(x)) / 2))
+
+
+def test_a_constraint_keeps_the_promise() -> None:
+    """In one dimension the law has atoms at the ends of the set; their masses are Laplace tails."""
+    rng = np.random.default_rng(6)
+    worst = 0.0
+    for _ in range(200):
+        norm, radius = float(rng.choice([0.1, 1.0, 10.0])), 10 ** rng.uniform(-2, 1)
+        ridge = norm**2 * 10 ** rng.uniform(-1, 1)
+        of = problem("huber", norm, 2, 1, ridge, "replace-one", constraint=Ball(radius))
+        scale = of.constants.gradient_sensitivity / 10 ** rng.uniform(-1, 1)
+        ends = np.array([[radius], [-radius]])
+        masses = []
+        for rows, labels in random_pair("huber", norm, 2, 1, "replace-one", rng).sides():
+            slope, _ = slopes_and_curvatures("huber", ends @ rows.T, labels)
+            pull = (slope @ rows + ridge * ends)[:, 0]  # theta = radius exactly when b <= -pull(radius)
+            masses.append(log_laplace_tail(np.array([-pull[0], pull[1]]) / scale))
+        worst = max(
+            worst, float(np.abs(masses[0] - masses[1]).max()) / certified(of.constants, noise_scale=scale)
+        )
+    assert 0.3 < worst <= 1
 
 
 def test_the_gaussian_claim_is_twice_one_gaussian_mechanism() -> None:
@@ -240,8 +331,13 @@ def test_a_constrained_run_stays_in_the_set() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "word"),
-    [({"noise_scale": 0.0}, "noise_scale"), ({"tolerance": -1.0}, "tolerance"), ({"release_noise": math.nan}, "release_noise"),
-     ({"noise": "laplace"}, "noise"), ({"release": "trajectory"}, "release")],
+    [
+        ({"noise_scale": 0.0}, "noise_scale"),
+        ({"tolerance": -1.0}, "tolerance"),
+        ({"release_noise": math.nan}, "release_noise"),
+        ({"noise": "laplace"}, "noise"),
+        ({"release": "trajectory"}, "release"),
+    ],
 )
 def test_bad_values_are_named(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(InvalidParameter, match=word):

@@ -27,8 +27,10 @@ from dplangevin.samplers.underdamped import UnderdampedStep, underdamped
 def quadratic(curvature):
     h = np.atleast_1d(np.asarray(curvature, float))[:, None]
     return FunctionPotential(
-        value_function=lambda x: np.sum(h * x**2, axis=0) / 2, gradient_function=lambda x: h * x,
-        smoothness=float(h.max()), strong_convexity=float(h.min()),
+        value_function=lambda x: np.sum(h * x**2, axis=0) / 2,
+        gradient_function=lambda x: h * x,
+        smoothness=float(h.max()),
+        strong_convexity=float(h.min()),
     )
 
 
@@ -38,7 +40,10 @@ def quadratic(curvature):
 @pytest.mark.parametrize(
     ("parameters", "expected"),
     [
-        ((2, 1, 0.1), (0.8187307531, 0.09063462346, 0.004682688269, 0.329679954, 0.01642926994, 0.001150741569)),
+        (
+            (2, 1, 0.1),
+            (0.8187307531, 0.09063462346, 0.004682688269, 0.329679954, 0.01642926994, 0.001150741569),
+        ),
         ((3, 0.5, 1), (math.exp(-3), -math.expm1(-3) / 3, None, 0.4987606239, 0.1504841026, 0.1775927512)),
         ((2, 1, 1e-3), (math.exp(-0.002), -math.expm1(-0.002) / 2, None, None, None, 1.331335e-9)),
     ],
@@ -82,9 +87,7 @@ def test_step_covariance_against_the_matrix_exponential(gamma, mu, log_eta):
 
 def _stationary_variance(gamma, mu, eta, curvature=1.0):
     step = UnderdampedStep.exact(gamma, mu, eta)
-    map_ = np.array(
-        [[1 - step.pull * curvature, step.reach], [-step.push * curvature, step.decay]]
-    )
+    map_ = np.array([[1 - step.pull * curvature, step.reach], [-step.push * curvature, step.decay]])
     noise = np.array([[step.variance_x, step.covariance], [step.covariance, step.variance_v]])
     solved = np.linalg.solve(np.eye(4) - np.kron(map_, map_), noise.ravel())
     return solved.reshape(2, 2)[0, 0]
@@ -120,8 +123,10 @@ def test_overdamped_variance():
 def test_normalised_potential():
     """B.1: shift and scale the right way round."""
     raw = FunctionPotential(
-        value_function=lambda x: 2 * np.sum((x - 3) ** 2, axis=0), gradient_function=lambda x: 4 * (x - 3),
-        smoothness=8.0, strong_convexity=4.0,
+        value_function=lambda x: 2 * np.sum((x - 3) ** 2, axis=0),
+        gradient_function=lambda x: 4 * (x - 3),
+        smoothness=8.0,
+        strong_convexity=4.0,
     )
     unit = normalised(raw, np.array([3.0]))
     assert unit.smoothness == 2.0
@@ -133,8 +138,14 @@ def test_normalised_potential():
 
 def test_sgld_average_and_iterates():
     run = sgld(
-        quadratic(1.0), np.ones((1, 3)), [0.1, 0.2], [1.0, 2.0], 2, np.random.default_rng(4),
-        weights=[1.0, 3.0], keep=(0, 1, 2),
+        quadratic(1.0),
+        np.ones((1, 3)),
+        [0.1, 0.2],
+        [1.0, 2.0],
+        2,
+        np.random.default_rng(4),
+        weights=[1.0, 3.0],
+        keep=(0, 1, 2),
     )
     assert run.average == pytest.approx((run.iterates[0] + 3 * run.iterates[1]) / 4)
     assert np.array_equal(run.iterates[2], run.last)
@@ -154,8 +165,14 @@ def test_sgld_noise_is_the_declared_one():
 
 def test_sgld_projects():
     run = sgld(
-        quadratic(1.0), np.zeros((2, 500)), 1.0, 1.0, 3, np.random.default_rng(6),
-        project=BallBody(dimension=2, radius=0.5).project, keep=(1, 2, 3),
+        quadratic(1.0),
+        np.zeros((2, 500)),
+        1.0,
+        1.0,
+        3,
+        np.random.default_rng(6),
+        project=BallBody(dimension=2, radius=0.5).project,
+        keep=(1, 2, 3),
     )
     assert all(np.linalg.norm(x, axis=0).max() <= 0.5 for x in run.iterates.values())
 
@@ -163,14 +180,24 @@ def test_sgld_projects():
 @pytest.mark.parametrize(
     "bad",
     [
-        {"step_size": 0.0}, {"step_size": -1.0}, {"inverse_temperature": 0.0}, {"step_size": [0.1, 0.1]},
-        {"weights": [1.0, 1.0]}, {"weights": [0.0, 0.0, 0.0]}, {"start": np.zeros(2)}, {"n_steps": 0},
+        {"step_size": 0.0},
+        {"step_size": -1.0},
+        {"inverse_temperature": 0.0},
+        {"step_size": [0.1, 0.1]},
+        {"weights": [1.0, 1.0]},
+        {"weights": [0.0, 0.0, 0.0]},
+        {"start": np.zeros(2)},
+        {"n_steps": 0},
     ],
 )
 def test_sgld_refuses(bad):
     good = {
-        "potential": quadratic(1.0), "start": np.zeros((1, 1)), "step_size": 0.1, "inverse_temperature": 1.0,
-        "n_steps": 3, "rng": np.random.default_rng(0),
+        "potential": quadratic(1.0),
+        "start": np.zeros((1, 1)),
+        "step_size": 0.1,
+        "inverse_temperature": 1.0,
+        "n_steps": 3,
+        "rng": np.random.default_rng(0),
     }
     with pytest.raises(InvalidParameter):
         sgld(**{**good, **bad})
@@ -194,7 +221,15 @@ def test_synchronous_chains_stay_close():
 
     a, steps = 1 / (0.25 + ridge), 60
     runs = [
-        sgld(potential(d), np.zeros((p, 20)), a / 30, 30.0, steps, np.random.default_rng(8), keep=tuple(range(61)))
+        sgld(
+            potential(d),
+            np.zeros((p, 20)),
+            a / 30,
+            30.0,
+            steps,
+            np.random.default_rng(8),
+            keep=tuple(range(61)),
+        )
         for d in (rows, other)
     ]
     largest = 0.0
@@ -227,7 +262,9 @@ def test_mala_on_a_ball():
         mala(quadratic([4.0, 4.0]), body, np.full((2, 1), 2.0), 0.1, 1, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("body", [BallBody(dimension=2, radius=1.0), BoxBody(low=-np.ones(2), high=np.full(2, 0.5))])
+@pytest.mark.parametrize(
+    "body", [BallBody(dimension=2, radius=1.0), BoxBody(low=-np.ones(2), high=np.full(2, 0.5))]
+)
 def test_hit_and_run(body):
     draws = hit_and_run(quadratic([4.0, 4.0]), body, np.zeros((2, 3000)), 12, np.random.default_rng(11)).theta
     exact = body.gaussian(np.zeros((2, 3000)), 4.0, np.random.default_rng(12))
@@ -264,7 +301,9 @@ def test_iteration_counts(k, condition, order, over, under):
     """Rows of table B.5."""
     assert lc.overdamped_steps(k, condition, order, 0.1) == pytest.approx(over, rel=0.01)
     time = condition * lc.mixing_time(k, condition, order, 0.1)
-    assert lc.underdamped_steps(k, condition, order, 0.1, time, 2, 1 / condition) == pytest.approx(under, rel=0.02)
+    assert lc.underdamped_steps(k, condition, order, 0.1, time, 2, 1 / condition) == pytest.approx(
+        under, rel=0.02
+    )
 
 
 def test_girsanov_bounds_the_exact_path_divergence():

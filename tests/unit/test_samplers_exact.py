@@ -20,7 +20,7 @@ from dplangevin.samplers.elliptical_envelope import elliptical_envelope, fit_env
 from dplangevin.samplers.finite_grid import exponential_coins, finite_grid
 from dplangevin.samplers.gamma_norm import gamma_norm
 from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.self_concordance import kappa
+from dplangevin.samplers.self_concordance import kappa, logistic_curvature
 from dplangevin.samplers.truncated_gaussian import isotropic_gaussian, quadratic_gaussian
 
 
@@ -97,7 +97,8 @@ def test_adaptive_rejection_truncated_normal():
 def test_adaptive_rejection_kink():
     """|x| has no curvature at all; a subgradient is enough."""
     potential = FunctionPotential(
-        value_function=lambda x: 7 * np.abs(x[0] - 0.3), gradient_function=lambda x: 7 * np.sign(x - 0.3),
+        value_function=lambda x: 7 * np.abs(x[0] - 0.3),
+        gradient_function=lambda x: 7 * np.sign(x - 0.3),
         smoothness=math.inf,
     )
     draws = adaptive_rejection(potential, -1, 1, 20_000, np.random.default_rng(4)).theta[0]
@@ -112,7 +113,8 @@ def test_adaptive_rejection_kink():
 
 def test_adaptive_rejection_refuses_a_nonconvex_potential():
     wavy = FunctionPotential(
-        value_function=lambda x: 5 * np.cos(6 * x[0]), gradient_function=lambda x: -30 * np.sin(6 * x),
+        value_function=lambda x: 5 * np.cos(6 * x[0]),
+        gradient_function=lambda x: -30 * np.sin(6 * x),
         smoothness=180.0,
     )
     with pytest.raises(AssumptionFailed, match="envelope"):
@@ -126,7 +128,10 @@ def test_adaptive_rejection_refuses_a_nonconvex_potential():
 
 @settings(max_examples=30, deadline=None)
 @given(
-    p=st.integers(1, 30), radius=st.floats(0.1, 10), precision=st.floats(0.01, 1e5), far=st.floats(0, 20),
+    p=st.integers(1, 30),
+    radius=st.floats(0.1, 10),
+    precision=st.floats(0.01, 1e5),
+    far=st.floats(0, 20),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_ball_draws_stay_inside(p, radius, precision, far, seed):
@@ -294,10 +299,30 @@ def test_active_ball_needs_an_exact_anchor():
     x = np.array([math.cos(0.0), math.sin(0.0)])
     d = x - anchor
     t, d_tangent = -d @ anchor, d @ tangent
-    excess = potential.value(anchor[:, None])[0] - potential.value(x[:, None])[0] + strength * t + 2.5 * d_tangent**2
+    excess = (
+        potential.value(anchor[:, None])[0]
+        - potential.value(x[:, None])[0]
+        + strength * t
+        + 2.5 * d_tangent**2
+    )
     leftover = np.linalg.norm(gradient + strength * anchor)
     assert 0 < excess <= leftover
     draws = active_ball(potential, 1.0, anchor, np.zeros((2, 2)), 5.0, 1.0, 4000, rng).theta
     exact = isotropic_gaussian([3.0, 0.0], 0.2, BallBody(dimension=2, radius=1.0), 4000, rng)
     assert stats.ks_2samp(draws[0], exact[0]).pvalue > 1e-3
     assert stats.ks_2samp(draws[1], exact[1]).pvalue > 1e-3
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), norm=st.floats(0.3, 2), radius=st.floats(0.1, 4))
+def test_curvature_on_a_ball(seed, norm, radius):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((12, 3))
+    rows *= norm / np.linalg.norm(rows, axis=1).max()
+    low, mean, high = logistic_curvature(rows.T @ rows / 12, norm, radius)
+    assert low <= mean <= high
+    theta = rng.standard_normal(3)
+    theta *= radius / np.linalg.norm(theta)
+    values = np.linalg.eigvalsh(data_hessian(rows, 1.0, theta))
+    assert low <= values[0] + 1e-12
+    assert values[-1] <= high + 1e-12

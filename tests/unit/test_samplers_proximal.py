@@ -67,7 +67,9 @@ def test_blocks_do_not_change_the_law():
     potential = quadratic([0.8, 0.0], [30.0, 2.0], strong_convexity=0.0)
     rng = np.random.default_rng(2)
     many = proximal(potential, body, np.zeros((2, 1200)), 0.3, 2, rng).theta
-    few = np.concatenate([proximal(potential, body, np.zeros((2, 8)), 0.3, 2, rng).theta for _ in range(150)], axis=1)
+    few = np.concatenate(
+        [proximal(potential, body, np.zeros((2, 8)), 0.3, 2, rng).theta for _ in range(150)], axis=1
+    )
     for row in range(2):
         assert stats.ks_2samp(many[row], few[row]).pvalue > 1e-3
 
@@ -75,14 +77,18 @@ def test_blocks_do_not_change_the_law():
 def test_overstated_strong_convexity_is_refused():
     potential = quadratic([0.0, 0.0], 1.0, smoothness=50.0, strong_convexity=50.0)
     with pytest.raises(AssumptionFailed, match="envelope"):
-        proximal(potential, BallBody(dimension=2, radius=2.0), np.zeros((2, 50)), 1.0, 3, np.random.default_rng(3))
+        proximal(
+            potential, BallBody(dimension=2, radius=2.0), np.zeros((2, 50)), 1.0, 3, np.random.default_rng(3)
+        )
 
 
 def test_nonconvex_potential_is_refused():
     wavy = FunctionPotential(
-        value_function=lambda x: 4 * np.cos(5 * x[0]), gradient_function=lambda x: -20 * np.sin(5 * x), smoothness=100.0
+        value_function=lambda x: 4 * np.cos(5 * x[0]),
+        gradient_function=lambda x: -20 * np.sin(5 * x),
+        smoothness=100.0,
     )
-    with pytest.raises(AssumptionFailed, match="not\\s+convex"):
+    with pytest.raises(AssumptionFailed, match="not convex"):
         proximal(wavy, BallBody(dimension=1, radius=1.0), np.zeros((1, 50)), 0.5, 5, np.random.default_rng(4))
 
 
@@ -97,8 +103,12 @@ def test_nonconvex_potential_is_refused():
 )
 def test_refusals(bad, word):
     good = {
-        "potential": quadratic([0.0, 0.0], 1.0), "body": BallBody(dimension=2, radius=1.0),
-        "start": np.zeros((2, 1)), "step_size": 0.1, "n_steps": 1, "rng": np.random.default_rng(0),
+        "potential": quadratic([0.0, 0.0], 1.0),
+        "body": BallBody(dimension=2, radius=1.0),
+        "start": np.zeros((2, 1)),
+        "step_size": 0.1,
+        "n_steps": 1,
+        "rng": np.random.default_rng(0),
     }
     with pytest.raises(InvalidParameter, match=word):
         proximal(**{**good, **bad})
@@ -107,8 +117,13 @@ def test_refusals(bad, word):
 def test_counts_and_progress():
     seen = []
     draws = proximal(
-        quadratic([0.0, 0.0], 3.0), BallBody(dimension=2, radius=1.0), np.zeros((2, 1)), 0.1, 5,
-        np.random.default_rng(5), progress=lambda done, total: seen.append((done, total)),
+        quadratic([0.0, 0.0], 3.0),
+        BallBody(dimension=2, radius=1.0),
+        np.zeros((2, 1)),
+        0.1,
+        5,
+        np.random.default_rng(5),
+        progress=lambda done, total: seen.append((done, total)),
     )
     assert seen == [(i, 5) for i in range(1, 6)]
     assert draws.evaluations.gradients == 6
@@ -129,7 +144,10 @@ def test_rates():
 
 @settings(max_examples=200, deadline=None)
 @given(
-    w=st.floats(1e-3, 1e4), eta=st.floats(1e-3, 10), poincare=st.floats(1e-4, 10), log_goal=st.floats(-30, -1),
+    w=st.floats(1e-3, 1e4),
+    eta=st.floats(1e-3, 10),
+    poincare=st.floats(1e-4, 10),
+    log_goal=st.floats(-30, -1),
     diameter=st.floats(0.1, 3),
 )
 def test_steps_meet_their_goal_and_no_fewer_do(w, eta, poincare, log_goal, diameter):
@@ -200,7 +218,11 @@ def test_start_is_the_lower_function_not_the_envelope():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    curvature=st.floats(0.5, 200), centre=st.floats(-3, 3), at=st.floats(-1, 1), low=st.floats(0, 1), high=st.floats(1, 5)
+    curvature=st.floats(0.5, 200),
+    centre=st.floats(-3, 3),
+    at=st.floats(-1, 1),
+    low=st.floats(0, 1),
+    high=st.floats(1, 5),
 )
 def test_start_ratio_bounds_the_density_ratio_everywhere(curvature, centre, at, low, high):
     """log(start/target) <= w at every point of [-1, 1]: ball and box agree and both hold."""

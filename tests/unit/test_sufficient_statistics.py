@@ -24,7 +24,9 @@ from dplangevin.problem import Ball, Clipped, Constants, DataBounds, Logistic, P
 from dplangevin.schedules import SufficientStatisticsSchedule
 
 
-def problem(norm: float = 1.0, target: float = 1.0, n: int = 2, dimension: int = 2, **changes: Any) -> Problem:
+def problem(
+    norm: float = 1.0, target: float = 1.0, n: int = 2, dimension: int = 2, **changes: Any
+) -> Problem:
     fields: dict[str, Any] = {
         "loss": Clipped(Squared(), 1.0),
         "bounds": DataBounds(data_norm=norm, target=(-target, target)),
@@ -42,7 +44,9 @@ def mu(of: Problem, gram: float, cross: float) -> float:
     return value
 
 
-def shift(of: Problem, first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], gram: float, cross: float) -> float:
+def shift(
+    of: Problem, first: tuple[Any, Any, Any], second: tuple[Any, Any, Any], gram: float, cross: float
+) -> float:
     """Distance of the moments of two data sets in units of the noise, from the mechanism's own sums."""
     (g, c), (h, d) = (moments(ArrayDataset(x, y, of, w)) for x, y, w in (first, second))
     return math.hypot(float(np.linalg.norm(g - h)) / gram, float(np.linalg.norm(c - d)) / cross)
@@ -51,7 +55,9 @@ def shift(of: Problem, first: tuple[Any, Any, Any], second: tuple[Any, Any, Any]
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("norm", [0.1, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("weight", [1.0, 2.5])
-def test_sampled_neighbours_stay_within_the_joint_sensitivity(norm: float, adjacency: str, weight: float) -> None:
+def test_sampled_neighbours_stay_within_the_joint_sensitivity(
+    norm: float, adjacency: str, weight: float
+) -> None:
     rng = np.random.default_rng(2)
     bounds = DataBounds(data_norm=norm, target=(-3, 3), weight_bound=weight)
     worst = 0.0
@@ -73,7 +79,12 @@ def test_sampled_neighbours_stay_within_the_joint_sensitivity(norm: float, adjac
     assert worst > 0.95
 
 
-@given(gram=st.floats(0.1, 30.0), cross=st.floats(0.1, 30.0), norm=st.floats(0.1, 100.0), target=st.floats(0.1, 10.0))
+@given(
+    gram=st.floats(0.1, 30.0),
+    cross=st.floats(0.1, 30.0),
+    norm=st.floats(0.1, 100.0),
+    target=st.floats(0.1, 10.0),
+)
 @settings(max_examples=60, deadline=None)
 def test_the_sensitivity_is_attained(gram: float, cross: float, norm: float, target: float) -> None:
     """The worst replacement: long rows at the angle of the proof, opposite extreme targets."""
@@ -97,13 +108,19 @@ def test_known_limits() -> None:
     for norm, target in ((0.1, 2.0), (100.0, 0.5)):
         huge = 1e12
         assert mu(problem(norm, target), 1.0, huge) == pytest.approx(math.sqrt(2) * norm**2, rel=1e-6)
-        assert mu(problem(norm, target, adjacency="add-remove"), 1.0, huge) == pytest.approx(norm**2, rel=1e-6)
+        assert mu(problem(norm, target, adjacency="add-remove"), 1.0, huge) == pytest.approx(
+            norm**2, rel=1e-6
+        )
         assert mu(problem(norm, target), huge, 1.0) == pytest.approx(2 * norm * target, rel=1e-6)
-        assert mu(problem(norm, target, adjacency="add-remove"), huge, 1.0) == pytest.approx(norm * target, rel=1e-6)
+        assert mu(problem(norm, target, adjacency="add-remove"), huge, 1.0) == pytest.approx(
+            norm * target, rel=1e-6
+        )
 
 
 @given(
-    epsilon=st.floats(0.05, 10.0), share=st.floats(0.05, 0.95), norm=st.floats(0.1, 100.0),
+    epsilon=st.floats(0.05, 10.0),
+    share=st.floats(0.05, 0.95),
+    norm=st.floats(0.1, 100.0),
     adjacency=st.sampled_from(["replace-one", "add-remove"]),
 )
 @settings(max_examples=60, deadline=None)
@@ -133,7 +150,9 @@ def test_without_noise_it_is_ridge_regression() -> None:
     run = SufficientStatisticsSchedule(gram_noise=1e-9, cross_noise=1e-9, eigenvalue_floor=1e-9)
     theta = Mechanism().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
     clipped = np.column_stack([rows / np.maximum(np.linalg.norm(rows, axis=1) / 3, 1)[:, None], np.ones(80)])
-    expected = np.linalg.solve((clipped.T * weights) @ clipped + 8 * np.eye(5), (clipped.T * weights) @ labels)
+    expected = np.linalg.solve(
+        (clipped.T * weights) @ clipped + 8 * np.eye(5), (clipped.T * weights) @ labels
+    )
     np.testing.assert_allclose(theta, expected, atol=1e-7)
 
 

@@ -40,7 +40,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         labels = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(labels) < 2:
             raise InvalidParameter(
-                "at least two class labels are needed; state the public set of labels with classes=[...]."
+                "two class labels or more are needed, and there is only one class; state the public set of labels "
+                "with classes=[...]."
             )
         return labels
 
@@ -73,5 +74,6 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # noise at a small n may beat any signal
+        tags.classifier_tags.multi_class = type(self)._model_options is not DPLinearClassifier._model_options
         tags.non_deterministic = self.random_state is None
         return tags

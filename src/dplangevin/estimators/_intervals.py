@@ -11,7 +11,7 @@ from scipy.special import gammaincinv, ndtr
 from dplangevin import _check
 
 Floats = NDArray[np.float64]
-_NODES = 256
+_NODES = 128
 
 
 def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: int | None = None) -> Floats:
@@ -36,7 +36,7 @@ def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: i
     finite = np.isfinite(total) & (total > 0)
     low, high = np.zeros(total.shape), np.where(finite, total / math.sqrt(1 - level), 0.0)  # Chebyshev
     with np.errstate(invalid="ignore", divide="ignore"):
-        for _ in range(60):
+        for _ in range(40):
             middle = (low + high) / 2
             inside = (2 * ndtr(middle[..., None] / spread) - 1).mean(axis=-1) < level
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
@@ -51,18 +51,15 @@ def proportion_interval(
     For a mean of variables in [0, 1] as well: their variance is at most p (1 - p).
     """
 
-    def beyond(p: float) -> bool:
-        spread = math.sqrt(max(p * (1 - p), 0.0) / size)
-        return abs(estimate - p) > float(half_width(level, spread, noise, dimension))
-
+    estimate = min(max(estimate, 0.0), 1.0)
     ends = []
     for end in (0.0, 1.0):
-        outside, inside = end, min(max(estimate, 0.0), 1.0)
-        if not beyond(outside):
+        p = estimate + (end - estimate) * np.linspace(0.0, 1.0, 65) ** 2
+        spare = half_width(level, np.sqrt(p * (1 - p) / size), noise, dimension) - np.abs(estimate - p)
+        if (spare >= 0).all():
             ends.append(end)
             continue
-        for _ in range(40):
-            middle = (outside + inside) / 2
-            outside, inside = (middle, inside) if beyond(middle) else (outside, middle)
-        ends.append(outside)
+        first = int(np.argmax(spare < 0))
+        share = spare[first - 1] / (spare[first - 1] - spare[first]) if first else 0.0
+        ends.append(float(p[first - 1] + share * (p[first] - p[first - 1])) if first else estimate)
     return ends[0], ends[1]

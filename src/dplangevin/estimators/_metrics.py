@@ -106,24 +106,25 @@ def area_under_curve(
 def reliability(
     counts: Floats, edges: Floats, noise: float, dimension: int | None, level: float
 ) -> tuple[float, tuple[float, float], tuple[ReliabilityBin, ...]]:
-    """Calibration error sum_b |pos_b - m_b n_b| / n (m_b the middle of bin b), and the table behind it.
+    """Calibration error sum_b |gap_b| / n, gap_b = pos_b - m_b n_b, m_b the middle of bin b, and its table.
 
-    Its interval is conservative: the error of a sum of absolute values is at most the sum of absolute errors, each of
-    which is nearly normal with the variance of its counts plus that of the noise.
+    gap_b is seen with an error e_b of known variance, from the counts and from the noise; the value uses
+    sqrt(gap_b^2 - Var e_b) where that is positive. Since |gap| <= E |gap + e| <= |gap| + E |e|, the interval reaches
+    from sum_b (|seen_b| - E |e_b|) down and from sum_b |seen_b| up by a normal half-width; it is conservative.
     """
     negatives, positives = counts
     sizes = np.maximum(negatives + positives, 1.0)
     total = float(max(counts.sum(), 1.0))
     middles = (edges[:-1] + edges[1:]) / 2
     rates = np.clip(positives / sizes, 0.0, 1.0)
-    gaps = positives * (1 - middles) - negatives * middles
-    value = float(np.abs(gaps).sum() / total)
-    smoothed = (np.maximum(positives, 0.0) + 0.5) / (np.maximum(negatives, 0.0) + np.maximum(positives, 0.0) + 1)
-    spread = np.sqrt(sizes * smoothed * (1 - smoothed))
-    added = noise * np.hypot(1 - middles, middles)
-    error = np.hypot(spread, added)
-    slack = math.sqrt(2 / math.pi) * float(error.sum()) / total
-    slack += float(half_width(level, math.sqrt(1 - 2 / math.pi) * float(np.linalg.norm(error)), 0.0)) / total
+    kept = np.maximum(counts, 0.0)
+    smoothed = (kept[1] + 0.5) / (kept.sum(axis=0) + 1)
+    seen = np.abs(positives * (1 - middles) - negatives * middles)
+    variance = sizes * smoothed * (1 - smoothed) + noise**2 * ((1 - middles) ** 2 + middles**2)
+    value = float(np.sqrt(np.maximum(seen**2 - variance, 0.0)).sum() / total)
+    width = float(half_width(level, math.sqrt(float(variance.sum())), 0.0))
+    low = (float(seen.sum() - math.sqrt(2 / math.pi) * np.sqrt(variance).sum()) - width) / total
+    high = (float(seen.sum()) + width) / total
     widths = half_width(
         level, np.sqrt(smoothed * (1 - smoothed) / sizes), noise * np.hypot(1 - rates, rates) / sizes, dimension
     )
@@ -137,4 +138,4 @@ def reliability(
         )
         for b in range(len(rates))
     )
-    return min(value, 1.0), (max(value - slack, 0.0), min(value + slack, 1.0)), table
+    return min(value, 1.0), (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0)), table

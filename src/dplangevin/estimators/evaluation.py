@@ -79,7 +79,7 @@ def private_score(
     delta: float = 0.0,
     adjacency: str = "replace-one",
     cap: float | None = None,
-    bins: int | Sequence[float] = 20,
+    bins: int | Sequence[float] | None = None,
     level: float = 0.95,
     max_rows_per_person: int = 1,
     ledger: Spender | None = None,
@@ -97,7 +97,7 @@ def private_score(
     epsilon, delta : the promise; with delta > 0 Gaussian noise is used where it is smaller.
     adjacency : "replace-one" (the number of records is public) or "add-remove".
     cap : per-record loss beyond which it is cut off; 5 for log-loss, must be stated for squared-error.
-    bins : number of bins, or public edges from 0 to 1, for auc and calibration.
+    bins : number of bins (20 for auc, 10 for calibration), or public edges from 0 to 1.
     level : of the interval.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     ledger : a Spender that is charged before the records are read.
@@ -119,7 +119,7 @@ def private_score(
     _check.open_unit("level", level)
     kind = _check.choice("adjacency", adjacency, ADJACENCIES)
     cap = _cap(metric, cap)
-    edges = bin_edges(bins)
+    edges = bin_edges((10 if metric == "calibration" else 20) if bins is None else bins)
     _check_model(model, metric)
     labels = _labels(X, y)
     plan = _plan(metric, len(edges) - 1, epsilon, delta, kind, max_rows_per_person)

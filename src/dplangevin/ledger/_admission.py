@@ -16,6 +16,7 @@ from dplangevin.privacy.parts import Approximate, BoundedRange, Concentrated, Ga
 _WIDEST = (
     200.0  # sums of pure epsilons beyond it would need loss distributions of gigabytes: Renyi curves instead
 )
+_COARSE = 1e-3  # grid of losses for finding what would fit; what is found passes the exact rule as well
 _TIGHT = (Pure, BoundedRange, Gaussian, Approximate)  # classes whose own curve is attained
 
 
@@ -44,12 +45,7 @@ class Bill:
         best = math.inf
         if pairs is not None and pairs[1] <= left:
             best = _rounded_up(pairs[0])
-        if left == 0 or not self.parts:
-            return best
-        curve = compose.renyi(self.parts, cv.ORDERS)
-        if curve is not None:
-            best = min(best, cv.rdp_epsilon(cv.ORDERS, curve, _rounded_down(left)))
-        return best if _too_wide(self.parts) else min(best, compose.epsilon(self.parts, _rounded_down(left)))
+        return best if left == 0 else min(best, compose.epsilon(self.parts, _rounded_down(left)))
 
 
 def bill(costs: Iterable[tuple[Guarantee, int]]) -> Bill:
@@ -83,7 +79,7 @@ def fits(total: Bill, epsilon: float, delta: float) -> bool:
         curve = compose.renyi(total.parts, cv.ORDERS)
         if curve is not None and cv.rdp_delta(cv.ORDERS, curve, epsilon) <= target:
             return True
-        return not _too_wide(total.parts) and compose.delta(total.parts, epsilon) <= target
+        return compose.delta(total.parts, epsilon) <= target
     except (ArithmeticError, ValueError, MemoryError) as error:
         raise LedgerError(
             f"this cost cannot be composed with what was spent ({error}); nothing was charged."
@@ -91,37 +87,72 @@ def fits(total: Bill, epsilon: float, delta: float) -> bool:
 
 
 def largest_pure(total: Bill, epsilon: float, delta: float) -> float:
-    """The largest epsilon of one more pure release that fits, rounded down."""
+    """An epsilon that one more pure release may have: the largest, or somewhat below it."""
     left, pairs = Fraction(delta) - total.extra_delta, _pairs(total.parts)
     known = 0.0
     if pairs is not None and pairs[1] <= left and pairs[0] <= Fraction(epsilon):
         known = _rounded_down(Fraction(epsilon) - pairs[0])
-    if delta == 0:
+    if left <= 0:
         return known
-    return _largest(lambda value: fits(total.plus(Pure(value=value)), epsilon, delta), known, 2 * epsilon + 1)
+    guesses = (0.97 * _gaussian_left(total, epsilon, delta), epsilon - total.epsilon(delta))
+    found = _largest(lambda size: Pure(value=size), 2 * epsilon + 1, guesses, total, epsilon, delta)
+    return max(known, found)
 
 
 def largest_gaussian(total: Bill, epsilon: float, delta: float) -> float:
-    """The largest mu of one more GDP release that fits, rounded down; 0 under a pure budget."""
-    if delta == 0:
+    """A mu that one more GDP release may have: the largest, or somewhat below it; 0 under a pure budget."""
+    if Fraction(delta) <= total.extra_delta:
         return 0.0
-    limit = cv.gdp_mu(epsilon, delta)
-    steps = 60 if compose.gaussian_mu(total.parts) is not None else 14
-    return _largest(lambda mu: fits(total.plus(Gaussian(mu=mu)), epsilon, delta), 0.0, limit, steps)
+    left, limit = _gaussian_left(total, epsilon, delta), cv.gdp_mu(epsilon, delta)
+    return _largest(lambda size: Gaussian(mu=size), limit, (0.97 * left, 0.9 * left), total, epsilon, delta)
 
 
-def _largest(allowed: Callable[[float], bool], low: float, high: float, steps: int = 14) -> float:
-    """Bisection that ends on the allowed side."""
-    if allowed(high):
+def _gaussian_left(total: Bill, epsilon: float, delta: float) -> float:
+    """The mu that would be left if the bill were Gaussian: squares of mu add up to that of the budget."""
+    spent = min(1.0, compose.delta(total.parts, epsilon) + float(total.extra_delta))
+    used = cv.gdp_mu(epsilon, spent) if 0 < spent < 1 else 0.0
+    return math.sqrt(max(0.0, cv.gdp_mu(epsilon, delta) ** 2 - used**2))
+
+
+def _largest(
+    release: Callable[[float], Part],
+    high: float,
+    guesses: tuple[float, float],
+    total: Bill,
+    epsilon: float,
+    delta: float,
+) -> float:
+    """A size that passes the admission rule: found by bisection where that is cheap, else by a few trials."""
+    target = _rounded_down(Fraction(delta) - total.extra_delta)
+    spent = compose.renyi(total.parts, cv.ORDERS)
+
+    def admitted(size: float) -> bool:
+        return fits(total.plus(release(size)), epsilon, delta)
+
+    def admitted_by_renyi(size: float) -> bool:
+        more = release(size).rdp(cv.ORDERS)
+        return (
+            spent is not None
+            and more is not None
+            and cv.rdp_delta(cv.ORDERS, spent + more, epsilon) <= target
+        )
+
+    if admitted(high):
         return high
-    for _ in range(steps):
+    if compose.gaussian_mu(total.plus(release(high)).parts) is not None:
+        return _bisected(admitted, high)
+    found = _bisected(admitted_by_renyi, high)
+    for guess in guesses:
+        if guess > found and admitted(guess):
+            return guess
+    return found
+
+
+def _bisected(allowed: Callable[[float], bool], high: float) -> float:
+    low = 0.0
+    for _ in range(60):
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if allowed(middle):
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if allowed(middle) else (low, middle)
     return low
 
 
@@ -153,11 +184,6 @@ def _pairs(parts: tuple[Part, ...]) -> tuple[Fraction, Fraction] | None:
         epsilon += part.count * Fraction(value)
         delta += part.count * Fraction(part.slack) if isinstance(part, Approximate) else 0
     return epsilon, delta
-
-
-def _too_wide(parts: tuple[Part, ...]) -> bool:
-    values = [(p.count, p.value if isinstance(p, Approximate) else p.pure()) for p in parts]
-    return sum(count * value for count, value in values if math.isfinite(value)) > _WIDEST
 
 
 def _rounded_up(exact: Fraction) -> float:

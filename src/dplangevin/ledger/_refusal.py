@@ -30,7 +30,7 @@ def _unit(owner: Account) -> str:
 def _price(cost: Guarantee, delta: float) -> str:
     if cost.mu is not None:
         return f"GDP mu = {cost.mu:.6g}"
-    epsilon = cost.epsilon(delta)
+    epsilon = Bill().with_release(cost).epsilon(delta)
     if math.isinf(epsilon) and delta == 0:
         return "no finite pure epsilon, which a budget with delta = 0 needs"
     return f"epsilon = {epsilon:.6g} at delta = {delta:g}"

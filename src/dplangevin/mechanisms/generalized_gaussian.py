@@ -71,18 +71,17 @@ class GeneralizedGaussianMechanism:
     guarantee: Guarantee = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("k", _check.count("k", self.k))
-        put("epsilon", _check.positive("epsilon", self.epsilon))
-        put("delta", 0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
-        put("objective", _check.choice("objective", self.objective, ("max", "rmse")))
-        put("sensitivity", _check.positive("sensitivity", self.sensitivity))
-        put("adjacency", _check.choice("adjacency", self.adjacency, ADJACENCIES))
-        put("changed_counts", self._changed())
-        put("p", self._shape())
+        _check.put(self, k=_check.count("k", self.k))
+        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        _check.put(self, delta=0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
+        _check.put(self, objective=_check.choice("objective", self.objective, ("max", "rmse")))
+        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        _check.put(self, changed_counts=self._changed())
+        _check.put(self, p=self._shape())
         scale = smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
-        put("sigma", scale if self.sensitivity == 1 else scale * self.sensitivity * (1 + 1e-14))
-        put("guarantee", certify(self.noise(), delta=self.delta))
+        _check.put(self, sigma=scale if self.sensitivity == 1 else scale * self.sensitivity * (1 + 1e-14))
+        _check.put(self, guarantee=certify(self.schedule, delta=self.delta))
 
     def _changed(self) -> int:
         if self.changed_counts is not None and self.touched_counts is not None:
@@ -109,10 +108,15 @@ class GeneralizedGaussianMechanism:
             return 1.0
         return best_shape(self.k, self.changed_counts, self.epsilon, self.delta, self.objective)
 
-    def noise(self) -> NoisyAnswers:
+    @property
+    def schedule(self) -> NoisyAnswers:
         """The public parameters that were certified and are run."""
         return NoisyAnswers(
-            answers=self.k, changed=self.changed_counts, sensitivity=self.sensitivity, p=self.p, sigma=self.sigma,
+            answers=self.k,
+            changed=self.changed_counts,
+            sensitivity=self.sensitivity,
+            p=self.p,
+            sigma=self.sigma,
             adjacency=self.adjacency,
         )
 
@@ -152,7 +156,9 @@ class GeneralizedGaussianMechanism:
         """The noisy counts."""
         values = np.asarray(counts, float).ravel()
         if values.size != self.k:
-            raise InvalidParameter(f"counts has {values.size} entries, but the promise was made for k = {self.k}.")
+            raise InvalidParameter(
+                f"counts has {values.size} entries, but the promise was made for k = {self.k}."
+            )
         result = np.empty(self.k)
         for start in range(0, self.k, _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -166,7 +172,9 @@ class GeneralizedGaussianMechanism:
             values = np.asarray(block, float).ravel()
             done += values.size
             if done > self.k:
-                raise InvalidParameter(f"the blocks hold more than the k = {self.k} counts the promise was made for.")
+                raise InvalidParameter(
+                    f"the blocks hold more than the k = {self.k} counts the promise was made for."
+                )
             yield self._noisy(values, rng)
 
     def _noisy(self, values: Floats, rng: np.random.Generator) -> Floats:
@@ -179,17 +187,23 @@ class GeneralizedGaussianMechanism:
         """The promise and the error in words."""
         return (
             f"{self.k} counts, of which one record can change {self.changed_counts}; noise shape p = {self.p:g}, "
-            f"sigma = {self.sigma:g}. Expected largest error {self.expected_maximum_error():.4g}; with 95% probability no "
-            f"count is off by more than {self.maximum_error_quantile(0.05):.4g}; a single count is within "
+            f"sigma = {self.sigma:g}. Expected largest error {self.expected_maximum_error():.4g}; with 95% probability "
+            f"no count is off by more than {self.maximum_error_quantile(0.05):.4g}; a single count is within "
             f"{self.margin(0.95):.4g} of the truth with 95% probability."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {
-            "k": self.k, "changed_counts": self.changed_counts, "sensitivity": self.sensitivity, "p": self.p,
-            "sigma": self.sigma, "grid": self.grid, "expected_maximum_error": self.expected_maximum_error(),
-            "maximum_error_95": self.maximum_error_quantile(0.05), "margin_95": self.margin(0.95),
+            "k": self.k,
+            "changed_counts": self.changed_counts,
+            "sensitivity": self.sensitivity,
+            "p": self.p,
+            "sigma": self.sigma,
+            "grid": self.grid,
+            "expected_maximum_error": self.expected_maximum_error(),
+            "maximum_error_95": self.maximum_error_quantile(0.05),
+            "margin_95": self.margin(0.95),
             "guarantee": self.guarantee.to_dict(),
         }
 

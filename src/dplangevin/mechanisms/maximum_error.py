@@ -18,8 +18,8 @@ def expected_maximum(k: int, p: float) -> float:
     >>> round(expected_maximum(10, 1), 6)  # Laplace: 1 + 1/2 + ... + 1/10
     2.928968
     """
-    lowest = float(gammaincinv(1 / p, math.exp(-42.0 / k))) ** (1 / p)
-    highest = float(gammainccinv(1 / p, 1e-18 / k)) ** (1 / p)
+    lowest = math.pow(float(gammaincinv(1 / p, math.exp(-42.0 / k))), 1 / p)
+    highest = math.pow(float(gammainccinv(1 / p, 1e-18 / k)), 1 / p)
     nodes, weights = np.polynomial.legendre.leggauss(24)
     edges = np.linspace(lowest, highest, 65)
     half = np.diff(edges) / 2
@@ -30,12 +30,12 @@ def expected_maximum(k: int, p: float) -> float:
 
 def maximum_quantile(k: int, p: float, beta: float) -> float:
     """u with Pr[max_i |x_i| > u] = beta for sigma = 1."""
-    return float(gammainccinv(1 / p, -math.expm1(math.log1p(-beta) / k))) ** (1 / p)
+    return math.pow(float(gammainccinv(1 / p, -math.expm1(math.log1p(-beta) / k))), 1 / p)
 
 
 def margin(p: float, level: float) -> float:
     """u with Pr[|x| <= u] = level for one coordinate and sigma = 1."""
-    return float(gammaincinv(1 / p, level)) ** (1 / p)
+    return math.pow(float(gammaincinv(1 / p, level)), 1 / p)
 
 
 def root_mean_square(p: float) -> float:

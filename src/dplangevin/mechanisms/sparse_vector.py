@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainccinv
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, draw
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import decreasing_root
-from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers, certify_corrected, checked_power
+from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers, certify_corrected
 from dplangevin.problem.constants import Adjacency
 
 Floats = NDArray[np.float64]
@@ -27,12 +27,13 @@ Floats = NDArray[np.float64]
 class SparseVectorCorrection:
     """y = counts + GGauss(p, sigma); then up to `corrections` counts with |y_i - count_i| over a threshold are mended.
 
-    For i = 1, 2, ...: if |y_i - count_i| + Lap(4 D/a) >= threshold + rho, with rho ~ Lap(2 D/a) drawn afresh after each
-    hit, subtract y_i - count_i + Lap(D/b) from y_i; stop after `corrections` hits. Nothing ever releases an exact count.
+    For i = 1, 2, ...: if |y_i - count_i| + Lap(4 D/a) >= threshold + rho, with rho ~ Lap(2 D/a) drawn afresh after
+    each hit, subtract y_i - count_i + Lap(D/b) from y_i; stop after `corrections` hits. No exact count is released.
 
-    Measured verdict (epsilon = 1, delta = 1e-6, fresh seeds, `benchmarks/counting.py`): NO GAIN over
-    `GeneralizedGaussianMechanism` with its best p, at 1e3, 1e4 and 1e5 counts. The expected largest error is VERDICT
-    Do not use it for accuracy; it is here so that the claim of the literature can be checked.
+    Measured verdict: NO GAIN over `GeneralizedGaussianMechanism` with its best p. At epsilon = 1, delta = 1e-6, with
+    two corrections and half a percent of the budget, on fresh seeds, the largest error is on average 1.53, 1.014 and
+    0.999 times as large (standard errors .02, .004, .002) at 1e3, 1e4 and 1e5 counts; with ten corrections and two
+    percent, 2.86, 1.070 and 1.012 times. It is here so that the claim of the literature can be checked.
 
     Parameters
     ----------
@@ -45,8 +46,8 @@ class SparseVectorCorrection:
     Privacy
     -------
     Noise, searches (each a-DP) and answers (Laplace, each b-DP) are composed adaptively in ONE sum of privacy losses;
-    splitting epsilon and delta between them, as in the thesis, wastes most of the budget. The halved scales for monotone
-    queries do not apply.
+    splitting epsilon and delta between them, as in the thesis, wastes most of the budget. The halved scales for
+    monotone queries do not apply.
 
     References
     ----------
@@ -62,7 +63,7 @@ class SparseVectorCorrection:
     answer_ratio: float = 0.25
     threshold: float = None  # type: ignore[assignment]
     sensitivity: float = 1.0
-    changed_counts: int | None = None
+    changed_counts: int = None  # type: ignore[assignment]
     adjacency: Adjacency = "replace-one"
     sigma: float = field(init=False)
     search_epsilon: float = field(init=False)
@@ -70,58 +71,67 @@ class SparseVectorCorrection:
     guarantee: Guarantee = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("delta", _check.open_unit("delta", self.delta))
-        put("corrections", _check.count("corrections", self.corrections))
-        put("share", _check.open_unit("share", self.share))
-        put("answer_ratio", _check.positive("answer_ratio", self.answer_ratio))
+        _check.put(self, delta=_check.open_unit("delta", self.delta))
+        _check.put(self, corrections=_check.count("corrections", self.corrections))
+        _check.put(self, share=_check.open_unit("share", self.share))
+        _check.put(self, answer_ratio=_check.positive("answer_ratio", self.answer_ratio))
         plain = GeneralizedGaussianMechanism(
-            k=self.k, epsilon=self.epsilon, delta=self.delta, p=self.p, sensitivity=self.sensitivity,  # type: ignore[arg-type]
-            changed_counts=self.changed_counts, adjacency=self.adjacency,  # type: ignore[arg-type]
+            k=self.k,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            p=self.p,
+            sensitivity=self.sensitivity,
+            changed_counts=self.changed_counts,
+            adjacency=self.adjacency,
         )
-        put("p", checked_power(plain.p))
-        put("changed_counts", plain.changed_counts)
+        _check.put(self, p=plain.p, changed_counts=plain.changed_counts)
         self._calibrate()
         if self.threshold is None:
-            level = float(gammainccinv(1 / self.p, min(1.0, self.corrections / self.k))) ** (1 / self.p)
-            put("threshold", self.sigma * level)
-        put("threshold", _check.nonnegative("threshold", self.threshold))
+            level = math.pow(float(gammainccinv(1 / self.p, min(1.0, self.corrections / self.k))), 1 / self.p)
+            _check.put(self, threshold=self.sigma * level)
+        _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
 
     def _calibrate(self) -> None:
-        """The largest mu whose split meets (epsilon, delta), with sigma rounded up and the rest kept."""
+        """The largest mu whose split meets (epsilon, delta); the split that was certified is the one that is kept."""
 
         def excess(log_scale: float) -> float:
-            delta = self._promise(math.exp(-log_scale)).delta(self.epsilon * (1 - MARGIN))
+            delta = self._promise(*self._scales(math.exp(-log_scale))).delta(self.epsilon * (1 - MARGIN))
             return max(math.log(max(delta, 1e-300) / self.delta), -4.0)
 
         start = -math.log(cv.gdp_mu(self.epsilon, self.delta))
         place, _ = decreasing_root(excess, start, -20.0, 1e-5)
-        object.__setattr__(self, "guarantee", self._promise(math.exp(-place)))
-        if not self.guarantee.delta(self.epsilon) <= self.delta:
-            raise InvalidParameter("no noise was certified; lower the share or the number of corrections.")
+        sigma, search, answer = self._scales(math.exp(-place))
+        promise = self._promise(sigma, search, answer)
+        if not promise.delta(self.epsilon) <= self.delta:
+            raise CalibrationFailed("no noise was certified; lower the share or the number of corrections.")
+        _check.put(self, sigma=sigma, search_epsilon=search, answer_epsilon=answer, guarantee=promise)
 
-    def _promise(self, mu: float) -> Guarantee:
-        """The promise at the budget mu; the scales it stands for are stored, so what was certified last is run."""
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        changed = int(self.changed_counts or self.k)
-        scale = math.sqrt(changed * fisher_information(self.p) / (1 - self.share)) / mu
-        put("sigma", rounded_up(scale * self.sensitivity))
-        put("search_epsilon", mu * math.sqrt(self.share / (self.corrections * (1 + self.answer_ratio**2))))
-        put("answer_epsilon", self.answer_ratio * self.search_epsilon)
+    def _scales(self, mu: float) -> tuple[float, float, float]:
+        """(sigma, epsilon of a search, epsilon of an answer) when the Gaussian limit of the whole budget is mu."""
+        noise = math.sqrt(self.changed_counts * fisher_information(self.p) / (1 - self.share)) / mu
+        search = mu * math.sqrt(self.share / (self.corrections * (1 + self.answer_ratio**2)))
+        return rounded_up(noise * self.sensitivity), search, self.answer_ratio * search
+
+    def _promise(self, sigma: float, search: float, answer: float) -> Guarantee:
         noise = NoisyAnswers(
-            answers=self.k, changed=changed, sensitivity=self.sensitivity, p=self.p, sigma=self.sigma,
+            answers=self.k,
+            changed=self.changed_counts,
+            sensitivity=self.sensitivity,
+            p=self.p,
+            sigma=sigma,
             adjacency=self.adjacency,
         )
         return certify_corrected(
-            noise, hits=self.corrections, search_epsilon=self.search_epsilon, answer_epsilon=self.answer_epsilon,
-            delta=self.delta,
+            noise, hits=self.corrections, search_epsilon=search, answer_epsilon=answer, delta=self.delta
         )
 
     def release(self, counts: ArrayLike, rng: np.random.Generator) -> Floats:
         """The noisy, corrected counts."""
         values = np.asarray(counts, float).ravel()
         if values.size != self.k or not np.all(np.isfinite(values)):
-            raise InvalidParameter(f"counts must be {self.k} finite numbers, got {values.size}; nothing was released.")
+            raise InvalidParameter(
+                f"counts must be {self.k} finite numbers, got {values.size}; nothing was released."
+            )
         errors = self.sigma * draw(self.k, self.p, rng)
         search, answer = self.sensitivity / self.search_epsilon, self.sensitivity / self.answer_epsilon
         heights = np.abs(errors) + rng.laplace(scale=4 * search, size=self.k)

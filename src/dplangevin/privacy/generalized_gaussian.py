@@ -40,7 +40,7 @@ def lower_tail(x: ArrayLike, p: float) -> Floats:
     """P[X <= x] for sigma = 1, with full relative accuracy where x <= 0."""
     point = np.asarray(x, float)
     half = 0.5 * gammaincc(1 / p, np.abs(point) ** p)
-    return np.where(point <= 0, half, 1 - half)
+    return np.asarray(np.where(point <= 0, half, 1 - half))
 
 
 def loss(x: ArrayLike, p: float, shift: float) -> Floats:
@@ -50,7 +50,7 @@ def loss(x: ArrayLike, p: float, shift: float) -> Floats:
     base = np.where(far, -point, 1.0)
     outside = base**p * np.expm1(p * np.log1p(shift / base))
     inside = (shift - point) ** p - np.abs(point) ** p
-    return np.where(far, outside, inside)
+    return np.asarray(np.where(far, outside, inside))
 
 
 def _slope(x: Floats, p: float, shift: float) -> Floats:
@@ -98,7 +98,7 @@ def coordinate_loss(
     """
     lowest = tail_point(p, tail)
     cells = math.ceil(min(float(loss(lowest, p, shift)), cap) / step) + 1
-    edges = step * np.arange(cells + 1)
+    edges = step * np.arange(cells + 1, dtype=np.float64)
     cuts = cut_points(edges, p, shift, lowest)
     upper, lower = lower_tail(cuts, p), lower_tail(cuts - shift, p)
     masses, others = upper[:-1] - upper[1:], lower[:-1] - lower[1:]
@@ -116,7 +116,7 @@ def coordinate_loss(
 
 def tail_point(p: float, probability: float) -> float:
     """x < 0 with P[X <= x] = probability for sigma = 1."""
-    return -(float(gammainccinv(1 / p, 2 * probability)) ** (1 / p))
+    return -math.pow(float(gammainccinv(1 / p, 2 * probability)), 1 / p)
 
 
 def single_delta(p: float, shift: float, epsilon: float) -> float:
@@ -135,7 +135,9 @@ def loss_sum(p: float, shift: float, count: int, step: float, cap: float) -> Los
     return LossSum([coordinate_loss(p, shift, step, cap, count)], slack=count * LOSS_ROUNDING)
 
 
-def certified_delta(p: float, shift: float, count: int, epsilon: float, *, resolution: int = RESOLUTION) -> float:
+def certified_delta(
+    p: float, shift: float, count: int, epsilon: float, *, resolution: int = RESOLUTION
+) -> float:
     """Upper bound on delta(eps) when `count` coordinates move by `shift` standard units (sensitivity / sigma).
 
     `resolution` is the number of grid cells per standard deviation of one coordinate's loss; the bound is above

@@ -59,4 +59,6 @@ def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough:
 
 def _excess(p: float, count: int, epsilon: float, target: float, resolution: int, log_sigma: float) -> float:
     value = noise_delta(p, math.exp(log_sigma), count, epsilon, resolution=resolution)
-    return max(math.log(max(value, 1e-300)) - target, -4.0)  # flat where delta is far too small: keeps secants sane
+    return max(
+        math.log(max(value, 1e-300)) - target, -4.0
+    )  # flat where delta is far too small: keeps secants sane

@@ -52,7 +52,8 @@ class GeneralizedGaussian(Part):
     def pld(self, grid: float) -> Any:
         spread = math.sqrt(fisher_information(self.p)) * self.shift
         step = max(spread / 64, 20 * math.sqrt(self.changed) * spread / 2**19)
-        return _to_pld(loss_sum(self.p, self.shift, self.changed, step, 50 + 40 * spread * math.sqrt(self.changed)), grid)
+        cap = 50 + 40 * spread * math.sqrt(self.changed)
+        return _to_pld(loss_sum(self.p, self.shift, self.changed, step, cap), grid)
 
     def group(self, size: int) -> Part:
         return replace(self, shift=self.shift * size, changed=min(self.answers, self.changed * size))
@@ -120,7 +121,7 @@ def _renyi(p: float, shift: float, orders: tuple[float, ...]) -> tuple[float, ..
 
 
 def _to_pld(total: LossSum, grid: float) -> Any:
-    """dp-accounting's distribution on its grid: each mass is split between its two neighbours, as in connect-the-dots."""
+    """dp-accounting's distribution on its grid: each mass is split between two neighbours, by connecting the dots."""
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 

@@ -220,5 +220,9 @@ def decreasing_root(
         x -= (value + 0.5 * tolerance * abs(slope)) / slope
         x = min(max(x, last[0] - reach), last[0] + reach)
         if not low < x < high:
-            x = 0.5 * (low + high) if math.isfinite(high - low) else last[0] + (reach if value > 0 else -reach) / 10
+            x = (
+                0.5 * (low + high)
+                if math.isfinite(high - low)
+                else last[0] + (reach if value > 0 else -reach) / 10
+            )
     raise CalibrationFailed("the search did not end; choose another epsilon, delta or p.")

@@ -248,7 +248,5 @@ def hit_probability(dimension: int, scaled_threshold: float, interior_quadratic:
     upper = float(gammaincc(shape, x))
     if upper == 0.0:
         return max(0.0, 1 - shape / (x - shape)) if x > 2 * shape else 0.0
-    ratio = math.exp(
-        min(math.log(shape) + float(gammaln(shape)) + math.log(upper) - shape * math.log(x) + x, 700.0)
-    )
-    return 1 / (1 + ratio)
+    exponent = math.log(shape) + float(gammaln(shape)) + math.log(upper) - shape * math.log(x) + x
+    return 1 / (1 + math.exp(exponent)) if exponent < 700 else 0.0

@@ -24,7 +24,7 @@ from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.privacy.theorems._noise_split import constant_split, step_curves
 from dplangevin.privacy.theorems._random_batches import RandomBatchRun, random_batch_run, words
 from dplangevin.privacy.theorems.block_recursion import SMALLEST_DELTA, _interpolated, _sweep, block_lengths
-from dplangevin.privacy.theorems.hidden_state_sgd import bad_delta, hidden_state_split
+from dplangevin.privacy.theorems.hidden_state_sgd import contracting_steps, hidden_state_split
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -81,14 +81,16 @@ def block_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
     curves = step_curves(run, ORDERS)
     split = hidden_state_split(run, ORDERS, curves)
     values = np.array([inflated(float(x)) for x in split.values])
-    extra = bad_delta(run, split.lengths)
+    extra = run.bad_step * contracting_steps(run, split.lengths)
 
     def known(epsilons: Floats) -> Floats:
         return np.minimum(1.0, renyi_deltas(values, epsilons) + extra)
 
     top = cv.rdp_epsilon(ORDERS, values, SMALLEST_DELTA)
-    if not math.isfinite(top) or not top / 480 > 0:
+    if not math.isfinite(top):
         return np.zeros(1), np.ones(1)
+    if not top / 1600 > 0:
+        return np.zeros(1), known(np.zeros(1))
     tables = BlockTables(run, curves)
     coarse = np.linspace(0.0, top, 121)
     deltas = tables.profile(known(coarse), coarse, 1e-3)

@@ -37,13 +37,12 @@ class NoisyAnswers:
     adjacency: Adjacency = "replace-one"
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("answers", _check.count("answers", self.answers))
-        put("changed", _check.count("changed", self.changed))
-        put("sensitivity", _check.positive("sensitivity", self.sensitivity))
-        put("p", checked_power(self.p))
-        put("sigma", _check.positive("sigma", self.sigma))
-        put("adjacency", _check.choice("adjacency", self.adjacency, ADJACENCIES))
+        _check.put(self, answers=_check.count("answers", self.answers))
+        _check.put(self, changed=_check.count("changed", self.changed))
+        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.put(self, p=checked_power(self.p))
+        _check.put(self, sigma=_check.positive("sigma", self.sigma))
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         if self.changed > self.answers:
             raise InvalidParameter(
                 f"changed = {self.changed} exceeds the number of answers, {self.answers}; it is at most that."
@@ -62,8 +61,8 @@ def checked_power(p: float) -> float:
     value = _check.positive("p", p)
     if not 1 <= value <= LARGEST_POWER:
         raise InvalidParameter(
-            f"p must be between 1 and {LARGEST_POWER:g}, got {p!r}: below 1 the noise is not log-concave and nothing is "
-            "proved, above the sampler underflows. Use p = 1 (Laplace), p = 2 (Gaussian), or leave p out."
+            f"p must be between 1 and {LARGEST_POWER:g}, got {p!r}: below 1 the noise is not log-concave and nothing "
+            "is proved, above it the sampler underflows. Use p = 1 (Laplace), p = 2 (Gaussian), or leave p out."
         )
     return value
 

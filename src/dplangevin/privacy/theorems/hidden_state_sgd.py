@@ -37,26 +37,33 @@ def hidden_state_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> S
     With too large Poisson batches about, restarts begin from the whole set: only the steps after one must contract.
     """
 
+    whole_set = bool(run.bad_step) and math.isfinite(run.diameter)
+
     def start(k: float, scale: Floats) -> Floats:
-        apart = (
-            run.diameter
-            if run.bad_step and math.isfinite(run.diameter)
-            else float(run.distance(run.n_steps - k))
-        )
+        apart = run.diameter if whole_set else float(run.distance(run.n_steps - k))
         return np.asarray(scale * apart**2)
 
     return cheapest_split(run, orders, curves, start, restart_lengths(run))
 
 
-def bad_delta(run: RandomBatchRun, lengths: Floats) -> float:
-    """Probability of a too large batch among the steps that must contract.
+def contracting_steps(run: RandomBatchRun, lengths: Floats) -> float:
+    """How many steps must contract for restarts of these lengths (0: none restarts).
 
     Those after the restart when the set is bounded; otherwise the distance at the restart needs the earlier ones too.
     """
     longest = float(np.max(lengths))
-    if not run.bad_step or longest == 0:
-        return 0.0
-    return run.bad_step * (longest if math.isfinite(run.diameter) else float(run.n_steps))
+    return longest if longest == 0 or math.isfinite(run.diameter) else float(run.n_steps)
+
+
+def bad_batches(theorem: Theorem, run: RandomBatchRun, steps: float) -> float:
+    """Probability, added to delta, of a too large Poisson batch among `steps` steps; refused when it is certain."""
+    chance = steps * run.bad_step if run.bad_step else 0.0
+    if chance >= 1:
+        raise theorem.refuse(
+            f"a Poisson batch is too large for this step size with probability {run.bad_step:.2g} a step",
+            "Lower step_size or the number of steps.",
+        )
+    return chance
 
 
 def check_forgetting(theorem: Theorem, run: RandomBatchRun) -> None:
@@ -72,6 +79,15 @@ def check_forgetting(theorem: Theorem, run: RandomBatchRun) -> None:
         raise theorem.refuse(
             "some Poisson batch of an endless run is too large for this step size",
             "Lower step_size, state a diameter, or give a finite number of steps.",
+        )
+
+
+def check_not_expansive(theorem: Theorem, run: RandomBatchRun) -> None:
+    """Refuse a step that expands distances."""
+    if run.contraction > 1:
+        raise theorem.refuse(
+            f"the gradient step expands distances (contraction constant {run.contraction:.6g} > 1)",
+            "Lower step_size to at most 2 / smoothness (convex losses only), or use hidden-state-sgd.",
         )
 
 
@@ -101,20 +117,15 @@ class HiddenStateSGD(Theorem):
         else:
             check_forgetting(self, run)
         curves = step_curves(run, ORDERS)
-        total, extra = np.zeros_like(ORDERS), 0.0
+        total, needed = np.zeros_like(ORDERS), 0.0
         for steps, uses in zip(*np.unique(gaps, return_counts=True), strict=True):
             part = replace(run, n_steps=float(steps))
             split = hidden_state_split(part, ORDERS, curves)
             total += uses * split.values
-            extra += uses * bad_delta(part, split.lengths)
-        if extra >= 1:
-            raise self.refuse(
-                f"a Poisson batch is too large for this step size with probability {run.bad_step:.2g} a step",
-                "Lower step_size or the number of steps.",
-            )
-        return self.guarantee(
-            constants, schedule, (renyi_part(ORDERS, total),), words(constants, run, released), extra
-        )
+            needed += uses * contracting_steps(part, split.lengths)
+        extra = bad_batches(self, run, needed)
+        listed = words(constants, run, released)
+        return self.guarantee(constants, schedule, (renyi_part(ORDERS, total),), listed, extra)
 
 
 class EveryStepShift(Theorem):
@@ -130,17 +141,8 @@ class EveryStepShift(Theorem):
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)
         check_forgetting(self, run)
-        if run.contraction > 1:
-            raise self.refuse(
-                f"the gradient step expands distances (contraction constant {run.contraction:.6g} > 1)",
-                "Lower step_size to at most 2 / smoothness (convex losses only), or use hidden-state-sgd.",
-            )
-        extra = run.n_steps * run.bad_step if run.bad_step else 0.0
-        if extra >= 1:
-            raise self.refuse(
-                f"a Poisson batch is too large for this step size with probability {run.bad_step:.2g} a step",
-                "Lower step_size or the number of steps.",
-            )
+        check_not_expansive(self, run)
+        extra = bad_batches(self, run, run.n_steps)
         mu = best_restart_mu(run.shift, run.noise, run.contraction, run.diameter, run.n_steps)
         if run.contraction < 1 or math.isfinite(run.n_steps):
             mu = min(mu, same_start_mu(run.shift, run.noise, run.contraction, run.n_steps))

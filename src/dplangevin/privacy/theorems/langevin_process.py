@@ -183,6 +183,10 @@ def _convex(constants: Constants, what: str) -> None:
 def _minted(
     constants: Constants, mu: float, release: str, theorem: str, reference: str, words: tuple[str, ...]
 ) -> Guarantee:
+    if not math.isfinite(mu):
+        raise AssumptionFailed(
+            f"{theorem} gives no finite bound for this run. Give a finite number of steps, a ridge, or a bounded set."
+        )
     return Guarantee(
         parts=(Gaussian(mu=inflated(mu)),),
         adjacency=constants.adjacency,

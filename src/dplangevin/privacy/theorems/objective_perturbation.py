@@ -74,8 +74,10 @@ class GaussianObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
         curvature, solver = (inflated(cost) for cost in fixed_costs(self, constants, schedule))
         reach = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
         mu = inflated(reach / schedule.noise_scale)
-        if mu > 1e3:
-            raise self.refuse(f"the noise is {mu:g} times smaller than one record's reach", "Raise noise_scale.")
+        if mu > 30:
+            raise self.refuse(
+                f"the noise is {mu:g} times smaller than one record's reach", "Raise noise_scale."
+            )
         grid = curvature + mu * mu / 2 + mu * np.linspace(0.0, 10.0, 400)
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
         deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))

@@ -24,7 +24,12 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.theorem import Theorem
 from dplangevin.privacy.theorems._noise_split import Split, cheapest_split, restart_lengths, step_curves
 from dplangevin.privacy.theorems._random_batches import RandomBatchRun, random_batch_run, words
-from dplangevin.privacy.theorems.hidden_state_sgd import check_forgetting, renyi_part
+from dplangevin.privacy.theorems.hidden_state_sgd import (
+    bad_batches,
+    check_forgetting,
+    check_not_expansive,
+    renyi_part,
+)
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -148,17 +153,8 @@ class ParticipationStart(Theorem):
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)
         check_forgetting(self, run)
-        if run.contraction > 1:
-            raise self.refuse(
-                f"the gradient step expands distances (contraction constant {run.contraction:.6g} > 1)",
-                "Lower step_size to at most 2 / smoothness (convex losses only), or use hidden-state-sgd.",
-            )
-        extra = run.n_steps * run.bad_step if run.bad_step else 0.0
-        if extra >= 1:
-            raise self.refuse(
-                f"a Poisson batch is too large for this step size with probability {run.bad_step:.2g} a step",
-                "Lower step_size or the number of steps.",
-            )
+        check_not_expansive(self, run)
+        extra = bad_batches(self, run, run.n_steps)
         split = participation_split(run, ORDERS, step_curves(run, ORDERS))
         return self.guarantee(
             constants, schedule, (renyi_part(ORDERS, split.values),), words(constants, run), extra

@@ -1,0 +1,147 @@
+"""Predicates built in Python: functions of one row by construction.
+
+>>> adult = column("age") >= 18
+>>> query = adult & column("job").is_in(["nurse", "teacher"]) & ~column("gain").is_missing()
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dplangevin.errors import InvalidParameter
+from dplangevin.queries.frames import Booleans, Frame
+from dplangevin.schema.columns import as_text
+
+
+class Predicate(ABC):
+    """True or false for each row by itself; a comparison with a missing value is false."""
+
+    @abstractmethod
+    def holds(self, frame: Frame, rows: slice) -> Booleans:
+        """Which of the rows satisfy it."""
+
+    @abstractmethod
+    def columns(self) -> frozenset[str]:
+        """The columns it reads."""
+
+    def __and__(self, other: Predicate) -> Predicate:
+        return _Joined(left=self, right=_predicate(other), both=True)
+
+    def __or__(self, other: Predicate) -> Predicate:
+        return _Joined(left=self, right=_predicate(other), both=False)
+
+    def __invert__(self) -> Predicate:
+        return _Negated(inner=self)
+
+    def __bool__(self) -> bool:
+        raise InvalidParameter("combine predicates with &, | and ~ (and parentheses), not with and, or, not.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Joined(Predicate):
+    left: Predicate
+    right: Predicate
+    both: bool
+
+    def holds(self, frame: Frame, rows: slice) -> Booleans:
+        first, second = self.left.holds(frame, rows), self.right.holds(frame, rows)
+        return first & second if self.both else first | second
+
+    def columns(self) -> frozenset[str]:
+        return self.left.columns() | self.right.columns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Negated(Predicate):
+    inner: Predicate
+
+    def holds(self, frame: Frame, rows: slice) -> Booleans:
+        return ~self.inner.holds(frame, rows)
+
+    def columns(self) -> frozenset[str]:
+        return self.inner.columns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Test(Predicate):
+    name: str
+    test: Callable[[Frame, str, slice], Booleans]
+
+    def holds(self, frame: Frame, rows: slice) -> Booleans:
+        return self.test(frame, self.name, rows)
+
+    def columns(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnReference:
+    """A column by name; comparisons with it are predicates."""
+
+    name: str
+
+    def _compared(self, value: Any, compare: Callable[[Any, Any], Any]) -> Predicate:
+        if isinstance(value, (str, bool)) or not np.isscalar(value):
+            raise InvalidParameter(f"column {self.name!r} can be ordered against a number only, got {value!r}.")
+        limit = float(value)  # type: ignore[arg-type]
+
+        def test(frame: Frame, name: str, rows: slice) -> Booleans:
+            return np.asarray(compare(frame.numbers(name, rows), limit), bool)
+
+        return _Test(name=self.name, test=test)
+
+    def __lt__(self, value: float) -> Predicate:
+        return self._compared(value, np.less)
+
+    def __le__(self, value: float) -> Predicate:
+        return self._compared(value, np.less_equal)
+
+    def __gt__(self, value: float) -> Predicate:
+        return self._compared(value, np.greater)
+
+    def __ge__(self, value: float) -> Predicate:
+        return self._compared(value, np.greater_equal)
+
+    def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
+        return self.is_in([value])
+
+    def __ne__(self, value: object) -> Predicate:  # type: ignore[override]
+        return ~self.is_in([value]) & ~self.is_missing()
+
+    def between(self, low: float, high: float) -> Predicate:
+        """low <= value <= high."""
+        return (self >= low) & (self <= high)
+
+    def is_in(self, values: Sequence[object]) -> Predicate:
+        """The value is one of these (all numbers, or all texts)."""
+        listed = list(values)
+        if not listed or any(value is None or value != value for value in listed):
+            raise InvalidParameter(f"is_in needs a non-empty list without missing values, got {values!r}.")
+        numeric = all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in listed)
+
+        def test(frame: Frame, name: str, rows: slice) -> Booleans:
+            if numeric:
+                return np.isin(frame.numbers(name, rows), np.asarray(listed, float))
+            return np.asarray(frame.places(name, list(dict.fromkeys(map(as_text, listed))), rows) >= 0)
+
+        return _Test(name=self.name, test=test)
+
+    def is_missing(self) -> Predicate:
+        """There is no value."""
+        return _Test(name=self.name, test=lambda frame, name, rows: frame.missing(name, rows))
+
+
+def column(name: str) -> ColumnReference:
+    """A column of the table to be counted."""
+    return ColumnReference(name)
+
+
+def _predicate(value: object) -> Predicate:
+    if not isinstance(value, Predicate):
+        raise InvalidParameter(f"& and | join predicates; got {value!r}. Put comparisons in parentheses.")
+    return value

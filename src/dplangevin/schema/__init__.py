@@ -1,0 +1,6 @@
+"""What is public about a table: its columns, their ranges and their categories."""
+
+from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn
+from dplangevin.schema.schema import Schema
+
+__all__ = ["CategoricalColumn", "Column", "NumericColumn", "Schema"]

@@ -1,0 +1,159 @@
+"""The public schema of a table, read from and written to JSON or TOML."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, column_from_dict
+
+Missing = Literal["own", "middle"]
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Stated facts about every table of this kind: they are public, and never measured from the data.
+
+    Parameters
+    ----------
+    columns : the columns, each with a range or a list of categories.
+    target : the column to be predicted (classes or a range), if there is one.
+    missing : a missing value gets its "own" category, or stands for the "middle" of the range.
+    row_norm : the norm every encoded row is scaled into.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"version": 1, "columns": {"age": {"range": [17, 90]},
+    ...     "job": {"categories": ["a", "b"], "other": "own"}}})
+    >>> schema.names, schema.column("age").high
+    (('age', 'job'), 90.0)
+    """
+
+    columns: tuple[Column, ...]
+    target: Column | None = None
+    missing: Missing = "own"
+    row_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check.put(self, columns=tuple(self.columns))
+        _check.put(self, missing=_check.choice("missing", self.missing, ("own", "middle")))
+        _check.put(self, row_norm=_check.positive("row_norm", self.row_norm))
+        if not self.columns:
+            raise InvalidParameter("columns must not be empty; a schema states at least one column.")
+        names = [column.name for column in self.columns]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InvalidParameter(f"columns holds {', '.join(twice)} twice; list each column once.")
+        if self.target is not None and self.target.name in names:
+            raise InvalidParameter(f"target {self.target.name!r} is also listed in columns; list it once.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, without the target."""
+        return tuple(column.name for column in self.columns)
+
+    def column(self, name: str) -> Column:
+        """The column (or target) of this name."""
+        for column in (*self.columns, *([self.target] if self.target is not None else [])):
+            if column.name == name:
+                return column
+        raise InvalidParameter(f"the schema has no column {name!r}; it has {', '.join(self.names)}.")
+
+    def validate(self, names: Iterable[str]) -> None:
+        """Refuse a table that lacks a column of the schema (the target may be absent)."""
+        present = set(names)
+        absent = [name for name in self.names if name not in present]
+        if absent:
+            raise InvalidParameter(
+                f"schema mismatch: the table has no column {', '.join(map(repr, absent))}; it has "
+                f"{', '.join(sorted(present)) or 'none'}. Remove the column from the schema or rename it."
+            )
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Schema:
+        """The schema from the plain data of its file format."""
+        if not isinstance(content, Mapping):
+            raise InvalidParameter(f"a schema must be a table of settings, got {type(content).__name__}.")
+        unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm"})
+        if unknown:
+            raise InvalidParameter(f"the schema has unknown entries {', '.join(unknown)}; remove them.")
+        if content.get("version", VERSION) != VERSION:
+            raise InvalidParameter(f"schema version must be {VERSION}, got {content['version']!r}.")
+        columns = content.get("columns")
+        if not isinstance(columns, Mapping) or not columns:
+            raise InvalidParameter("columns must be a non-empty table of column names.")
+        return cls(
+            columns=tuple(column_from_dict(name, entry) for name, entry in columns.items()),
+            target=_target(content["target"]) if content.get("target") is not None else None,
+            missing=content.get("missing", "own"),
+            row_norm=content.get("row_norm", 1.0),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plain data of the file format."""
+        result: dict[str, Any] = {"version": VERSION}
+        result["columns"] = {column.name: column.to_dict() for column in self.columns}
+        if isinstance(self.target, CategoricalColumn):
+            result["target"] = {"name": self.target.name, "classes": list(self.target.categories)}
+        elif isinstance(self.target, NumericColumn):
+            result["target"] = {"name": self.target.name, "range": [self.target.low, self.target.high]}
+        result["missing"] = self.missing
+        result["row_norm"] = self.row_norm
+        return result
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a schema from a .json or .toml file."""
+        place = Path(path)
+        try:
+            text = place.read_text(encoding="utf-8")
+        except OSError as error:
+            raise InvalidParameter(f"the schema {str(path)!r} cannot be read: {error.strerror}.") from None
+        try:
+            content = tomllib.loads(text) if place.suffix.lower() == ".toml" else json.loads(text)
+        except ValueError as error:
+            raise InvalidParameter(f"the schema {str(path)!r} is not valid: {error}.") from None
+        return cls.from_dict(content)
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema to a .json or .toml file."""
+        place = Path(path)
+        content = self.to_dict()
+        text = _toml(content) if place.suffix.lower() == ".toml" else json.dumps(content, indent=2) + "\n"
+        place.write_text(text, encoding="utf-8")
+
+
+def _target(entry: object) -> Column:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise InvalidParameter(f"target must be a table with 'name' and 'classes' or 'range', got {entry!r}.")
+    rest = {("categories" if key == "classes" else key): entry[key] for key in entry if key != "name"}
+    if set(rest) not in ({"categories"}, {"range"}):
+        raise InvalidParameter(f"target needs 'classes' or 'range' beside its name, got {sorted(entry)}.")
+    return column_from_dict(entry["name"], rest)
+
+
+def _toml(content: Mapping[str, Any]) -> str:
+    """The few shapes of TOML a schema needs; JSON texts and numbers are valid TOML values."""
+    lines = [
+        f"{key} = {json.dumps(value)}" for key, value in content.items() if not isinstance(value, Mapping)
+    ]
+    for name, entry in content["columns"].items():
+        lines += [
+            "",
+            f"[columns.{json.dumps(name)}]",
+            *(f"{key} = {json.dumps(entry[key])}" for key in entry),
+        ]
+    if "target" in content:
+        lines += [
+            "",
+            "[target]",
+            *(f"{key} = {json.dumps(value)}" for key, value in content["target"].items()),
+        ]
+    return "\n".join(lines) + "\n"
