@@ -17,6 +17,7 @@ from dplangevin._version import __version__
 from dplangevin.cli.account import account
 from dplangevin.cli.calibrate import calibrate
 from dplangevin.cli.demo import demo
+from dplangevin.cli.models import fit, plan, predict
 
 _BAD_INPUT, _REFUSED = 2, 3
 _REFUSALS = (
@@ -34,6 +35,9 @@ app = typer.Typer(
 )
 app.command("account")(account)
 app.command("calibrate")(calibrate)
+app.command("plan")(plan)
+app.command("fit")(fit)
+app.command("predict")(predict)
 app.command("demo")(demo)
 
 

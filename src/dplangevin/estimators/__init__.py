@@ -6,6 +6,7 @@ from dplangevin.estimators.logistic import DPLogisticRegression
 from dplangevin.estimators.poisson import DPPoissonRegressor
 from dplangevin.estimators.quantile import DPQuantileRegressor
 from dplangevin.estimators.ridge import DPRidge
+from dplangevin.estimators.schema_encoder import SchemaEncoder
 
 __all__ = [
     "DPHuberRegressor",
@@ -14,4 +15,5 @@ __all__ = [
     "DPPoissonRegressor",
     "DPQuantileRegressor",
     "DPRidge",
+    "SchemaEncoder",
 ]

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from dplangevin import _check
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.mechanisms import Release, run
 from dplangevin.planner import Recipe, choose
 from dplangevin.privacy import conversions as cv
@@ -36,6 +37,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     epsilon: float
     delta: float | None
     data_norm: float | None
+    schema: Any
     radius: float | None
     alpha: float | None
     fit_intercept: bool
@@ -93,7 +95,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             delta=delta,
             adjacency=self.adjacency,
             data_norm=self._norm(),
-            fit_intercept=self.fit_intercept,
+            fit_intercept=self._intercept(),
             radius=self.radius,
             alpha=self.alpha,
             mechanism=self.mechanism,
@@ -103,13 +105,24 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         )
 
     def _norm(self) -> float:
+        """The stated bound on a row, before any data is read."""
+        if self.schema is not None:
+            if self.data_norm is not None:
+                raise InvalidParameter(
+                    "data_norm and schema are both given; the schema states its own row_norm."
+                )
+            return as_schema(self.schema).row_norm
         if self.data_norm is None:
             raise InvalidParameter(
-                f"{type(self).__name__} needs data_norm, a stated bound on the norm of a row of X: rows beyond it are "
-                "scaled back, and it is never measured from the data (that would leak). For features scaled to "
-                "[-1, 1] state data_norm=n_features ** 0.5."
+                f"{type(self).__name__} needs data_norm, a stated bound on the norm of a row of X, or a schema: rows "
+                "beyond the bound are scaled back, and it is never measured from the data (that would leak). For "
+                "features scaled to [-1, 1] state data_norm=n_features ** 0.5."
             )
         return _check.positive("data_norm", self.data_norm)
+
+    def _intercept(self) -> bool:
+        """A schema adds a constant column of its own, inside the row norm."""
+        return self.fit_intercept and self.schema is None
 
     def _promise(self, recipe: Recipe, release: Release) -> Guarantee:
         words = [
@@ -128,7 +141,16 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         return ()
 
     def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **options: Any) -> Any:
-        return validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], **options)
+        """Features and targets as checked arrays; a table is encoded by the schema first."""
+        if self.schema is None:
+            return validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], **options)
+        rows = SchemaEncoder(self.schema).transform(X)
+        if reset:
+            names = as_schema(self.schema).names
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        if isinstance(y, str):
+            return rows
+        return rows, column_or_1d(y)
 
     def _scores(self, X: Any) -> Floats:
         """Scores [rows, outputs] of the fitted parameters."""

@@ -12,6 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.schema import CategoricalColumn
 
 
 class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
@@ -33,11 +35,12 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         theta = self._fit(X, positions.astype(float), sample_weight, **self._model_options(len(labels)))
         self.classes_ = labels
         self.coef_ = theta[: X.shape[1]].T.copy()
-        self.intercept_ = theta[X.shape[1]].copy() if self.fit_intercept else np.zeros(theta.shape[1])
+        self.intercept_ = theta[X.shape[1]].copy() if self._intercept() else np.zeros(theta.shape[1])
         return self
 
     def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
-        labels = np.unique(y if self.classes is None else np.asarray(self.classes))
+        stated = self._stated()
+        labels = np.unique(y if stated is None else np.asarray(stated))
         if len(labels) < 2:
             raise InvalidParameter(
                 "two class labels or more are needed, and there is only one class; state the public set of labels "
@@ -45,15 +48,23 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         return labels
 
+    def _stated(self) -> Any:
+        """The public labels: `classes`, or those of the schema's target."""
+        target = None if self.schema is None else as_schema(self.schema).target
+        if self.classes is None and isinstance(target, CategoricalColumn):
+            return list(target.categories)
+        return self.classes
+
     def _model_options(self, n_classes: int) -> dict[str, Any]:
         if n_classes != 2:
             raise InvalidParameter(
-                f"{type(self).__name__} separates two classes, got {n_classes}; choose two."
+                "Only binary classification is supported. The type of the target is multiclass. "
+                f"There are {n_classes} classes; use DPLogisticRegression."
             )
         return {}
 
     def _public_words(self) -> tuple[str, ...]:
-        if self.classes is None:
+        if self._stated() is None:
             return (
                 "the set of class labels was read from y and is treated as public; state classes=[...] to avoid it",
             )

@@ -27,10 +27,10 @@ def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: i
     """
     _check.open_unit("level", level)
     own, added = np.broadcast_arrays(np.asarray(sampling, float), np.asarray(noise, float))
-    mixture = np.ones(1)
+    mixture: Floats = np.ones(1)
     if dimension is not None:
         shape = (dimension + 1) / 2
-        mixture = gammaincinv(shape, (np.arange(_NODES) + 0.5) / _NODES) / shape
+        mixture = np.asarray(gammaincinv(shape, (np.arange(_NODES) + 0.5) / _NODES) / shape, np.float64)
     spread = np.sqrt(own[..., None] ** 2 + added[..., None] ** 2 * mixture)
     total = np.sqrt(own**2 + added**2)
     finite = np.isfinite(total) & (total > 0)
@@ -50,16 +50,16 @@ def proportion_interval(
 
     For a mean of variables in [0, 1] as well: their variance is at most p (1 - p).
     """
-
     estimate = min(max(estimate, 0.0), 1.0)
     ends = []
     for end in (0.0, 1.0):
-        p = estimate + (end - estimate) * np.linspace(0.0, 1.0, 65) ** 2
+        p = estimate + (end - estimate) * np.linspace(0.0, 1.0, 33) ** 2
         spare = half_width(level, np.sqrt(p * (1 - p) / size), noise, dimension) - np.abs(estimate - p)
         if (spare >= 0).all():
             ends.append(end)
             continue
-        first = int(np.argmax(spare < 0))
-        share = spare[first - 1] / (spare[first - 1] - spare[first]) if first else 0.0
-        ends.append(float(p[first - 1] + share * (p[first] - p[first - 1])) if first else estimate)
+        after = max(int(np.argmax(spare < 0)), 1)  # spare[0] >= 0: a width is never negative
+        before = after - 1
+        share = spare[before] / (spare[before] - spare[after])
+        ends.append(float(p[before] + share * (p[after] - p[before])))
     return ends[0], ends[1]

@@ -48,7 +48,7 @@ def bin_edges(bins: int | Sequence[float]) -> Floats:
 def losses(model: Any, X: Any, y: NDArray[Any], metric: str, cap: float) -> Floats:
     """The share in [0, 1] that each record adds: 1 if wrong, or its loss over the cap. Undefined counts as 1."""
     if metric == "accuracy":
-        return np.asarray(np.asarray(model.predict(X)).ravel() != y, float)
+        return np.broadcast_to(np.asarray(np.asarray(model.predict(X)).ravel() != y, float), y.shape)
     if metric == "squared-error":
         with np.errstate(over="ignore", invalid="ignore"):
             errors = (np.asarray(model.predict(X), float).ravel() - np.asarray(y, float)) ** 2
@@ -59,7 +59,7 @@ def losses(model: Any, X: Any, y: NDArray[Any], metric: str, cap: float) -> Floa
         likely = probabilities[np.arange(len(y)), place]
         with np.errstate(divide="ignore", invalid="ignore"):
             errors = -np.log(np.where(model.classes_[place] == y, likely, 0.0))
-    return np.clip(np.nan_to_num(errors / cap, nan=1.0, posinf=1.0), 0.0, 1.0)
+    return np.asarray(np.clip(np.nan_to_num(errors / cap, nan=1.0, posinf=1.0), 0.0, 1.0), float)
 
 
 def histogram(model: Any, X: Any, y: NDArray[Any], edges: Floats) -> Floats:
@@ -126,7 +126,10 @@ def reliability(
     low = (float(seen.sum() - math.sqrt(2 / math.pi) * np.sqrt(variance).sum()) - width) / total
     high = (float(seen.sum()) + width) / total
     widths = half_width(
-        level, np.sqrt(smoothed * (1 - smoothed) / sizes), noise * np.hypot(1 - rates, rates) / sizes, dimension
+        level,
+        np.sqrt(smoothed * (1 - smoothed) / sizes),
+        noise * np.hypot(1 - rates, rates) / sizes,
+        dimension,
     )
     table = tuple(
         ReliabilityBin(

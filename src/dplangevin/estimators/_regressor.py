@@ -11,6 +11,8 @@ from sklearn.utils import Tags
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.schema import NumericColumn
 
 
 class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
@@ -28,10 +30,14 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
             X, (np.clip(y, low, high) - centre) / half, sample_weight, **self._model_options(low, high, half)
         )
         self.coef_ = half * theta[: X.shape[1], 0]
-        self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self.fit_intercept else float(centre)
+        self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self._intercept() else float(centre)
         return self
 
     def _bounds(self) -> tuple[float, float]:
+        if self.target_bounds is None and self.schema is not None:
+            target = as_schema(self.schema).target
+            if isinstance(target, NumericColumn):
+                return target.low, target.high
         if self.target_bounds is None:
             raise InvalidParameter(
                 f"{type(self).__name__} needs target_bounds=(low, high), the stated range of y: targets beyond it are "
@@ -48,7 +54,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
 
     def _scale(self, low: float, high: float) -> tuple[float, float]:
         """Centre and half-width of the targets; without an intercept only a scale."""
-        if self.fit_intercept:
+        if self._intercept() or self.schema is not None:
             return (low + high) / 2, (high - low) / 2
         return 0.0, max(abs(low), abs(high))
 

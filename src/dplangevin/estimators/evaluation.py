@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import get_tags
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -22,11 +21,12 @@ from dplangevin.estimators._metrics import (
     losses,
     reliability,
 )
+from dplangevin.estimators._pipeline import learned_steps
 from dplangevin.mechanisms.noisy_sums import SumsRelease, release_best, release_sums
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
 from dplangevin.privacy.theorems.noisy_max import calibrated_max
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, calibrated_sums
+from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumNoise, calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
@@ -97,7 +97,7 @@ def private_score(
     epsilon, delta : the promise; with delta > 0 Gaussian noise is used where it is smaller.
     adjacency : "replace-one" (the number of records is public) or "add-remove".
     cap : per-record loss beyond which it is cut off; 5 for log-loss, must be stated for squared-error.
-    bins : number of bins (20 for auc, 10 for calibration), or public edges from 0 to 1.
+    bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
     level : of the interval.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     ledger : a Spender that is charged before the records are read.
@@ -119,7 +119,7 @@ def private_score(
     _check.open_unit("level", level)
     kind = _check.choice("adjacency", adjacency, ADJACENCIES)
     cap = _cap(metric, cap)
-    edges = bin_edges((10 if metric == "calibration" else 20) if bins is None else bins)
+    edges = bin_edges((10 if metric == "calibration" else 32) if bins is None else bins)
     _check_model(model, metric)
     labels = _labels(X, y)
     plan = _plan(metric, len(edges) - 1, epsilon, delta, kind, max_rows_per_person)
@@ -133,7 +133,7 @@ def private_score(
     release = release_sums(plan, sums, random_state, ledger=ledger)
     table: tuple[ReliabilityBin, ...] = ()
     if metric in PER_RECORD:
-        value, interval = _mean_loss(release, len(labels), cap, metric, level)
+        value, interval = _mean_loss(release, len(labels), cap, level)
     elif metric == "auc":
         value, interval = area_under_curve(release.values[0], *_noise(plan), level)
     else:
@@ -143,7 +143,7 @@ def private_score(
         value=value,
         interval=interval,
         level=level,
-        guarantee=plan.guarantee,
+        guarantee=plan.guarantee.group(max_rows_per_person),
         seeded=release.seeded,
         cap=cap if metric in ("log-loss", "squared-error") else None,
         table=table,
@@ -207,45 +207,11 @@ def private_selection(
 
     release = release_best(plan, totals, random_state, ledger=ledger)
     return PrivateSelection(
-        index=int(release.values[0][0]), metric=metric, guarantee=plan.guarantee, seeded=release.seeded
+        index=int(release.values[0][0]),
+        metric=metric,
+        guarantee=plan.guarantee.group(max_rows_per_person),
+        seeded=release.seeded,
     )
-
-
-def learned_steps(pipeline: Any) -> tuple[str, ...]:
-    """Names of the steps of a fitted pipeline that hold something learned from data, apart from its last step.
-
-    A step counts when it is fitted (has attributes that end in "_"), scikit-learn says it needs fitting, and it is
-    not one of this library's. Column transformers, unions and pipelines are looked into; a search over parameters
-    counts as a step, since it chose by data.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import FunctionTransformer, StandardScaler
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> pipeline = make_pipeline(FunctionTransformer(), StandardScaler(), LogisticRegression())
-    >>> learned_steps(pipeline.fit([[0.0], [1.0]], [0, 1]))
-    ('standardscaler',)
-    """
-    if hasattr(pipeline, "cv_results_"):
-        return (type(pipeline).__name__, *learned_steps(getattr(pipeline, "best_estimator_", None)))
-    steps = getattr(pipeline, "steps", None)
-    if steps is None:
-        return ()
-    found = [name for step, part in steps[:-1] for name in _learned(step, part)]
-    return (*found, *learned_steps(steps[-1][1]))
-
-
-def _learned(name: str, step: Any) -> list[str]:
-    inner = getattr(step, "steps", None)
-    if inner is None:
-        inner = getattr(step, "transformers_", getattr(step, "transformer_list", None))
-    if inner is not None:
-        return [f"{name}/{found}" for entry in inner for found in _learned(entry[0], entry[1])]
-    if isinstance(step, str) or step is None or type(step).__module__.split(".")[0] == "dplangevin":
-        return []
-    fitted = any(word.endswith("_") and not word.startswith("_") for word in vars(step))
-    return [name] if fitted and get_tags(step).requires_fit else []
 
 
 def _unit(metric: str) -> int:
@@ -263,17 +229,13 @@ def _plan(metric: str, bins: int, epsilon: float, delta: float, adjacency: Adjac
         groups = [(pair, unit, 1 - MOMENT_SHARE), (1, unit, MOMENT_SHARE)]
     else:
         groups = [(2 * bins, unit, 1.0)]
+    noises: list[SumNoise] = ["geometric"] if delta == 0 else ["geometric", "gaussian"]
     offers = [
         calibrated_sums(
-            groups, epsilon=epsilon, delta=delta, noise="geometric", adjacency=adjacency, rows_per_person=rows
+            groups, epsilon=epsilon, delta=delta, noise=noise, adjacency=adjacency, rows_per_person=rows
         )
+        for noise in noises
     ]
-    if delta != 0:
-        offers.append(
-            calibrated_sums(
-                groups, epsilon=epsilon, delta=delta, noise="gaussian", adjacency=adjacency, rows_per_person=rows
-            )
-        )
     return min(offers, key=lambda plan: _noise(plan)[0])
 
 
@@ -282,7 +244,8 @@ def _noise(plan: NoisySums, group: int = 0) -> tuple[float, int | None]:
     scale = plan.groups[group].scale
     if plan.noise == "gaussian":
         return scale, None
-    return 1 / (math.sqrt(2) * math.sinh(1 / (2 * scale))), 1  # two-sided geometric, close to Laplace
+    half = 1 / (2 * scale)  # two-sided geometric, sd = 1 / (sqrt 2 sinh half), close to Laplace
+    return math.sqrt(2) * math.exp(-half) / -math.expm1(-2 * half), 1
 
 
 def _loss_sums(shares: NDArray[np.float64], plan: NoisySums) -> list[NDArray[np.float64]]:
@@ -294,9 +257,7 @@ def _loss_sums(shares: NDArray[np.float64], plan: NoisySums) -> list[NDArray[np.
     return sums
 
 
-def _mean_loss(
-    release: SumsRelease, n: int, cap: float, metric: str, level: float
-) -> tuple[float, tuple[float, float]]:
+def _mean_loss(release: SumsRelease, n: int, cap: float, level: float) -> tuple[float, tuple[float, float]]:
     """The noisy mean of the losses and its interval; accuracy is 1 - the share of wrong answers."""
     plan = release.plan
     assert isinstance(plan, NoisySums)
@@ -350,7 +311,10 @@ def _labels(X: Any, y: Any) -> NDArray[Any]:
 
 
 def _words(model: Any, random_state: Any, adjacency: str, metric: str, cap: float) -> tuple[str, ...]:
-    words = ["the model was given beforehand: what its own fitting revealed is not counted here"]
+    words = [
+        "the model was given beforehand: what its own fitting revealed is not counted here",
+        "the model's answer for a record depends on no other record scored",
+    ]
     if adjacency == "replace-one":
         words.append("the number of records scored is public")
     if metric in ("log-loss", "squared-error"):
@@ -362,5 +326,7 @@ def _words(model: Any, random_state: Any, adjacency: str, metric: str, cap: floa
             "nothing is promised about the model itself"
         )
     if random_state is not None:
-        words.append("the noise came from random_state: the promise holds only against those who do not know it")
+        words.append(
+            "the noise came from random_state: the promise holds only against those who do not know it"
+        )
     return tuple(words)

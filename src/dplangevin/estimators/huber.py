@@ -16,6 +16,7 @@ class DPHuberRegressor(DPLinearRegressor):
     ----------
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
+    schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder).
     target_bounds : (low, high), the stated range of y; targets beyond it are clipped.
     transition : residual, in units of y, where the loss turns linear; None takes a tenth of the range.
     radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
@@ -60,6 +61,7 @@ class DPHuberRegressor(DPLinearRegressor):
         epsilon: float = 1.0,
         delta: float | None = 1e-5,
         data_norm: float | None = None,
+        schema: Any = None,
         target_bounds: Any = None,
         transition: float | None = None,
         radius: float | None = None,
@@ -77,6 +79,7 @@ class DPHuberRegressor(DPLinearRegressor):
         self.epsilon = epsilon
         self.delta = delta
         self.data_norm = data_norm
+        self.schema = schema
         self.target_bounds = target_bounds
         self.transition = transition
         self.radius = radius

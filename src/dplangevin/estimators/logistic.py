@@ -20,6 +20,7 @@ class DPLogisticRegression(DPLinearClassifier):
     ----------
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
+    schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder).
     classes : the public set of labels; None reads it from y and says so in privacy_.
     radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
@@ -63,6 +64,7 @@ class DPLogisticRegression(DPLinearClassifier):
         epsilon: float = 1.0,
         delta: float | None = 1e-5,
         data_norm: float | None = None,
+        schema: Any = None,
         classes: Any = None,
         radius: float | None = None,
         alpha: float | None = None,
@@ -79,6 +81,7 @@ class DPLogisticRegression(DPLinearClassifier):
         self.epsilon = epsilon
         self.delta = delta
         self.data_norm = data_norm
+        self.schema = schema
         self.classes = classes
         self.radius = radius
         self.alpha = alpha

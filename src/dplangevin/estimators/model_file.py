@@ -14,18 +14,20 @@ from dplangevin import estimators
 from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.privacy import serialize
+from dplangevin.schema import Schema
 
 VERSION = 1
 _KEYS = {
     "version", "library", "estimator", "parameters", "schema", "coefficients", "intercept", "classes", "link",
     "guarantee", "plan", "created",
 }  # fmt: skip
-_NOT_STORED = {"ledger", "random_state", "verbose", "classes", "public_data"}
+_NOT_STORED = {"ledger", "random_state", "verbose", "classes", "schema", "public_data"}
 _MOST_NUMBERS = 10_000_000
 
 
-def save(model: DPLinearModel, path: str | Path, *, schema: Any = None) -> None:
+def save(model: DPLinearModel, path: str | Path) -> None:
     """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it."""
     if not hasattr(model, "coef_"):
         raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
@@ -37,7 +39,7 @@ def save(model: DPLinearModel, path: str | Path, *, schema: Any = None) -> None:
         "parameters": {
             name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
         },
-        "schema": schema,
+        "schema": None if model.schema is None else as_schema(model.schema).to_dict(),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
         "classes": None if labels is None else np.asarray(labels).tolist(),
@@ -52,14 +54,18 @@ def save(model: DPLinearModel, path: str | Path, *, schema: Any = None) -> None:
 def load(path: str | Path) -> DPLinearModel:
     """The estimator in a model file, ready to predict; every field is checked."""
     plain = read(path)
-    cls = {name: getattr(estimators, name) for name in estimators.__all__}.get(plain["estimator"])
-    if cls is None:
+    cls = (
+        getattr(estimators, str(plain["estimator"]), None)
+        if plain["estimator"] in estimators.__all__
+        else None
+    )
+    if cls is None or not issubclass(cls, DPLinearModel):
         raise InvalidParameter(f"unknown estimator {plain['estimator']!r} in the model file.")
     known = cls().get_params(deep=False)
     parameters = {
         name: value for name, value in _mapping("parameters", plain["parameters"]).items() if name in known
     }
-    model = cls(**parameters)
+    model = cls(**parameters, schema=None if plain["schema"] is None else Schema.from_dict(plain["schema"]))
     model.coef_ = _numbers("coefficients", plain["coefficients"])
     intercept = _numbers("intercept", plain["intercept"])
     labels = plain["classes"]
@@ -83,6 +89,10 @@ def load(path: str | Path) -> DPLinearModel:
         _require(clip.ndim == 0 and 0 < float(clip) <= 1, "link.slope_clip must be in (0, 1]")
         model.slope_clip_ = float(clip)
     model.n_features_in_ = int(model.coef_.shape[-1])
+    if model.schema is not None:
+        names = SchemaEncoder(model.schema).get_feature_names_out()
+        _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
+        model.n_features_in_ = len(model.schema.names)
     model.privacy_ = serialize.from_plain(plain["guarantee"])
     model.plan_ = str(plain["plan"])
     return model

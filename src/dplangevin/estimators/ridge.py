@@ -15,6 +15,7 @@ class DPRidge(DPLinearRegressor):
     ----------
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
+    schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder).
     target_bounds : (low, high), the stated range of y; targets beyond it are clipped.
     radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
@@ -59,6 +60,7 @@ class DPRidge(DPLinearRegressor):
         epsilon: float = 1.0,
         delta: float | None = 1e-5,
         data_norm: float | None = None,
+        schema: Any = None,
         target_bounds: Any = None,
         radius: float | None = None,
         alpha: float | None = None,
@@ -75,6 +77,7 @@ class DPRidge(DPLinearRegressor):
         self.epsilon = epsilon
         self.delta = delta
         self.data_norm = data_norm
+        self.schema = schema
         self.target_bounds = target_bounds
         self.radius = radius
         self.alpha = alpha

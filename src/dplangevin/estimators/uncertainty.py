@@ -1,7 +1,7 @@
 """Standard errors and confidence intervals that count both the sampling of the records and the privacy noise.
 
 Objective perturbation releases theta with sum_i grad loss_i(theta) + Lambda theta + b = 0 exactly, whatever the data,
-where b is noise of a known law. Linearised at the population's coefficients theta_0, with H = sum_i Hessian loss_i(theta),
+where b is noise of a known law. Linearised at the population's coefficients theta_0, with H the Hessian of the sum,
 
     theta + Lambda H^-1 theta - theta_0  ~  -H^-1 (sum_i grad loss_i(theta_0) + b),
 
@@ -93,7 +93,9 @@ class Uncertainty:
         """For coefficients times `factor`, and the last one (the intercept) moved by `shift`."""
         centre = factor * self.centre
         centre[-1] += shift
-        return replace(self, centre=centre, sampling=abs(factor) * self.sampling, noise=abs(factor) * self.noise)
+        return replace(
+            self, centre=centre, sampling=abs(factor) * self.sampling, noise=abs(factor) * self.noise
+        )
 
 
 def interval_share(intervals: Any) -> float:
@@ -118,9 +120,13 @@ def check_intervals(mechanism: str, radius: float | None, weight_bound: float, w
             "Leave mechanism='auto'."
         )
     if radius is not None:
-        raise InvalidParameter(f"intervals need an unconstrained fit, got radius={radius!r}; leave radius out.")
+        raise InvalidParameter(
+            f"intervals need an unconstrained fit, got radius={radius!r}; leave radius out."
+        )
     if weight_bound != 1 or weighted:
-        raise InvalidParameter("intervals need equally weighted records; leave sample_weight and weight_bound out.")
+        raise InvalidParameter(
+            "intervals need equally weighted records; leave sample_weight and weight_bound out."
+        )
 
 
 @lru_cache(maxsize=64)
@@ -180,7 +186,7 @@ def interval_plan(plan: Plan, epsilon: float) -> IntervalPlan:
         spent = both.guarantee.epsilon(delta)
         if spent <= epsilon:
             best = both
-            if best is not None and spent > 0.998 * epsilon:
+            if spent > 0.998 * epsilon:
                 break
         fit_square = cv.gdp_mu(spent, delta) ** 2 - mu**2  # the fit as if it were Gaussian: nearly so
         mu = 0.999 * math.sqrt(max(goal**2 - fit_square, 0.0))

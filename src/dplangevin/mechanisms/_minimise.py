@@ -48,7 +48,7 @@ class Objective:
         """Bound on the rounding error of `gradient`: sums over blocks, scores, ridge and tilt."""
         constants, size = self.data.problem.constants, float(np.linalg.norm(theta))
         scores = constants.n * constants.data_smoothness * (len(theta) + 8) * size
-        rest = 4 * (self.ridge * size + float(np.linalg.norm(self.tilt)))
+        rest = (len(theta) + 8) * (self.ridge * size + float(np.linalg.norm(self.tilt)))
         return rounding_floor(constants) + UNIT * (scores + rest)
 
 
@@ -57,7 +57,8 @@ def minimise(objective: Objective, tolerance: float) -> Floats:
 
     Certificate: xi in grad Phi(theta) + normal cone(theta) with |xi|, rounding error included, at most tolerance;
     strong monotonicity does the rest. Without a constraint xi is the gradient; with one it comes from a projected
-    gradient step. A run that cannot give the certificate raises; the text holds nothing of the data.
+    gradient step (two gradients and a projection, so three rounding errors). A run that cannot give the certificate
+    raises; the text holds nothing of the data.
     """
     constraint = objective.data.problem.constraint
     free = isinstance(constraint, WholeSpace)
@@ -67,21 +68,29 @@ def minimise(objective: Objective, tolerance: float) -> Floats:
         gradient = objective.gradient(theta)
         point, residual = (theta, gradient) if free else _projected(objective, constraint, theta, gradient)
         missing = float(np.linalg.norm(residual))
-        if missing + (1 if free else 2) * objective.rounding(point) <= tolerance:
+        if missing + (1 if free else 3) * objective.rounding(point) <= tolerance:
             return point
-        hessian = objective.hessian(theta)
-        if free:
-            step = cho_solve(cho_factor(hessian), -gradient)
-        else:
-            step = (
-                quadratic_minimiser(hessian, gradient - hessian @ theta, constraint, theta, 1e-3 * missing)
-                - theta
-            )
+        step = _newton_step(objective, constraint, theta, gradient, 1e-3 * missing)
+        if step is None:
+            break
         theta, value = _advance(objective, theta, value, step, float(gradient @ step))
     raise AssumptionFailed(
         f"the minimiser was not found within tolerance = {tolerance:g}, so nothing is released. "
         "Raise tolerance or the ridge; both are public choices."
     )
+
+
+def _newton_step(
+    objective: Objective, constraint: ConstraintSet, theta: Floats, gradient: Floats, tolerance: float
+) -> Floats | None:
+    """The minimiser of the quadratic model over the set, minus theta; None when it cannot be computed."""
+    hessian = objective.hessian(theta)
+    try:
+        if isinstance(constraint, WholeSpace):
+            return np.asarray(cho_solve(cho_factor(hessian), -gradient))
+        return quadratic_minimiser(hessian, gradient - hessian @ theta, constraint, theta, tolerance) - theta
+    except (np.linalg.LinAlgError, ValueError):  # overflow, or no digits left; the cause may depend on the data
+        return None
 
 
 def _projected(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ def axis_of(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
             name=name, column=column, labels=tuple(labels), other_code=other_code, missing_code=missing_code
         )
     edges = _edges(column, bins)
-    labels = [f"[{low:g}, {high:g})" for low, high in zip(edges[:-2], edges[1:-1], strict=True)]
+    labels = [f"[{low:g}, {high:g})" for low, high in pairwise(edges[:-1])]
     labels.append(f"[{edges[-2]:g}, {edges[-1]:g}]")
     middle = int(np.searchsorted(edges[1:-1], _middle(column), side="right"))
     missing_code = len(labels) if own else middle
@@ -104,8 +105,10 @@ def _edges(column: NumericColumn, bins: Bins) -> tuple[float, ...]:
     wanted = bins.get(column.name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
         edges = tuple(float(edge) for edge in wanted)
-        if len(edges) < 2 or any(not a < b for a, b in zip(edges, edges[1:], strict=False)):
-            raise InvalidParameter(f"bins[{column.name!r}] must be at least two increasing edges, got {wanted!r}.")
+        if len(edges) < 2 or any(not a < b for a, b in pairwise(edges)):
+            raise InvalidParameter(
+                f"bins[{column.name!r}] must be at least two increasing edges, got {wanted!r}."
+            )
         return edges
     number = _check.count(f"bins[{column.name!r}]", wanted)
     if column.transform == "log1p":

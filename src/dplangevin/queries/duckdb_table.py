@@ -6,8 +6,10 @@ from the values; expressions are not rewritten with statistics of the data, nor 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import csv
+from collections.abc import Callable, Sequence
+from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from dplangevin.queries.axes import Axis, CategoryAxis, NumericAxis
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.optional import optional
 from dplangevin.queries.sql_predicate import checked_predicate
-from dplangevin.schema.columns import CategoricalColumn
+from dplangevin.schema.columns import CategoricalColumn, Column
 from dplangevin.schema.schema import Schema
 
 BATCH = 2**17
@@ -79,7 +81,10 @@ class DuckTable:
             self._link.execute("CREATE VIEW data AS SELECT * FROM raw")
             return
         schema.validate(present)
-        columns = [*schema.columns, *([schema.target] if schema.target and schema.target.name in present else [])]
+        columns = [
+            *schema.columns,
+            *([schema.target] if schema.target and schema.target.name in present else []),
+        ]
         casts = ", ".join(f"{_typed(column)} AS {_name(column.name)}" for column in columns)
         self._link.execute(f"CREATE VIEW data AS SELECT {casts} FROM raw")
 
@@ -94,7 +99,9 @@ class DuckTable:
             return f"read_parquet({_text(path)})"
         if ".csv" in suffix or ".tsv" in suffix:
             if schema is None:
-                raise InvalidParameter("a CSV file needs a schema: its types must not be guessed from private values.")
+                raise InvalidParameter(
+                    "a CSV file needs a schema: its types must not be guessed from private values."
+                )
             mark = "'\\t'" if ".tsv" in suffix else "','"
             first = _header(path, "\t" if ".tsv" in suffix else ",")
             typed = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in first)
@@ -110,24 +117,30 @@ class DuckTable:
         try:
             (row,) = self._link.execute(f"DESCRIBE SELECT {written} AS answer FROM data").fetchall()
         except self._errors as error:
-            raise InvalidParameter(f"the SQL {text!r} is refused: {str(error).splitlines()[0]}. Nothing was spent.") from None
+            reason = str(error).splitlines()[0]
+            raise InvalidParameter(f"the SQL {text!r} is refused: {reason}. Nothing was spent.") from None
         if row[1] != "BOOLEAN":
-            raise InvalidParameter(f"the SQL {text!r} is {row[1]}, not true or false; compare it with something.")
+            raise InvalidParameter(
+                f"the SQL {text!r} is {row[1]}, not true or false; compare it with something."
+            )
         return written
 
     def count_predicates(self, written: Sequence[str]) -> NDArray[np.int64]:
         """Exact counts of checked predicates in one pass (several beyond 500); a predicate that fails is false."""
         found: list[int] = []
         for start in range(0, len(written), _PER_QUERY):
-            parts = [f"count(*) FILTER (WHERE coalesce(TRY({text}), false))" for text in written[start : start + _PER_QUERY]]
-            found += self._run(lambda parts=parts: self._link.execute(f"SELECT {', '.join(parts)} FROM data").fetchone())
+            batch = written[start : start + _PER_QUERY]
+            counts = ", ".join(f"count(*) FILTER (WHERE coalesce(TRY({text}), false))" for text in batch)
+            found += self._run(partial(self._row, f"SELECT {counts} FROM data"))
         return np.asarray(found, np.int64)
 
     def count_marginals(self, marginals: Marginals, progress: Progress | None = None) -> NDArray[np.int64]:
-        """Exact counts of every cell, streamed in one pass: DuckDB encodes the columns, the cells are added up here."""
+        """Exact counts of every cell in one pass: DuckDB encodes the columns in batches, numpy adds up the cells."""
         present = set(self.names)
         if absent := [name for name in marginals.axes if name not in present]:
-            raise InvalidParameter(f"schema mismatch: the table has no column {', '.join(map(repr, absent))}.")
+            raise InvalidParameter(
+                f"schema mismatch: the table has no column {', '.join(map(repr, absent))}."
+            )
         codes = ", ".join(f"{self._code(axis)} AS {_name(name)}" for name, axis in marginals.axes.items())
         counters = marginals.empty()
 
@@ -135,7 +148,9 @@ class DuckTable:
             done = 0
             for batch in self._link.sql(f"SELECT {codes} FROM data").fetch_record_batch(BATCH):
                 arrays = (batch.column(i).to_numpy(zero_copy_only=False) for i in range(batch.num_columns))
-                marginals.add(counters, {n: a.astype(np.int64) for n, a in zip(marginals.axes, arrays, strict=True)})
+                marginals.add(
+                    counters, {n: a.astype(np.int64) for n, a in zip(marginals.axes, arrays, strict=True)}
+                )
                 done += batch.num_rows
                 if progress is not None:
                     progress(done)
@@ -143,6 +158,9 @@ class DuckTable:
         optional("pyarrow", "counting marginals of a file")
         self._run(stream)
         return counters
+
+    def _row(self, query: str) -> tuple[int, ...]:
+        return tuple(self._link.execute(query).fetchone())
 
     def _run(self, work: Callable[[], Any]) -> Any:
         """Errors of the engine may quote values of records, so their text is dropped."""
@@ -154,18 +172,24 @@ class DuckTable:
             ) from None
 
     def _code(self, axis: Axis) -> str:
+        """SQL for the cell of a row, equal to what the axis computes for tables in memory."""
         if isinstance(axis, NumericAxis):
             value = f"TRY_CAST({_name(axis.name)} AS DOUBLE)"
-            tree = _interval(value, axis.edges[1:-1], 0)
-            return f"CAST(CASE WHEN {value} IS NULL OR isnan({value}) THEN {axis.missing_code} ELSE {tree} END AS INTEGER)"
-        assert isinstance(axis, CategoryAxis)
-        kind = _name(f"cells of {axis.name}")
-        texts = ", ".join(_text(text) for text in axis.column.texts)
-        self._link.execute(f"CREATE OR REPLACE TYPE {kind} AS ENUM ({texts})") if False else None
-        return f"CAST({self._place(axis, kind)} AS INTEGER)"
-
-    def _place(self, axis: CategoryAxis, kind: str) -> str:
-        raise NotImplementedError
+            missing, tree = f"{value} IS NULL OR isnan({value})", _interval(value, axis.edges[1:-1], 0)
+        elif isinstance(axis, CategoryAxis) and axis.column.numeric:
+            value = f"TRY_CAST({_name(axis.name)} AS DOUBLE)"
+            cases = (f"WHEN {float(c):.17e} THEN {i}" for i, c in enumerate(axis.column.categories))
+            missing = f"{value} IS NULL OR isnan({value})"
+            tree = f"CASE {value} {' '.join(cases)} ELSE {axis.other_code} END"
+        else:
+            assert isinstance(axis, CategoryAxis)
+            value = f"CAST({_name(axis.name)} AS VARCHAR)"
+            kind = _name(f"cells of {axis.name}")
+            listed = ", ".join(_text(text) for text in axis.column.texts)
+            self._link.execute(f"CREATE TYPE {kind} AS ENUM ({listed})")
+            missing = f"{value} IS NULL"
+            tree = f"coalesce(CAST(enum_code(TRY_CAST({value} AS {kind})) AS INTEGER), {axis.other_code})"
+        return f"CAST(CASE WHEN {missing} THEN {axis.missing_code} ELSE {tree} END AS INTEGER)"
 
 
 def _interval(value: str, edges: Sequence[float], first: int) -> str:
@@ -173,5 +197,39 @@ def _interval(value: str, edges: Sequence[float], first: int) -> str:
     if not edges:
         return str(first)
     middle = len(edges) // 2
-    low, high = _interval(value, edges[:middle], first), _interval(value, edges[middle + 1 :], first + middle + 1)
+    low, high = (
+        _interval(value, edges[:middle], first),
+        _interval(value, edges[middle + 1 :], first + middle + 1),
+    )
     return f"CASE WHEN {value} < {edges[middle]:.17e} THEN {low} ELSE {high} END"
+
+
+def _typed(column: Column) -> str:
+    texts = isinstance(column, CategoricalColumn) and not column.numeric
+    return f"TRY_CAST({_name(column.name)} AS {'VARCHAR' if texts else 'DOUBLE'})"
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _header(path: str, mark: str) -> list[str]:
+    """The names in the first line of the first file; the rest of the file is not looked at."""
+    first = sorted(glob(path))[0] if any(sign in path for sign in "*?[") else path
+    with open(first, encoding="utf-8-sig", newline="") as file:
+        names = next(csv.reader(file, delimiter=mark), [])
+    if not names or len(set(names)) < len(names) or not all(names):
+        raise InvalidParameter(f"the first line of {path!r} must name every column once.")
+    return names
+
+
+def _plain_texts(table: Any) -> Any:
+    """Columns of Python objects as text: DuckDB would guess their type from a sample of the values."""
+    if type(table).__module__.split(".")[0] == "pandas":
+        loose = [name for name in table.columns if table[name].dtype == object]
+        return table.astype(dict.fromkeys(loose, "string")) if loose else table
+    return table.collect() if hasattr(table, "collect") else table

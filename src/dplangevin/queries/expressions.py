@@ -87,7 +87,9 @@ class ColumnReference:
 
     def _compared(self, value: Any, compare: Callable[[Any, Any], Any]) -> Predicate:
         if isinstance(value, (str, bool)) or not np.isscalar(value):
-            raise InvalidParameter(f"column {self.name!r} can be ordered against a number only, got {value!r}.")
+            raise InvalidParameter(
+                f"column {self.name!r} can be ordered against a number only, got {value!r}."
+            )
         limit = float(value)  # type: ignore[arg-type]
 
         def test(frame: Frame, name: str, rows: slice) -> Booleans:

@@ -41,13 +41,13 @@ class Frame(ABC):
         """The rows one by one."""
 
     def number_places(self, name: str, values: Sequence[float], rows: slice) -> Codes:
-        """Place of each number in `values`; OTHER and MISSING as in `places`."""
+        """Place of each number in `values`; OTHER when it is not there, MISSING when it is no number."""
         numbers = self.numbers(name, rows)
         order = np.argsort(values)
         ordered = np.asarray(values, float)[order]
         spot = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
         codes = np.where(ordered[spot] == numbers, order[spot], OTHER)
-        return np.asarray(np.where(self.missing(name, rows), MISSING, codes), np.int64)
+        return np.asarray(np.where(np.isnan(numbers), MISSING, codes), np.int64)
 
     def blocks(self) -> Iterator[slice]:
         """The rows, a block at a time."""

@@ -54,7 +54,9 @@ class Marginals:
         if columns is None:
             number = _check.count("ways", ways)
             if number > len(every):
-                raise InvalidParameter(f"ways = {number} is more than the {len(every)} columns of the schema.")
+                raise InvalidParameter(
+                    f"ways = {number} is more than the {len(every)} columns of the schema."
+                )
             sets = tuple(combinations(every, number))
         else:
             sets = tuple((entry,) if isinstance(entry, str) else tuple(entry) for entry in columns)

@@ -41,7 +41,9 @@ class PandasFrame(Frame):
     def places(self, name: str, texts: Sequence[str], rows: slice) -> Codes:
         column = self._column(name, rows)
         values = column.to_numpy(dtype=object, na_value=None)
-        found = self._pandas.Index(list(texts), dtype=object).get_indexer([as_text(value) for value in values])
+        found = self._pandas.Index(list(texts), dtype=object).get_indexer(
+            [as_text(value) for value in values]
+        )
         return np.asarray(np.where(column.isna().to_numpy(dtype=bool), MISSING, found), np.int64)
 
     def row_dicts(self, rows: slice) -> Iterator[dict[str, Any]]:

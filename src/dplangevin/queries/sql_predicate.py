@@ -28,23 +28,25 @@ OPERATORS = frozenset(
     }
 )
 CLASSES = frozenset({"CONSTANT", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "BETWEEN", "CASE", "TYPE"})
-FUNCTIONS = frozenset(
-    "+ - * / // % ~~ !~~ ~~* !~~* || abs ceil ceiling concat contains date_part date_trunc day dayofweek dayofyear "
-    "ends_with exp floor greatest hour isfinite isinf isnan least left length ln log10 lower ltrim minute month nullif "
-    "prefix quarter regexp_full_match regexp_matches right round rtrim second sign sqrt starts_with strlen substr "
-    "substring suffix trim trunc upper week weekday year".split()
-)
-TYPES = frozenset(
-    "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL VARCHAR "
-    "DATE TIME TIMESTAMP".split()
-)
+_FUNCTION_WORDS = """
++ - * / // % ~~ !~~ ~~* !~~* || abs ceil ceiling concat contains date_part date_trunc day dayofweek dayofyear ends_with
+exp floor greatest hour isfinite isinf isnan least left length ln log10 lower ltrim minute month nullif prefix quarter
+regexp_full_match regexp_matches right round rtrim second sign sqrt starts_with strlen substr substring suffix trim
+trunc upper week weekday year
+"""
+_TYPE_WORDS = """
+BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL VARCHAR DATE
+TIME TIMESTAMP
+"""
+FUNCTIONS = frozenset(_FUNCTION_WORDS.split())
+TYPES = frozenset(_TYPE_WORDS.split())
 _REGULAR = ("regexp_full_match", "regexp_matches")
 
 
 def checked_predicate(text: str, columns: Iterable[str], connection: Any) -> str:
     """The predicate as DuckDB writes it after the check; raises InvalidParameter and spends nothing otherwise."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidParameter(f"a predicate must be a SQL text such as \"age >= 30\", got {text!r}.")
+        raise InvalidParameter(f'a predicate must be a SQL text such as "age >= 30", got {text!r}.')
     if len(text) > LONGEST:
         raise InvalidParameter(f"the predicate has {len(text)} characters; the most is {LONGEST}.")
     try:
@@ -61,7 +63,9 @@ def checked_predicate(text: str, columns: Iterable[str], connection: Any) -> str
 
 
 def _parsed(text: str, connection: Any) -> dict[str, Any]:
-    (answer,) = connection.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [f"SELECT {text}"]).fetchone()
+    (answer,) = connection.execute(
+        "SELECT json_serialize_sql(CAST(? AS VARCHAR))", [f"SELECT {text}"]
+    ).fetchone()
     tree = json.loads(answer)
     if tree.get("error"):
         raise _refused(text, f"it does not parse: {tree.get('error_message', 'syntax error')}")
@@ -104,10 +108,18 @@ def _check_node(node: Any, columns: set[str], text: str) -> None:
             if expression.get("type") not in OPERATORS:
                 raise _refused(text, f"the operator {expression.get('type')} is not on the list")
         elif kind not in CLASSES:
-            raise _refused(text, f"{_WORDS.get(str(kind), str(kind).lower())} look at more than one row or are unsafe")
+            raise _refused(
+                text, f"{_WORDS.get(str(kind), str(kind).lower())} look at more than one row or are unsafe"
+            )
 
 
-_WORDS = {"SUBQUERY": "subqueries", "WINDOW": "windows", "STAR": "stars", "LAMBDA": "lambdas", "COLLATE": "collations"}
+_WORDS = {
+    "SUBQUERY": "subqueries",
+    "WINDOW": "windows",
+    "STAR": "stars",
+    "LAMBDA": "lambdas",
+    "COLLATE": "collations",
+}
 
 
 def _expressions(node: Any) -> Iterator[dict[str, Any]]:
@@ -151,6 +163,6 @@ def _check_cast(expression: dict[str, Any], text: str) -> None:
 def _refused(text: str, reason: str) -> InvalidParameter:
     short = text if len(text) <= 80 else text[:77] + "..."
     return InvalidParameter(
-        f"the SQL {short!r} is not a predicate over one row: {reason}. Use columns, literals, comparisons, AND, OR, NOT, "
-        "IN, BETWEEN, LIKE, CASE, CAST and plain row functions. Nothing was spent."
+        f"the SQL {short!r} is not a predicate over one row: {reason}. Use columns, literals, comparisons, AND, OR, "
+        "NOT, IN, BETWEEN, LIKE, CASE, CAST and plain row functions. Nothing was spent."
     )

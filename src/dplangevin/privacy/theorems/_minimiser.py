@@ -20,14 +20,14 @@ def rounding_floor(constants: Constants) -> float:
 
 
 def default_tolerance(constants: Constants, tilt: float = 0.0) -> float:
-    """A gradient norm that doubles reach: four times a bound on the rounding error of a gradient.
+    """A gradient norm that doubles reach: eight times a bound on the rounding error of a gradient.
 
     The gradient is that of sum loss_i + (Lambda / 2) |theta|^2 + <b, theta> with |b| <= tilt, at its minimiser, whose
     norm is at most (n L + tilt) / Lambda.
     """
-    slopes = constants.n * constants.lipschitz + tilt
-    scores = constants.n * constants.data_smoothness * ((constants.dimension or 1) + 8) * slopes
-    return 4 * (rounding_floor(constants) + 2.0**-53 * (scores / total_ridge(constants) + 8 * slopes))
+    slopes, terms = constants.n * constants.lipschitz + tilt, (constants.dimension or 1) + 8
+    scores = constants.n * constants.data_smoothness * slopes / total_ridge(constants)
+    return 8 * (rounding_floor(constants) + 2.0**-53 * terms * (scores + 2 * slopes))
 
 
 def total_ridge(constants: Constants) -> float:

@@ -39,7 +39,6 @@ class NoisyMax:
     unit: float
     scale: float
     adjacency: Adjacency
-    rows_per_person: int = 1
     assumptions: tuple[str, ...] = ()
     guarantee: Guarantee = field(init=False)
 
@@ -57,7 +56,7 @@ class NoisyMax:
             assumptions=(*self.assumptions, *ASSUMPTIONS),
             at_delta=0.0,
         )
-        _check.put(self, guarantee=promise.group(self.rows_per_person))
+        _check.put(self, guarantee=promise)
 
 
 def calibrated_max(
@@ -69,7 +68,7 @@ def calibrated_max(
     rows_per_person: int = 1,
     assumptions: tuple[str, ...] = (),
 ) -> NoisyMax:
-    """The least noise that meets pure epsilon."""
+    """The least noise that meets pure epsilon for a person with rows_per_person rows; its guarantee is for one."""
     budget = deflated(_check.positive("epsilon", epsilon)) / _check.count("rows_per_person", rows_per_person)
     _check.positive("epsilon, after rounding,", budget)
     return NoisyMax(
@@ -77,7 +76,6 @@ def calibrated_max(
         unit=unit,
         scale=_reach(unit, adjacency) / budget * (1 + 1e-9),
         adjacency=adjacency,
-        rows_per_person=rows_per_person,
         assumptions=assumptions,
     )
 

@@ -82,7 +82,6 @@ class NoisySums:
     noise: SumNoise
     adjacency: Adjacency
     delta: float = 0.0
-    rows_per_person: int = 1
     assumptions: tuple[str, ...] = ()
     guarantee: Guarantee = field(init=False)
 
@@ -108,7 +107,7 @@ class NoisySums:
             assumptions=(*self.assumptions, *ASSUMPTIONS),
             at_delta=self.delta,
         )
-        _check.put(self, guarantee=promise.group(self.rows_per_person))
+        _check.put(self, guarantee=promise)
 
     def with_assumptions(self, *words: str) -> NoisySums:
         """The same release with more to assume."""
@@ -126,11 +125,14 @@ def calibrated_sums(
 ) -> NoisySums:
     """The least noise that meets (epsilon, delta) for groups (answers, unit, share); shares add up to 1.
 
-    A share is of epsilon for pure noise, of mu^2 for Gaussian noise.
+    A share is of epsilon for pure noise, of mu^2 for Gaussian noise. The plan's guarantee is for one record; that of
+    a person with rows_per_person rows, guarantee.group(rows_per_person), is what meets (epsilon, delta).
     """
     rows = _check.count("rows_per_person", rows_per_person)
     if noise == "gaussian":
-        budget = deflated(gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))) / rows
+        budget = (
+            deflated(gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))) / rows
+        )
     else:
         budget = deflated(_check.positive("epsilon", epsilon)) / rows
     if not budget > 2e-12:
@@ -141,6 +143,4 @@ def calibrated_sums(
         group = SumGroup(answers=answers, unit=unit, scale=1.0)
         scale = group.reach(noise, adjacency) / cost * (1 + 1e-9)
         made.append(replace(group, scale=scale))
-    return NoisySums(
-        groups=tuple(made), noise=noise, adjacency=adjacency, delta=delta, rows_per_person=rows_per_person
-    )
+    return NoisySums(groups=tuple(made), noise=noise, adjacency=adjacency, delta=delta)

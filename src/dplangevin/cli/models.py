@@ -1,0 +1,169 @@
+"""`dplangevin plan`, `fit` and `predict`: a private model from a table, as a JSON file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplangevin.errors import InvalidParameter
+
+MODELS = {
+    "logistic": "DPLogisticRegression",
+    "svc": "DPLinearSVC",
+    "ridge": "DPRidge",
+    "huber": "DPHuberRegressor",
+    "quantile": "DPQuantileRegressor",
+    "poisson": "DPPoissonRegressor",
+}
+
+Model = Annotated[str, typer.Option("--model", help="logistic, svc, ridge, huber, quantile or poisson.")]
+Epsilon = Annotated[float, typer.Option("--epsilon", help="The epsilon to meet.")]
+Delta = Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure promise.")]
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")]
+DataNorm = Annotated[
+    float | None, typer.Option("--data-norm", help="Stated bound on a row, without a schema.")
+]
+TargetBounds = Annotated[
+    str | None, typer.Option("--target-bounds", help="LOW,HIGH of a regression target, without a schema.")
+]
+Adjacency = Annotated[str, typer.Option("--adjacency", help="replace-one or add-remove.")]
+Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanism by name.")]
+Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
+Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but what was asked.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the noise; marks the release as seeded.")]
+LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
+DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
+
+
+def plan(
+    n: Annotated[int, typer.Option("--n", help="Public number of rows.")],
+    p: Annotated[int, typer.Option("--p", help="Number of features.")],
+    epsilon: Epsilon,
+    delta: Delta = 1e-5,
+    model: Model = "logistic",
+    data_norm: Annotated[float, typer.Option("--data-norm", help="Stated bound on a row.")] = 1.0,
+    adjacency: Adjacency = "replace-one",
+    mechanism: Mechanism = "auto",
+    radius: Radius = None,
+    alpha: Alpha = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a fit would do, why, and what it would promise; no data is needed."""
+    from dplangevin.planner import choose
+
+    if model not in MODELS:
+        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
+    recipe = choose(
+        model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
+        fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, **extra,
+    )  # fmt: skip
+    if as_json:
+        plain = {
+            "mechanism": recipe.plan.schedule.mechanism,
+            "reasons": list(recipe.reasons),
+            "predicted_excess_risk": recipe.predicted_excess_risk,
+            "guarantee": recipe.plan.guarantee.to_dict(),
+        }
+        typer.echo(json.dumps(plain, indent=1))
+    else:
+        typer.echo(str(recipe))
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
+    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    epsilon: Epsilon,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    delta: Delta = 1e-5,
+    model: Model = "logistic",
+    schema: SchemaFile = None,
+    data_norm: DataNorm = None,
+    target_bounds: TargetBounds = None,
+    adjacency: Adjacency = "replace-one",
+    mechanism: Mechanism = "auto",
+    radius: Radius = None,
+    alpha: Alpha = None,
+    ledger: LedgerUrl = None,
+    dataset: DatasetName = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a model under (epsilon, delta) and write it, with its guarantee, to a JSON file."""
+    from dplangevin import estimators
+    from dplangevin.cli import _tables
+    from dplangevin.estimators import model_file
+    from dplangevin.schema import Schema
+
+    if model not in MODELS:
+        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    stated = None if schema is None else Schema.load(schema)
+    bounds = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
+    estimator = getattr(estimators, MODELS[model])(
+        epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, mechanism=mechanism,
+        radius=radius, alpha=alpha, random_state=seed, ledger=_spender(ledger, dataset), **bounds,
+    )  # fmt: skip
+    features, labels = _tables.target(_tables.read(data), target)
+    if stated is None:
+        features = features.to_numpy()
+    estimator.fit(features, labels)
+    model_file.save(estimator, output)
+    promise = estimator.privacy_.to_dict(delta)
+    if as_json:
+        typer.echo(json.dumps({"output": str(output), "guarantee": promise}, indent=1))
+    elif not quiet:
+        typer.echo(str(estimator.plan_))
+        typer.echo(
+            f"Wrote {output}: epsilon = {promise['epsilon']:.4g}, delta = {delta:g}, {promise['adjacency']}."
+        )
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file.")],
+    data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a CSV file.")
+    ] = None,
+) -> None:
+    """Predictions of a model file for the rows of a table, as CSV."""
+    import numpy as np
+
+    from dplangevin.cli import _tables
+    from dplangevin.estimators import model_file
+
+    fitted = model_file.load(model)
+    table = _tables.read(data)
+    rows = table if fitted.schema is not None else table.to_numpy()
+    columns = {"prediction": fitted.predict(rows)}
+    if hasattr(fitted, "predict_proba"):
+        for label, column in zip(fitted.classes_, fitted.predict_proba(rows).T, strict=True):
+            columns[f"probability of {label}"] = np.round(column, 6)
+    text = type(table)(columns).to_csv(index=False)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
+def _pair(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidParameter(f"--target-bounds must be LOW,HIGH, got {text!r}.") from None
+    return low, high
+
+
+def _spender(url: str | None, name: str | None) -> Any:
+    if url is None and name is None:
+        return None
+    if url is None or name is None:
+        raise InvalidParameter("--ledger and --dataset go together.")
+    from dplangevin.ledger import Ledger
+
+    return Ledger.open(url).dataset(name)

@@ -1,0 +1,198 @@
+"""Front ends: predicates over a DataFrame, marginals over a schema, and both over files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin import _check
+from dplangevin._rng import generator
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.privacy.spender import Spender
+from dplangevin.queries.axes import DEFAULT_BINS, Bins
+from dplangevin.queries.count_table import CountTable
+from dplangevin.queries.duckdb_table import DuckTable, Progress
+from dplangevin.queries.frames import frame_of
+from dplangevin.queries.marginals import Marginals
+from dplangevin.queries.row_queries import RowQueries
+from dplangevin.schema.schema import Schema
+
+Counts = NDArray[np.float64]
+
+
+def count_queries(
+    table: Any,
+    queries: Mapping[str, Any] | Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float,
+    schema: Schema | None = None,
+    touched_counts: int | None = None,
+    max_rows_per_person: int = 1,
+    random_state: object = None,
+    ledger: Spender | None = None,
+    **noise: Any,
+) -> CountTable:
+    """How many rows of a pandas or polars DataFrame satisfy each query, with noise.
+
+    Parameters
+    ----------
+    table : the DataFrame.
+    queries : named (or listed) queries, each a predicate built from `column(...)`, a SQL text over one row (needs
+        DuckDB), a function of one row (a dict) with values in [0, 1], or an array of one value in [0, 1] per row.
+    touched_counts : the most queries one row can satisfy, when that is known (for example 1 for disjoint ones).
+    max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    schema : gives the columns their types for SQL.
+    noise : objective, p, adjacency of GeneralizedGaussianMechanism.
+    """
+    frame = frame_of(table)
+    asked = RowQueries.of(queries, frame, table, schema)
+    mechanism = planned(
+        len(asked), touched_counts, max_rows_per_person, epsilon=epsilon, delta=delta, **noise
+    )
+    labels = {"query": np.array(asked.names)}
+    return _released(mechanism, asked.count, labels, (), random_state, ledger)
+
+
+def count_marginals(
+    table: Any,
+    schema: Schema,
+    *,
+    epsilon: float,
+    delta: float,
+    ways: int = 1,
+    columns: Iterable[str | Sequence[str]] | None = None,
+    bins: Bins = DEFAULT_BINS,
+    max_rows_per_person: int = 1,
+    random_state: object = None,
+    ledger: Spender | None = None,
+    **noise: Any,
+) -> CountTable:
+    """All `ways`-way tables of counts of a DataFrame (1: histograms), or the sets of columns listed, with noise.
+
+    The cells come from the schema: categories as listed, ranges cut into `bins` (a number, or edges per column).
+    """
+    frame = frame_of(table)
+    cells = Marginals.over(schema, ways=ways, columns=columns, bins=bins)
+    for name in cells.axes:
+        frame.require(name)
+    mechanism = planned(cells.size, cells.touched, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
+    return _released(
+        mechanism, lambda: cells.count(frame), cells.label_columns(), cells.sizes(), random_state, ledger
+    )
+
+
+def count_file(
+    path: str | Path,
+    *,
+    epsilon: float,
+    delta: float,
+    schema: Schema | None = None,
+    queries: Mapping[str, str] | Sequence[str] | None = None,
+    marginals: Marginals | None = None,
+    max_rows_per_person: int = 1,
+    memory: str = "1GB",
+    threads: int | None = None,
+    random_state: object = None,
+    ledger: Spender | None = None,
+    announce: Callable[[GeneralizedGaussianMechanism], None] | None = None,
+    progress: Progress | None = None,
+    **noise: Any,
+) -> CountTable:
+    """SQL predicates and marginals of a Parquet or CSV file, each kind in one pass, with bounded memory.
+
+    `announce` is called with the calibrated noise before the file's rows are read, `progress` with the rows read.
+    """
+    texts = _named(queries)
+    if marginals is None and not texts:
+        raise InvalidParameter("nothing to count: give queries (SQL texts) or marginals.")
+    if marginals is not None and schema is None:
+        raise InvalidParameter("marginals need the schema whose cells they count.")
+    with DuckTable(str(path), schema, memory=memory, threads=threads) as table:
+        written = [table.predicate(text) for text in texts.values()]
+        size = len(written) + (marginals.size if marginals is not None else 0)
+        touched = len(written) + (marginals.touched if marginals is not None else 0)
+        mechanism = planned(size, touched, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
+        if announce is not None:
+            announce(mechanism)
+
+        def counted() -> NDArray[np.int64]:
+            parts = [table.count_predicates(written)] if written else []
+            if marginals is not None:
+                parts.append(table.count_marginals(marginals, progress))
+            return np.concatenate(parts)
+
+        labels, sizes = _labels(tuple(texts), marginals)
+        return _released(mechanism, counted, labels, sizes, random_state, ledger)
+
+
+def planned(
+    size: int, touched: int | None, rows_per_person: int = 1, *, epsilon: float, delta: float, **noise: Any
+) -> GeneralizedGaussianMechanism:
+    """The noise for `size` counts of which one row touches at most `touched`, for people who own several rows.
+
+    A person with r rows changes a count by at most r, and touches at most r times as many counts.
+    """
+    allowed = {"objective", "p", "adjacency"}
+    if unknown := sorted(set(noise) - allowed):
+        raise InvalidParameter(
+            f"unknown option {', '.join(unknown)}; noise options are {', '.join(sorted(allowed))}."
+        )
+    rows = _check.count("max_rows_per_person", rows_per_person)
+    if size == 0:
+        raise InvalidParameter("the list of queries is empty; give at least one.")
+    return GeneralizedGaussianMechanism(
+        k=size,
+        epsilon=epsilon,
+        delta=delta,
+        sensitivity=float(rows),
+        touched_counts=None if touched is None else rows * _check.count("touched_counts", touched),
+        **noise,
+    )
+
+
+def _released(
+    mechanism: GeneralizedGaussianMechanism,
+    counted: Callable[[], NDArray[Any]],
+    labels: dict[str, NDArray[np.str_]],
+    sizes: tuple[int, ...],
+    random_state: object,
+    ledger: Spender | None,
+) -> CountTable:
+    """Charge first, read second, add noise third."""
+    rng, seeded = generator(random_state)
+    token = ledger.reserve(mechanism) if ledger is not None else None  # type: ignore[arg-type]
+    values = mechanism.release(counted(), rng)
+    found = CountTable(labels=labels, values=values, mechanism=mechanism, seeded=seeded, sizes=sizes)
+    if ledger is not None and token is not None:
+        ledger.commit(token, found.digest())
+    return found
+
+
+def _named(queries: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
+    if queries is None:
+        return {}
+    if isinstance(queries, Mapping):
+        return dict(queries)
+    if isinstance(queries, str):
+        raise InvalidParameter(
+            "queries must be a list or a table of named queries, not one text; use [text]."
+        )
+    return {text if isinstance(text, str) else f"query {i + 1}": text for i, text in enumerate(queries)}
+
+
+def _labels(
+    names: tuple[str, ...], marginals: Marginals | None
+) -> tuple[dict[str, NDArray[np.str_]], tuple[int, ...]]:
+    if marginals is None:
+        return {"query": np.array(names)}, ()
+    cells = marginals.label_columns()
+    if not names:
+        return cells, marginals.sizes()
+    tables = np.concatenate([np.full(len(names), "predicate"), cells["table"]])
+    return {"table": tables, "cell": np.concatenate([np.array(names), cells["cell"]])}, ()

@@ -1,0 +1,380 @@
+"""Scores and choices on private records: sensitivity, noise law, intervals, cost, and what is said about the model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+from sklearn.compose import make_column_transformer
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
+from sklearn.svm import LinearSVC
+
+from dplangevin.errors import BudgetExceeded, InvalidParameter
+from dplangevin.estimators import _metrics
+from dplangevin.estimators.evaluation import GRID, learned_steps, private_score, private_selection
+from dplangevin.mechanisms.noisy_sums import release_best, release_sums, sum_noise
+from dplangevin.privacy.theorems.noisy_max import NoisyMax, calibrated_max
+from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumGroup, calibrated_sums
+
+EXACT = 1e6  # an epsilon at which the noise vanishes
+METRICS = ("accuracy", "log-loss", "auc", "calibration")
+
+
+def records(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.uniform(-1, 1, (n, 3))
+    score = 3 * X[:, 0] - 2 * X[:, 1] - 1
+    return X, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
+
+
+RNG = np.random.default_rng(0)
+X_TRAIN, Y_TRAIN = records(2000, RNG)
+MODEL = LogisticRegression(C=0.05).fit(X_TRAIN, Y_TRAIN)
+
+
+# --- what a record can move ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_record_moves_a_histogram_by_what_the_plan_says(adjacency: str) -> None:
+    """Replace-one moves two counts by 1 each, add-remove one: never more, and it is attained."""
+    rng = np.random.default_rng(1)
+    X, y = records(60, rng)
+    edges = _metrics.bin_edges(8)
+    base = _metrics.histogram(MODEL, X, y, edges)
+    group = SumGroup(answers=base.size, unit=1, scale=1.0)
+    worst = {"geometric": 0.0, "gaussian": 0.0}
+    for _ in range(300):
+        other_X, other_y = X.copy(), y.copy()
+        if adjacency == "replace-one":
+            other_X[0], other_y[0] = rng.uniform(-3, 3, 3), rng.integers(2)
+        else:
+            other_X, other_y = np.delete(X, rng.integers(60), axis=0), None
+            other_X, other_y = X[1:], y[1:]
+        moved = _metrics.histogram(MODEL, other_X, other_y, edges) - base
+        worst["geometric"] = max(worst["geometric"], float(np.abs(moved).sum()))
+        worst["gaussian"] = max(worst["gaussian"], float(np.linalg.norm(moved)))
+    for noise, moved in worst.items():
+        assert moved == pytest.approx(group.reach(noise, adjacency))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log-loss"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, adjacency: str) -> None:
+    from dplangevin.estimators.evaluation import _loss_sums, _plan
+
+    plan = _plan(metric, 1, 1.0, 0.0, adjacency, 1)  # type: ignore[arg-type]
+    shares = np.array([0.0, 1.0, 0.3, 0.77777])
+    base = _loss_sums(shares, plan)
+    costs = []
+    for value in (0.0, 0.2, 0.5, 1.0):
+        for place in range(4):
+            other = shares.copy()
+            other[place] = value
+            if adjacency == "add-remove":
+                other = np.delete(shares, place)
+            moved = [np.abs(a - b).sum() for a, b in zip(_loss_sums(other, plan), base, strict=True)]
+            costs.append(sum(m / group.scale for m, group in zip(moved, plan.groups, strict=True)))
+    assert max(costs) <= plan.guarantee.epsilon()
+    assert max(costs) == pytest.approx(1.0, abs=1e-8)  # a perfect record against a hopeless one
+
+
+# --- noise and cost -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [0.4, 3.0])
+def test_geometric_noise_has_its_law(scale: float) -> None:
+    """Chi-square against the probability mass function; false alarm 1e-4 per case."""
+    plan = NoisySums(groups=(SumGroup(answers=40_000, unit=1, scale=scale),), noise="geometric", adjacency="add-remove")
+    draws = sum_noise(plan, plan.groups[0], np.random.default_rng(2))
+    ratio = math.exp(-1 / scale)
+    cells = np.arange(-int(5 * scale) - 1, int(5 * scale) + 2)
+    expected = len(draws) * (1 - ratio) / (1 + ratio) * ratio ** np.abs(cells)
+    seen = np.array([np.sum(draws == cell) for cell in cells])
+    kept = expected > 10
+    statistic = float(((seen - expected)[kept] ** 2 / expected[kept]).sum())
+    assert statistic < chi2.ppf(1 - 1e-4, kept.sum())
+    from dplangevin.estimators.evaluation import _noise
+
+    assert np.std(draws) == pytest.approx(_noise(plan)[0], rel=0.03)
+
+
+@pytest.mark.parametrize("noise", ["geometric", "gamma", "gaussian"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacency: str, rows: int) -> None:
+    delta = 1e-6 if noise == "gaussian" else 0.0
+    for epsilon in (0.05, 1.0, 20.0):
+        plan = calibrated_sums(
+            [(40, 1, 0.7), (1, 3, 0.3)],
+            epsilon=epsilon,
+            delta=delta,
+            noise=noise,  # type: ignore[arg-type]
+            adjacency=adjacency,  # type: ignore[arg-type]
+            rows_per_person=rows,
+        )
+        whole = plan.guarantee.group(rows)
+        assert epsilon * (1 - 1e-6) <= whole.epsilon(delta) <= epsilon
+        best = calibrated_max(
+            candidates=3, unit=1, epsilon=epsilon, adjacency=adjacency, rows_per_person=rows  # type: ignore[arg-type]
+        )
+        assert epsilon * (1 - 1e-6) <= best.guarantee.group(rows).epsilon() <= epsilon
+
+
+def test_costs_by_hand() -> None:
+    group = SumGroup(answers=4, unit=3, scale=6.0)
+    cost = {
+        (noise, adjacency): NoisySums(groups=(group,), noise=noise, adjacency=adjacency).guarantee  # type: ignore[arg-type]
+        for noise in ("geometric", "gamma", "gaussian")
+        for adjacency in ("replace-one", "add-remove")
+    }
+    assert cost["geometric", "replace-one"].epsilon() == pytest.approx(1.0)
+    assert cost["geometric", "add-remove"].epsilon() == pytest.approx(0.5)
+    assert cost["gamma", "replace-one"].epsilon() == pytest.approx(0.5 * math.sqrt(2))
+    assert cost["gaussian", "replace-one"].mu == pytest.approx(0.5 * math.sqrt(2))
+    assert cost["gaussian", "add-remove"].mu == pytest.approx(0.5)
+    single = NoisySums(
+        groups=(SumGroup(answers=1, unit=3, scale=6.0),), noise="geometric", adjacency="replace-one"
+    )
+    assert single.guarantee.epsilon() == pytest.approx(0.5)
+    maximum = {
+        a: NoisyMax(candidates=4, unit=3, scale=6.0, adjacency=a).guarantee.epsilon()  # type: ignore[arg-type]
+        for a in ("replace-one", "add-remove")
+    }
+    assert maximum["replace-one"] == pytest.approx(1.0)
+    assert maximum["add-remove"] == pytest.approx(0.5)
+
+
+def test_the_smaller_noise_is_taken() -> None:
+    from dplangevin.estimators.evaluation import _plan
+
+    assert _plan("auc", 20, 1.0, 1e-6, "replace-one", 1).noise == "geometric"
+    assert _plan("auc", 20, 0.05, 0.2, "replace-one", 1).noise == "gaussian"
+    gaussian = private_score(MODEL, X_TRAIN, Y_TRAIN, epsilon=0.05, delta=0.2, metric="auc", random_state=0)
+    assert gaussian.guarantee.mu is not None
+    assert gaussian.guarantee.epsilon(0.2) <= 0.05
+
+
+# --- values -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_without_noise_the_metrics_are_scikit_learns(adjacency: str) -> None:
+    X, y = records(3000, np.random.default_rng(3))
+    options: dict[str, Any] = {"epsilon": EXACT, "adjacency": adjacency, "random_state": 0}
+    assert private_score(MODEL, X, y, **options).value == pytest.approx(MODEL.score(X, y), abs=1e-12)
+    probability = MODEL.predict_proba(X)
+    loss = private_score(MODEL, X, y, metric="log-loss", cap=20.0, **options)
+    assert loss.value == pytest.approx(log_loss(y, probability), abs=20 / GRID)
+    area = private_score(MODEL, X, y, metric="auc", bins=400, **options).value
+    assert area == pytest.approx(roc_auc_score(y, probability[:, 1]), abs=5e-4)
+    table = private_score(MODEL, X, y, metric="calibration", bins=[0, 0.5, 1], **options).table
+    low = probability[:, 1] < 0.5
+    assert [row.share for row in table] == pytest.approx([low.mean(), 1 - low.mean()])
+    assert [row.positive_rate for row in table] == pytest.approx([y[low].mean(), y[~low].mean()])
+    assert all(row.interval[0] < row.positive_rate < row.interval[1] for row in table)
+    line = LinearRegression().fit(X, y)
+    error = private_score(line, X, y, metric="squared-error", cap=4.0, **options)
+    assert error.value == pytest.approx(np.mean((line.predict(X) - y) ** 2), abs=4 / GRID)
+
+
+def test_models_without_probabilities_and_with_more_classes() -> None:
+    X, y = records(2000, np.random.default_rng(4))
+    svc = LinearSVC().fit(X, y)
+    area = private_score(svc, X, y, metric="auc", bins=300, epsilon=EXACT, random_state=0).value
+    assert area == pytest.approx(roc_auc_score(y, svc.decision_function(X)), abs=1e-3)
+    names = np.array(["a", "b", "c"])[y + (X[:, 2] > 0.5)]
+    many = LogisticRegression().fit(X, names)
+    loss = private_score(many, X, names, metric="log-loss", cap=30.0, epsilon=EXACT, random_state=0)
+    assert loss.value == pytest.approx(log_loss(names, many.predict_proba(X)), abs=1e-3)
+    with pytest.raises(InvalidParameter, match="two classes"):
+        private_score(many, X, names, metric="auc", epsilon=1.0)
+
+
+def test_strange_labels_are_scored_silently() -> None:
+    X, y = records(500, np.random.default_rng(5))
+    odd = y.astype(float)
+    odd[:50] = np.nan
+    odd[50:100] = 7
+    for metric in METRICS:
+        score = private_score(MODEL, X, odd, metric=metric, epsilon=EXACT, random_state=0)
+        assert math.isfinite(score.value)
+    right = private_score(MODEL, X, odd, epsilon=EXACT, random_state=0).value
+    assert right == pytest.approx(np.sum(MODEL.predict(X)[100:] == y[100:]) / 500)
+    assert private_score(MODEL, X, odd, metric="log-loss", epsilon=EXACT, random_state=0).value > 1.0
+
+
+@pytest.mark.parametrize(("metric", "least"), [("accuracy", 0.9), ("log-loss", 0.9), ("auc", 0.9), ("calibration", 0.9)])
+def test_intervals_cover(metric: str, least: float) -> None:
+    """120 private hold-outs of 800 at epsilon 0.5. Coverage 0.95 falls below 0.875 with probability 5e-4 per metric."""
+    rng = np.random.default_rng(6)
+    X, y = records(200_000, rng)
+    truth = private_score(MODEL, X, y, metric=metric, epsilon=EXACT, bins=32, random_state=0).value
+    if metric == "calibration":  # the value removes sampling error; the truth has none
+        counts = _metrics.histogram(MODEL, X, y, _metrics.bin_edges(32))
+        middle = np.convolve(_metrics.bin_edges(32), [0.5, 0.5], "valid")
+        truth = float(np.abs(counts[1] * (1 - middle) - counts[0] * middle).sum() / counts.sum())
+    hits = 0
+    for start in range(0, 120 * 800, 800):
+        part = slice(start, start + 800)
+        score = private_score(MODEL, X[part], y[part], metric=metric, epsilon=0.5, bins=32, random_state=rng)
+        hits += score.interval[0] <= truth <= score.interval[1]
+        assert 0 <= score.interval[0] <= score.interval[1]
+    assert hits >= 105
+    wide = private_score(MODEL, X[:800], y[:800], metric=metric, epsilon=0.5, level=0.999, bins=32, random_state=7)
+    narrow = private_score(MODEL, X[:800], y[:800], metric=metric, epsilon=0.5, level=0.5, bins=32, random_state=7)
+    assert wide.interval[1] - wide.interval[0] > narrow.interval[1] - narrow.interval[0]
+
+
+def test_a_class_lost_in_noise_gives_no_area() -> None:
+    X, y = records(60, np.random.default_rng(8))
+    score = private_score(MODEL, X, y, metric="auc", epsilon=0.01, random_state=0)
+    assert score.interval == (0.0, 1.0)
+
+
+# --- choosing -----------------------------------------------------------------------------------------------------
+
+
+def test_the_choice_has_its_law() -> None:
+    """Two candidates g apart: the better one wins with probability 1 - exp(-g / scale) / 2. Four sigmas, 6e-5."""
+    plan = NoisyMax(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
+    rng = np.random.default_rng(9)
+    totals = np.array([10.0, 13.0])
+    wins = [release_best(plan, lambda: totals, rng).values[0][0] for _ in range(6000)]
+    chance = 1 - math.exp(-3 / 4) / 2
+    assert np.mean(wins) == pytest.approx(chance, abs=4 * math.sqrt(chance * (1 - chance) / 6000))
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "log-loss"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_the_better_model_is_chosen(metric: str, adjacency: str) -> None:
+    X, y = records(2000, np.random.default_rng(10))
+    models = [DummyClassifier().fit(X, y), MODEL, DummyClassifier(strategy="uniform", random_state=0).fit(X, y)]
+    chosen = private_selection(models, X, y, metric=metric, epsilon=1.0, adjacency=adjacency, random_state=0)
+    assert chosen.index == 1
+    assert chosen.guarantee.kind == "pure"
+    assert 0.999 < chosen.guarantee.epsilon() <= 1.0
+    assert chosen.seeded
+
+
+# --- cost, ledger, words ------------------------------------------------------------------------------------------
+
+
+class Purse:
+    """A Spender that remembers, or refuses."""
+
+    def __init__(self, empty: bool = False) -> None:
+        self.empty, self.reserved, self.committed = empty, [], []
+
+    def reserve(self, plan: Any) -> str:
+        if self.empty:
+            raise BudgetExceeded("nothing left")
+        self.reserved.append(plan.guarantee)
+        return "token"
+
+    def commit(self, token: str, release_hash: str) -> None:
+        self.committed.append((token, release_hash))
+
+
+class Untouchable(LogisticRegression):
+    def predict(self, X: Any) -> Any:
+        raise AssertionError("a record was read")
+
+    predict_proba = predict
+
+
+def test_the_ledger_pays_first() -> None:
+    X, y = records(300, np.random.default_rng(11))
+    purse = Purse()
+    score = private_score(MODEL, X, y, epsilon=0.3, max_rows_per_person=3, ledger=purse)
+    assert not score.seeded
+    assert purse.reserved[0].epsilon() == pytest.approx(0.1)  # per record; the ledger counts the rows of a person
+    assert score.guarantee.epsilon() == pytest.approx(0.3)
+    chosen = private_selection([MODEL, MODEL], X, y, epsilon=0.2, ledger=purse)
+    assert purse.reserved[1].epsilon() == chosen.guarantee.epsilon()
+    assert [len(digest) for _, digest in purse.committed] == [64, 64]
+    sealed = Untouchable().fit(X, y)
+    for metric in METRICS:
+        with pytest.raises(BudgetExceeded):
+            private_score(sealed, X, y, metric=metric, epsilon=0.3, ledger=Purse(empty=True))
+    with pytest.raises(BudgetExceeded):
+        private_selection([sealed, sealed], X, y, epsilon=0.3, ledger=Purse(empty=True))
+
+
+def test_seeds_are_told_and_used() -> None:
+    X, y = records(300, np.random.default_rng(12))
+    first, second = (private_score(MODEL, X, y, epsilon=0.3, random_state=1) for _ in range(2))
+    assert first.value == second.value
+    assert first.seeded
+    assert "random_state" in " ".join(first.guarantee.assumptions)
+    fresh = {private_score(MODEL, X, y, metric="log-loss", epsilon=0.3).value for _ in range(5)}
+    assert len(fresh) == 5
+
+
+def test_learned_steps() -> None:
+    X, y = records(100, np.random.default_rng(13))
+    stateless = make_pipeline(FunctionTransformer(), Normalizer(), LogisticRegression())
+    assert learned_steps(stateless.fit(X, y)) == ()
+    assert learned_steps(make_pipeline(StandardScaler(), LogisticRegression())) == ()  # not fitted yet
+    nested = make_pipeline(
+        make_column_transformer((MinMaxScaler(), [0]), (Normalizer(), [1, 2])),
+        make_union(StandardScaler(), FunctionTransformer()),
+        make_pipeline(FunctionTransformer(), StandardScaler()),
+        LogisticRegression(),
+    ).fit(X, y)
+    assert learned_steps(nested) == (
+        "columntransformer/minmaxscaler",
+        "featureunion/standardscaler",
+        "pipeline/standardscaler",
+    )
+    search = GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2).fit(X, y)
+    assert learned_steps(search) == ("GridSearchCV", "standardscaler")
+    assert learned_steps(MODEL) == ()
+    score = private_score(nested, X, y, epsilon=1.0)
+    assert "minmaxscaler" in " ".join(score.guarantee.assumptions)
+    assert "learned" not in " ".join(private_score(stateless, X, y, epsilon=1.0).guarantee.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"metric": "f1"}, "metric"), ({"epsilon": 0.0}, "epsilon"), ({"epsilon": math.nan}, "epsilon"),
+        ({"delta": 1.0}, "delta"), ({"adjacency": "swap"}, "adjacency"), ({"level": 1.0}, "level"),
+        ({"metric": "auc", "bins": 1}, "bins"), ({"metric": "auc", "bins": [0, 0.7, 0.2, 1]}, "bins"),
+        ({"cap": 3.0}, "cap"), ({"metric": "log-loss", "cap": 0.0}, "cap"), ({"metric": "squared-error"}, "cap"),
+        ({"max_rows_per_person": 0}, "rows"), ({"random_state": -1}, "random_state"),
+        ({"model": LinearRegression(), "metric": "log-loss"}, "predict_proba"),
+        ({"y": [0, 1]}, "y must"),
+    ],
+)  # fmt: skip
+def test_bad_parameters_are_named(changes: dict[str, Any], words: str) -> None:
+    X, y = records(50, np.random.default_rng(14))
+    options = {"model": MODEL, "X": X, "y": y, "epsilon": 1.0} | changes
+    with pytest.raises(InvalidParameter, match=words):
+        private_score(options.pop("model"), options.pop("X"), options.pop("y"), **options)
+
+
+def test_bad_choices_are_named() -> None:
+    X, y = records(50, np.random.default_rng(15))
+    with pytest.raises(InvalidParameter, match="two models"):
+        private_selection([MODEL], X, y, epsilon=1.0)
+    with pytest.raises(InvalidParameter, match="metric"):
+        private_selection([MODEL, MODEL], X, y, epsilon=1.0, metric="auc")
+    with pytest.raises(InvalidParameter, match="candidates"):
+        release_best(NoisyMax(candidates=3, unit=1, scale=1.0, adjacency="add-remove"), lambda: np.zeros(2), 0)
+    plan = calibrated_sums([(3, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency="add-remove")
+    with pytest.raises(InvalidParameter, match="answers"):
+        release_sums(plan, lambda: [np.zeros(2)], 0)
+    with pytest.raises(InvalidParameter, match="whole"):
+        NoisySums(
+            groups=(SumGroup(answers=1, unit=0.5, scale=1.0),), noise="geometric", adjacency="add-remove"
+        )
+    with pytest.raises(InvalidParameter, match="groups"):
+        NoisySums(groups=(), noise="geometric", adjacency="add-remove")
