@@ -46,7 +46,12 @@ def test_scikit_learn_checks(cls: type) -> None:
 @parametrised
 def test_the_promise_is_kept_and_told(cls: type) -> None:
     X, y = table(cls)
-    for delta, adjacency in ((1e-6, "replace-one"), (1e-6, "add-remove"), (0.0, "replace-one"), (None, "add-remove")):
+    for delta, adjacency in (
+        (1e-6, "replace-one"),
+        (1e-6, "add-remove"),
+        (0.0, "replace-one"),
+        (None, "add-remove"),
+    ):
         model = made(cls, delta=delta, adjacency=adjacency, epsilon=1.5).fit(X, y)
         assert model.privacy_.epsilon(delta or 0.0) <= 1.5
         assert model.privacy_.epsilon(delta or 0.0) > 1.4  # nothing is wasted

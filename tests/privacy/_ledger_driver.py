@@ -17,11 +17,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from unit._ledger import tiny_data, tiny_plan  # noqa: E402
-
-from dplangevin.errors import BudgetExceeded  # noqa: E402
-from dplangevin.ledger import Ledger  # noqa: E402
-from dplangevin.mechanisms import run  # noqa: E402
+from dplangevin.errors import BudgetExceeded
+from dplangevin.ledger import Ledger
+from dplangevin.mechanisms import run
+from unit._ledger import tiny_data, tiny_plan
 
 PLAN = tiny_plan()
 DATA = tiny_data(PLAN)

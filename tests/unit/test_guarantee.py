@@ -188,5 +188,7 @@ def test_huge_counts_stay_cheap() -> None:
     many = promise(Pure(value=1.0, count=100_000))
     assert many.epsilon(0.0) == 100_000
     assert many.epsilon(1e-5) < 50_000
-    steps = promise(SampledGaussian(rate=0.05, noise_multiplier=10.0, sampling="without-replacement", count=10**7))
+    steps = promise(
+        SampledGaussian(rate=0.05, noise_multiplier=10.0, sampling="without-replacement", count=10**7)
+    )
     assert 200 < steps.epsilon(1e-5) < 212  # the Renyi route gives 211.5

@@ -18,7 +18,10 @@ from dplangevin.privacy import paper_references as paper
 from dplangevin.privacy import risk
 from dplangevin.privacy.theorems import gibbs
 from dplangevin.privacy.theorems import langevin_process as process
+from dplangevin.privacy.theorems.composition import Composition
+from dplangevin.privacy.theorems.optimal_shift import OptimalShift
 from dplangevin.problem.constants import Constants
+from dplangevin.schedules import NoisyGradientSchedule
 
 
 def constants(**changes):
@@ -501,6 +504,27 @@ def test_process_details():
     assert process.langevin_last_iterate(bare(0.1, smoothness=1.0), 3.0, 0.5).mu == pytest.approx(
         process.langevin_trajectory(bare(0.1), 9 * 0.5).mu, rel=1e-9
     )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    beta=st.floats(5, 500),
+    a=st.floats(0.05, 1.2),
+    steps=st.integers(1, 300),
+    m=st.sampled_from([0.0, 0.01, 0.3]),
+    diameter=st.sampled_from([0.5, 4.0, math.inf]),
+)
+def test_agrees_with_the_noisy_gradient_theorems(beta, a, steps, m, diameter):
+    """SGLD is noisy gradient descent with step a = eta beta and noise sqrt(2 eta)/a on the gradient."""
+    here = Constants(n=50, lipschitz=1.0, strong_convexity=m, smoothness=m + 1.0, diameter=diameter)
+    eta = a / beta
+    schedule = NoisyGradientSchedule(step_size=a, noise_scale=math.sqrt(2 * eta) / a, n_steps=steps)
+    whole = Composition().certify(here, schedule).mu
+    assert process.sgld_trajectory(here, beta, eta, steps).mu == pytest.approx(whole, rel=1e-6)
+    other = OptimalShift().certify(here, schedule).mu
+    assert process.sgld_last_iterate(here, beta, eta, steps).mu >= other * (1 - 1e-6)
+    if math.isinf(diameter):
+        assert process.sgld_last_iterate(here, beta, eta, steps).mu == pytest.approx(other, rel=1e-6)
 
 
 def test_release_modes():

@@ -85,3 +85,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _say(message: object, code: int) -> int:
     typer.echo("error: " + " ".join(str(message).split()), err=True)
     return code
+
+
+if __name__ == "__main__":
+    main()

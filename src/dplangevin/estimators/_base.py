@@ -16,8 +16,9 @@ from dplangevin import _check
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
-from dplangevin.mechanisms import Release, run
-from dplangevin.planner import Recipe, choose
+from dplangevin.estimators.uncertainty import WORDS, interval_share, plan_with_intervals, run_with_intervals
+from dplangevin.mechanisms import run
+from dplangevin.planner import choose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem import Loss
@@ -46,13 +47,22 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     theorem: str | None
     weight_bound: float
     max_rows_per_person: int
+    intervals: Any = False  # only some estimators take it
     ledger: Any
     random_state: Any
     verbose: bool
 
     def _fit(self, X: Any, labels: Floats, sample_weight: Any, **model_options: Any) -> Floats:
         """Plan from public quantities, run once, and return the parameters as a matrix [columns, scores]."""
-        recipe = self._plan(len(X), X.shape[1], **model_options)
+        options = self._options(len(X), X.shape[1], **model_options)
+        share, both = interval_share(self.intervals), None
+        self.__dict__.pop("uncertainty_", None)
+        if share:
+            recipe, both = plan_with_intervals(
+                share, options, rows=self.max_rows_per_person, weighted=sample_weight is not None
+            )
+        else:
+            recipe = choose(**options)
         if self.verbose:
             print(recipe)
         weights = None
@@ -63,9 +73,13 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         problem = recipe.plan.problem
         assert problem is not None
         data = ArrayDataset(X, labels, problem, weights)
-        release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
+        if both is None:
+            release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
+            self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
+        else:
+            release, self.uncertainty_ = run_with_intervals(both, data, self.random_state, self.ledger)
+            self.privacy_ = self._promise(both.guarantee, release.seeded, WORDS)
         self.plan_ = recipe
-        self.privacy_ = self._promise(recipe, release)
         self.n_iter_ = release.n_steps
         self._keep(problem.loss)
         return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
@@ -73,8 +87,10 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     def _keep(self, loss: Loss) -> None:
         """Store what prediction needs of the loss."""
 
-    def _plan(self, n: int, n_features: int, *, model: str | None = None, **model_options: Any) -> Recipe:
-        """The recipe for data of this shape. No record is read."""
+    def _options(
+        self, n: int, n_features: int, *, model: str | None = None, **model_options: Any
+    ) -> dict[str, Any]:
+        """What the planner is told about data of this shape. No record is read."""
         rows = _check.count("max_rows_per_person", self.max_rows_per_person)
         delta = 0.0 if self.delta is None else self.delta
         if delta != 0:
@@ -87,22 +103,22 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=4,
             )
-        return choose(
-            model=model or self._model,
-            n=n,
-            n_features=n_features,
-            epsilon=_per_record(epsilon, delta, rows),
-            delta=delta,
-            adjacency=self.adjacency,
-            data_norm=self._norm(),
-            fit_intercept=self._intercept(),
-            radius=self.radius,
-            alpha=self.alpha,
-            mechanism=self.mechanism,
-            theorem=self.theorem,
-            weight_bound=self.weight_bound,
+        return {
+            "model": model or self._model,
+            "n": n,
+            "n_features": n_features,
+            "epsilon": _per_record(epsilon, delta, rows),
+            "delta": delta,
+            "adjacency": self.adjacency,
+            "data_norm": self._norm(),
+            "fit_intercept": self._intercept(),
+            "radius": self.radius,
+            "alpha": self.alpha,
+            "mechanism": self.mechanism,
+            "theorem": self.theorem,
+            "weight_bound": self.weight_bound,
             **model_options,
-        )
+        }
 
     def _norm(self) -> float:
         """The stated bound on a row, before any data is read."""
@@ -124,17 +140,18 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         """A schema adds a constant column of its own, inside the row norm."""
         return self.fit_intercept and self.schema is None
 
-    def _promise(self, recipe: Recipe, release: Release) -> Guarantee:
+    def _promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         words = [
             "the number of rows is public",
             "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee",
         ]
-        if release.seeded:
+        if seeded:
             words.append(
                 "the noise came from random_state: the promise holds only against those who do not know it"
             )
-        guarantee = recipe.plan.guarantee
-        guarantee = replace(guarantee, assumptions=(*guarantee.assumptions, *words, *self._public_words()))
+        guarantee = replace(
+            guarantee, assumptions=(*guarantee.assumptions, *words, *more, *self._public_words())
+        )
         return guarantee.group(self.max_rows_per_person)
 
     def _public_words(self) -> tuple[str, ...]:

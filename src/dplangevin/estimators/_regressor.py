@@ -29,6 +29,8 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
         theta = self._fit(
             X, (np.clip(y, low, high) - centre) / half, sample_weight, **self._model_options(low, high, half)
         )
+        if hasattr(self, "uncertainty_"):
+            self.uncertainty_ = self.uncertainty_.rescaled(half, centre if self._intercept() else 0.0)
         self.coef_ = half * theta[: X.shape[1], 0]
         self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self._intercept() else float(centre)
         return self

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 
 from dplangevin import _check
 from dplangevin.estimators._regressor import DPLinearRegressor
+from dplangevin.estimators.uncertainty import WithIntervals
 from dplangevin.privacy.spender import Spender
 
 
-class DPHuberRegressor(DPLinearRegressor):
+class DPHuberRegressor(WithIntervals, DPLinearRegressor):
     """Differentially private Huber regression.
 
     Parameters
@@ -27,6 +28,7 @@ class DPHuberRegressor(DPLinearRegressor):
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
     verbose : print the plan before running.
@@ -35,6 +37,7 @@ class DPHuberRegressor(DPLinearRegressor):
     ----------
     coef_, intercept_ : the released model.
     plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
+    standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
     n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
 
     References
@@ -72,6 +75,7 @@ class DPHuberRegressor(DPLinearRegressor):
         theorem: str | None = None,
         weight_bound: float = 1.0,
         max_rows_per_person: int = 1,
+        intervals: bool | float = False,
         ledger: Spender | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -90,6 +94,7 @@ class DPHuberRegressor(DPLinearRegressor):
         self.theorem = theorem
         self.weight_bound = weight_bound
         self.max_rows_per_person = max_rows_per_person
+        self.intervals = intervals
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

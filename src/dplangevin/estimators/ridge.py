@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dplangevin.estimators._regressor import DPLinearRegressor
+from dplangevin.estimators.uncertainty import WithIntervals
 from dplangevin.privacy.spender import Spender
 
 
-class DPRidge(DPLinearRegressor):
+class DPRidge(WithIntervals, DPLinearRegressor):
     """Differentially private linear regression with a ridge.
 
     Parameters
@@ -26,6 +27,7 @@ class DPRidge(DPLinearRegressor):
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
     verbose : print the plan before running.
@@ -34,6 +36,7 @@ class DPRidge(DPLinearRegressor):
     ----------
     coef_, intercept_ : the released model.
     plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
+    standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
     n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
 
     References
@@ -70,6 +73,7 @@ class DPRidge(DPLinearRegressor):
         theorem: str | None = None,
         weight_bound: float = 1.0,
         max_rows_per_person: int = 1,
+        intervals: bool | float = False,
         ledger: Spender | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -87,6 +91,7 @@ class DPRidge(DPLinearRegressor):
         self.theorem = theorem
         self.weight_bound = weight_bound
         self.max_rows_per_person = max_rows_per_person
+        self.intervals = intervals
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

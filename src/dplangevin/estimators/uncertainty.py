@@ -28,7 +28,7 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._intervals import half_width
 from dplangevin.mechanisms import Release, run
 from dplangevin.mechanisms.curvature import Curvature, curvature_groups, release_curvature
-from dplangevin.planner import Recipe
+from dplangevin.planner import Recipe, choose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
@@ -98,6 +98,32 @@ class Uncertainty:
         )
 
 
+class WithIntervals:
+    """The methods of an estimator that was fitted with `intervals`."""
+
+    uncertainty_: Uncertainty
+
+    @property
+    def standard_errors_(self) -> Floats:
+        """Standard errors of the coefficients, then of the intercept where there is one.
+
+        They belong to the middles of the intervals: coef_ itself is shrunk a little by the ridge.
+        """
+        return self.uncertainty_.standard_errors
+
+    def confidence_intervals(self, level: float = 0.95) -> Floats:
+        """[low, high] for each coefficient, then for the intercept where there is one.
+
+        A row is infinite where the records say too little about a coefficient at this budget.
+        """
+        if not hasattr(self, "uncertainty_"):
+            raise InvalidParameter(
+                "confidence intervals need a fit with intervals=True (or a share of the budget): what they rest on "
+                "is released, and paid for, by fit."
+            )
+        return self.uncertainty_.intervals(level)
+
+
 def interval_share(intervals: Any) -> float:
     """The share of the budget that intervals=False, True or a number asks for."""
     if isinstance(intervals, bool | np.bool_):
@@ -112,21 +138,31 @@ def fit_epsilon(epsilon: float, delta: float, share: float) -> float:
     return cv.gdp_epsilon(math.sqrt(1 - share) * cv.gdp_mu(epsilon, delta), delta)
 
 
-def check_intervals(mechanism: str, radius: float | None, weight_bound: float, weighted: bool) -> None:
-    """Refuse what has no interval: nothing here depends on the data."""
+def plan_with_intervals(
+    share: float, options: dict[str, Any], *, rows: int = 1, weighted: bool = False
+) -> tuple[Recipe, IntervalPlan]:
+    """The recipe and the joint plan for the planner's options, whose (epsilon, delta) pays for both.
+
+    What has no interval is refused; nothing here depends on the data.
+    """
+    mechanism, epsilon, delta = options["mechanism"], options["epsilon"], options["delta"]
     if mechanism not in ("auto", "objective-perturbation"):
         raise InvalidParameter(
             f"intervals need objective perturbation, whose noise law is exact; got mechanism={mechanism!r}. "
             "Leave mechanism='auto'."
         )
-    if radius is not None:
-        raise InvalidParameter(
-            f"intervals need an unconstrained fit, got radius={radius!r}; leave radius out."
-        )
-    if weight_bound != 1 or weighted:
+    if weighted or options["weight_bound"] != 1:
         raise InvalidParameter(
             "intervals need equally weighted records; leave sample_weight and weight_bound out."
         )
+    if rows > 1 and delta > 0:
+        raise InvalidParameter(
+            f"intervals for max_rows_per_person={rows} are offered with a pure promise only; set delta=0."
+        )
+    left = fit_epsilon(epsilon, delta, share)
+    recipe = choose(**(options | {"mechanism": "objective-perturbation", "epsilon": left}))
+    recipe = recipe_for_intervals(recipe, left, options["alpha"])
+    return recipe, interval_plan(recipe.plan, epsilon)
 
 
 @lru_cache(maxsize=64)
@@ -151,6 +187,7 @@ def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) ->
             f"objective perturbation with {schedule.noise} noise: the law of its error is exact, for intervals",
             f"slopes are bounded by {loss.slope_bound:.3g}; ridge alpha = {problem.ridge:.3g} per sample, whose bias "
             "the intervals remove",
+            "the rest of the budget pays for the curvature at the released point",
         ),
     )
 

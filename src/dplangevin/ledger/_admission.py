@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from dplangevin.errors import LedgerError
 from dplangevin.privacy import compose
@@ -22,19 +23,24 @@ _TIGHT = (Pure, BoundedRange, Gaussian, Approximate)  # classes whose own curve 
 
 @dataclass(frozen=True, kw_only=True)
 class Bill:
-    """What a set of releases costs together: parts, and the exact sum of their additive deltas."""
+    """What a set of releases costs together: everything spent as it was promised, and the sum of additive deltas."""
 
-    parts: tuple[Part, ...] = ()
+    spent: tuple[Part, ...] = ()
     extra_delta: Fraction = Fraction(0)
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """The same cost in as few parts as there can be; rounded once, upwards."""
+        return _merged(self.spent)
 
     def plus(self, *parts: Part) -> Bill:
         """The bill with more parts on it."""
-        return Bill(parts=_merged(self.parts + parts), extra_delta=self.extra_delta)
+        return replace(self, spent=compose.merged(self.spent + parts))
 
     def with_release(self, guarantee: Guarantee) -> Bill:
         """The bill with one more release on it."""
         extra = self.extra_delta + Fraction(guarantee.extra_delta)
-        return Bill(parts=_merged(self.parts + guarantee.parts), extra_delta=extra)
+        return replace(self.plus(*guarantee.parts), extra_delta=extra)
 
     def epsilon(self, delta: float) -> float:
         """Composed epsilon at delta, rounded up."""
@@ -55,7 +61,7 @@ def bill(costs: Iterable[tuple[Guarantee, int]]) -> Bill:
     for guarantee, count in costs:
         parts += [part.times(count) for part in guarantee.parts]
         extra += count * Fraction(guarantee.extra_delta)
-    return Bill(parts=_merged(tuple(parts)), extra_delta=extra)
+    return Bill(spent=compose.merged(tuple(parts)), extra_delta=extra)
 
 
 def fits(total: Bill, epsilon: float, delta: float) -> bool:

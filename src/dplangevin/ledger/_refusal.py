@@ -28,7 +28,7 @@ def _unit(owner: Account) -> str:
 
 
 def _price(cost: Guarantee, delta: float) -> str:
-    if cost.mu is not None:
+    if delta > 0 and cost.mu is not None:
         return f"GDP mu = {cost.mu:.6g}"
     epsilon = Bill().with_release(cost).epsilon(delta)
     if math.isinf(epsilon) and delta == 0:

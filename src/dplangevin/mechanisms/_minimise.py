@@ -89,7 +89,10 @@ def _newton_step(
         if isinstance(constraint, WholeSpace):
             return np.asarray(cho_solve(cho_factor(hessian), -gradient))
         return quadratic_minimiser(hessian, gradient - hessian @ theta, constraint, theta, tolerance) - theta
-    except (np.linalg.LinAlgError, ValueError):  # overflow, or no digits left; the cause may depend on the data
+    except (
+        np.linalg.LinAlgError,
+        ValueError,
+    ):  # overflow, or no digits left; the cause may depend on the data
         return None
 
 

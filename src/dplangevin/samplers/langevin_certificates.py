@@ -33,8 +33,8 @@ def mixing_time(
 
     Examples
     --------
-    >>> round(mixing_time(10, 10, 2, 0.1, both_directions=False), 6), round(mixing_time(10, 10, 2, 0.1), 6)
-    (11.689336, 26.15126)
+    >>> round(mixing_time(10, 10, 2, 0.1, both_directions=False), 4), round(mixing_time(10, 10, 2, 0.1), 4)
+    (11.6893, 26.1513)
     """
     k, m, least = _check.count("dimension", dimension), _condition(condition), 2.0 if both_directions else 1.5
     if order < least:

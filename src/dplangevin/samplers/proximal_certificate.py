@@ -6,8 +6,8 @@ rho = 1 / (1 + step_size / C), C the Poincare constant of pi. With a start law o
     total variation <= sqrt(e^w - 1) rho^k / 2,
     sup |d mu_k / d pi - 1| <= exp(D^2 / (2 step_size)) rho^(k - 1) sqrt(e^w - 1)   on a body of diameter D.
 
-References: Lee, Shen and Tian (2021) for the chain; Chen, Chewi, Salim and Wibisono (2022), Theorem 4, for
-the rate; Payne and Weinberger (1960) and Brascamp and Lieb (1976) for C. The sup-norm bound is proved in
+References: Lee, Shen and Tian (2021) for the chain; Chen, Chewi, Salim and Wibisono (2022) for the
+rate; Payne and Weinberger (1960) and Brascamp and Lieb (1976) for C. The sup-norm bound is proved in
 docs/theory/proximal_sampler.md.
 """
 

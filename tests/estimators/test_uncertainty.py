@@ -1,0 +1,379 @@
+"""Standard errors and intervals: they cover, they are paid for, and they say so when the records say too little."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, laplace
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import BudgetExceeded, InvalidParameter
+from dplangevin.estimators import DPHuberRegressor, DPLogisticRegression, DPRidge
+from dplangevin.estimators._intervals import half_width, proportion_interval
+from dplangevin.estimators.uncertainty import (
+    IntervalPlan,
+    fit_epsilon,
+    interval_plan,
+    interval_share,
+    plan_with_intervals,
+    run_with_intervals,
+)
+from dplangevin.mechanisms.curvature import _sums, curvature_groups, packed, unpacked
+from dplangevin.planner import Recipe
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Problem, Squared
+from dplangevin.samplers.gamma_norm import gamma_norm
+
+NOISE = 0.15  # of the targets of regressions, whose range is [-1, 1]
+
+
+def options(model: str, n: int, p: int, **changes: Any) -> dict[str, Any]:
+    more: dict[str, Any] = {} if model == "logistic" else {"target_bounds": (-1.0, 1.0)}
+    if model == "huber":
+        more["transition"] = 0.2
+    found = {
+        "model": model, "n": n, "n_features": p, "epsilon": 1.0, "delta": 1e-5, "adjacency": "replace-one",
+        "data_norm": 1.0 if model == "logistic" else math.sqrt(p), "fit_intercept": True, "radius": None,
+        "alpha": None, "mechanism": "auto", "theorem": None, "weight_bound": 1.0,
+    }  # fmt: skip
+    return found | more | changes
+
+
+def truth(model: str, p: int) -> np.ndarray:
+    if model == "logistic":
+        return np.append(np.resize([2.0, -2.0, 1.0, 0.0, 0.5], p), 0.3)
+    return np.append(np.resize([0.3, -0.2, 0.1], 3).tolist() + [0.0] * (p - 3), 0.1)
+
+
+def draw(model: str, n: int, p: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Records of a correct model; no row is longer than its bound."""
+    theta = truth(model, p)
+    X = rng.uniform(-1, 1, (n, p)) / (math.sqrt(p) if model == "logistic" else 1.0)
+    score = X @ theta[:-1] + theta[-1]
+    if model == "logistic":
+        return X, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(float)
+    return X, score + NOISE * rng.standard_normal(n)
+
+
+def usual_widths(model: str, X: np.ndarray, p: int) -> np.ndarray:
+    """Widths of the non-private 95% intervals (of the efficient estimator, at the true coefficients)."""
+    rows = np.column_stack([X, np.ones(len(X))])
+    weights = np.full(len(X), NOISE**-2)
+    if model == "logistic":
+        probability = 1 / (1 + np.exp(-rows @ truth(model, p)))
+        weights = probability * (1 - probability)
+    return 2 * 1.96 * np.sqrt(np.diag(np.linalg.inv((rows * weights[:, None]).T @ rows)))
+
+
+def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -> tuple[float, float, float]:
+    """Share of covered coefficients over many data sets, mean width over the usual one, share of infinite ones."""
+    rng = np.random.default_rng(seed)
+    _, both = plan_with_intervals(0.15, options(model, n, p, **changes))
+    assert both.plan.problem is not None
+    hits, widths, usual = [], [], []
+    for _ in range(sets):
+        X, y = draw(model, n, p, rng)
+        _, found = run_with_intervals(both, ArrayDataset(X, y, both.plan.problem), rng, None)
+        low, high = found.intervals(0.95).T
+        hits.append((low <= truth(model, p)) & (truth(model, p) <= high))
+        widths.append(high - low)
+        usual.append(usual_widths(model, X, p))
+    finite = np.isfinite(widths)
+    ratio = float(np.mean(np.where(finite, widths, 0)) / np.mean(usual))
+    return float(np.mean(hits)), ratio, float(1 - finite.mean())
+
+
+# --- coverage -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "n", "changes", "widest"),
+    [
+        ("logistic", 5000, {}, 1.75),
+        ("ridge", 5000, {}, 1.95),
+        ("huber", 5000, {}, 1.45),
+        ("logistic", 5000, {"adjacency": "add-remove"}, 1.3),
+        ("logistic", 10000, {"delta": 0.0}, 1.35),
+    ],
+    ids=["logistic", "ridge", "huber", "add-remove", "pure"],
+)
+def test_intervals_cover(model: str, n: int, changes: dict[str, Any], widest: float) -> None:
+    """60 data sets x 4 coefficients. Coverage 0.95 leaves [0.90, 0.99] with probability about 3e-3 (seeds are fixed)."""
+    covered, ratio, infinite = coverage(model, n, 3, 60, seed=1, **changes)
+    assert 0.90 <= covered <= 0.99
+    assert 1.0 < ratio < widest
+    assert infinite == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "n", "p", "changes"),
+    [
+        ("logistic", 5000, 3, {}), ("logistic", 10000, 5, {}), ("logistic", 20000, 10, {}),
+        ("ridge", 5000, 3, {}), ("ridge", 10000, 5, {}), ("ridge", 20000, 10, {}),
+        ("logistic", 20000, 5, {"delta": 0.0}), ("ridge", 20000, 5, {"delta": 0.0}),
+    ],
+)  # fmt: skip
+def test_intervals_cover_at_length(model: str, n: int, p: int, changes: dict[str, Any]) -> None:
+    """300 data sets; coverage of 95% intervals between 0.93 and 0.97 (five standard errors or more)."""
+    covered, ratio, infinite = coverage(model, n, p, 300, seed=2, **changes)
+    print(f"{model} n={n} p={p} {changes}: coverage {covered:.4f}, width x {ratio:.3f}")
+    assert 0.93 <= covered <= 0.97
+    assert infinite == 0
+
+
+def test_unknowable_coefficients_are_infinite_and_the_others_are_not() -> None:
+    """Two equal columns: nothing can be said of either; the rest is unharmed."""
+    rng = np.random.default_rng(3)
+    X, y = draw("logistic", 8000, 4, rng)
+    X[:, 1] = X[:, 0]
+    model = DPLogisticRegression(
+        epsilon=1.0, delta=1e-5, data_norm=1.0, classes=[0, 1], intervals=True, random_state=0
+    )
+    lost = 0
+    for seed in range(8):
+        errors = clone(model).set_params(random_state=seed).fit(X, y).standard_errors_
+        lost += np.isinf(errors[:2]).all()
+        assert np.isfinite(errors[2:]).all()
+    assert lost >= 7  # each is missed with probability 0.02
+
+
+def test_the_bias_of_a_large_ridge_is_removed() -> None:
+    rng = np.random.default_rng(4)
+    X, y = draw("logistic", 20_000, 3, rng)
+    model = DPLogisticRegression(
+        epsilon=2.0, delta=1e-5, data_norm=1.0, classes=[0, 1], alpha=0.01, intervals=True, random_state=0
+    ).fit(X, y)
+    errors = np.abs(model.uncertainty_.centre - truth("logistic", 3))
+    assert abs(model.coef_[0, 0] - 2.0) > 4 * model.standard_errors_[0]  # coef_ is shrunk
+    assert (errors < 4 * model.standard_errors_).all()
+
+
+# --- estimators ---------------------------------------------------------------------------------------------------
+
+
+def fitted(cls: type, **changes: Any) -> Any:
+    made = {"epsilon": 1.0, "delta": 1e-5, "data_norm": 2.0, "intervals": True, "random_state": 0} | changes
+    rng = np.random.default_rng(5)
+    X, y = draw("logistic" if cls is DPLogisticRegression else "ridge", 4000, 3, rng)
+    made |= {"classes": [0, 1]} if cls is DPLogisticRegression else {"target_bounds": (-1, 1)}
+    if made.pop("stretched", False):
+        y, made["target_bounds"] = 50 + 10 * y, (40, 60)
+    return cls(**made).fit(X, y)
+
+
+@pytest.mark.parametrize("cls", [DPLogisticRegression, DPRidge, DPHuberRegressor])
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+def test_the_share_is_part_of_the_promise(cls: type, delta: float) -> None:
+    model = fitted(cls, delta=delta)
+    assert 0.99 < model.privacy_.epsilon(delta) <= 1.0
+    plain = model.plan_.plan.guarantee.epsilon(delta)
+    assert 0.8 < plain < 0.95  # the fit has its own share, the curvature the rest
+    assert "noisy sums" in model.privacy_.theorem
+    assert any("confidence intervals assume" in words for words in model.privacy_.assumptions)
+    more = fitted(cls, delta=delta, intervals=0.4)
+    assert more.plan_.plan.guarantee.epsilon(delta) < plain
+    assert more.privacy_.epsilon(delta) <= 1.0
+
+
+@pytest.mark.parametrize("cls", [DPLogisticRegression, DPRidge])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_shapes_order_and_levels(cls: type, fit_intercept: bool) -> None:
+    model = fitted(cls, fit_intercept=fit_intercept)
+    columns = 3 + fit_intercept
+    assert model.standard_errors_.shape == (columns,)
+    narrow, wide = model.confidence_intervals(0.5), model.confidence_intervals(0.99)
+    assert narrow.shape == (columns, 2)
+    assert (wide[:, 0] < narrow[:, 0]).all()
+    assert (narrow[:, 1] < wide[:, 1]).all()
+    inside = model.confidence_intervals(0.9999)
+    coefficients = np.append(np.ravel(model.coef_), np.ravel(model.intercept_)[:fit_intercept])
+    assert ((inside[:, 0] < coefficients) & (coefficients < inside[:, 1])).all()
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.confidence_intervals(), model.confidence_intervals())
+
+
+def test_intervals_are_in_the_units_of_the_target() -> None:
+    one, stretched = fitted(DPRidge), fitted(DPRidge, stretched=True)
+    np.testing.assert_allclose(stretched.standard_errors_, 10 * one.standard_errors_)
+    shift = np.array([[0.0], [0.0], [0.0], [50.0]])
+    np.testing.assert_allclose(stretched.confidence_intervals(), 10 * one.confidence_intervals() + shift)
+
+
+def test_without_intervals_there_are_none() -> None:
+    model = fitted(DPRidge)
+    assert hasattr(model, "standard_errors_")
+    rng = np.random.default_rng(6)
+    model.set_params(intervals=False).fit(*draw("ridge", 500, 3, rng))
+    assert not hasattr(model, "standard_errors_")
+    with pytest.raises(InvalidParameter, match="intervals=True"):
+        model.confidence_intervals()
+
+
+def test_predictions_hardly_suffer() -> None:
+    rng = np.random.default_rng(7)
+    X, y = draw("logistic", 20_000, 5, rng)
+    made = {"epsilon": 1.0, "delta": 1e-5, "data_norm": 1.0, "classes": [0, 1], "random_state": 0}
+    scores = [
+        np.mean([DPLogisticRegression(**made | {"intervals": share, "random_state": seed}).fit(X, y).score(X, y)
+                 for seed in range(5)])
+        for share in (False, True)
+    ]  # fmt: skip
+    best = LogisticRegression().fit(X, y).score(X, y)
+    assert scores[1] > scores[0] - 0.005
+    assert scores[1] > best - 0.01
+
+
+class Purse:
+    """A Spender that remembers, or refuses."""
+
+    def __init__(self, empty: bool = False) -> None:
+        self.empty, self.reserved, self.committed = empty, [], []
+
+    def reserve(self, plan: Any) -> str:
+        if self.empty:
+            raise BudgetExceeded("nothing left")
+        self.reserved.append(plan.guarantee)
+        return "token"
+
+    def commit(self, token: str, release_hash: str) -> None:
+        self.committed.append(release_hash)
+
+
+def test_the_ledger_is_charged_once_for_both() -> None:
+    purse = Purse()
+    model = fitted(DPRidge, ledger=purse)
+    assert len(purse.reserved) == len(purse.committed) == 1
+    assert purse.reserved[0].epsilon(1e-5) == pytest.approx(model.privacy_.epsilon(1e-5))
+    with pytest.raises(BudgetExceeded):
+        fitted(DPRidge, ledger=Purse(empty=True))
+
+
+def test_noise_is_fresh_unless_seeded() -> None:
+    first, second = fitted(DPRidge), fitted(DPRidge)
+    np.testing.assert_array_equal(first.confidence_intervals(), second.confidence_intervals())
+    third = fitted(DPRidge, random_state=None)
+    assert not np.array_equal(first.standard_errors_, third.standard_errors_)
+    assert "random_state" not in " ".join(third.privacy_.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"intervals": 1.0}, "intervals"), ({"intervals": -0.1}, "intervals"), ({"intervals": "yes"}, "intervals"),
+        ({"mechanism": "noisy-gd"}, "mechanism"), ({"radius": 3.0}, "radius"),
+        ({"weight_bound": 2.0}, "weight"), ({"max_rows_per_person": 2}, "max_rows_per_person"),
+    ],
+)  # fmt: skip
+def test_what_has_no_interval_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        fitted(DPRidge, **changes)
+
+
+def test_more_refusals() -> None:
+    rng = np.random.default_rng(8)
+    X, y = draw("logistic", 500, 3, rng)
+    three = DPLogisticRegression(data_norm=1.0, delta=1e-6, classes=[0, 1, 2], intervals=True)
+    with pytest.raises(InvalidParameter, match="two-class"):
+        three.fit(X, y)
+    with pytest.raises(InvalidParameter, match="sample_weight"):
+        DPLogisticRegression(data_norm=1.0, delta=1e-6, classes=[0, 1], intervals=True).fit(
+            X, y, sample_weight=np.ones(500)
+        )
+    rows = fitted(DPRidge, delta=0.0, max_rows_per_person=2)
+    assert 0.999 < rows.privacy_.epsilon(0.0) <= 1.0
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "loss", [Logistic(), Clipped(Squared(), 0.5), Huber(transition=0.2)], ids=lambda x: x.name
+)
+def test_a_record_moves_the_curvature_by_what_the_plan_says(loss: Any, adjacency: str, norm: float) -> None:
+    """Random and worst neighbours at several data norms: never more than the reach of each group, and it is attained."""
+    from dplangevin.privacy.theorems.noisy_sums import SumGroup
+
+    labels = {"classes": 2} if isinstance(loss, Logistic) else {"target": (-1.0, 1.0)}
+    problem = Problem(
+        loss=loss, bounds=DataBounds(data_norm=norm, **labels), n=3, n_features=2, fit_intercept=False,
+        adjacency=adjacency,  # type: ignore[arg-type]
+    )  # fmt: skip
+    groups = curvature_groups(problem, dispersion=True)
+    rng = np.random.default_rng(9)
+    worst = np.zeros(3)
+    for trial in range(200):
+        theta = np.zeros(2) if trial < 50 else rng.standard_normal(2) / norm
+        rows = 10 * norm * rng.standard_normal((3, 2))
+        labels_ = (
+            rng.integers(2, size=3) if isinstance(loss, Logistic) else rng.choice([-1.0, 0.0, 0.01, 1.0], 3)
+        )
+        first = ArrayDataset(rows, labels_, problem)
+        if adjacency == "replace-one":
+            other_rows, other_labels = rows.copy(), labels_.copy()
+            other_rows[0] = norm * np.array([-rows[0, 1], rows[0, 0]])  # at right angles: the worst
+            other_labels[0] = rng.choice([0, 1])
+        else:
+            other_rows, other_labels = rows[1:], labels_[1:]
+        second = ArrayDataset(other_rows, other_labels, problem)
+        moves = zip(_sums(first, theta, 3), _sums(second, theta, 3), strict=True)
+        worst = np.maximum(worst, [np.linalg.norm(a - b) for a, b in moves])
+    reach = [SumGroup(answers=a, unit=u, scale=1.0).reach("gaussian", adjacency) for a, u, _ in groups]  # type: ignore[arg-type]
+    assert (worst <= np.array(reach) * (1 + 1e-9)).all()
+    assert worst[0] > 0.99 * reach[0]
+
+
+def test_packing_is_an_isometry() -> None:
+    rng = np.random.default_rng(10)
+    for size in (1, 2, 7):
+        matrix = rng.standard_normal((size, size))
+        matrix += matrix.T
+        vector = packed(matrix)
+        np.testing.assert_allclose(unpacked(vector), matrix)
+        assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(matrix))
+
+
+def test_half_widths_against_closed_forms_and_simulation() -> None:
+    assert float(half_width(0.95, 3.0, 4.0)) == pytest.approx(1.959964 * 5, rel=1e-6)
+    for level in (0.5, 0.95, 0.99):  # Laplace noise alone
+        assert float(half_width(level, 0.0, math.sqrt(2), 1)) == pytest.approx(-math.log(1 - level), rel=0.02)
+    draws = gamma_norm(4, 1.0, 200_000, np.random.default_rng(11))[0]
+    assert np.std(draws) == pytest.approx(math.sqrt(5), rel=0.02)
+    mixed = 2.0 * np.random.default_rng(12).standard_normal(200_000) + draws
+    seen = float(np.quantile(np.abs(mixed), 0.95))
+    assert float(half_width(0.95, 2.0, math.sqrt(5), 4)) == pytest.approx(seen, rel=0.02)
+    assert half_width(0.9, np.array([1.0, np.inf]), 1.0)[1] == np.inf
+    assert kstest(gamma_norm(1, 1.0, 2000, np.random.default_rng(13))[0], laplace.cdf).pvalue > 1e-4
+
+
+def test_proportions() -> None:
+    low, high = proportion_interval(0.9, 100, 0.0, None, 0.95)  # Wilson's interval
+    centre, spread = (
+        (0.9 + 1.92073 / 100) / 1.0384146,
+        1.959964 / 1.0384146 * math.sqrt(0.0009 + 0.00960365 / 100),
+    )
+    assert (low, high) == pytest.approx((centre - spread, centre + spread), abs=2e-3)
+    assert proportion_interval(1.0, 50, 0.5, 1, 0.95) == (0.0, 1.0)
+    assert proportion_interval(0.0, 50, 0.0, None, 0.95)[0] == 0.0
+
+
+def test_shares() -> None:
+    assert interval_share(True) == 0.15
+    assert interval_share(np.bool_(False)) == 0.0
+    assert interval_share(0.3) == 0.3
+    assert fit_epsilon(2.0, 0.0, 0.25) == 1.5
+    recipe, both = plan_with_intervals(0.15, options("ridge", 5000, 3))
+    assert isinstance(recipe, Recipe)
+    assert isinstance(both, IntervalPlan)
+    assert "intervals" in str(recipe)
+    assert interval_plan(recipe.plan, 1.0) is both  # worked out once per plan
+    assert isinstance(both.plan, Plan)
+    assert both.guarantee.epsilon(1e-5) <= 1.0

@@ -1,0 +1,266 @@
+"""Databases that are damaged, foreign, newer or read-only: a clear error, and nothing lost or given away."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
+from dplangevin.ledger import DatasetBudget, Ledger
+from dplangevin.ledger import _sqlite as sqlite_store
+from unit._ledger import pure
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def budget(file: Path) -> DatasetBudget:
+    """A budget with three entries."""
+    found = Ledger.open(f"sqlite:///{file}").dataset("a", epsilon=3, delta=0)
+    for _ in range(3):
+        found.charge(pure(0.5))
+    return found
+
+
+def change(file: Path, statement: str) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ledger.db",
+        "",
+        "mysql://localhost/x",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite://ledger.db",
+        "sqlite:///a\0b",
+        "postgresql://[broken/x",
+        7,
+    ],
+)
+def test_urls_that_name_no_ledger(url: str) -> None:
+    with pytest.raises(InvalidParameter):
+        Ledger.open(url)
+
+
+def test_a_url_keeps_its_secrets() -> None:
+    with pytest.raises(InvalidParameter) as refused:
+        Ledger.open("mysql://ada:secret@host/x")
+    assert "secret" not in str(refused.value)
+    ledger = Ledger("postgresql://ada:secret@localhost:1/books?password=hidden")
+    with pytest.raises(LedgerError) as unreachable:
+        ledger.names()
+    texts = [repr(ledger), str(unreachable.value), repr(DatasetBudget(url=ledger.url, name="a"))]
+    assert not any(word in text for text in texts for word in ("secret", "hidden"))
+
+
+def test_nothing_is_created_by_a_mistyped_path(file: Path, budget: DatasetBudget) -> None:
+    with pytest.raises(LedgerError, match="no ledger"):
+        Ledger.open(f"sqlite:///{file}x", create=False)
+    with pytest.raises(LedgerError, match="no ledger"):
+        DatasetBudget(url=f"sqlite:///{file}x", name="a").charge(pure(0.5))
+    with pytest.raises(LedgerError, match="folder"):
+        Ledger.open(f"sqlite:///{file.parent}/missing/ledger.db")
+    assert sorted(path.name for path in file.parent.iterdir() if path.suffix == ".dbx") == []
+
+
+def test_strange_file_names_work(tmp_path: Path) -> None:
+    budget = Ledger.open(f"sqlite:///{tmp_path}/100% what? #1 é.db").dataset("a", epsilon=1, delta=0)
+    budget.charge(pure(0.5))
+    assert (tmp_path / "100% what? #1 é.db").is_file()
+
+
+def test_a_file_that_is_no_database(file: Path) -> None:
+    file.write_bytes(b"name,age\nAda,36\n" * 100)
+    with pytest.raises(LedgerError, match="not an SQLite database"):
+        Ledger.open(f"sqlite:///{file}")
+    assert file.read_bytes() == b"name,age\nAda,36\n" * 100
+
+
+def test_a_database_of_something_else(file: Path) -> None:
+    change(file, "CREATE TABLE people (name TEXT)")
+    with pytest.raises(LedgerError, match="not a ledger"):
+        Ledger.open(f"sqlite:///{file}")
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("people",)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE dplangevin_ledger SET value = '2'", "upgrade dplangevin"),
+        ("UPDATE dplangevin_ledger SET value = 'two'", "does not state its version"),
+        ("DELETE FROM dplangevin_ledger", "does not state its version"),
+        ("DELETE FROM dplangevin_entry WHERE sequence = 3", "should hold"),
+        ("DELETE FROM dplangevin_entry", "should hold"),
+        ("UPDATE dplangevin_guarantee SET content = replace(content, '0.5', '0.1')", "altered"),
+        ("UPDATE dplangevin_entry SET guarantee = 'x' WHERE sequence = 2", "missing|should hold"),
+        ("UPDATE dplangevin_dataset SET epsilon = -1", "epsilon"),
+        ("UPDATE dplangevin_dataset SET delta = 'nothing'", "delta"),
+        ("UPDATE dplangevin_dataset SET adjacency = 'swap'", "adjacency"),
+        ("DROP TABLE dplangevin_guarantee", "damaged"),
+    ],
+)
+def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: str, words: str) -> None:
+    change(file, statement)
+    for ask in (lambda: budget.charge(pure(0.1)), budget.history, budget.remaining):
+        with pytest.raises(LedgerError, match=words):
+            ask()
+
+
+def test_a_damaged_file_is_an_error_of_ours_or_no_damage(file: Path, budget: DatasetBudget) -> None:
+    healthy, rng = file.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for _ in range(60):
+        broken = bytearray(healthy)
+        if rng.random() < 0.3:
+            broken = broken[: int(rng.integers(1, len(healthy)))]
+        start = int(rng.integers(0, len(broken)))
+        broken[start : start + 64] = rng.bytes(min(64, len(broken) - start))
+        for suffix in ("-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+        file.write_bytes(bytes(broken))
+        try:
+            Ledger.open(budget.url)
+            budget.charge(pure(0.5))
+            assert len(budget.history()) == 4
+        except DplangevinError:
+            refused += 1
+    assert refused > 0
+
+
+def test_a_busy_ledger_waits_and_then_says_so(
+    file: Path, budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "WAIT_SECONDS", 0.2)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert len(budget.history()) == 3  # readers do not wait
+        with pytest.raises(LedgerError, match="another process has held it"):
+            budget.charge(pure(0.5))
+        other.execute("COMMIT")
+    budget.charge(pure(0.5))
+
+
+def test_a_full_disk_charges_nothing(
+    file: Path, budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = sqlite_store.SQLiteStore._connect
+
+    def cramped(store: sqlite_store.SQLiteStore, mode: str) -> sqlite3.Connection:
+        connection = honest(store, mode)
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    monkeypatch.setattr(sqlite_store.SQLiteStore, "_connect", cramped)
+    with pytest.raises(LedgerError, match="full"):
+        for _ in range(1000):
+            budget.charge(pure(0.001))
+    monkeypatch.undo()
+    entries = budget.history()
+    assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+    budget.charge(pure(0.001))
+    assert len(budget.history()) == len(entries) + 1
+
+
+# --- a disk that cannot be written ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder that another user can enter."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+def as_a_reader(folder: Path, work: Callable[[], str]) -> str:
+    """What the work says when the folder cannot be written; root can write everywhere, so it becomes somebody else."""
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            os.write(writing, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        text = answer.read()
+    os.waitpid(child, 0)
+    return text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_read_only_disk(shared_folder: Path) -> None:
+    file = shared_folder / "ledger.db"
+    budget = Ledger.open(f"sqlite:///{file}").dataset("a", epsilon=3, delta=0)
+    budget.charge(pure(0.5))
+    before = file.read_bytes()
+
+    def work() -> str:
+        said = []
+        for ask in (
+            lambda: budget.charge(pure(0.5)),
+            lambda: Ledger.open(budget.url),
+            lambda: Ledger.open(f"sqlite:///{shared_folder}/new.db"),
+        ):
+            try:
+                ask()
+                said.append("done")
+            except LedgerError as error:
+                said.append(str(error))
+        return "|".join(said)
+
+    said = as_a_reader(shared_folder, work).split("|")
+    assert len(said) == 3
+    assert all("can be written" in text for text in said)
+    assert file.read_bytes() == before
+    shared_folder.chmod(0o755)
+    file.chmod(0o644)
+    assert len(budget.history()) == 1
+
+
+# --- many at once --------------------------------------------------------------------------------------------------
+
+_OPENER = """
+import sys
+from dplangevin.ledger import Ledger
+sys.stdin.readline()
+budget = Ledger.open(sys.argv[1]).dataset("a", epsilon=5, delta=0, parts=["n"])
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Pure
+budget.charge(Guarantee(parts=(Pure(value=1.0),), adjacency="replace-one", release="draw", theorem="t", reference="r"))
+"""
+
+
+def test_processes_may_create_the_ledger_together(file: Path) -> None:
+    command = [sys.executable, "-c", _OPENER, f"sqlite:///{file}"]
+    openers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
+    said = [opener.communicate(b"go\n", timeout=120)[1] for opener in openers]
+    assert [opener.returncode for opener in openers] == [0] * 4, said
+    assert len(Ledger.open(f"sqlite:///{file}").dataset("a").history()) == 4
