@@ -104,7 +104,7 @@ def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -
     ids=["logistic", "ridge", "huber", "add-remove", "pure"],
 )
 def test_intervals_cover(model: str, n: int, changes: dict[str, Any], widest: float) -> None:
-    """60 data sets x 4 coefficients. Coverage 0.95 leaves [0.90, 0.99] with probability about 3e-3 (seeds are fixed)."""
+    """60 data sets x 4 coefficients. Coverage 0.95 leaves [0.90, 0.99] with probability about 3e-3; fixed seeds."""
     covered, ratio, infinite = coverage(model, n, 3, 60, seed=1, **changes)
     assert 0.90 <= covered <= 0.99
     assert 1.0 < ratio < widest
@@ -299,7 +299,7 @@ def test_more_refusals() -> None:
     "loss", [Logistic(), Clipped(Squared(), 0.5), Huber(transition=0.2)], ids=lambda x: x.name
 )
 def test_a_record_moves_the_curvature_by_what_the_plan_says(loss: Any, adjacency: str, norm: float) -> None:
-    """Random and worst neighbours at several data norms: never more than the reach of each group, and it is attained."""
+    """Random and worst neighbours at several data norms: never more than the reach of a group, and it is attained."""
     from dplangevin.privacy.theorems.noisy_sums import SumGroup
 
     labels = {"classes": 2} if isinstance(loss, Logistic) else {"target": (-1.0, 1.0)}

@@ -139,6 +139,7 @@ def test_a_damaged_file_is_an_error_of_ours_or_no_damage(file: Path, budget: Dat
         try:
             Ledger.open(budget.url)
             budget.charge(pure(0.5))
+            budget.remaining()
             assert len(budget.history()) == 4
         except DplangevinError:
             refused += 1
@@ -170,9 +171,13 @@ def test_a_full_disk_charges_nothing(
         return connection
 
     monkeypatch.setattr(sqlite_store.SQLiteStore, "_connect", cramped)
-    with pytest.raises(LedgerError, match="full"):
+
+    def spend() -> None:
         for _ in range(1000):
             budget.charge(pure(0.001))
+
+    with pytest.raises(LedgerError, match="full"):
+        spend()
     monkeypatch.undo()
     entries = budget.history()
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))

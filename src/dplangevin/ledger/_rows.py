@@ -98,7 +98,7 @@ def bills(session: Session, owner: Account) -> dict[str, Bill]:
     for part, digest, count in counts:
         if digest not in known:
             raise damaged(owner.name, "the guarantee of an entry is missing")
-        costs.setdefault(part, []).append((known[digest], int(count)))
+        costs.setdefault(_words(owner.name, part), []).append((known[digest], int(count)))
     whole = costs[WHOLE]
     return {part: bill(whole if part == WHOLE else whole + own) for part, own in costs.items()}
 
@@ -117,14 +117,14 @@ def entries(session: Session, owner: Account) -> tuple[Entry, ...]:
         Entry(
             dataset=owner.name,
             sequence=int(sequence),
-            part=part,
-            label=label,
-            created=created,
+            part=_words(owner.name, part),
+            label=_words(owner.name, label),
+            created=_words(owner.name, created),
             guarantee=_guarantee(owner.name, digest, content),
             plan=_plan(owner.name, plan),
-            library=library,
-            release_hash=release_hash,
-            released=released,
+            library=_words(owner.name, library),
+            release_hash=None if release_hash is None else _words(owner.name, release_hash),
+            released=None if released is None else _words(owner.name, released),
         )
         for sequence, part, label, created, digest, content, plan, library, release_hash, released in found
     )
@@ -143,8 +143,14 @@ def damaged(name: str, what: str) -> LedgerError:
     )
 
 
+def _words(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise damaged(name, "there is something else where text should be")
+    return value
+
+
 def _guarantee(name: str, digest: str, content: str) -> Guarantee:
-    if digest_of(content) != digest:
+    if digest_of(_words(name, content)) != digest:
         raise damaged(name, "a guarantee was altered")
     try:
         return _loaded(content)
@@ -157,10 +163,10 @@ _loaded = lru_cache(maxsize=4096)(
 )  # a text means the same for ever, so this cannot grow stale
 
 
-def _plan(name: str, text: str) -> dict[str, Any]:
+def _plan(name: str, text: Any) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = json.loads(_words(name, text))
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise damaged(name, "a plan cannot be read")

@@ -92,10 +92,10 @@ class SQLiteStore(Store):
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:  # a damaged file may even break the text of the error
             raise LedgerError(self._explained(error)) from error
 
-    def _explained(self, error: sqlite3.Error) -> str:
+    def _explained(self, error: Exception) -> str:
         code = getattr(error, "sqlite_errorname", "") or ""
         start = f"the ledger {self.shown} cannot be used"
         end = "Nothing was charged or released, and what was written before is kept."
