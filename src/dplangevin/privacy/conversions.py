@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx, log_ndtr, ndtri
 
 from dplangevin import _check
 
@@ -82,6 +82,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return math.inf
     if float(gdp_delta(mu, 0.0)) <= delta:
         return 0.0
+    if mu > 1e6:  # delta <= Phi(-eps/mu + mu/2), as good as exact here and safe from cancellation
+        with np.errstate(over="ignore"):
+            return float(np.float64(mu) * (np.float64(mu) / 2 + max(-ndtri(delta), 0.0)) * (1 + 1e-15))
     high = mu * mu / 2 + mu
     while float(gdp_delta(mu, high)) > delta:
         high *= 2
