@@ -16,7 +16,7 @@ from scipy.special import expit, gammainc
 from dplangevin.samplers.active_ball import active_ball
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
 from dplangevin.samplers.bodies import BallBody, BoxBody
-from dplangevin.samplers.elliptical_envelope import elliptical_envelope, fit_envelope
+from dplangevin.samplers.elliptical_envelope import elliptical_envelope
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.proximal import proximal
@@ -161,9 +161,8 @@ def test_elliptical_envelope_law():
     body = BallBody(dimension=2, radius=5.0)
     anchor = approximate_minimiser(potential, body)
     assert np.linalg.norm(anchor) < 5
-    reach = 5.0 + float(np.linalg.norm(anchor))
-    envelope = fit_envelope(hessian(anchor), potential.strong_convexity, 1.0, reach)
-    draws = elliptical_envelope(potential, body, anchor, envelope, 20_000, np.random.default_rng(6), reach)
+    ridge, rng = potential.strong_convexity, np.random.default_rng(6)
+    draws = elliptical_envelope(potential, body, anchor, hessian(anchor), ridge, 1.0, 20_000, rng)
     assert min(agree(draws.theta, marginals(potential, 5.0))) > 1e-3
     assert 20_000 / draws.proposals > 0.4
 
@@ -174,8 +173,8 @@ def test_elliptical_envelope_from_a_poor_anchor():
     potential, hessian = Logistic.on(rows, labels, 5.0, 1.0)
     body = BallBody(dimension=2, radius=1.0)
     anchor = np.array([-0.3, 0.4])
-    envelope = fit_envelope(hessian(anchor), potential.strong_convexity, 1.0, 1.5)
-    draws = elliptical_envelope(potential, body, anchor, envelope, 5000, np.random.default_rng(7), 1.5)
+    ridge, rng = potential.strong_convexity, np.random.default_rng(7)
+    draws = elliptical_envelope(potential, body, anchor, hessian(anchor), ridge, 1.0, 5000, rng)
     assert min(agree(draws.theta, marginals(potential, 1.0))) > 1e-3
 
 
@@ -304,9 +303,8 @@ def test_long_runs():
     )
     assert min(agree(certified, cdfs)) > 1e-3
     wide, hessian = Logistic.on(rows, labels, 45.0, 5.0)
-    anchor = approximate_minimiser(wide, BallBody(dimension=2, radius=5.0))
-    reach = 5.0 + float(np.linalg.norm(anchor))
-    envelope = fit_envelope(hessian(anchor), wide.strong_convexity, 1.0, reach)
     body = BallBody(dimension=2, radius=5.0)
-    draws = elliptical_envelope(wide, body, anchor, envelope, 100_000, np.random.default_rng(18), reach)
+    anchor = approximate_minimiser(wide, body)
+    rng = np.random.default_rng(18)
+    draws = elliptical_envelope(wide, body, anchor, hessian(anchor), wide.strong_convexity, 1.0, 100_000, rng)
     assert min(agree(draws.theta, marginals(wide, 5.0))) > 1e-3

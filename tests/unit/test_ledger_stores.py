@@ -112,6 +112,7 @@ def test_a_database_of_something_else(file: Path) -> None:
         ("UPDATE dplangevin_guarantee SET content = replace(content, '0.5', '0.1')", "altered"),
         ("UPDATE dplangevin_entry SET guarantee = 'x' WHERE sequence = 2", "missing|should hold"),
         ("UPDATE dplangevin_dataset SET epsilon = -1", "epsilon"),
+        ("UPDATE dplangevin_guarantee SET content = x'00'", "text"),
         ("UPDATE dplangevin_dataset SET delta = 'nothing'", "delta"),
         ("UPDATE dplangevin_dataset SET adjacency = 'swap'", "adjacency"),
         ("DROP TABLE dplangevin_guarantee", "damaged"),
@@ -122,6 +123,12 @@ def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: 
     for ask in (lambda: budget.charge(pure(0.1)), budget.history, budget.remaining):
         with pytest.raises(LedgerError, match=words):
             ask()
+
+
+def test_a_cost_cannot_hide_in_an_unknown_part(file: Path, budget: DatasetBudget) -> None:
+    change(file, "UPDATE dplangevin_entry SET part = 'elsewhere' WHERE sequence = 2")
+    with pytest.raises(LedgerError, match="part of an entry"):
+        budget.charge(pure(0.1))
 
 
 def test_a_damaged_file_is_an_error_of_ours_or_no_damage(file: Path, budget: DatasetBudget) -> None:

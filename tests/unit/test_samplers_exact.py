@@ -160,14 +160,22 @@ def test_ball_mass_closed_forms():
     assert low <= exact <= high <= low + 1e-3
 
 
-@pytest.mark.parametrize("precision", [0.0, 1e-12, 0.5, 400.0])
+@pytest.mark.parametrize("precision", [0.0, 1e-12, 1e-6, 0.5, 400.0])
 @pytest.mark.parametrize("slope", [0.0, 3.0, -700.0])
 def test_box_mass(precision, slope):
-    t = np.linspace(-0.5, 1.5, 2_000_001)
+    t = np.linspace(-0.5, 1.5, 400_001)
     exponent = slope * t - precision * t**2 / 2
     exact = exponent.max() + math.log(np.trapezoid(np.exp(exponent - exponent.max()), t))
-    box = BoxBody(low=np.array([-0.5]), high=np.array([1.5]))
-    assert box.log_mass(np.array([slope]), precision)[0] == pytest.approx(exact, abs=1e-6)
+    low, high = BoxBody(low=np.array([-0.5]), high=np.array([1.5])).log_mass(np.array([slope]), precision)
+    assert low - 1e-6 <= exact <= high + 1e-6
+    assert high <= low + 5e-3
+
+
+def test_interval_mass_does_not_cancel():
+    """b^2 / precision is 1e14 here, the log mass about 1e4: a closed form in log_ndtr would lose two digits."""
+    low, high = BoxBody(low=-np.ones(1), high=np.ones(1)).log_mass(np.array([1e4]), 1e-6)
+    assert low <= 1e4 - math.log(1e4) <= high + 1e-6
+    assert high <= low + 5e-3
 
 
 def test_log_lower_gamma_below_underflow():
@@ -199,7 +207,7 @@ def test_quadratic_gaussian_by_rejection():
     x = quadratic_gaussian([0.3, -0.2], precision, body, 3000, np.random.default_rng(5))
     y = quadratic_gaussian([0.3, -0.2], precision, body, 3000, np.random.default_rng(6))
     assert stats.ks_2samp(x[0], y[1]).pvalue < 0.01 < stats.ks_2samp(x[0], y[0]).pvalue
-    with pytest.raises(AssumptionFailed, match="proposals"):
+    with pytest.raises(AssumptionFailed, match="after 100 proposals"):
         quadratic_gaussian([50.0, 0.0], precision, body, 1, np.random.default_rng(0), max_proposals=100)
     with pytest.raises(InvalidParameter, match="positive definite"):
         quadratic_gaussian([0.0, 0.0], -precision, body, 1, np.random.default_rng(0))
@@ -272,14 +280,24 @@ def test_fitted_envelope_satisfies_its_inequality():
 def test_envelope_refusals():
     rng = np.random.default_rng(0)
     body = BallBody(dimension=2, radius=1.0)
-    potential = quadratic([0.0, 0.0], 4.0)
-    envelope = fit_envelope(np.zeros((2, 2)), 400.0, 1.0)
+    potential, zero = quadratic([0.0, 0.0], 4.0), np.zeros((2, 2))
     with pytest.raises(AssumptionFailed, match="envelope"):
-        elliptical_envelope(potential, body, np.zeros(2), envelope, 500, rng)
+        elliptical_envelope(potential, body, np.zeros(2), zero, 400.0, 1.0, 500, rng)
     with pytest.raises(InvalidParameter, match="anchor"):
-        elliptical_envelope(potential, body, np.full(2, 3.0), envelope, 1, rng)
-    with pytest.raises(InvalidParameter, match="reach"):
-        elliptical_envelope(potential, body, np.full(2, 0.1), envelope, 1, rng)
+        elliptical_envelope(potential, body, np.full(2, 3.0), zero, 4.0, 1.0, 1, rng)
+    with pytest.raises(AssumptionFailed, match="exact minimiser"):
+        elliptical_envelope(
+            potential, bodies.WholeSpace(dimension=2), np.full(2, 0.1), zero, 4.0, 1.0, 1, rng
+        )
+    with pytest.raises(AssumptionFailed, match="after 50 proposals"):
+        elliptical_envelope(potential, body, np.full(2, 0.7), zero, 4.0, 1.0, 10_000, rng, max_proposals=50)
+
+
+def test_reach():
+    assert BallBody(dimension=2, radius=1.0).reach(np.array([0.6, 0.0])) == pytest.approx(1.6)
+    assert BoxBody(low=np.zeros(2), high=np.ones(2)).reach(np.array([0.2, 1.0])) == pytest.approx(
+        math.hypot(0.8, 1)
+    )
 
 
 def test_active_ball_needs_an_exact_anchor():

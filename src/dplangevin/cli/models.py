@@ -127,9 +127,7 @@ def fit(
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a CSV file.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a CSV file.")] = None,
 ) -> None:
     """Predictions of a model file for the rows of a table, as CSV."""
     import numpy as np

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincinv, ndtr
+from scipy.special import gammainccinv, ndtr
 
 from dplangevin import _check
 
 Floats = NDArray[np.float64]
-_NODES = 128
+_NODES = 64
 
 
 def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: int | None = None) -> Floats:
@@ -23,24 +24,32 @@ def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: i
     Examples
     --------
     >>> f"{half_width(0.95, 3.0, 4.0):.2f} {half_width(0.95, 0.0, 2**0.5, 1):.2f}"  # 1.96 * 5; -log 0.05 = 2.996
-    '9.80 2.99'
+    '9.80 3.00'
     """
     _check.open_unit("level", level)
     own, added = np.broadcast_arrays(np.asarray(sampling, float), np.asarray(noise, float))
-    mixture: Floats = np.ones(1)
+    mixture, weights = np.ones(1), np.ones(1)
     if dimension is not None:
-        shape = (dimension + 1) / 2
-        mixture = np.asarray(gammaincinv(shape, (np.arange(_NODES) + 0.5) / _NODES) / shape, np.float64)
+        mixture, weights = _mixture((dimension + 1) / 2)
     spread = np.sqrt(own[..., None] ** 2 + added[..., None] ** 2 * mixture)
     total = np.sqrt(own**2 + added**2)
     finite = np.isfinite(total) & (total > 0)
     low, high = np.zeros(total.shape), np.where(finite, total / math.sqrt(1 - level), 0.0)  # Chebyshev
     with np.errstate(invalid="ignore", divide="ignore"):
-        for _ in range(40):
+        for _ in range(32):
             middle = (low + high) / 2
-            inside = (2 * ndtr(middle[..., None] / spread) - 1).mean(axis=-1) < level
+            inside = (2 * ndtr(middle[..., None] / spread) - 1) @ weights < level
             low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     return np.where(finite, high, total)
+
+
+@lru_cache(maxsize=64)
+def _mixture(shape: float) -> tuple[Floats, Floats]:
+    """Nodes and weights for the mean over a Gamma(shape) variable of mean 1, dense in its upper tail."""
+    rest = 1 - (np.arange(_NODES) + 0.5) / _NODES
+    nodes = np.asarray(gammainccinv(shape, rest**3) / shape, np.float64)
+    weights = rest**2 / np.sum(rest**2)
+    return nodes, weights
 
 
 def proportion_interval(

@@ -113,11 +113,13 @@ class DPLogisticRegression(WithIntervals, DPLinearClassifier):
         """
         scores = self._scores(X)
         if scores.shape[1] > 1:
-            return softmax(scores, axis=1)
+            return np.asarray(softmax(scores, axis=1))
         for_one, for_zero = (np.minimum(self.slope_clip_, expit(sign * scores[:, 0])) for sign in (1, -1))
-        return np.column_stack([for_zero, for_one]) / (for_one + for_zero)[:, None]
+        shares: Floats = np.column_stack([for_zero, for_one]) / (for_one + for_zero)[:, None]
+        return shares
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of predict_proba."""
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            logarithms: Floats = np.log(self.predict_proba(X))
+        return logarithms

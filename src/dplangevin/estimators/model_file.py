@@ -65,7 +65,7 @@ def load(path: str | Path) -> DPLinearModel:
     parameters = {
         name: value for name, value in _mapping("parameters", plain["parameters"]).items() if name in known
     }
-    model = cls(**parameters, schema=None if plain["schema"] is None else Schema.from_dict(plain["schema"]))
+    model: Any = cls(**parameters, schema=None if plain["schema"] is None else Schema.from_dict(plain["schema"]))
     model.coef_ = _numbers("coefficients", plain["coefficients"])
     intercept = _numbers("intercept", plain["intercept"])
     labels = plain["classes"]
@@ -95,7 +95,8 @@ def load(path: str | Path) -> DPLinearModel:
         model.n_features_in_ = len(model.schema.names)
     model.privacy_ = serialize.from_plain(plain["guarantee"])
     model.plan_ = str(plain["plan"])
-    return model
+    loaded: DPLinearModel = model
+    return loaded
 
 
 def read(path: str | Path) -> dict[str, Any]:

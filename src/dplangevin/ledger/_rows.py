@@ -94,11 +94,12 @@ def bills(session: Session, owner: Account) -> dict[str, Bill]:
         owner.name,
     )
     known = {digest: _guarantee(owner.name, digest, content) for digest, content in contents}
+    declared = {WHOLE, *parts_of(session, owner.name)}
     costs: dict[str, list[tuple[Guarantee, int]]] = {WHOLE: []}
     for part, digest, count in counts:
-        if digest not in known:
-            raise damaged(owner.name, "the guarantee of an entry is missing")
-        costs.setdefault(_words(owner.name, part), []).append((known[digest], int(count)))
+        if digest not in known or part not in declared:
+            raise damaged(owner.name, "the guarantee or the part of an entry is missing")
+        costs.setdefault(part, []).append((known[digest], int(count)))
     whole = costs[WHOLE]
     return {part: bill(whole if part == WHOLE else whole + own) for part, own in costs.items()}
 

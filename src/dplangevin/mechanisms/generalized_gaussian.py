@@ -21,6 +21,7 @@ from dplangevin.problem.constants import ADJACENCIES, Adjacency
 
 Floats = NDArray[np.float64]
 Objective = Literal["max", "rmse"]
+LARGEST_EPSILON = 1000.0
 _BLOCK = 2**20
 _SHAPES = (1.0, 1.3, 1.6, 2.0, 2.6, 3.4, 4.5, 6.0, 9.0)
 
@@ -73,6 +74,10 @@ class GeneralizedGaussianMechanism:
     def __post_init__(self) -> None:
         _check.put(self, k=_check.count("k", self.k))
         _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        if self.epsilon > LARGEST_EPSILON:
+            raise InvalidParameter(
+                f"epsilon = {self.epsilon:g} promises nothing; the accountant goes up to {LARGEST_EPSILON:g}."
+            )
         _check.put(self, delta=0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
         _check.put(self, objective=_check.choice("objective", self.objective, ("max", "rmse")))
         _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))

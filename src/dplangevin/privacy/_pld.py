@@ -44,7 +44,7 @@ def symmetric_profile(hockey_stick: Callable[[Floats], Floats], span: float, gri
 
     top = int(np.ceil(span / grid))
     index = np.arange(-top, top + 1)
-    deltas = np.clip(np.asarray(hockey_stick(index * grid), float), 0.0, 1.0)
+    deltas = np.clip(hockey_stick(index.astype(np.float64) * grid), 0.0, 1.0)
     deltas = np.minimum.accumulate(deltas)
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, index, deltas))
 

@@ -66,7 +66,7 @@ class CategoryAxis(Axis):
             values = [float(value) for value in self.column.categories]
             found = frame.number_places(self.name, values, rows)
         else:
-            found = frame.places(self.name, self.column.texts, rows)
+            found = frame.places(self.name, self.column.texts, rows, lower=self.column.truth)
         codes = np.where(found == OTHER, self.other_code, found)
         return np.asarray(np.where(found == MISSING, self.missing_code, codes), np.int64)
 

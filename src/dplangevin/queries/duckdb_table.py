@@ -184,6 +184,7 @@ class DuckTable:
         else:
             assert isinstance(axis, CategoryAxis)
             value = f"CAST({_name(axis.name)} AS VARCHAR)"
+            value = f"lower({value})" if axis.column.truth else value
             kind = _name(f"cells of {axis.name}")
             listed = ", ".join(_text(text) for text in axis.column.texts)
             self._link.execute(f"CREATE TYPE {kind} AS ENUM ({listed})")
@@ -205,8 +206,10 @@ def _interval(value: str, edges: Sequence[float], first: int) -> str:
 
 
 def _typed(column: Column) -> str:
-    texts = isinstance(column, CategoricalColumn) and not column.numeric
-    return f"TRY_CAST({_name(column.name)} AS {'VARCHAR' if texts else 'DOUBLE'})"
+    kind = "DOUBLE"
+    if isinstance(column, CategoricalColumn) and not column.numeric:
+        kind = "BOOLEAN" if column.truth else "VARCHAR"
+    return f"TRY_CAST({_name(column.name)} AS {kind})"
 
 
 def _name(name: str) -> str:

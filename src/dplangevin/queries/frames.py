@@ -29,8 +29,8 @@ class Frame(ABC):
         """The column as numbers; NaN where it is missing or not a number."""
 
     @abstractmethod
-    def places(self, name: str, texts: Sequence[str], rows: slice) -> Codes:
-        """Place of each value's text in `texts`; OTHER when it is not there, MISSING when it is missing."""
+    def places(self, name: str, texts: Sequence[str], rows: slice, *, lower: bool = False) -> Codes:
+        """Place of each value's (lower-case) text in `texts`; OTHER when it is not there, MISSING when it is missing."""
 
     @abstractmethod
     def missing(self, name: str, rows: slice) -> Booleans:

@@ -38,12 +38,11 @@ class PandasFrame(Frame):
     def missing(self, name: str, rows: slice) -> Booleans:
         return np.asarray(self._column(name, rows).isna().to_numpy(dtype=bool))
 
-    def places(self, name: str, texts: Sequence[str], rows: slice) -> Codes:
+    def places(self, name: str, texts: Sequence[str], rows: slice, *, lower: bool = False) -> Codes:
         column = self._column(name, rows)
-        values = column.to_numpy(dtype=object, na_value=None)
-        found = self._pandas.Index(list(texts), dtype=object).get_indexer(
-            [as_text(value) for value in values]
-        )
+        values = [as_text(value) for value in column.to_numpy(dtype=object, na_value=None)]
+        values = [value.lower() for value in values] if lower else values
+        found = self._pandas.Index(list(texts), dtype=object).get_indexer(values)
         return np.asarray(np.where(column.isna().to_numpy(dtype=bool), MISSING, found), np.int64)
 
     def row_dicts(self, rows: slice) -> Iterator[dict[str, Any]]:

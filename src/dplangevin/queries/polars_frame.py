@@ -38,8 +38,9 @@ class PolarsFrame(Frame):
             absent = absent | column.is_nan().fill_null(True)
         return np.asarray(absent.to_numpy(), bool)
 
-    def places(self, name: str, texts: Sequence[str], rows: slice) -> Codes:
+    def places(self, name: str, texts: Sequence[str], rows: slice, *, lower: bool = False) -> Codes:
         column = self._column(name, rows).cast(self._polars.String, strict=False)
+        column = column.str.to_lowercase() if lower else column
         found = column.cast(self._polars.Enum(list(texts)), strict=False).to_physical()
         codes = np.asarray(found.cast(self._polars.Int64).fill_null(OTHER).to_numpy(), np.int64)
         return np.where(self.missing(name, rows), MISSING, codes)

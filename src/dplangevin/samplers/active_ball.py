@@ -8,15 +8,14 @@ N(0, (S + strength I / R)^-1), corrected for t0; t = t0 + Exp(strength); then th
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.samplers.log_concave import refuse_violation
+from dplangevin.problem.constraints import Ball
 from dplangevin.samplers.potential import Counted, Draws, Potential
+from dplangevin.samplers.rejection import rejection
 from dplangevin.samplers.self_concordance import kappa
 
 Floats = NDArray[np.float64]
@@ -35,7 +34,7 @@ def active_ball(
 ) -> Draws:
     """`size` exact independent draws of exp(-V) on the ball.
 
-    The anchor must have norm exactly `radius` and an inward slope; whatever tangential gradient g_T is
+    The anchor must have norm exactly `radius` and a gradient that points inwards; whatever tangential gradient g_T is
     left over is paid for with the factor exp(-radius |g_T|) in the acceptance. data_hessian, ridge and
     gradient belong to V.
     """
@@ -60,24 +59,14 @@ def active_ball(
     hessian = float(kappa(2 * row_norm * radius)) * np.atleast_2d(np.asarray(data_hessian, float))
     basis, curvature = _tangent(normal, hessian + ridge * np.eye(normal.size))
     base = float(counted.value(centre[:, None])[0])
-    limit = math.inf if max_proposals is None else _check.count("max_proposals", max_proposals)
-    result, filled, proposals, batch = np.empty((normal.size, size)), 0, 0, 16
-    while filled < size:
-        if proposals >= limit:
-            raise AssumptionFailed(
-                f"no draw after {max_proposals} proposals; use the proximal sampler instead."
-            )
+
+    def propose(batch: int) -> tuple[Floats, Floats]:
         d, t, bend = _propose(curvature, strength, radius, batch, rng)
-        proposals += batch
-        if t.size:
-            x = centre[:, None] - normal[:, None] * t + basis @ d
-            excess = base - counted.value(x) + strength * t + bend - leftover
-            refuse_violation(excess, np.full(1, base))
-            kept = x[:, -rng.standard_exponential(t.size) <= excess][:, : size - filled]
-            result[:, filled : filled + kept.shape[1]] = kept
-            filled += kept.shape[1]
-        batch = int(min(max(16, 1.2 * (size - filled) * proposals / max(filled, 1)), 4096))
-    return Draws(theta=result, evaluations=counted.count, proposals=proposals)
+        x = Ball(radius).project(centre[:, None] - normal[:, None] * t + basis @ d)
+        return x, base - counted.value(x) + strength * t + bend - leftover
+
+    theta, proposals = rejection(propose, normal.size, size, max_proposals, base, rng)
+    return Draws(theta=theta, evaluations=counted.count, proposals=proposals)
 
 
 def _tangent(normal: Floats, quadratic: Floats) -> tuple[Floats, Floats]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln, log_ndtr
+from scipy.special import gammainc, gammaln
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -40,6 +40,10 @@ class Body(ABC):
     @abstractmethod
     def project(self, theta: Floats) -> Floats:
         """Nearest point of the body, column by column."""
+
+    @abstractmethod
+    def reach(self, point: Floats) -> float:
+        """Largest distance from a point [dimension] of the body to another."""
 
     @abstractmethod
     def gaussian(self, linear: Floats, precision: float, rng: np.random.Generator) -> Floats:
@@ -72,16 +76,20 @@ class WholeSpace(Body):
     def project(self, theta: Floats) -> Floats:
         return theta
 
+    def reach(self, point: Floats) -> float:
+        return math.inf
+
     def gaussian(self, linear: Floats, precision: float, rng: np.random.Generator) -> Floats:
         return np.asarray(linear / precision + rng.standard_normal(linear.shape) / math.sqrt(precision))
 
     def log_mass(self, linear: Floats, precision: float) -> tuple[float, float]:
         if precision == 0:
             return math.inf, math.inf
-        value = self.dimension / 2 * math.log(2 * math.pi / precision) + float(linear @ linear) / (
-            2 * precision
+        value = (
+            self.dimension / 2 * math.log(2 * math.pi / precision) + float(linear @ linear) / precision / 2
         )
-        return _around(value)
+        slack = 1e-9 + 1e-12 * abs(value)
+        return value - slack, value + slack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +110,7 @@ class BoxBody(Body):
             raise InvalidParameter(
                 f"a box needs finite low < high of one length, got low = {self.low!r}, high = {self.high!r}."
             )
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
+        _check.put(self, low=low, high=high)
 
     @property
     def dimension(self) -> int:  # type: ignore[override]
@@ -119,40 +126,37 @@ class BoxBody(Body):
     def project(self, theta: Floats) -> Floats:
         return np.clip(theta, self.low[:, None], self.high[:, None])
 
+    def reach(self, point: Floats) -> float:
+        return float(np.linalg.norm(np.maximum(point - self.low, self.high - point)))
+
     def gaussian(self, linear: Floats, precision: float, rng: np.random.Generator) -> Floats:
         scale = 1 / math.sqrt(precision)
         return truncated_normal(linear / precision, scale, self.low[:, None], self.high[:, None], rng)
 
     def log_mass(self, linear: Floats, precision: float) -> tuple[float, float]:
-        total = sum(
-            _log_interval_mass(b, precision, lo, hi)
+        sides = [
+            _interval_mass(float(b), precision, float(lo), float(hi))
             for b, lo, hi in zip(linear, self.low, self.high, strict=True)
-        )
-        return _around(total)
+        ]
+        return math.fsum(low for low, _ in sides), math.fsum(high for _, high in sides)
 
     def uniform(self, size: int, rng: np.random.Generator) -> Floats:
         return self.low[:, None] + (self.high - self.low)[:, None] * rng.random((self.dimension, size))
 
 
-def _log_interval_mass(b: float, precision: float, low: float, high: float) -> float:
-    """log of the integral of exp(b t - precision t^2 / 2) over [low, high]."""
-    width = high - low
-    if precision * width**2 < 1e-10:
-        # the quadratic moves the exponent by less than 1e-10 around its value at the middle
-        middle = 0.5 * (low + high)
-        slope = abs(b - precision * middle)
-        steep = slope * width
-        log_mean = math.log(math.expm1(steep) / steep) - steep / 2 if 1e-12 < steep < 500 else 0.0
-        if steep >= 500:
-            log_mean = steep / 2 - math.log(steep)
-        return b * middle - precision * middle**2 / 2 + math.log(width) + log_mean
-    root = math.sqrt(precision)
-    a, c = low * root - b / root, high * root - b / root
-    if a + c > 0:
-        a, c = -c, -a
-    upper, lower = float(log_ndtr(c)), float(log_ndtr(a))
-    log_probability = upper + math.log(-math.expm1(lower - upper))
-    return 0.5 * math.log(2 * math.pi / precision) + b * b / (2 * precision) + log_probability
+def _interval_mass(b: float, precision: float, low: float, high: float) -> tuple[float, float]:
+    """Bounds on log of the integral of exp(b t - precision t^2 / 2) over [low, high].
+
+    By tangents and chords: the closed form subtracts numbers of size b^2 / precision.
+    """
+
+    def height(t: Floats, columns: Columns) -> Floats:
+        return np.asarray((b - precision * t / 2) * t)
+
+    def slope(t: Floats, columns: Columns) -> Floats:
+        return np.asarray(b - precision * t)
+
+    return log_concave.mass_bounds(height, slope, low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +172,8 @@ class BallBody(Body):
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dimension", _check.count("dimension", self.dimension))
-        object.__setattr__(self, "radius", _check.positive("radius", self.radius))
+        _check.put(self, dimension=_check.count("dimension", self.dimension))
+        _check.put(self, radius=_check.positive("radius", self.radius))
 
     @property
     def diameter(self) -> float:
@@ -180,6 +184,9 @@ class BallBody(Body):
 
     def project(self, theta: Floats) -> Floats:
         return constraints.Ball(self.radius).project(theta)
+
+    def reach(self, point: Floats) -> float:
+        return self.radius + float(np.linalg.norm(point))
 
     def gaussian(self, linear: Floats, precision: float, rng: np.random.Generator) -> Floats:
         if self.dimension == 1:
@@ -193,9 +200,8 @@ class BallBody(Body):
             trial = pending[~hopeless[pending]]
             if trial.size == 0:
                 break
-            x = linear[:, trial] / precision + rng.standard_normal((self.dimension, trial.size)) / math.sqrt(
-                precision
-            )
+            noise = rng.standard_normal((self.dimension, trial.size))
+            x = linear[:, trial] / precision + noise / math.sqrt(precision)
             inside = np.linalg.norm(x, axis=0) <= self.radius
             result[:, trial[inside]] = x[:, inside]
             pending = np.setdiff1d(pending, trial[inside], assume_unique=True)
@@ -233,7 +239,7 @@ class BallBody(Body):
     def log_mass(self, linear: Floats, precision: float) -> tuple[float, float]:
         strength = np.array([float(np.linalg.norm(linear))])
         if self.dimension == 1:
-            return _around(_log_interval_mass(float(strength[0]), precision, -self.radius, self.radius))
+            return _interval_mass(float(strength[0]), precision, -self.radius, self.radius)
         # A tiny precision stands in for 0: it changes the log mass by at most precision radius^2 / 2.
         small = max(precision, 1e-9 / self.radius**2)
         height, slope = self._coordinate(strength, small)
@@ -251,8 +257,7 @@ class BallBody(Body):
 def log_lower_gamma(shape: float, x: Floats) -> Floats:
     """log P(shape, x), also where P itself underflows.
 
-    There x is far below shape and P = x^shape e^-x / Gamma(shape + 1) * sum_j x^j / ((shape + 1) ...
-    (shape + j)).
+    There x is far below shape and P = x^shape e^-x / Gamma(shape + 1) (1 + x/(shape + 1) + ...), a fast series.
     """
     plain = gammainc(shape, x)
     with np.errstate(divide="ignore"):
@@ -269,11 +274,6 @@ def log_lower_gamma(shape: float, x: Floats) -> Floats:
         with np.errstate(divide="ignore"):
             result[tiny] = shape * np.log(small) - small - gammaln(shape + 1) + np.log(total)
     return np.asarray(result)
-
-
-def _around(value: float) -> tuple[float, float]:
-    slack = 1e-9 + 1e-12 * abs(value)
-    return value - slack, value + slack
 
 
 def body_of(constraint: constraints.ConstraintSet, dimension: int) -> Body:

@@ -19,8 +19,8 @@ from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.samplers.bodies import Body
-from dplangevin.samplers.log_concave import refuse_violation
 from dplangevin.samplers.potential import Counted, Draws, Potential
+from dplangevin.samplers.rejection import rejection
 from dplangevin.samplers.self_concordance import kappa
 from dplangevin.samplers.truncated import gamma_above, gamma_below, unit_directions
 
@@ -67,7 +67,7 @@ class EllipticalEnvelope:
         if n_core < size:
             rho[~in_core] = 2 / s * gamma_above(p, s * s / 2, size - n_core, rng)
         directions = unit_directions(p, size, rng) * rho
-        height = np.where(in_core, -(rho**2) / 2, -(s * rho / 2 if math.isfinite(s) else 0.0))
+        height = np.where(in_core, -(rho**2) / 2, -(s if math.isfinite(s) else 0.0) * rho / 2)
         return self.vectors @ (directions / np.sqrt(self.values)[:, None]), height
 
 
@@ -132,10 +132,11 @@ def elliptical_envelope(
     potential: Potential,
     body: Body,
     anchor: Floats,
-    envelope: EllipticalEnvelope,
+    data_hessian: ArrayLike,
+    ridge: float,
+    row_norm: float,
     size: int,
     rng: np.random.Generator,
-    reach: float = math.inf,
     max_proposals: int | None = None,
 ) -> Draws:
     """`size` exact independent draws of exp(-V) on the body.
@@ -143,36 +144,28 @@ def elliptical_envelope(
     Parameters
     ----------
     anchor : any point of the body, shape [p]; the minimiser makes acceptance largest.
-    envelope : from `fit_envelope` with the Hessian at this very anchor.
-    reach : bound on |x - anchor| over the body; may be infinite only when the gradient at the anchor is zero.
+    data_hessian, ridge : of V, at this very anchor: beta times the data term's Hessian, beta times the ridge.
+    row_norm : largest norm of a row, the intercept's column included.
     max_proposals : None loops until done. A cap changes the law by sup over data sets of (1 - acceptance)^N.
     """
     counted = Counted(potential)
-    centre = np.asarray(anchor, float)[:, None]
-    if not bool(body.contains(centre)[0]):
-        raise InvalidParameter("anchor must lie in the body; project it first.")
-    slope = float(np.linalg.norm(counted.gradient(centre)))
+    centre = np.asarray(anchor, float)
+    if centre.shape != (body.dimension,) or not bool(body.contains(centre[:, None])[0]):
+        raise InvalidParameter(f"anchor must be {body.dimension} numbers inside the body; project it first.")
+    reach = body.reach(centre)
+    slope = float(np.linalg.norm(counted.gradient(centre[:, None])))
     if slope > 0 and math.isinf(reach):
-        raise InvalidParameter("reach must be finite when the gradient at the anchor is not zero.")
-    loss = 0.0 if slope == 0 else reach * slope
-    base = float(counted.value(centre)[0])
-    limit = math.inf if max_proposals is None else _check.count("max_proposals", max_proposals)
-    result, filled, proposals, batch = np.empty((body.dimension, size)), 0, 0, 16
-    while filled < size:
-        if proposals >= limit:
-            raise AssumptionFailed(
-                f"no draw after {max_proposals} proposals; use the proximal sampler instead."
-            )
+        raise AssumptionFailed("on an unbounded set the anchor must be an exact minimiser; bound the set.")
+    loss = reach * slope if slope > 0 else 0.0
+    envelope = fit_envelope(data_hessian, ridge, row_norm, reach)
+    base = float(counted.value(centre[:, None])[0])
+
+    def propose(batch: int) -> tuple[Floats, Floats]:
         shift, height = envelope.draw(batch, rng)
-        x = centre + shift
+        x = centre[:, None] + shift
         inside = body.contains(x)
-        proposals += batch
-        if np.any(inside):
-            x, height = x[:, inside], height[inside]
-            excess = base - counted.value(x) - height - loss
-            refuse_violation(excess, np.full(1, base))
-            kept = x[:, -rng.standard_exponential(excess.size) <= excess][:, : size - filled]
-            result[:, filled : filled + kept.shape[1]] = kept
-            filled += kept.shape[1]
-        batch = int(min(max(16, 1.2 * (size - filled) * proposals / max(filled, 1)), 4096))
-    return Draws(theta=result, evaluations=counted.count, proposals=proposals)
+        x = body.project(x[:, inside])
+        return x, base - counted.value(x) - height[inside] - loss
+
+    theta, proposals = rejection(propose, body.dimension, size, max_proposals, base, rng)
+    return Draws(theta=theta, evaluations=counted.count, proposals=proposals)

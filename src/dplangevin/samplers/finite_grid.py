@@ -2,7 +2,7 @@
 
 Index j has probability exp(-score_j) / sum, EXACTLY for the doubles given: a uniform index is accepted with
 probability exp(-(score_j - min score)), and that coin is decided by comparing random bits with an interval
-around the exponential, widened only as far as needed. Reference for exact exponential coins: Canonne,
+around the exponential; more bits of both are taken while they overlap. Reference for exact exponential coins: Canonne,
 Kamath and Steinke (2020).
 """
 

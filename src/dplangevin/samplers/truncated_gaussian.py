@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
-from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
+from dplangevin.samplers.rejection import rejection
 
 Floats = NDArray[np.float64]
 
@@ -47,21 +46,14 @@ def quadratic_gaussian(
         raise InvalidParameter(
             f"precision must be positive definite; its smallest eigenvalue is {values[0]!r}."
         )
-    result, filled, proposals, batch = np.empty((body.dimension, size)), 0, 0, max(64, size)
-    limit = math.inf if max_proposals is None else _check.count("max_proposals", max_proposals)
-    while filled < size:
-        if proposals >= limit:
-            raise AssumptionFailed(
-                f"no draw after {max_proposals} proposals; raise max_proposals or use another tier."
-            )
-        batch = int(min(batch, limit - proposals))
+
+    def propose(batch: int) -> tuple[Floats, Floats]:
         normal = rng.standard_normal((body.dimension, batch)) / np.sqrt(values)[:, None]
         x = centre[:, None] + vectors @ normal
-        kept = x[:, body.contains(x)][:, : size - filled]
-        result[:, filled : filled + kept.shape[1]] = kept
-        filled += kept.shape[1]
-        proposals += batch
-    return result
+        x = body.project(x[:, body.contains(x)])
+        return x, np.zeros(x.shape[1])
+
+    return rejection(propose, body.dimension, size, max_proposals, 0.0, rng)[0]
 
 
 def _vector(name: str, value: ArrayLike, body: Body) -> Floats:

@@ -78,6 +78,11 @@ class CategoricalColumn:
         )
 
     @property
+    def truth(self) -> bool:
+        """True when every category is a truth value, so that the case of its text does not matter."""
+        return all(isinstance(value, bool) for value in self.categories)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The categories as text; 1 and 1.0 are the same number."""
         if self.numeric:

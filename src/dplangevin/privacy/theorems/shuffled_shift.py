@@ -145,7 +145,8 @@ class SecretPermutation(_Epochs):
                 "Choose such a batch_size.",
             )
         mus = [
-            shuffle_mu(u, length, epochs, r) if fresh else reused_mu(u, length, epochs, r + 1) for r in range(length)
+            shuffle_mu(u, length, epochs, r) if fresh else reused_mu(u, length, epochs, r + 1)
+            for r in range(length)
         ]
         words = (*self.WORDS, "permutations are uniform and secret")
         return self.guarantee(constants, schedule, (averaged_profile(np.array(mus)),), words)
