@@ -84,7 +84,7 @@ def test_distance_is_below_the_certificate_at_every_step(name, eta):
         assert sup <= sup_norm_after(k, start_ratio, eta, poincare, 2.0) * (1 + 1e-3) + 1e-9
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     pieces=st.integers(1, 6),
@@ -103,7 +103,7 @@ def test_rate_of_random_convex_potentials(seed, pieces, steep, m, eta):
     assert value <= contraction(eta, poincare_constant(m, 2.0)) * (1 + 1e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     curvature=st.floats(5, 80),
     centre=st.floats(-1.5, 1.5),

@@ -144,7 +144,7 @@ def test_ball_draws_stay_inside(p, radius, precision, far, seed):
     assert np.all(np.isfinite(x))
     assert Ball(radius).contains(x)
     low, high = body.log_mass(linear[:, 0], precision)
-    assert low <= high <= low + 0.01
+    assert low <= high <= low + 0.02
 
 
 def test_ball_mass_closed_forms():
@@ -167,7 +167,7 @@ def test_box_mass(precision, slope):
     exponent = slope * t - precision * t**2 / 2
     exact = exponent.max() + math.log(np.trapezoid(np.exp(exponent - exponent.max()), t))
     low, high = BoxBody(low=np.array([-0.5]), high=np.array([1.5])).log_mass(np.array([slope]), precision)
-    assert low - 1e-6 <= exact <= high + 1e-6
+    assert low - 1e-5 <= exact <= high + 1e-5
     assert high <= low + 5e-3
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_FLOOR, Context
 
 from dplangevin.ledger._admission import Bill, largest_gaussian, largest_pure
 from dplangevin.ledger._rows import WHOLE, Account
+from dplangevin.ledger.entry import rounded_down
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Pure
 
@@ -44,8 +44,3 @@ def _would_fit(owner: Account, spent: Bill, cost: Guarantee) -> str:
     if size < 1e-6 * owner.epsilon:
         return f"nothing more fits (less than {name} = {1e-6 * owner.epsilon:g} is left)"
     return f"a release of {name} = {rounded_down(size)} or less would fit"
-
-
-def rounded_down(size: float) -> str:
-    """Four significant digits, never more than the number itself."""
-    return f"{float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(size))):.4g}"

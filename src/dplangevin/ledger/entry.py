@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from typing import Any
 
 from dplangevin.privacy import serialize
@@ -71,3 +72,13 @@ class Remaining:
     spent_epsilon: float
     pure_epsilon: float
     gaussian_mu: float
+
+    def would_fit(self) -> str:
+        """What still fits, in words; rounded down, so that it does."""
+        pure = f"pure epsilon = {rounded_down(self.pure_epsilon)}"
+        return pure if self.delta == 0 else f"{pure}, or GDP mu = {rounded_down(self.gaussian_mu)}"
+
+
+def rounded_down(size: float) -> str:
+    """Four significant digits, never more than the number itself."""
+    return f"{float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(repr(size))):.4g}"

@@ -31,6 +31,11 @@ class Axis(ABC):
         """Number of cells."""
         return len(self.labels)
 
+    @property
+    def complete(self) -> bool:
+        """Whether every value has a cell."""
+        return True
+
     @abstractmethod
     def codes(self, frame: Frame, rows: slice) -> Codes:
         """The cell of each row."""
@@ -60,6 +65,10 @@ class CategoryAxis(Axis):
     labels: tuple[str, ...]
     other_code: int
     missing_code: int
+
+    @property
+    def complete(self) -> bool:
+        return min(self.other_code, self.missing_code) >= 0
 
     def codes(self, frame: Frame, rows: slice) -> Codes:
         if self.column.numeric:

@@ -22,8 +22,6 @@ from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.row_queries import RowQueries
 from dplangevin.schema.schema import Schema
 
-Counts = NDArray[np.float64]
-
 
 def count_queries(
     table: Any,
@@ -56,7 +54,7 @@ def count_queries(
         len(asked), touched_counts, max_rows_per_person, epsilon=epsilon, delta=delta, **noise
     )
     labels = {"query": np.array(asked.names)}
-    return _released(mechanism, asked.count, labels, (), random_state, ledger)
+    return _released(mechanism, asked.count, labels, None, random_state, ledger)
 
 
 def count_marginals(
@@ -83,7 +81,7 @@ def count_marginals(
         frame.require(name)
     mechanism = planned(cells.size, cells.touched, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
     return _released(
-        mechanism, lambda: cells.count(frame), cells.label_columns(), cells.sizes(), random_state, ledger
+        mechanism, lambda: cells.count(frame), cells.label_columns(), cells, random_state, ledger
     )
 
 
@@ -127,8 +125,8 @@ def count_file(
                 parts.append(table.count_marginals(marginals, progress))
             return np.concatenate(parts)
 
-        labels, sizes = _labels(tuple(texts), marginals)
-        return _released(mechanism, counted, labels, sizes, random_state, ledger)
+        labels = _labels(tuple(texts), marginals)
+        return _released(mechanism, counted, labels, None if texts else marginals, random_state, ledger)
 
 
 def planned(
@@ -160,7 +158,7 @@ def _released(
     mechanism: GeneralizedGaussianMechanism,
     counted: Callable[[], NDArray[Any]],
     labels: dict[str, NDArray[np.str_]],
-    sizes: tuple[int, ...],
+    tables: Marginals | None,
     random_state: object,
     ledger: Spender | None,
 ) -> CountTable:
@@ -168,7 +166,14 @@ def _released(
     rng, seeded = generator(random_state)
     token = ledger.reserve(mechanism) if ledger is not None else None  # type: ignore[arg-type]
     values = mechanism.release(counted(), rng)
-    found = CountTable(labels=labels, values=values, mechanism=mechanism, seeded=seeded, sizes=sizes)
+    found = CountTable(
+        labels=labels,
+        values=values,
+        mechanism=mechanism,
+        seeded=seeded,
+        sizes=tables.sizes() if tables is not None else (),
+        complete=tables.complete() if tables is not None else (),
+    )
     if ledger is not None and token is not None:
         ledger.commit(token, found.digest())
     return found
@@ -186,13 +191,11 @@ def _named(queries: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
     return {text if isinstance(text, str) else f"query {i + 1}": text for i, text in enumerate(queries)}
 
 
-def _labels(
-    names: tuple[str, ...], marginals: Marginals | None
-) -> tuple[dict[str, NDArray[np.str_]], tuple[int, ...]]:
+def _labels(names: tuple[str, ...], marginals: Marginals | None) -> dict[str, NDArray[np.str_]]:
     if marginals is None:
-        return {"query": np.array(names)}, ()
+        return {"query": np.array(names)}
     cells = marginals.label_columns()
     if not names:
-        return cells, marginals.sizes()
+        return cells
     tables = np.concatenate([np.full(len(names), "predicate"), cells["table"]])
-    return {"table": tables, "cell": np.concatenate([np.array(names), cells["cell"]])}, ()
+    return {"table": tables, "cell": np.concatenate([np.array(names), cells["cell"]])}

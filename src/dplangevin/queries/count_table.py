@@ -31,7 +31,7 @@ class CountTable:
     values : the released counts, in the order of the labels.
     mechanism : the noise that was added, with its guarantee and its error.
     seeded : the noise came from a user's seed; whoever knows it can undo the noise.
-    sizes : the number of counts of each table, where tables were counted.
+    sizes, complete : the number of counts of each table, where tables were counted, and whether it holds every row.
     processed : the post-processing done, in words.
     """
 
@@ -40,6 +40,7 @@ class CountTable:
     mechanism: GeneralizedGaussianMechanism
     seeded: bool
     sizes: tuple[int, ...] = field(default=(), repr=False)
+    complete: tuple[bool, ...] = field(default=(), repr=False)
     processed: tuple[str, ...] = ()
 
     @property
@@ -66,22 +67,25 @@ class CountTable:
         totals: bool = True,
         total: float | None = None,
     ) -> CountTable:
-        """Free repairs: tables that add up to one total (`total`, when it is public), counts >= 0, whole numbers."""
-        done = [
-            word
-            for word, wanted in (("totals", totals), ("nonnegative", nonnegative), ("rounded", rounded))
-            if wanted
-        ]
+        """Free repairs: complete tables that add up to one total (`total`, when public), counts >= 0, whole numbers.
+
+        Tables that ignore some rows (categories with other = "ignore") have no common total and keep their own.
+        """
+        wanted = {"totals": totals and any(self.complete), "nonnegative": nonnegative, "rounded": rounded}
         tables = self._tables()
-        common = totals and bool(self.sizes)
-        if common:
-            tables = postprocess.consistent_totals(tables, total)
-        aim = [float(table.sum()) if common else None for table in tables]
+        aims: list[float | None] = [None] * len(tables)
+        if wanted["totals"]:
+            places = [i for i, whole in enumerate(self.complete) if whole]
+            for i, table in zip(
+                places, postprocess.consistent_totals([tables[i] for i in places], total), strict=True
+            ):
+                tables[i], aims[i] = table, max(float(table.sum()), 0.0)
         if nonnegative:
-            tables = [postprocess.nonnegative(table, goal) for table, goal in zip(tables, aim, strict=True)]
+            tables = [postprocess.nonnegative(table, aim) for table, aim in zip(tables, aims, strict=True)]
         if rounded:
-            aim = [None if goal is None else float(np.rint(max(goal, 0.0))) for goal in aim]
-            tables = [postprocess.rounded(table, goal) for table, goal in zip(tables, aim, strict=True)]
+            aims = [None if aim is None else float(np.rint(aim)) for aim in aims]
+            tables = [postprocess.rounded(table, aim) for table, aim in zip(tables, aims, strict=True)]
+        done = tuple(word for word, yes in wanted.items() if yes)
         return replace(self, values=np.concatenate(tables), processed=(*self.processed, *done))
 
     def _tables(self) -> list[Floats]:

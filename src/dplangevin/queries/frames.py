@@ -30,7 +30,7 @@ class Frame(ABC):
 
     @abstractmethod
     def places(self, name: str, texts: Sequence[str], rows: slice, *, lower: bool = False) -> Codes:
-        """Place of each value's (lower-case) text in `texts`; OTHER when it is not there, MISSING when it is missing."""
+        """Place of each value's (lower-case) text in `texts`; OTHER when not there, MISSING when there is none."""
 
     @abstractmethod
     def missing(self, name: str, rows: slice) -> Booleans:

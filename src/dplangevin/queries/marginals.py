@@ -85,6 +85,10 @@ class Marginals:
         """Cells of each table."""
         return tuple(math.prod(self.shape(names)) for names in self.sets)
 
+    def complete(self) -> tuple[bool, ...]:
+        """For each table, whether every row falls in one of its cells."""
+        return tuple(all(self.axes[name].complete for name in names) for names in self.sets)
+
     def empty(self) -> NDArray[np.int64]:
         """Counters, all zero."""
         return np.zeros(self.size, np.int64)

@@ -161,7 +161,8 @@ def mass_bounds(
         with np.errstate(invalid="ignore"):
             far = offsets[(peak - at(mode + offsets) > 60.0)]
         reach.append(far[-1] if far.size else end - mode)
-    inner = np.linspace(0, 1, points // 2 + 2)[1:-1]
+    # denser where the mass is
+    inner = np.linspace(0, 1, points // 2 + 2)[1:-1] ** 2
     t = np.concatenate([mode + reach[0] * inner[::-1], [mode], mode + reach[1] * inner])
     t = np.asarray(np.unique(t[(t > low) & (t < high)]), np.float64)
     heights, slopes = at(t), slope(t[:, None], column)[:, 0]

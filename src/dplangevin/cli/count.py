@@ -1,0 +1,147 @@
+"""`dplangevin count`: noisy counts of a table on disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dplangevin.cli import options as o
+from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+    from dplangevin.queries import CountTable, Marginals
+    from dplangevin.schema import Schema
+
+_COUNTED, _RUN, _OUTPUT = "What is counted", "The run", "Output"
+
+
+def _option(name: str, words: str, panel: str, metavar: str | None = None) -> Any:
+    return typer.Option(name, help=words, rich_help_panel=panel, metavar=metavar, show_default=True)
+
+
+Data = Annotated[
+    Path, typer.Argument(help="A .parquet, .csv or .tsv file, or a quoted pattern.", metavar="DATA")
+]
+SchemaFile = Annotated[Path | None, _option("--schema", "The public schema, JSON or TOML.", _COUNTED, "FILE")]
+Ways = Annotated[int, _option("--marginals", "All tables of so many columns; 0: none.", _COUNTED, "N")]
+Columns = Annotated[
+    list[str] | None, _option("--columns", "A table of these columns: a,b (repeat).", _COUNTED, "A,B")
+]
+Where = Annotated[
+    list[str] | None, _option("--where", "Rows that satisfy a SQL predicate (repeat).", _COUNTED, "SQL")
+]
+Bins = Annotated[int, _option("--bins", "Intervals per numeric column.", _COUNTED, "N")]
+Objective = Annotated[str, _option("--objective", "The error to make small: max or rmse.", _RUN, "WORD")]
+RowsPerPerson = Annotated[
+    int, _option("--max-rows-per-person", "Protect people who own so many rows.", _RUN, "N")
+]
+Seed = Annotated[int | None, _option("--seed", "Reproducible noise (for tests only).", _RUN, "N")]
+LedgerUrl = Annotated[str | None, _option("--ledger", "URL of the budget ledger.", _RUN, "URL")]
+DatasetName = Annotated[str | None, _option("--dataset", "Name of the data set in it.", _RUN, "NAME")]
+Memory = Annotated[str, _option("--memory", "Memory for reading the table.", _RUN, "SIZE")]
+Raw = Annotated[bool, _option("--raw", "No post-processing: may be negative or fractional.", _OUTPUT)]
+Total = Annotated[float | None, _option("--total", "Public number of rows.", _OUTPUT, "N")]
+Output = Annotated[
+    Path | None, _option("--output", "Write .parquet, .csv or .json; default: print.", _OUTPUT, "FILE")
+]
+
+
+def count(
+    data: Data,
+    epsilon: o.TargetEpsilon,
+    delta: o.TargetDelta,
+    schema: SchemaFile = None,
+    marginals: Ways = 0,
+    columns: Columns = None,
+    where: Where = None,
+    bins: Bins = 10,
+    adjacency: o.Adjacency = "replace-one",
+    objective: Objective = "max",
+    max_rows_per_person: RowsPerPerson = 1,
+    seed: Seed = None,
+    ledger: LedgerUrl = None,
+    dataset: DatasetName = None,
+    memory: Memory = "1GB",
+    raw: Raw = False,
+    total: Total = None,
+    output: Output = None,
+    as_json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Counts with the least largest error: tables of the schema's columns, and rows that satisfy SQL predicates.
+
+    The noise and its error are printed before the file is read; the promise is for the whole output.
+    """
+    from dplangevin.queries import count_file
+    from dplangevin.schema import Schema
+
+    if output is not None and output.suffix not in (".parquet", ".csv", ".json"):
+        raise InvalidParameter(f"the output {str(output)!r} must end in .parquet, .csv or .json.")
+    known = Schema.load(schema) if schema is not None else None
+    talk = not (quiet or as_json)
+    found = count_file(
+        data,
+        schema=known,
+        queries=where,
+        marginals=_cells(known, marginals, columns, bins),
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        objective=objective,
+        max_rows_per_person=max_rows_per_person,
+        memory=memory,
+        random_state=seed,
+        ledger=_budget(ledger, dataset),
+        announce=_announce if talk else None,
+        progress=_progress if talk and sys.stderr.isatty() else None,
+    )
+    _show(found if raw else found.postprocessed(total=total), output, as_json=as_json)
+    if talk:
+        typer.echo(found.statement() + (f" Written to {output}." if output is not None else ""), err=True)
+
+
+def _cells(schema: Schema | None, ways: int, columns: list[str] | None, bins: int) -> Marginals | None:
+    from dplangevin.queries import Marginals
+
+    if not ways and not columns:
+        return None
+    if schema is None:
+        raise InvalidParameter("--marginals and --columns need --schema: cells must be public.")
+    sets = [tuple(part.strip() for part in entry.split(",")) for entry in columns] if columns else None
+    return Marginals.over(schema, ways=ways or 1, columns=sets, bins=bins)
+
+
+def _show(table: CountTable, output: Path | None, *, as_json: bool) -> None:
+    if output is not None:
+        table.write(output)
+    if as_json:
+        short = {"mechanism": table.mechanism.to_dict(), "output": str(output)}
+        typer.echo(json.dumps(table.to_dict() if output is None else short, allow_nan=False))
+    elif output is None:
+        for row in zip(*table.columns().values(), strict=True):
+            typer.echo(
+                "\t".join(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
+            )
+
+
+def _budget(url: str | None, name: str | None) -> Any:
+    if url is None and name is None:
+        return None
+    if url is None or name is None:
+        raise InvalidParameter("--ledger and --dataset go together: give both or neither.")
+    from dplangevin.ledger import Ledger
+
+    return Ledger.open(url, create=False).dataset(name, label="dplangevin count")
+
+
+def _announce(mechanism: GeneralizedGaussianMechanism) -> None:
+    typer.echo(f"About to read: {mechanism.describe()}", err=True)
+
+
+def _progress(rows: int) -> None:
+    typer.echo(f"\r{rows / 1e6:.1f} million rows read", err=True, nl=False)
