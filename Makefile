@@ -15,7 +15,7 @@ endif
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: $(VENV)/.ready-plot  ## set up, then show what the accountant does
+demo: $(VENV)/.ready-demo  ## set up, then fit a private model and show what running longer costs
 	@$(BIN)/dplangevin demo
 
 test: check  ## set up, then lint, type check, layers and the tests

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         DPQuantileRegressor,
         DPRidge,
     )
+    from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
     from dplangevin.privacy.accountant import account
     from dplangevin.privacy.calibrate import calibrate
     from dplangevin.privacy.guarantee import Guarantee, NotPrivate
@@ -61,7 +62,10 @@ _HOME = {
     "NotPrivateError": "errors",
     "account": "privacy.accountant",
     "calibrate": "privacy.calibrate",
+    "learned_steps": "estimators.evaluation",
     "lower_bound_epsilon": "privacy.lower_bounds",
+    "private_score": "estimators.evaluation",
+    "private_selection": "estimators.evaluation",
 }
 
 __all__ = [
@@ -84,7 +88,10 @@ __all__ = [
     "__version__",
     "account",
     "calibrate",
+    "learned_steps",
     "lower_bound_epsilon",
+    "private_score",
+    "private_selection",
 ]
 
 

@@ -167,7 +167,7 @@ def test_curvature(delta: float) -> None:
 
 
 def test_a_fit_with_intervals() -> None:
-    """The coefficient of a fit with intervals against the joint claim; near 0 a label moves the slope by half the bound."""
+    """The coefficient of a fit with intervals; near 0 a label moves the slope by half of its bound."""
     options = {
         "model": "logistic", "n": 2, "n_features": 1, "epsilon": 1.0, "delta": 0.0, "adjacency": "replace-one",
         "data_norm": 1.0, "fit_intercept": False, "radius": None, "alpha": 2.0, "mechanism": "auto",

@@ -95,10 +95,20 @@ def test_a_file_that_is_no_database(file: Path) -> None:
 
 def test_a_database_of_something_else(file: Path) -> None:
     change(file, "CREATE TABLE people (name TEXT)")
-    with pytest.raises(LedgerError, match="not a ledger"):
-        Ledger.open(f"sqlite:///{file}")
-    with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("people",)]
+    before = file.read_bytes()
+    for create in (True, False):
+        with pytest.raises(LedgerError, match="not a ledger"):
+            Ledger.open(f"sqlite:///{file}", create=create)
+    assert file.read_bytes() == before
+
+
+def test_a_file_whose_creation_was_interrupted(file: Path) -> None:
+    file.touch()
+    Ledger.open(f"sqlite:///{file}").dataset("a", epsilon=1, delta=0)
+    half = file.with_name("half.db")
+    change(half, "PRAGMA journal_mode = WAL")
+    assert half.stat().st_size > 0
+    Ledger.open(f"sqlite:///{half}").dataset("a", epsilon=1, delta=0)
 
 
 @pytest.mark.parametrize(

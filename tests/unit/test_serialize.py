@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import pkgutil
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,10 @@ def test_every_class_of_parts_has_a_json_form() -> None:
     library = {part for part in _concrete(Part) if part.__module__.startswith("dplangevin.")}
     assert {kind.part for kind in serialize._KINDS.values()} == library
     assert set(STRATEGIES) == library
+
+
+def test_every_field_of_a_guarantee_is_written() -> None:
+    assert {*serialize._FIELDS, "composition"} == {field.name for field in fields(Guarantee)}
 
 
 @given(guarantees, st.none() | guarantees)

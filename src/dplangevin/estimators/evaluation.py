@@ -29,6 +29,8 @@ from dplangevin.privacy.theorems.noisy_max import calibrated_max
 from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumNoise, calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 
+__all__ = ["PrivateScore", "PrivateSelection", "learned_steps", "private_score", "private_selection"]
+
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
 PER_RECORD = ("accuracy", "log-loss", "squared-error")
 LOG_LOSS_CAP = 5.0

@@ -129,6 +129,7 @@ def _largest(
     delta: float,
 ) -> float:
     """A size that passes the admission rule: found by bisection where that is cheap, else by a few trials."""
+    total = replace(total, spent=total.parts)  # merged once, not for every trial
     target = _rounded_down(Fraction(delta) - total.extra_delta)
     spent = compose.renyi(total.parts, cv.ORDERS)
 

@@ -12,6 +12,8 @@ from typing import Any
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._store import WAIT_SECONDS, Session, Store
 
+_ANYTHING = "SELECT name FROM sqlite_master LIMIT 1"
+
 
 class _SQLiteSession(Session):
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -52,10 +54,12 @@ class SQLiteStore(Store):
         if not self.path.parent.is_dir():
             raise LedgerError(f"cannot create the ledger {self.shown}: its folder does not exist.")
         with self._errors(), closing(self._connect("rwc")) as connection:
-            _begin_in_wal_mode(connection)
             session = _SQLiteSession(connection)
-            tables = {row[0] for row in session.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not tables:
+            if session.rows(_ANYTHING):  # look before touching: it may be somebody else's
+                self._check(session)
+                return
+            _begin_in_wal_mode(connection)
+            if not session.rows(_ANYTHING):
                 self.initialise(session)
             self._check(session)
             connection.execute("COMMIT")
@@ -66,7 +70,7 @@ class SQLiteStore(Store):
             raise LedgerError(f"there is no ledger {self.shown}; create it with Ledger.open(url).")
         with self._errors(), closing(self._connect("rw")) as connection:
             session = _SQLiteSession(connection)
-            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            connection.execute("BEGIN")
             self._check(session)
             yield session
             connection.execute("COMMIT")  # on an error, closing rolls back

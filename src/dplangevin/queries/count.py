@@ -49,12 +49,10 @@ def count_queries(
     noise : objective, p, adjacency of GeneralizedGaussianMechanism.
     """
     frame = frame_of(table)
-    asked = RowQueries.of(queries, frame, table, schema)
-    mechanism = planned(
-        len(asked), touched_counts, max_rows_per_person, epsilon=epsilon, delta=delta, **noise
-    )
-    labels = {"query": np.array(asked.names)}
-    return _released(mechanism, asked.count, labels, None, random_state, ledger)
+    with RowQueries.of(queries, frame, table, schema) as asked:
+        size, labels = len(asked), {"query": np.array(asked.names)}
+        mechanism = planned(size, touched_counts, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
+        return _released(mechanism, asked.count, labels, None, random_state, ledger)
 
 
 def count_marginals(

@@ -64,6 +64,10 @@ class DuckTable:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the table."""
         self._link.close()
 
     @property
@@ -113,8 +117,8 @@ class DuckTable:
 
     def predicate(self, text: str) -> str:
         """The predicate, checked on its parse tree and on the types of the columns."""
-        written = checked_predicate(text, self.names, self._link)
         try:
+            written = checked_predicate(text, self.names, self._link)
             (row,) = self._link.execute(f"DESCRIBE SELECT {written} AS answer FROM data").fetchall()
         except self._errors as error:
             reason = str(error).splitlines()[0]

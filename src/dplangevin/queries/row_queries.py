@@ -31,6 +31,13 @@ class RowQueries:
     def __len__(self) -> int:
         return len(self.names)
 
+    def __enter__(self) -> RowQueries:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.sql is not None:
+            self.sql.close()
+
     @classmethod
     def of(
         cls, queries: Mapping[str, Any] | Sequence[Any], frame: Frame, table: Any, schema: Schema | None

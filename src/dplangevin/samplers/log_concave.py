@@ -163,9 +163,11 @@ def mass_bounds(
         reach.append(far[-1] if far.size else end - mode)
     # denser where the mass is
     inner = np.linspace(0, 1, points // 2 + 2)[1:-1] ** 2
-    t = np.concatenate([mode + reach[0] * inner[::-1], [mode], mode + reach[1] * inner])
-    t = np.asarray(np.unique(t[(t > low) & (t < high)]), np.float64)
+    t = np.concatenate([[low], mode + reach[0] * inner[::-1], [mode], mode + reach[1] * inner, [high]])
+    t = np.asarray(np.unique(np.clip(t, low, high)), np.float64)
     heights, slopes = at(t), slope(t[:, None], column)[:, 0]
+    usable = np.isfinite(heights) & np.isfinite(slopes)
+    t, heights, slopes = t[usable], heights[usable], slopes[usable]
     upper = Envelope.build(t[:, None], heights[:, None], slopes[:, None], *ends)
     chord = np.diff(heights) / np.diff(t)
     top = np.maximum(heights[:-1], heights[1:])

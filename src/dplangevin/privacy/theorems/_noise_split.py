@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,17 @@ class Split:
 
 
 def step_curves(run: RandomBatchRun, orders: Floats, shares: Floats = SHARES) -> Floats:
-    """S(1 - rho) for rho = 0 and every share (rows) at every order (columns)."""
-    return np.array([run.divergence(orders, float(share)) for share in (0.0, *shares)])
+    """S(1 - rho) for rho = 0 and every share (rows) at every order (columns); several theorems ask for the same."""
+    return _step_curves(
+        replace(run, n_steps=1, diameter=math.inf, bad_step=0.0), tuple(orders.tolist()), tuple(shares.tolist())
+    )
+
+
+@lru_cache(maxsize=16)
+def _step_curves(run: RandomBatchRun, orders: tuple[float, ...], shares: tuple[float, ...]) -> Floats:
+    curves = np.array([run.divergence(np.array(orders), share) for share in (0.0, *shares)])
+    curves.flags.writeable = False
+    return curves
 
 
 def restart_lengths(run: RandomBatchRun) -> Floats:
