@@ -17,7 +17,9 @@ def patients(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, 
 
 def show(title: str, model: DPRidge | DPLogisticRegression) -> None:
     print(f"{title}: epsilon = {model.privacy_.epsilon():.3f}, delta = {model.privacy_.at_delta:g}")
-    for name, (low, high), error in zip(NAMES, model.confidence_intervals(0.95), model.standard_errors_, strict=True):
+    for name, (low, high), error in zip(
+        NAMES, model.confidence_intervals(0.95), model.standard_errors_, strict=True
+    ):
         print(f"  {name:>9}  [{low:6.3f}, {high:6.3f}]   standard error {error:.3f}")
 
 

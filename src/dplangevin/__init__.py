@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         CalibrationFailed,
         DplangevinError,
         InvalidParameter,
+        LedgerError,
         NotPrivateError,
     )
     from dplangevin.estimators import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         DPRidge,
     )
     from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
+    from dplangevin.ledger import Ledger
     from dplangevin.privacy.accountant import account
     from dplangevin.privacy.calibrate import calibrate
     from dplangevin.privacy.guarantee import Guarantee, NotPrivate
@@ -57,6 +59,8 @@ _HOME = {
     "DplangevinError": "errors",
     "Guarantee": "privacy.guarantee",
     "InvalidParameter": "errors",
+    "Ledger": "ledger",
+    "LedgerError": "errors",
     "NoisyGradientSchedule": "schedules",
     "NotPrivate": "privacy.guarantee",
     "NotPrivateError": "errors",
@@ -82,6 +86,8 @@ __all__ = [
     "DplangevinError",
     "Guarantee",
     "InvalidParameter",
+    "Ledger",
+    "LedgerError",
     "NoisyGradientSchedule",
     "NotPrivate",
     "NotPrivateError",

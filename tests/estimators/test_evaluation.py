@@ -19,7 +19,8 @@ from sklearn.svm import LinearSVC
 
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import _metrics
-from dplangevin.estimators.evaluation import GRID, learned_steps, private_score, private_selection
+from dplangevin.estimators._scoring import GRID, Scoring, noise_law
+from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
 from dplangevin.mechanisms.noisy_sums import release_best, release_sums, sum_noise
 from dplangevin.privacy.theorems.noisy_max import NoisyMax, calibrated_max
 from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumGroup, calibrated_sums
@@ -68,11 +69,10 @@ def test_a_record_moves_a_histogram_by_what_the_plan_says(adjacency: str) -> Non
 @pytest.mark.parametrize("metric", ["accuracy", "log-loss"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, adjacency: str) -> None:
-    from dplangevin.estimators.evaluation import _loss_sums, _plan
-
-    plan = _plan(metric, 1, 1.0, 0.0, adjacency, 1)  # type: ignore[arg-type]
+    scoring = Scoring(metric=metric, adjacency=adjacency)
+    plan = scoring.plan(1.0, 0.0, 1)
     shares = np.array([0.0, 1.0, 0.3, 0.77777])
-    base = _loss_sums(shares, plan)
+    base = scoring.loss_sums(shares)
     costs = []
     for value in (0.0, 0.2, 0.5, 1.0):
         for place in range(4):
@@ -80,7 +80,7 @@ def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, ad
             other[place] = value
             if adjacency == "add-remove":
                 other = np.delete(shares, place)
-            moved = [np.abs(a - b).sum() for a, b in zip(_loss_sums(other, plan), base, strict=True)]
+            moved = [np.abs(a - b).sum() for a, b in zip(scoring.loss_sums(other), base, strict=True)]
             costs.append(sum(m / group.scale for m, group in zip(moved, plan.groups, strict=True)))
     assert max(costs) <= plan.guarantee.epsilon()
     assert max(costs) == pytest.approx(1.0, abs=1e-8)  # a perfect record against a hopeless one
@@ -103,9 +103,7 @@ def test_geometric_noise_has_its_law(scale: float) -> None:
     kept = expected > 10
     statistic = float(((seen - expected)[kept] ** 2 / expected[kept]).sum())
     assert statistic < chi2.ppf(1 - 1e-4, kept.sum())
-    from dplangevin.estimators.evaluation import _noise
-
-    assert np.std(draws) == pytest.approx(_noise(plan)[0], rel=0.03)
+    assert np.std(draws) == pytest.approx(noise_law(plan)[0], rel=0.03)
 
 
 @pytest.mark.parametrize("noise", ["geometric", "gamma", "gaussian"])
@@ -159,10 +157,9 @@ def test_costs_by_hand() -> None:
 
 
 def test_the_smaller_noise_is_taken() -> None:
-    from dplangevin.estimators.evaluation import _plan
-
-    assert _plan("auc", 20, 1.0, 1e-6, "replace-one", 1).noise == "geometric"
-    assert _plan("auc", 20, 0.05, 0.2, "replace-one", 1).noise == "gaussian"
+    scoring = Scoring(metric="auc", adjacency="replace-one")
+    assert scoring.plan(1.0, 1e-6, 1).noise == "geometric"
+    assert scoring.plan(0.05, 0.2, 1).noise == "gaussian"
     gaussian = private_score(MODEL, X_TRAIN, Y_TRAIN, epsilon=0.05, delta=0.2, metric="auc", random_state=0)
     assert gaussian.guarantee.mu is not None
     assert gaussian.guarantee.epsilon(0.2) <= 0.05

@@ -16,7 +16,8 @@ import pytest
 from dplangevin.audit import attack
 from dplangevin.data import ArrayDataset
 from dplangevin.estimators import _metrics
-from dplangevin.estimators.evaluation import _loss_sums, _plan, private_score
+from dplangevin.estimators._scoring import Scoring
+from dplangevin.estimators.evaluation import private_score
 from dplangevin.estimators.uncertainty import plan_with_intervals, run_with_intervals
 from dplangevin.mechanisms.curvature import _sums
 from dplangevin.mechanisms.noisy_sums import release_best, release_sums
@@ -71,11 +72,11 @@ def pair(plan: NoisySums, first: list[np.ndarray], second: list[np.ndarray], fac
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("metric", ["accuracy", "log-loss"])
 def test_sums_of_losses(metric: str, adjacency: str) -> None:
-    plan = _plan(metric, 1, 1.0, 0.0, adjacency, 1)  # type: ignore[arg-type]
+    scoring = Scoring(metric=metric, adjacency=adjacency)
     best, worst = np.array([0.0, 0.3, 0.6]), np.array([1.0, 0.3, 0.6])
     if adjacency == "add-remove":
         best = best[1:]
-    pair(plan, _loss_sums(best, plan), _loss_sums(worst, plan), 4)
+    pair(scoring.plan(1.0, 0.0, 1), scoring.loss_sums(best), scoring.loss_sums(worst), 4)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])

@@ -17,6 +17,7 @@ from dplangevin._version import __version__
 from dplangevin.cli.account import account
 from dplangevin.cli.calibrate import calibrate
 from dplangevin.cli.demo import demo
+from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import fit, plan, predict
 
 _BAD_INPUT, _REFUSED = 2, 3
@@ -39,6 +40,7 @@ app.command("plan")(plan)
 app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("demo")(demo)
+app.add_typer(ledger_app, name="ledger")
 
 
 def _show_version(wanted: bool) -> None:

@@ -35,7 +35,7 @@ class _PostgresSession(Session):
         return int(self._run(statement, values).rowcount)
 
     def lock_dataset(self, name: str) -> None:
-        self._run("SELECT name FROM dplangevin_dataset WHERE name = ?", (name,))
+        self._run("SELECT name FROM dplangevin_dataset WHERE name = ? FOR UPDATE", (name,))
 
     def _run(self, statement: str, values: tuple[Any, ...]) -> Any:
         return self._connection.execute(statement.replace("?", "%s"), values)

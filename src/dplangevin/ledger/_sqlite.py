@@ -70,7 +70,7 @@ class SQLiteStore(Store):
             raise LedgerError(f"there is no ledger {self.shown}; create it with Ledger.open(url).")
         with self._errors(), closing(self._connect("rw")) as connection:
             session = _SQLiteSession(connection)
-            connection.execute("BEGIN")
+            connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             self._check(session)
             yield session
             connection.execute("COMMIT")  # on an error, closing rolls back

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -227,15 +227,29 @@ def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Ob
         return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(k, p)
 
     if changed >= 10_000:  # the loss is Gaussian enough: sigma grows as sqrt(I(p))
-        found = round(_golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0), 2)
+        found = _golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0)
     else:
-        values = [loss(p) for p in _SHAPES]
-        best = int(np.argmin(values))
-        found = round(_golden(loss, _SHAPES[max(best - 1, 0)], _SHAPES[min(best + 1, len(_SHAPES) - 1)]), 2)
-    return min({found, 1.0, 2.0}, key=lambda p: loss(p, rough=False))
+        found = _golden(loss, *_bracket(loss))
+    candidates = {round(found, 2), 1.0, 2.0}
+    good = 1.005 * min(loss(p) for p in candidates)  # rough losses are off by 0.1% or less
+    return min((p for p in candidates if loss(p) <= good), key=lambda p: loss(p, rough=False))
 
 
-def _golden(function: Any, low: float, high: float) -> float:
+def _bracket(function: Callable[[float], float]) -> tuple[float, float]:
+    """Neighbours of the best shape on the list, walking downhill from p = 2."""
+    values = {3: function(_SHAPES[3])}
+    for step in (1, -1):
+        place = 3 + step
+        while 0 <= place < len(_SHAPES):
+            values[place] = function(_SHAPES[place])
+            if values[place] > values[place - step]:
+                break
+            place += step
+    best = min(values, key=values.__getitem__)
+    return _SHAPES[max(best - 1, 0)], _SHAPES[min(best + 1, len(_SHAPES) - 1)]
+
+
+def _golden(function: Callable[[float], float], low: float, high: float) -> float:
     ratio = (math.sqrt(5) - 1) / 2
     a, b = high - ratio * (high - low), low + ratio * (high - low)
     value_a, value_b = function(a), function(b)

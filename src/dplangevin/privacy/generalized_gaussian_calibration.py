@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 
 from dplangevin.errors import CalibrationFailed
 from dplangevin.privacy import conversions as cv
@@ -31,13 +31,15 @@ def noise_delta(p: float, sigma: float, count: int, epsilon: float, *, resolutio
     return certified_delta(p, 1 / sigma, count, epsilon, resolution=resolution)
 
 
+@lru_cache(maxsize=512)
 def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough: bool = False) -> float:
     """sigma with certified delta(eps) <= delta for `count` answers that change by 1, rounded up to six digits.
 
     With `rough` the certificate is taken on a coarse grid: a valid sigma too, a little larger (about 0.1%).
     """
     if delta == 0:
-        return rounded_up(count / epsilon * (1 + 1e-15))
+        sigma = rounded_up(count / epsilon)
+        return sigma if count / sigma <= epsilon else rounded_up(sigma * (1 + 1e-7))
     if p == 2:
         return rounded_up(math.sqrt(2 * count) / cv.gdp_mu(epsilon, delta) * (1 + 1e-12))
     epsilon *= 1 - MARGIN

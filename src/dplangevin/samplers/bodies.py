@@ -230,9 +230,9 @@ class BallBody(Body):
 
         def slope(t: Floats, columns: Columns) -> Floats:
             room = precision * (self.radius - t) * (self.radius + t) / 2
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 log_hazard = (shape - 1) * np.log(room) - room - gammaln(shape) - log_lower_gamma(shape, room)
-            return np.asarray(strength[columns] - precision * t * (1 + np.exp(log_hazard)))
+                return np.asarray(strength[columns] - precision * t * (1 + np.exp(log_hazard)))
 
         return height, slope
 

@@ -138,7 +138,7 @@ def bracket_mode(slope: Curve, low: Floats, high: Floats) -> Floats:
         steep = np.concatenate([ends[:1], np.abs(slopes), ends[1:]])
         left, right = padded[rising, columns], padded[rising + 1, columns]
         ends = np.stack([steep[rising, columns], steep[rising + 1, columns]])
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             if np.all(ends.max(axis=0) * (right - left) < 0.05):
                 break
     return 0.5 * (left + right)

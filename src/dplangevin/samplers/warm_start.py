@@ -39,14 +39,8 @@ class WarmStart:
         return self.body.gaussian(np.tile(self.linear[:, None], size), self.precision, rng)
 
 
-def warm_start(
-    potential: Potential, body: Body, centre: Floats, log_target_mass: float | None = None
-) -> WarmStart:
-    """The start at `centre` (any point of the body; near the minimiser w is smallest).
-
-    log_target_mass : another proved upper bound of log of the integral of exp(V(centre) - V) over the body, for
-        instance the log mass of an elliptical envelope with this very anchor; the smaller one is used.
-    """
+def warm_start(potential: Potential, body: Body, centre: Floats) -> WarmStart:
+    """The start at `centre`: any point of the body is valid, near the minimiser w is smallest."""
     c = np.asarray(centre, float)
     if c.shape != (body.dimension,) or not bool(body.contains(c[:, None])[0]):
         raise InvalidParameter(
@@ -57,8 +51,6 @@ def warm_start(
     square = float(c @ c) / 2
     shift = float(gradient @ c)
     upper = body.log_mass(low * c - gradient, low)[1] - low * square + shift
-    if log_target_mass is not None:
-        upper = min(upper, log_target_mass)
     lower = body.log_mass(high * c - gradient, high)[0] - high * square + shift
     slack = 1e-9 + 1e-12 * (abs(shift) + high * square)
     return WarmStart(
