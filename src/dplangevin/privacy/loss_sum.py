@@ -193,7 +193,10 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, start: fl
     if delta_of(0.0) <= delta:
         return 0.0
     target = math.log(delta)
-    excess = lambda eps: math.log(max(delta_of(max(eps, 0.0)), 1e-320)) - target  # noqa: E731
+
+    def excess(epsilon: float) -> float:
+        return max(math.log(max(delta_of(max(epsilon, 0.0)), 1e-320)) - target, -4.0)
+
     return decreasing_root(excess, start, -20.0 / start, 1e-7 * start, start)[0]
 
 
@@ -205,7 +208,7 @@ def decreasing_root(
     `excess` is decreasing; a step is at most `reach` and aims half a tolerance to the negative side.
     """
     low, high, x, last = -math.inf, math.inf, start, None
-    for _ in range(200):
+    for turn in range(200):
         value = excess(x)
         if value > 0:
             low = max(low, x)

@@ -140,20 +140,25 @@ def _target(entry: object) -> Column:
 
 
 def _toml(content: Mapping[str, Any]) -> str:
-    """The few shapes of TOML a schema needs; JSON texts and numbers are valid TOML values."""
+    """The few shapes of TOML a schema needs."""
     lines = [
-        f"{key} = {json.dumps(value)}" for key, value in content.items() if not isinstance(value, Mapping)
+        f"{key} = {_toml_value(value)}" for key, value in content.items() if not isinstance(value, Mapping)
     ]
     for name, entry in content["columns"].items():
         lines += [
             "",
-            f"[columns.{json.dumps(name)}]",
-            *(f"{key} = {json.dumps(entry[key])}" for key in entry),
+            f"[columns.{_toml_value(name)}]",
+            *(f"{key} = {_toml_value(entry[key])}" for key in entry),
         ]
     if "target" in content:
         lines += [
             "",
             "[target]",
-            *(f"{key} = {json.dumps(value)}" for key, value in content["target"].items()),
+            *(f"{key} = {_toml_value(value)}" for key, value in content["target"].items()),
         ]
     return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: object) -> str:
+    """JSON texts, numbers and lists are valid TOML, but for surrogate pairs and the delete character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -147,6 +147,12 @@ class OptimalShift(Theorem):
             raise self.refuse(
                 "an unknown start needs a bounded set", "State a diameter, or start from public values."
             )
+        largest = contraction(constants, float(np.max(schedule.step_size)))
+        if largest > 1 and math.isinf(constants.diameter):
+            raise self.refuse(
+                f"a step may expand distances (contraction constant {largest:.6g} > 1) and the set is not bounded",
+                f"Use a step size of at most 2/smoothness = {2 / constants.smoothness:.6g}, or state a diameter.",
+            )
         if schedule.constant:
             mu = self._constant(constants, schedule)
         elif schedule.release == "checkpoints":
