@@ -1,8 +1,8 @@
 """Audit pairs of the estimators, through fit alone: the honest one stands, a quarter of its noise does not.
 
-One record, x = +1 or -1: the slope at 0 is the clip, so the gradients are as far apart as promised. The released
-mean of a few accelerated steps keeps most of mu (0.93 for two), so exact / claimed is above 0.7. Confidence 0.999 per
-audit; seeds are fixed.
+One record, x = +1 or -1, and a large stated ridge: the minimiser stays near 0, where the slope is the clip, so output
+perturbation attains its claim to within 5%. (The mean of accelerated steps, which "auto" runs, wanders off to where
+slopes shrink, and is audited with constant slopes in test_noisy_gradient_audit.) Confidence 0.999; seeds are fixed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dplangevin.mechanisms import run
 from dplangevin.privacy.plan import Plan
 from estimators._models import CLASSIFIERS, EVERY, made
 
-RUNS = 400
+RUNS = 500
 DELTA = 0.01
 
 
@@ -33,7 +33,10 @@ def weak_run(plan: Plan, *args: Any, **kwargs: Any) -> Any:
 
 def coefficients(cls: type, side: float, seed: int, **changes: Any) -> tuple[np.ndarray, Any]:
     rng = np.random.default_rng(seed)
-    options: dict[str, Any] = {"epsilon": 4.0, "delta": DELTA, "data_norm": 1.0, "fit_intercept": False}
+    options: dict[str, Any] = {
+        "epsilon": 4.0, "delta": DELTA, "data_norm": 1.0, "fit_intercept": False, "alpha": 100.0,
+        "mechanism": "output-perturbation",
+    }  # fmt: skip
     if cls in CLASSIFIERS:
         options["classes"] = [0, 1]
     if cls is DPPoissonRegressor:
@@ -54,7 +57,7 @@ def test_audit_pair(cls: type, monkeypatch: pytest.MonkeyPatch) -> None:
         second, _ = coefficients(cls, -1.0, 2)
         fair = attack(first, second, claim, delta=DELTA, confidence=0.999)
         assert not fair.refuted
-        assert fair.mu_lower > 0.25 * claim.mu
+        assert fair.mu_lower > 0.6 * claim.mu
         monkeypatch.setattr(_base, "run", weak_run)
         weak = [coefficients(cls, side, seed)[0] for side, seed in ((1.0, 3), (-1.0, 4))]
     assert attack(*weak, claim, delta=DELTA, confidence=0.999).refuted

@@ -65,7 +65,9 @@ def load(path: str | Path) -> DPLinearModel:
     parameters = {
         name: value for name, value in _mapping("parameters", plain["parameters"]).items() if name in known
     }
-    model: Any = cls(**parameters, schema=None if plain["schema"] is None else Schema.from_dict(plain["schema"]))
+    model: Any = cls(
+        **parameters, schema=None if plain["schema"] is None else Schema.from_dict(plain["schema"])
+    )
     model.coef_ = _numbers("coefficients", plain["coefficients"])
     intercept = _numbers("intercept", plain["intercept"])
     labels = plain["classes"]

@@ -249,7 +249,7 @@ def run_with_intervals(
     both: IntervalPlan, data: ArrayDataset, random_state: Any, ledger: Spender | None
 ) -> tuple[Release, Uncertainty]:
     """Charge once, fit, release the curvature at the fitted point, and work out the uncertainty."""
-    token = ledger.reserve(both) if ledger is not None else None  # type: ignore[arg-type]
+    token = ledger.reserve(both) if ledger is not None else None
     rng, seeded = generator(random_state)
     release = replace(run(both.plan, data, rng), seeded=seeded)
     curvature = release_curvature(both.curvature, data, np.array(release.value), rng)

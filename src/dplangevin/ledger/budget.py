@@ -19,7 +19,7 @@ from dplangevin.ledger._text import checked
 from dplangevin.ledger.entry import Entry, Remaining
 from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.spender import Priced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class DatasetBudget:
             self._check_part(session, wanted)
         return replace(self, part_name=wanted)
 
-    def reserve(self, plan: Plan) -> str:
+    def reserve(self, plan: Priced) -> str:
         """Charge the plan's guarantee before any record is read, or raise BudgetExceeded; returns a token."""
         return self._charge(plan.guarantee, described(plan))
 

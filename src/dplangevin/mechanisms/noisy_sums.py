@@ -93,7 +93,7 @@ def _released(
     ledger: Spender | None,
 ) -> SumsRelease:
     rng, seeded = generator(random_state)
-    token = ledger.reserve(plan) if ledger is not None else None  # type: ignore[arg-type]
+    token = ledger.reserve(plan) if ledger is not None else None
     release = SumsRelease(values=answer(rng), plan=plan, seeded=seeded)
     if ledger is not None and token is not None:
         ledger.commit(token, release.digest())

@@ -110,16 +110,22 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     high = 1.0
     while float(gdp_delta(high, epsilon)) <= delta:
         high *= 2
-    low = 0.0
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if float(gdp_delta(middle, epsilon)) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low
+    low = high / 2
+    while float(gdp_delta(low, epsilon)) > delta:
+        low /= 2
+        if low < 1e-300:
+            return 0.0
+    target = math.log(delta)
+
+    def log_delta(mu: float) -> float:
+        return math.log(max(float(gdp_delta(mu, epsilon)), 1e-320)) - target
+
+    root = float(brentq(log_delta, low, high, xtol=1e-300, rtol=1e-14))
+    step = root * 1e-14
+    while float(gdp_delta(root, epsilon)) > delta and root > low:
+        root -= step
+        step *= 2
+    return max(root, low)
 
 
 def rdp_epsilon(orders: ArrayLike, values: ArrayLike, delta: float) -> float:

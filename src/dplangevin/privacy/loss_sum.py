@@ -222,10 +222,11 @@ def decreasing_root(
         last = (x, value)
         x -= (value + 0.5 * tolerance * abs(slope)) / slope
         x = min(max(x, last[0] - reach), last[0] + reach)
-        if not low < x < high:
-            x = (
-                0.5 * (low + high)
-                if math.isfinite(high - low)
-                else last[0] + (reach if value > 0 else -reach) / 10
-            )
+        closed = math.isfinite(high - low)
+        if closed and (
+            turn % 4 == 3 or not low < x < high
+        ):  # bisections end the search whatever the function
+            x = 0.5 * (low + high)
+        elif not low < x < high:
+            x = last[0] + math.copysign(reach / 10, value)
     raise CalibrationFailed("the search did not end; choose another epsilon, delta or p.")

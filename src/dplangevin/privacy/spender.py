@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.guarantee import Guarantee
+
+
+class Priced(Protocol):
+    """Anything that will be released and knows what it costs: a Plan, a noisy sum, a private selection."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release promises."""
+        ...
 
 
 @runtime_checkable
 class Spender(Protocol):
     """A budget. The cost is reserved before any record is read and never given back by a crash."""
 
-    def reserve(self, plan: Plan) -> str:
+    def reserve(self, plan: Priced) -> str:
         """Charge the plan's guarantee, or raise BudgetExceeded; returns a token."""
         ...
 

@@ -49,7 +49,9 @@ class Split:
 def step_curves(run: RandomBatchRun, orders: Floats, shares: Floats = SHARES) -> Floats:
     """S(1 - rho) for rho = 0 and every share (rows) at every order (columns); several theorems ask for the same."""
     return _step_curves(
-        replace(run, n_steps=1, diameter=math.inf, bad_step=0.0), tuple(orders.tolist()), tuple(shares.tolist())
+        replace(run, n_steps=1, diameter=math.inf, bad_step=0.0),
+        tuple(orders.tolist()),
+        tuple(shares.tolist()),
     )
 
 
