@@ -123,7 +123,9 @@ class Dataset(ABC):
 
 def _scores(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
     """Scores [rows, k], or [rows, k, K] for a loss of K scores."""
-    scores = np.nan_to_num(block.rows @ parameters, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
+    scores = block.rows @ parameters
+    if not np.isfinite(scores.sum()):  # the test is cheap, the repair is not
+        scores = np.nan_to_num(scores, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
     classes = loss.score_dimension
     return scores if classes == 1 else scores.reshape(len(scores), -1, classes)
 

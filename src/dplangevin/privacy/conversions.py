@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -74,6 +75,7 @@ def _invert_decreasing(delta_of: Callable[[float], float], delta: float, start: 
     return high
 
 
+@lru_cache(maxsize=4096)
 def gdp_epsilon(mu: float, delta: float) -> float:
     """The eps with gdp_delta(mu, eps) = delta, rounded up; 0 when delta(0) is small enough already."""
     if mu == 0:
@@ -103,6 +105,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     return min(root, high)
 
 
+@lru_cache(maxsize=4096)
 def gdp_mu(epsilon: float, delta: float) -> float:
     """The largest mu with gdp_delta(mu, eps) <= delta, rounded down."""
     _check.open_unit("delta", delta)

@@ -149,7 +149,11 @@ def _page(drawn: Sequence[Row], level: Plateau | None, options: Mapping[str, Any
         f"<td>{text.number(row.lower, down=True)}</td><td>{escape(row.theorem)}</td></tr>"
         for row in shown
     )
-    facts = ", ".join(f"{name} = {value}" for name, value in options.items() if value not in ((), False))
+    facts = ", ".join(
+        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+        for name, value in options.items()
+        if value not in ((), False)
+    )
     return _TEMPLATE.format(
         title=escape(_title(options).replace("\n", ", ")),
         svg=svg,
