@@ -146,8 +146,14 @@ def test_person_level_guarantee_costs_more_noise() -> None:
     X, y = table(DPLogisticRegression)
     one, five = (made(DPLogisticRegression, max_rows_per_person=k).fit(X, y) for k in (1, 5))
     assert five.privacy_.epsilon(1e-6) <= 2.0
-    assert five.plan_.plan.guarantee.mu < one.plan_.plan.guarantee.mu / 4
+    assert five.plan_.plan.guarantee.epsilon() < one.plan_.plan.guarantee.epsilon() / 4
     assert any("at most 5" in words for words in five.privacy_.assumptions)
+
+
+def test_too_few_rows_for_the_budget_warn_with_what_would_do() -> None:
+    X, y = table(DPLogisticRegression, n=60)
+    with pytest.warns(UserWarning, match="about n = .* rows, or an epsilon"):
+        made(DPLogisticRegression, epsilon=0.05).fit(X, y)
 
 
 def test_large_delta_warns() -> None:

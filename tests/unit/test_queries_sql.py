@@ -192,7 +192,7 @@ def test_failed_casts_are_false_even_when_shared(files: dict[str, Path]) -> None
         "cast(text as int) > 1",
         "cast(text as int) > 0",
         "not (cast(text as int) > 1)",
-        "sqrt(age - 50) > 2",
+        "code * 9000000000000000000 > 0",
     ]
     with DuckTable(files[".parquet"]) as source:
         found = source.count_predicates([source.predicate(text) for text in queries])
@@ -201,7 +201,7 @@ def test_failed_casts_are_false_even_when_shared(files: dict[str, Path]) -> None
         (number > 1).sum(),
         (number > 0).sum(),
         (number <= 1).sum(),
-        (frame.age > 54).sum(),
+        (frame.code == 1).sum(),
     ]
 
 
@@ -337,7 +337,7 @@ def test_command_writes_marginals(files: dict[str, Path], tmp_path: Path) -> Non
 
 def test_command_prints_and_speaks_json(files: dict[str, Path]) -> None:
     shown = run(str(files[".parquet"]), "--where", "age > 30", "--where", "job = 'a'", "-q", "--seed", "1")
-    assert [line.split("\t")[0] for line in shown.stdout.splitlines()] == ["age > 30", "job = 'a'"]
+    assert [line.split("\t")[1] for line in shown.stdout.splitlines()] == ["age > 30", "job = 'a'"]
     spoken = run(str(files[".csv"]), "--schema", str(files[".json"]), "--columns", "job,flag", "--json")
     assert json.loads(spoken.stdout)["mechanism"]["changed_counts"] == 2
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from dplangevin import _check
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import WORDS, interval_share, plan_with_intervals, run_with_intervals
 from dplangevin.mechanisms import run
@@ -63,6 +63,8 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             )
         else:
             recipe = choose(**options)
+        if recipe.caution is not None:
+            warnings.warn(recipe.caution, UserWarning, stacklevel=3)
         if self.verbose:
             print(recipe)
         weights = None
@@ -74,6 +76,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         assert problem is not None
         data = ArrayDataset(X, labels, problem, weights)
         if both is None:
+            self._check_person(recipe.plan.guarantee)
             release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
             self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
         else:
@@ -83,6 +86,15 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = release.n_steps
         self._keep(problem.loss)
         return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+
+    def _check_person(self, guarantee: Guarantee) -> None:
+        """The promise to a person with several rows, before anything runs."""
+        spent = guarantee.group(self.max_rows_per_person).epsilon()
+        if not spent <= self.epsilon:
+            raise CalibrationFailed(
+                f"{self.max_rows_per_person} rows a person would cost epsilon = {spent:.6g}, above {self.epsilon:.6g}; "
+                "leave theorem and mechanism to the planner."
+            )
 
     def _keep(self, loss: Loss) -> None:
         """Store what prediction needs of the loss."""

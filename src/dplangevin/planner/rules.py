@@ -1,7 +1,9 @@
-"""The rules: step counts, clips and ridges from n, p, epsilon, delta and stated bounds. No data is involved.
+"""The rules: clip, steps, averaging and ridge from n, p, the budget and stated bounds. No data is involved.
 
-Units: rows are scaled to norm 1 (theta' = B theta for row norm B), s = 1 (add-remove) or 2 (replace-one) and mu is the
-GDP parameter of (epsilon, delta). Noise on the sum of gradients is s C sqrt(T) / mu per coordinate and step.
+Units: rows are scaled to norm 1 (theta' = B theta for row norm B), s = 1 (add-remove) or 2 (replace-one). The budget
+enters as records = n mu / s (GDP) or n epsilon / (s sqrt p) (pure, whose noise is sqrt(p + 1) times longer): one
+coordinate of the mean gradient is then known to within C / records in all. signal = records / p.
+docs/planner.md says why, and what was measured.
 """
 
 from __future__ import annotations
@@ -9,68 +11,88 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-NOISY = 100.0  # below this signal-to-noise ratio the clip is halved
 MOST_STEPS = 200
+PURE_PAYS = 0.7
+"""Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a rule needs to know of a loss: curvature in the score, its reach, and the clips it may choose from."""
+    """What the rules know of a model.
 
-    curvature: float
+    Parameters
+    ----------
+    reach : how far a coefficient is allowed to go, in theta' (about twice its expected size).
+    clips : smallest and largest bound on the slope; None leaves the slope of the loss as it is.
+    tail : largest share of the iterates that is averaged.
+    """
+
     reach: float
-    small_clip: float | None
-    large_clip: float
+    clips: tuple[float, float] | None
+    tail: float
 
 
 SHAPES = {
-    "logistic": Shape(curvature=0.25, reach=10.0, small_clip=0.5, large_clip=1.0),
-    "multinomial": Shape(curvature=0.5, reach=10.0, small_clip=0.5, large_clip=1.0),
-    "ridge": Shape(curvature=1.0, reach=3.0, small_clip=0.25, large_clip=1.0),
-    "svc": Shape(curvature=1.0, reach=10.0, small_clip=0.5, large_clip=1.0),
-    "poisson": Shape(curvature=math.nan, reach=10.0, small_clip=None, large_clip=math.nan),
-    "huber": Shape(curvature=1.0, reach=3.0, small_clip=None, large_clip=math.nan),
-    "quantile": Shape(curvature=math.nan, reach=3.0, small_clip=None, large_clip=math.nan),
+    "logistic": Shape(reach=10.0, clips=(0.5, 0.6), tail=2 / 3),
+    "multinomial": Shape(reach=5.0, clips=(0.5, 1.0), tail=2 / 3),
+    "ridge": Shape(reach=1.5, clips=(0.25, 1.0), tail=0.8),
+    "huber": Shape(reach=1.5, clips=None, tail=0.8),
+    "quantile": Shape(reach=1.5, clips=None, tail=0.8),
+    "svc": Shape(reach=4.0, clips=None, tail=2 / 3),
+    "poisson": Shape(reach=6.0, clips=None, tail=2 / 3),
 }
 
 
-def signal_to_noise(n: int, dimension: int, mu: float, sides: int) -> float:
-    """snr = n mu / (s p)."""
-    return n * mu / (sides * dimension)
-
-
-def clip(shape: Shape, snr: float) -> float:
-    """The smaller clip where noise dominates: it halves the noise and costs little signal there."""
-    return shape.large_clip if shape.small_clip is None or snr >= NOISY else shape.small_clip
+def clip(shape: Shape, signal: float) -> float | None:
+    """C = sqrt(signal) / 12 within the shape's clips: a small clip costs signal, a large one noise."""
+    if shape.clips is None:
+        return None
+    return min(max(math.sqrt(signal) / 12, shape.clips[0]), shape.clips[1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Descent:
-    """Accelerated descent: T steps of size eta (for unit rows)."""
+    """Accelerated descent with rows of norm 1: n_steps of size step_size, mean of the iterates from average_from."""
 
     n_steps: int
     step_size: float
+    average_from: int
 
 
-def descent(
-    n: int, mu: float, sides: int, snr: float, curvature: float, reach: float, bound: float
-) -> Descent:
-    """T = sqrt(4 M kappa n mu / s) and eta = min(1/M, 4 kappa n mu / (s T^2)), kappa = (reach / C) min(1, 0.4 snr).
+def descent(shape: Shape, records: float, signal: float, slope: float, curvature: float) -> Descent:
+    """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time); eta = min(1/M, 4 time / T^2).
 
-    In a flat direction the output is (total time) x (gradient + noise); the rule fixes the size of that noise whatever
-    n, p and epsilon are, and momentum makes T grow like sqrt(n mu) instead of n mu.
+    In a flat direction the output is (total time) x (gradient + noise), so the rule fixes the size of that noise,
+    whatever n, p and epsilon are. Momentum makes T grow like the root of the time. Where MOST_STEPS cuts the time
+    short, bias outweighs noise and a shorter tail is averaged.
     """
-    time = reach / bound * min(1.0, 0.4 * snr) * n * mu / sides
-    steps = min(MOST_STEPS, max(2, math.ceil(math.sqrt(4 * curvature * time))))
-    return Descent(n_steps=steps, step_size=min(1 / curvature, 4 * time / steps**2))
+    time = shape.reach / slope * min(1.0, 0.4 * signal) * records
+    wanted = math.sqrt(4 * curvature * time)
+    steps = int(min(MOST_STEPS, max(2, math.ceil(wanted))))
+    tail = min(shape.tail, max(0.5, shape.tail * math.sqrt(MOST_STEPS / max(wanted, 1.0))))
+    return Descent(
+        n_steps=steps,
+        step_size=min(1 / curvature, 4 * time / steps**2),
+        average_from=steps - math.ceil(tail * steps),
+    )
 
 
-def objective_ridge(dimension: int, epsilon: float, sides: int, n: int, scale: float) -> float:
-    """Lambda on the SUM of losses: k s sqrt(p) / epsilon, k = clip(0.3/sqrt(snr), 0.2, 1)."""
-    snr = n * epsilon / (sides * dimension**1.5)
-    return scale * min(1.0, max(0.2, 0.3 / math.sqrt(snr))) * sides * math.sqrt(dimension) / epsilon
+def objective_ridge(shape: Shape, noise: float, signal: float, pure: bool) -> float:
+    """Lambda = k noise on the SUM of losses; noise = s sqrt(p) / epsilon (pure) or s sqrt(p) / mu.
+
+    k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 30);
+    half of it for Gaussian noise, whose length is sqrt(p) and not p.
+    """
+    unit = min(10 / shape.reach, 5.0) * (1.0 if pure else 0.5)
+    k = min(1.0, 0.2 / math.sqrt(min(signal, 1.0))) * min(1.0, max(0.5, 30 / signal))
+    return unit * k * noise
 
 
 def output_ridge(noise_square: float, curvature: float, radius: float) -> float:
     """Ridge m (per sample) minimising (M/2) noise_square / m^2 + m r^2 / 2 for output perturbation."""
     return float((2 * curvature * noise_square / radius**2) ** (1 / 3))
+
+
+def pure_pays(dimension: int, epsilon: float, mu: float) -> bool:
+    """Whether pure objective perturbation is expected to beat noisy descent under (epsilon, delta): few parameters."""
+    return math.sqrt(dimension + 1) * mu <= PURE_PAYS * epsilon

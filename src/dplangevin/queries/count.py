@@ -50,9 +50,9 @@ def count_queries(
     """
     frame = frame_of(table)
     with RowQueries.of(queries, frame, table, schema) as asked:
-        size, labels = len(asked), {"query": np.array(asked.names)}
+        size = len(asked)
         mechanism = planned(size, touched_counts, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
-        return _released(mechanism, asked.count, labels, None, random_state, ledger)
+        return _released(mechanism, asked.count, asked.names, None, random_state, ledger)
 
 
 def count_marginals(
@@ -78,9 +78,7 @@ def count_marginals(
     for name in cells.axes:
         frame.require(name)
     mechanism = planned(cells.size, cells.touched, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
-    return _released(
-        mechanism, lambda: cells.count(frame), cells.label_columns(), cells, random_state, ledger
-    )
+    return _released(mechanism, lambda: cells.count(frame), (), cells, random_state, ledger)
 
 
 def count_file(
@@ -123,8 +121,7 @@ def count_file(
                 parts.append(table.count_marginals(marginals, progress))
             return np.concatenate(parts)
 
-        labels = _labels(tuple(texts), marginals)
-        return _released(mechanism, counted, labels, None if texts else marginals, random_state, ledger)
+        return _released(mechanism, counted, tuple(texts), marginals, random_state, ledger)
 
 
 def planned(
@@ -155,23 +152,16 @@ def planned(
 def _released(
     mechanism: GeneralizedGaussianMechanism,
     counted: Callable[[], NDArray[Any]],
-    labels: dict[str, NDArray[np.str_]],
+    names: tuple[str, ...],
     tables: Marginals | None,
     random_state: object,
     ledger: Spender | None,
 ) -> CountTable:
     """Charge first, read second, add noise third."""
     rng, seeded = generator(random_state)
-    token = ledger.reserve(mechanism) if ledger is not None else None  # type: ignore[arg-type]
+    token = ledger.reserve(mechanism) if ledger is not None else None
     values = mechanism.release(counted(), rng)
-    found = CountTable(
-        labels=labels,
-        values=values,
-        mechanism=mechanism,
-        seeded=seeded,
-        sizes=tables.sizes() if tables is not None else (),
-        complete=tables.complete() if tables is not None else (),
-    )
+    found = CountTable(values=values, mechanism=mechanism, seeded=seeded, names=names, tables=tables)
     if ledger is not None and token is not None:
         ledger.commit(token, found.digest())
     return found
@@ -187,13 +177,3 @@ def _named(queries: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
             "queries must be a list or a table of named queries, not one text; use [text]."
         )
     return {text if isinstance(text, str) else f"query {i + 1}": text for i, text in enumerate(queries)}
-
-
-def _labels(names: tuple[str, ...], marginals: Marginals | None) -> dict[str, NDArray[np.str_]]:
-    if marginals is None:
-        return {"query": np.array(names)}
-    cells = marginals.label_columns()
-    if not names:
-        return cells
-    tables = np.concatenate([np.full(len(names), "predicate"), cells["table"]])
-    return {"table": tables, "cell": np.concatenate([np.array(names), cells["cell"]])}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.queries import postprocess
+from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.optional import optional
 
 Floats = NDArray[np.float64]
@@ -27,20 +29,19 @@ class CountTable:
 
     Parameters
     ----------
-    labels : for each count its words, column by column.
-    values : the released counts, in the order of the labels.
+    values : the released counts: those of the named queries, then those of the tables.
     mechanism : the noise that was added, with its guarantee and its error.
     seeded : the noise came from a user's seed; whoever knows it can undo the noise.
-    sizes, complete : the number of counts of each table, where tables were counted, and whether it holds every row.
+    names : the queries.
+    tables : the marginals.
     processed : the post-processing done, in words.
     """
 
-    labels: dict[str, NDArray[np.str_]] = field(repr=False)
     values: Floats
     mechanism: GeneralizedGaussianMechanism
     seeded: bool
-    sizes: tuple[int, ...] = field(default=(), repr=False)
-    complete: tuple[bool, ...] = field(default=(), repr=False)
+    names: tuple[str, ...] = ()
+    tables: Marginals | None = None
     processed: tuple[str, ...] = ()
 
     @property
@@ -71,31 +72,51 @@ class CountTable:
 
         Tables that ignore some rows (categories with other = "ignore") have no common total and keep their own.
         """
-        wanted = {"totals": totals and any(self.complete), "nonnegative": nonnegative, "rounded": rounded}
-        tables = self._tables()
-        aims: list[float | None] = [None] * len(tables)
+        complete = [False] * bool(self.names) + list(
+            self.tables.complete() if self.tables is not None else ()
+        )
+        wanted = {"totals": totals and any(complete), "nonnegative": nonnegative, "rounded": rounded}
+        blocks = [values for _, values in self._blocks()]
+        aims: list[float | None] = [None] * len(blocks)
         if wanted["totals"]:
-            places = [i for i, whole in enumerate(self.complete) if whole]
-            for i, table in zip(
-                places, postprocess.consistent_totals([tables[i] for i in places], total), strict=True
+            places = [i for i, whole in enumerate(complete) if whole]
+            for i, block in zip(
+                places, postprocess.consistent_totals([blocks[i] for i in places], total), strict=True
             ):
-                tables[i], aims[i] = table, max(float(table.sum()), 0.0)
+                blocks[i], aims[i] = block, max(float(block.sum()), 0.0)
         if nonnegative:
-            tables = [postprocess.nonnegative(table, aim) for table, aim in zip(tables, aims, strict=True)]
+            blocks = [postprocess.nonnegative(block, aim) for block, aim in zip(blocks, aims, strict=True)]
         if rounded:
             aims = [None if aim is None else float(np.rint(aim)) for aim in aims]
-            tables = [postprocess.rounded(table, aim) for table, aim in zip(tables, aims, strict=True)]
+            blocks = [postprocess.rounded(block, aim) for block, aim in zip(blocks, aims, strict=True)]
         done = tuple(word for word, yes in wanted.items() if yes)
-        return replace(self, values=np.concatenate(tables), processed=(*self.processed, *done))
+        return replace(self, values=np.concatenate(blocks), processed=(*self.processed, *done))
 
-    def _tables(self) -> list[Floats]:
-        if not self.sizes:
-            return [self.values]
-        return np.split(self.values, np.cumsum(self.sizes)[:-1])
+    def _blocks(self) -> Iterator[tuple[tuple[str, ...] | None, Floats]]:
+        """The counts of the queries (None), then those of each table."""
+        start = len(self.names)
+        if self.names:
+            yield None, self.values[:start]
+        if self.tables is not None:
+            for names, size in zip(self.tables.sets, self.tables.sizes(), strict=True):
+                yield names, self.values[start : start + size]
+                start += size
+
+    def column_blocks(self) -> Iterator[dict[str, Any]]:
+        """Table, cell and count, one table at a time: labels of many cells take more room than their counts."""
+        for names, values in self._blocks():
+            if names is None:
+                words = np.array(self.names)
+            else:
+                assert self.tables is not None
+                words = self.tables.labels(names)
+            title = "predicate" if names is None else " x ".join(names)
+            yield {"table": np.full(values.size, title), "cell": words, "count": values}
 
     def columns(self) -> dict[str, Any]:
-        """Labels and counts, column by column."""
-        return {**self.labels, "count": self.values}
+        """Table, cell and count of everything."""
+        blocks = list(self.column_blocks())
+        return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
     def statement(self) -> str:
         """The promise and the error in words."""
@@ -113,15 +134,14 @@ class CountTable:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
         return {
-            "columns": {name: list(map(str, words)) for name, words in self.labels.items()},
-            "counts": self.values.tolist(),
+            "columns": {name: values.tolist() for name, values in self.columns().items()},
             "mechanism": self.mechanism.to_dict(),
             "seeded": self.seeded,
             "processed": list(self.processed),
         }
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of labels and counts."""
+        """A pandas DataFrame of tables, cells and counts."""
         return optional("pandas", "a pandas DataFrame").DataFrame(self.columns())
 
     def write(self, path: str | Path) -> None:
@@ -132,21 +152,25 @@ class CountTable:
         elif place.suffix == ".csv":
             with place.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
-                writer.writerow(self.columns())
-                writer.writerows(zip(*self.columns().values(), strict=True))
+                writer.writerow(("table", "cell", "count"))
+                for block in self.column_blocks():
+                    writer.writerows(zip(*(values.tolist() for values in block.values()), strict=True))
         elif place.suffix == ".parquet":
-            arrow = optional("pyarrow", "writing Parquet")
-            note = {
-                b"dplangevin": json.dumps(
-                    {"mechanism": self.mechanism.to_dict(), "seeded": self.seeded}
-                ).encode()
-            }
-            table = arrow.table({name: arrow.array(values) for name, values in self.columns().items()})
-            optional("pyarrow.parquet", "writing Parquet").write_table(
-                table.replace_schema_metadata(note), place
-            )
+            self._write_parquet(place)
         else:
             raise InvalidParameter(f"the output {str(path)!r} must end in .parquet, .csv or .json.")
+
+    def _write_parquet(self, place: Path) -> None:
+        arrow, parquet = (
+            optional("pyarrow", "writing Parquet"),
+            optional("pyarrow.parquet", "writing Parquet"),
+        )
+        note = {"mechanism": self.mechanism.to_dict(), "seeded": self.seeded, "processed": self.processed}
+        fields = [("table", arrow.string()), ("cell", arrow.string()), ("count", arrow.float64())]
+        layout = arrow.schema(fields, metadata={b"dplangevin": json.dumps(note).encode()})
+        with parquet.ParquetWriter(place, layout) as writer:
+            for block in self.column_blocks():
+                writer.write_table(arrow.table({n: arrow.array(v) for n, v in block.items()}, schema=layout))
 
     def digest(self) -> str:
         """A hash of the released numbers, for the ledger."""

@@ -150,7 +150,9 @@ class DuckTable:
 
         def stream() -> None:
             done = 0
-            for batch in self._link.sql(f"SELECT {codes} FROM data").fetch_record_batch(BATCH):
+            found = self._link.sql(f"SELECT {codes} FROM data")
+            reader = found.to_arrow_reader if hasattr(found, "to_arrow_reader") else found.fetch_record_batch
+            for batch in reader(BATCH):
                 arrays = (batch.column(i).to_numpy(zero_copy_only=False) for i in range(batch.num_columns))
                 marginals.add(
                     counters, {n: a.astype(np.int64) for n, a in zip(marginals.axes, arrays, strict=True)}

@@ -16,7 +16,7 @@ from dplangevin.queries.axes import DEFAULT_BINS, Axis, Bins, axis_of
 from dplangevin.queries.frames import Codes, Frame
 from dplangevin.schema.schema import Schema
 
-MOST_CELLS = 2**27
+MOST_CELLS = 2**24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,14 +114,10 @@ class Marginals:
             self.add(counters, {name: axis.codes(frame, rows) for name, axis in self.axes.items()})
         return counters
 
-    def label_columns(self) -> dict[str, NDArray[np.str_]]:
-        """For each cell: its table, and the cell in words."""
-        tables, cells = [], []
-        for names, size in zip(self.sets, self.sizes(), strict=True):
-            parts = [np.array([f"{name}={label}" for label in self.axes[name].labels]) for name in names]
-            words = parts[0]
-            for part in parts[1:]:
-                words = np.char.add(np.char.add(np.repeat(words, part.size), "; "), np.tile(part, words.size))
-            tables.append(np.full(size, " x ".join(names)))
-            cells.append(words)
-        return {"table": np.concatenate(tables), "cell": np.concatenate(cells)}
+    def labels(self, names: Sequence[str]) -> NDArray[np.str_]:
+        """The cells of one table in words."""
+        parts = [np.array([f"{name}={label}" for label in self.axes[name].labels]) for name in names]
+        words = parts[0]
+        for part in parts[1:]:
+            words = np.char.add(np.char.add(np.repeat(words, part.size), "; "), np.tile(part, words.size))
+        return words

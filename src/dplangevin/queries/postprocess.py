@@ -23,11 +23,15 @@ def nonnegative(values: ArrayLike, total: float | None = None) -> Floats:
     counts = np.asarray(values, float)
     if total is None:
         return np.asarray(np.maximum(counts, 0.0))
-    wanted = max(_check.nonnegative("total", max(total, 0.0)), 0.0)
+    wanted = _check.nonnegative("total", total)
     ordered = np.sort(counts)[::-1]
     excess = (np.cumsum(ordered) - wanted) / np.arange(1, counts.size + 1)
-    last = int(np.flatnonzero(ordered > excess)[-1]) if wanted > 0 else 0
-    return np.maximum(counts - excess[last], 0.0) if wanted > 0 else np.zeros_like(counts)
+    above = np.flatnonzero(ordered > excess)
+    if wanted == 0 or above.size == 0:
+        result = np.zeros_like(counts)
+        result[np.argmax(counts)] = wanted
+        return result
+    return np.asarray(np.maximum(counts - excess[above[-1]], 0.0))
 
 
 def rounded(values: ArrayLike, total: float | None = None) -> Floats:

@@ -115,7 +115,7 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
 
 def _bounded(name: str, values: NDArray[Any]) -> NDArray[Any]:
     """Refuse a query outside [0, 1], without telling which row or value did it."""
-    if values.size and not (np.nanmin(values) >= 0 and np.nanmax(values) <= 1 and not np.isnan(values).any()):
+    if not np.all((values >= 0) & (values <= 1)):  # NaN fails both
         raise InvalidParameter(
             f"query {name!r} has a value outside [0, 1]; a count needs 0 or 1 (or a share of 1) per row. "
             "Nothing was released."

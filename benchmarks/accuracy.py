@@ -1,0 +1,206 @@
+"""Accuracy of the planner's choices, nothing tuned on the data: asked, others, ours.
+
+Usage: python benchmarks/accuracy.py [--data NAME ...] [--promise NAME ...] [--seeds 50] [--output FILE]
+
+Prints Markdown tables. Every fit is planned from public quantities and run by the library's own mechanism. Data sets with
+a fixed split are fitted with `seeds` noise seeds, the others on 10 splits with seeds / 10 each. A figure is met when it is
+not more than two standard errors worse than what is asked; the starting rule was measured over 10 seeds, so against it
+the error of the difference counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import _cells as cells
+import numpy as np
+from loaders import FIXED, REGRESSION, Floats, Split, Unavailable, load
+from scipy.special import expit, log_softmax
+
+from dplangevin.data import ArrayDataset
+from dplangevin.mechanisms import run
+from dplangevin.planner import choose
+from dplangevin.problem import Clipped
+
+DELTA = 1e-5
+SPLITS = 10
+SLACK = 0.1  # log-loss may exceed the best tuned peer's by this share
+FIRST_COMPARED = 0.5  # smallest epsilon at which log-loss is compared with tuned peers
+
+
+def splits(name: str, seeds: int) -> Iterator[tuple[Split, range]]:
+    """The splits of a data set, each with its noise seeds."""
+    if name in FIXED:
+        yield load(name), range(seeds)
+        return
+    each = math.ceil(seeds / SPLITS)
+    for seed in range(min(SPLITS, seeds)):
+        yield load(name, seed), range(seed * each, (seed + 1) * each)
+
+
+def classification(name: str, promise: str, epsilon: float, seeds: int) -> Floats:
+    """(accuracy %, log-loss) of every fit."""
+    results = []
+    for split, noise in splits(name, seeds):
+        classes = int(split.y.max()) + 1
+        plan = choose(
+            model="logistic" if classes == 2 else "multinomial",
+            n_classes=classes,
+            n=len(split.X),
+            n_features=split.X.shape[1],
+            epsilon=epsilon,
+            delta=0.0 if promise == "pure" else DELTA,
+            adjacency="add-remove" if promise == "add-remove" else "replace-one",
+            data_norm=1.0,
+            fit_intercept=False,
+        ).plan
+        assert plan.problem is not None
+        data, loss = ArrayDataset(split.X, split.y, plan.problem), plan.problem.loss
+        bound = loss.bound if isinstance(loss, Clipped) else 1.0
+        for seed in noise:
+            theta = run(plan, data, seed).value.reshape(split.X.shape[1], -1)
+            results.append(_figures(split.X_test @ theta, split.y_test, bound))
+    return np.array(results)
+
+
+def _figures(scores: Floats, labels: Floats, bound: float) -> tuple[float, float]:
+    rows = np.arange(len(labels))
+    if scores.shape[1] == 1:  # the link of a clipped slope: odds r(-z) / r(z)
+        shares = np.minimum(bound, expit(np.column_stack([-scores, scores])))
+        logs = np.log(shares / shares.sum(axis=1, keepdims=True))
+    else:
+        logs = log_softmax(scores, axis=1)
+    hits = logs.argmax(axis=1) == labels if scores.shape[1] > 1 else (scores[:, 0] > 0) == (labels > 0)
+    return 100 * float(hits.mean()), -float(logs[rows, labels.astype(int)].mean())
+
+
+def regression(name: str, epsilon: float, seeds: int) -> Floats:
+    """Test R2 of every fit."""
+    results = []
+    for split, noise in splits(name, seeds):
+        plan = choose(
+            model="ridge",
+            n=len(split.X),
+            n_features=split.X.shape[1],
+            epsilon=epsilon,
+            delta=DELTA,
+            adjacency="add-remove",
+            data_norm=math.sqrt(split.X.shape[1]),
+            fit_intercept=True,
+        ).plan
+        assert plan.problem is not None
+        data = ArrayDataset(split.X, split.y, plan.problem)
+        for seed in noise:
+            theta = run(plan, data, seed).value
+            errors = split.X_test @ theta[:-1] + theta[-1] - split.y_test
+            results.append(1 - float((errors**2).mean() / split.y_test.var()))
+    return np.array(results)
+
+
+def _error(values: Floats) -> Floats:
+    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
+
+
+def verdict(name: str, promise: str, index: int, values: Floats) -> str:
+    """Which of the comparisons fail; "yes" when none does."""
+    key, epsilon = (name, promise), cells.EPSILONS[index]
+    mean, error = values.mean(axis=0) * (1, -1), _error(values)  # larger is better in both
+    twice, against_rule = 2 * error, 2 * error * math.sqrt(1 + len(values) / 10)
+    failed = []
+
+    def compare(
+        who: str, pair: cells.Pair, slack: Floats, rounding: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
+        for i, (what, sign) in enumerate((("accuracy", 1), ("log-loss", -1))):
+            goal = pair[i]
+            if goal is not None and mean[i] < sign * goal - slack[i] - rounding[i]:
+                failed.append(f"{what} against {who}")
+
+    compare("the bar", _entry(cells.BARS.get(key, ()), index), twice)
+    compare("the rule", _entry(cells.RULE.get(key, ()), index), against_rule, (0.005, 0.0005))
+    if promise != "add-remove" and name in cells.UNTUNED:
+        compare("untuned", cells.UNTUNED[name][index], against_rule, (0.005, 0.0005))
+    peer = _entry(cells.TUNED.get(key, ()), index)[1]
+    if peer is not None and epsilon >= FIRST_COMPARED:
+        compare("tuned + 10%", (None, peer * (1 + SLACK)), twice)
+    return "yes" if not failed else "**no**: " + ", ".join(failed)
+
+
+def _entry(pairs: cells.Pairs, index: int) -> cells.Pair:
+    return pairs[index] if index < len(pairs) else (None, None)
+
+
+def _pair(pair: cells.Pair) -> str:
+    words = [
+        "" if pair[0] is None else f"{pair[0]:.2f}",
+        "" if pair[1] is None else f"{pair[1]:.3f}",
+    ]
+    return " / ".join(word for word in words if word)
+
+
+def classification_table(name: str, promise: str, seeds: int) -> str:
+    """The Markdown table of one data set under one promise."""
+    lines = [
+        "| epsilon | asked | rule | tuned peer | untuned peer | ours | met |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    key = (name, promise)
+    for index, epsilon in enumerate(cells.EPSILONS):
+        values = classification(name, promise, epsilon, seeds)
+        mean, error = values.mean(axis=0), _error(values)
+        others = [_pair(_entry(table.get(key, ()), index)) for table in (cells.BARS, cells.RULE, cells.TUNED)]
+        untuned = _pair(_entry(cells.UNTUNED.get(name, ()), index)) if promise == "pure" else ""
+        ours = f"{mean[0]:.2f} ± {error[0]:.2f} / {mean[1]:.4f} ± {error[1]:.4f}"
+        met = verdict(name, promise, index, values)
+        lines.append(f"| {epsilon:g} | {' | '.join(others)} | {untuned} | {ours} | {met} |")
+    return f"### {name}, {promise}\n\n" + "\n".join(lines)
+
+
+def regression_table(name: str, seeds: int) -> str:
+    """The Markdown table of one regression data set, add-remove."""
+    lines = ["| epsilon | asked | Analyze Gauss | ours | met |", "|---|---|---|---|---|"]
+    for index, epsilon in enumerate(cells.RIDGE_EPSILONS):
+        values = regression(name, epsilon, seeds)
+        mean, error, goal = values.mean(), float(_error(values)), cells.RIDGE_ASKED[name][index]
+        met = "yes" if mean + 2 * error >= goal else "**no**"
+        lines.append(
+            f"| {epsilon:g} | {goal:g} | {cells.RIDGE_PEER[name][index]:g} | {mean:.4f} ± {error:.4f} | {met} |"
+        )
+    return f"### {name}, test R2, add-remove\n\n" + "\n".join(lines)
+
+
+def tables(names: Sequence[str], promises: Sequence[str], seeds: int) -> Iterator[str]:
+    """Every table asked for; data that cannot be read are named, not dropped."""
+    for name in names:
+        try:
+            if name in REGRESSION:
+                yield regression_table(name, seeds)
+                continue
+            load(name)
+            for promise in ("add-remove",) if name == "digits10" else promises:
+                yield classification_table(name, promise, seeds)
+        except Unavailable as reason:
+            yield f"### {name}\n\nSkipped: {reason}."
+
+
+def main() -> None:
+    """Measure and print."""
+    every = (*cells.CLASSIFICATION, *REGRESSION)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=every, default=every)
+    parser.add_argument("--promise", nargs="+", choices=cells.PROMISES, default=cells.PROMISES)
+    parser.add_argument("--seeds", type=int, default=50, help="fits per cell")
+    parser.add_argument("--output", type=Path, help="also append the tables to this file")
+    options = parser.parse_args()
+    for text in tables(options.data, options.promise, max(options.seeds, 2)):
+        print(text + "\n", flush=True)
+        if options.output is not None:
+            with options.output.open("a", encoding="utf-8") as file:
+                file.write(text + "\n\n")
+
+
+if __name__ == "__main__":
+    main()

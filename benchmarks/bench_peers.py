@@ -1,0 +1,135 @@
+"""Logistic regression on Adult beside scikit-learn, diffprivlib and Opacus (untuned, one thread)."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _measure import Row, readable
+
+HERE = Path(__file__).parent
+NEEDS = {
+    "diffprivlib": ["diffprivlib==0.6.6", "scikit-learn<1.8"],
+    "opacus": ["torch==2.13.0", "opacus==1.6.0"],
+}
+
+
+def rows() -> list[Row]:
+    """Accuracy at three budgets, and the processor time of one fit; peers that cannot run are reported."""
+    place = os.environ.get("DPLANGEVIN_DATA")
+    if not place or not (Path(place) / "loaders.py").is_file():
+        return [
+            Row(what="Adult", asked="", measured="not run", note="DPLANGEVIN_DATA names no data directory")
+        ]
+    sys.path.insert(0, place)
+    import loaders  # type: ignore[import-not-found]
+
+    X, y, X_test, y_test = loaders.load("adult")
+    found = _ours(X, y, X_test, y_test)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "adult.npz"
+        np.savez(file, X=X, y=y, X_test=X_test, y_test=y_test)
+        for peer in NEEDS:
+            found += _peer(peer, file)
+    return _table(found)
+
+
+def _ours(X: Any, y: Any, X_test: Any, y_test: Any) -> list[dict[str, Any]]:
+    from sklearn.linear_model import LogisticRegression
+
+    from dplangevin import DPLogisticRegression
+
+    warnings.simplefilter("ignore")
+    kinds: list[tuple[str, float, Any]] = [
+        ("scikit-learn, not private", 0.0, LogisticRegression(fit_intercept=False))
+    ]
+    for name, delta, adjacency in (
+        ("dplangevin, delta = 1e-5, replace-one", 1e-5, "replace-one"),
+        ("dplangevin, delta = 1e-5, add-remove", 1e-5, "add-remove"),
+        ("dplangevin, pure, replace-one", 0.0, "replace-one"),
+    ):
+        for epsilon in (0.1, 0.5, 1.0):
+            model = DPLogisticRegression(
+                epsilon=epsilon,
+                delta=delta,
+                adjacency=adjacency,
+                data_norm=1.0,
+                fit_intercept=False,
+                classes=[0, 1],
+            )
+            kinds.append((name, epsilon, model))
+    found = []
+    for name, epsilon, model in kinds:
+        for _ in range(5):
+            start = time.process_time()
+            model.fit(X, y)
+            spent = time.process_time() - start
+            found.append(
+                {"who": name, "epsilon": epsilon, "accuracy": model.score(X_test, y_test), "seconds": spent}
+            )
+    return found
+
+
+def _peer(name: str, file: Path) -> list[dict[str, Any]]:
+    """What a peer prints in an environment of its own, which is made on first use."""
+    home = HERE / ".peers" / name
+    python = home / "bin" / "python"
+    try:
+        if not (home / "ready").exists():
+            venv.create(home, with_pip=True)
+            subprocess.run(
+                [python, "-m", "pip", "install", "-q", *NEEDS[name]], check=True, capture_output=True
+            )
+            (home / "ready").touch()
+        run = subprocess.run(
+            [python, HERE / f"_peer_{name}.py", file], check=True, capture_output=True, text=True, timeout=900
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return [{"who": name, "failed": type(error).__name__}]
+    return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+
+
+def _table(found: list[dict[str, Any]]) -> list[Row]:
+    result = []
+    times = {}
+    for who in dict.fromkeys(entry["who"] for entry in found):
+        mine = [entry for entry in found if entry["who"] == who]
+        if "failed" in mine[0]:
+            result.append(Row(what=who, asked="", measured="could not be run", note=mine[0]["failed"]))
+            continue
+        cells = []
+        for epsilon in sorted({entry["epsilon"] for entry in mine}):
+            scores = [entry["accuracy"] for entry in mine if entry["epsilon"] == epsilon]
+            label = f"epsilon {epsilon:g}: " if epsilon else ""
+            cells.append(f"{label}{100 * statistics.mean(scores):.2f}%")
+        times[who] = statistics.median(entry["seconds"] for entry in mine)
+        result.append(
+            Row(what=who, asked="", measured=", ".join(cells), note=f"{readable(times[who])} a fit")
+        )
+    ours = times.get("dplangevin, delta = 1e-5, replace-one")
+    for who, share in (
+        ("Opacus, its own loader", 0.2),
+        ("Opacus, direct indexing", 0.5),
+        ("scikit-learn, not private", 4.0),
+    ):
+        if ours is not None and who in times:
+            ratio = ours / times[who]
+            result.append(
+                Row(
+                    what=f"fit time over {who}",
+                    asked=f"<= {share:g}",
+                    measured=f"{ratio:.2f}",
+                    met=ratio <= share,
+                )
+            )
+    return result

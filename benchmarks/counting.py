@@ -1,0 +1,171 @@
+"""Counting queries: largest error against the Gaussians, calibration time, and tables on disk.
+
+`python benchmarks/counting.py` prints a Markdown table; `--rows 10000000` reads the large table (about 400 MB on disk).
+OpenDP is measured when it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _measure import Row
+
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.maximum_error import expected_maximum
+from dplangevin.mechanisms.sparse_vector import SparseVectorCorrection
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
+from dplangevin.queries import Marginals, count_file
+from dplangevin.schema import Schema
+
+EPSILON, DELTA = 1.0, 1e-6
+ASKED = {100: 0.955, 1000: 0.875, 10_000: 0.815, 100_000: 0.77}
+CATEGORIES, NUMBERS, WIDTH = 6, 4, 46
+
+
+def rows(n_rows: int = 1_000_000) -> list[Row]:
+    """Every figure."""
+    return [*error_rows(), *time_rows(), *sparse_vector_rows(), *table_rows(n_rows)]
+
+
+def _simulated(mechanism: Any, runs: int, rng: np.random.Generator) -> float:
+    counts = np.zeros(mechanism.k)
+    return float(np.mean([np.abs(mechanism.release(counts, rng)).max() for _ in range(runs)]))
+
+
+def error_rows() -> list[Row]:
+    """Expected largest error over that of the analytic Gaussian, both simulated; OpenDP's Gaussian beside it."""
+    rng, found = np.random.default_rng(2024), []
+    for k, limit in ASKED.items():
+        ours = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA)
+        gauss = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA, p=2)
+        runs = max(200, 4_000_000 // k)
+        mean, other = _simulated(ours, runs, rng), _simulated(gauss, runs, rng)
+        note = f"p = {ours.p:g}: {mean:.5g}, analytic Gaussian {other:.5g}{_opendp(k)}"
+        found.append(
+            Row(
+                what=f"largest error / analytic Gaussian, k = {k:,}",
+                asked=f"<= {limit}",
+                measured=f"{mean / other:.4f}",
+                met=mean / other <= limit,
+                note=note,
+            )
+        )
+    worst = max(
+        GeneralizedGaussianMechanism(k=k, epsilon=e, delta=DELTA).expected_maximum_error()
+        / (math.sqrt(2 * k) / cv.gdp_mu(e, DELTA) * expected_maximum(k, 2))
+        for k in (1, 2, 3, 7, 20, 24, 40, 60)
+        for e in (0.1, 1.0, 4.0)
+    )
+    text = "largest error / analytic Gaussian, worst of k = 1 ... 60"
+    found.append(
+        Row(what=text, asked="<= 1", measured=f"{worst:.4f}", met=worst <= 1 + 1e-5, note="closed form")
+    )
+    return found
+
+
+def _opendp(k: int) -> str:
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        return ""
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=k), dp.l2_distance(T=float)
+
+    def promise(scale: float) -> Any:
+        return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(space >> dp.m.then_gaussian(scale)), DELTA)
+
+    root = math.sqrt(k)
+    scale = dp.binary_search_param(promise, d_in=root, d_out=(EPSILON, DELTA), bounds=(root, 100 * root))
+    runs = max(1, 40_000 // k)
+    noise = space >> dp.m.then_gaussian(scale)
+    drawn = np.mean([np.abs(noise([0.0] * k)).max() for _ in range(runs)])
+    exact = scale * math.sqrt(2) * expected_maximum(k, 2)
+    return f", OpenDP Gaussian {exact:.5g} ({runs} draws: {drawn:.4g})"
+
+
+def time_rows() -> list[Row]:
+    """Processor seconds of one calibration and of the search for p, nothing cached."""
+    found = []
+    for k in (2, 100, 10_000, 1_000_000):
+        for what, limit, p in (("given p", 2, 3.7), ("best p", 10, None)):
+            smallest_sigma.cache_clear()
+            start = time.process_time()
+            GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA, p=p)  # type: ignore[arg-type]
+            spent = time.process_time() - start
+            title = f"calibration, {what}, k = {k:,}"
+            found.append(Row(what=title, asked=f"< {limit} s", measured=f"{spent:.2f} s", met=spent < limit))
+    return found
+
+
+def sparse_vector_rows() -> list[Row]:
+    """The experimental combination over the plain noise: above 1 means that it loses."""
+    rng, found = np.random.default_rng(77), []
+    for k, runs in ((1000, 1500), (10_000, 600), (100_000, 120)):
+        plain = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA)
+        mended = SparseVectorCorrection(k=k, epsilon=EPSILON, delta=DELTA, p=plain.p)
+        ratio = _simulated(mended, runs, rng) / plain.expected_maximum_error()
+        found.append(Row(what=f"sparse vector / plain, k = {k:,}", asked="", measured=f"{ratio:.3f}"))
+    return found
+
+
+def table_rows(n_rows: int) -> list[Row]:
+    """1e5 cells of all pairs of ten columns, and 100 predicates, from a Parquet file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.parquet"
+        _generate(path, n_rows)
+        schema = _schema()
+        cells = Marginals.over(schema, ways=2, bins=WIDTH)
+        queries = [f"x{i % NUMBERS} > {i} and c{i % CATEGORIES} <> 'v{i % 7}'" for i in range(100)]
+        found = []
+        for what, options in (("cells", {"marginals": cells}), ("predicates", {"queries": queries})):
+            start, used = time.perf_counter(), time.process_time()
+            table = count_file(
+                path, schema=schema, epsilon=EPSILON, delta=DELTA, memory="1GB", threads=2, **options
+            )
+            wall, cpu = time.perf_counter() - start, time.process_time() - used
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            title = f"{len(table):,} {what} from {n_rows:,} rows of Parquet"
+            note = f"{cpu:.1f} s of processor time, peak memory {peak:.0f} MB so far"
+            found.append(Row(what=title, asked="< 60 s", measured=f"{wall:.1f} s", met=wall < 60, note=note))
+    return found
+
+
+def _generate(path: Path, n_rows: int) -> None:
+    import duckdb
+
+    words = [
+        f"'v' || CAST(floor(random() * random() * {WIDTH}) AS INTEGER) AS c{i}" for i in range(CATEGORIES)
+    ]
+    numbers = [f"random() * 100 AS x{i}" for i in range(NUMBERS)]
+    with duckdb.connect(config={"memory_limit": "2GB", "threads": 2}) as link:
+        link.execute(
+            f"COPY (SELECT {', '.join(words + numbers)} FROM range({n_rows})) TO '{path}' (FORMAT parquet)"
+        )
+
+
+def _schema() -> Schema:
+    words = {f"c{i}": {"categories": [f"v{j}" for j in range(WIDTH)]} for i in range(CATEGORIES)}
+    numbers = {f"x{i}": {"range": [0, 100]} for i in range(NUMBERS)}
+    return Schema.from_dict({"columns": words | numbers})
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    print("| what | asked | measured | met | note |\n|---|---|---|---|---|")
+    for row in rows(parser.parse_args().rows):
+        met = "" if row.met is None else "yes" if row.met else "NO"
+        print(f"| {row.what} | {row.asked} | {row.measured} | {met} | {row.note} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

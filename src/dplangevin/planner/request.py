@@ -1,0 +1,169 @@
+"""Request: the public side of a fit, and the problems it leads to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.planner import rules
+from dplangevin.privacy import conversions as cv
+from dplangevin.problem import (
+    Ball,
+    Clipped,
+    DataBounds,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    Problem,
+    SmoothedHinge,
+    SmoothedPinball,
+    Softmax,
+    Squared,
+    WholeSpace,
+)
+from dplangevin.problem.constants import ADJACENCIES
+
+MODELS = tuple(rules.SHAPES)
+CLASSIFIERS = ("logistic", "multinomial", "svc")
+MECHANISMS = (
+    "auto",
+    "noisy-gd",
+    "noisy-sgd",
+    "output-perturbation",
+    "objective-perturbation",
+    "sufficient-statistics",
+)
+TRANSITION = 0.2
+PINBALL_WIDTH = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is stated of a fit before any record is read.
+
+    Parameters
+    ----------
+    model : one of MODELS. n, n_features : public numbers of rows and of columns (without the intercept).
+    epsilon, delta : the promise; delta = 0 asks for pure epsilon. adjacency : "replace-one" or "add-remove".
+    data_norm : bound on a row. fit_intercept : add a constant-one column to it.
+    target_bounds : range of the target as the problem sees it. Regressors scale their target to [-1, 1] first (the
+        default here); Poisson counts are not scaled.
+    n_classes : number of classes of a multinomial model.
+    radius, alpha : stated bound on the coefficients and ridge per sample; None leaves them to the rules.
+    mechanism : one of MECHANISMS. theorem : pin an accounting theorem. weight_bound : bound on sample weights.
+    transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
+    """
+
+    model: str
+    n: int
+    n_features: int
+    epsilon: float
+    delta: float
+    adjacency: str
+    data_norm: float
+    fit_intercept: bool
+    target_bounds: tuple[float, float] | None = None
+    n_classes: int | None = None
+    radius: float | None = None
+    alpha: float | None = None
+    mechanism: str = "auto"
+    theorem: str | None = None
+    weight_bound: float = 1.0
+    transition: float | None = None
+    quantile: float | None = None
+
+    def __post_init__(self) -> None:
+        _check.put(self, model=_check.choice("model", self.model, MODELS))
+        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, MECHANISMS))
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        _check.put(self, n=_check.count("n", self.n), n_features=_check.count("n_features", self.n_features))
+        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+        if self.delta != 0:
+            _check.put(self, delta=_check.open_unit("delta", self.delta))
+        if self.radius is not None:
+            _check.put(self, radius=_check.positive("radius", self.radius))
+        if self.alpha is not None:
+            _check.put(self, alpha=_check.nonnegative("alpha", self.alpha))
+        if self.model == "multinomial":
+            if self.n_classes is None:
+                raise InvalidParameter("model='multinomial' needs n_classes, the public number of classes.")
+            _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
+        if self.model == "poisson" and self.target_bounds is None:
+            raise InvalidParameter("model='poisson' needs target_bounds=(0, high), the range of the counts.")
+
+    @property
+    def shape(self) -> rules.Shape:
+        """What the rules know of the model."""
+        return rules.SHAPES[self.model]
+
+    @property
+    def sides(self) -> int:
+        """s: records that differ between neighbours."""
+        return 2 if self.adjacency == "replace-one" else 1
+
+    @property
+    def columns(self) -> int:
+        """p: columns of the joint row."""
+        return self.n_features + int(self.fit_intercept)
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters."""
+        return self.columns * (self.n_classes or 2 if self.model == "multinomial" else 1)
+
+    @property
+    def mu(self) -> float:
+        """The GDP parameter of (epsilon, delta)."""
+        return cv.gdp_mu(self.epsilon, self.delta)
+
+    def records(self, pure: bool) -> float:
+        """n mu / s, or n epsilon / (s sqrt p) for a pure promise."""
+        if pure:
+            return self.n * self.epsilon / (self.sides * math.sqrt(self.dimension))
+        return self.n * self.mu / self.sides
+
+    def loss(self, bound: float | None) -> Loss:
+        """The model's loss with this clip of the slope."""
+        if self.model == "multinomial":
+            return Softmax(n_classes=self.n_classes or 2, slope_clip=bound)
+        if self.model == "huber":
+            return Huber(transition=TRANSITION if self.transition is None else self.transition)
+        if self.model == "quantile":
+            return SmoothedPinball(
+                quantile=0.5 if self.quantile is None else self.quantile, width=PINBALL_WIDTH
+            )
+        if self.model == "poisson":
+            assert self.target_bounds is not None
+            top = self.target_bounds[1]
+            return Clipped(Poisson(target_bound=top), max(1.0, math.sqrt(top)))
+        if self.model == "svc":
+            return SmoothedHinge(width=1.0)
+        plain: Loss = Logistic() if self.model == "logistic" else Squared()
+        return plain if bound is None or bound >= plain.slope_bound else Clipped(plain, bound)
+
+    def curvature(self, loss: Loss) -> float:
+        """M in the score, for the step size: a bound, but for Poisson only up to rates of twice the clip."""
+        if self.model == "multinomial":
+            return 0.5
+        return 2 * loss.slope_bound if self.model == "poisson" else loss.curvature_bound
+
+    def problem(self, bound: float | None, ridge: float) -> Problem:
+        """The problem with this clip and ridge; a stated alpha wins."""
+        labels: dict[str, Any] = {"target": self.target_bounds or (-1.0, 1.0)}
+        if self.model in CLASSIFIERS:
+            labels = {"classes": self.n_classes or 2}
+        return Problem(
+            loss=self.loss(bound),
+            bounds=DataBounds(data_norm=self.data_norm, weight_bound=self.weight_bound, **labels),
+            n=self.n,
+            n_features=self.n_features,
+            constraint=WholeSpace() if self.radius is None else Ball(self.radius),
+            ridge=ridge if self.alpha is None else self.alpha,
+            fit_intercept=self.fit_intercept,
+            adjacency=self.adjacency,  # type: ignore[arg-type]
+        )
