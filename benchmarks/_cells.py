@@ -2,8 +2,8 @@
 
 Classification figures are (accuracy %, log-loss), regression figures test R2. `tuned` is the best accuracy and the best
 log-loss of the peers under the same promise with hyper-parameters chosen on the test data (diffprivlib, output
-perturbation, full-batch DP-GD, Opacus); `untuned` is diffprivlib with its defaults, a pure promise; `rule` is the pair of
-simple rules this planner started from, over 10 seeds.
+perturbation, full-batch DP-GD, Opacus); `untuned` is diffprivlib with its defaults, a pure promise; `rule` is the pair
+of simple rules this planner started from, over 10 seeds.
 """
 
 from __future__ import annotations

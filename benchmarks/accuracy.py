@@ -2,10 +2,10 @@
 
 Usage: python benchmarks/accuracy.py [--data NAME ...] [--promise NAME ...] [--seeds 50] [--output FILE]
 
-Prints Markdown tables. Every fit is planned from public quantities and run by the library's own mechanism. Data sets with
-a fixed split are fitted with `seeds` noise seeds, the others on 10 splits with seeds / 10 each. A figure is met when it is
-not more than two standard errors worse than what is asked; the starting rule was measured over 10 seeds, so against it
-the error of the difference counts.
+Prints Markdown tables. Every fit is planned from public quantities and run by the library's own mechanism. Data sets
+with a fixed split are fitted with `seeds` noise seeds, the others on 10 splits with seeds / 10 each. A figure is met
+when it is not more than two standard errors worse than what is asked; the starting rule and the untuned peer were
+measured over 10 seeds, so against them the error of the difference counts.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ def test_published_sigmas(p: float, k: int, epsilon: float, true: float, toleran
     assert noise_delta(p, clt, k, epsilon) > 1e-6  # the Gaussian limit is not a certificate
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     p=st.floats(1.0, 8.0),
     k=st.integers(1, 2000),
@@ -360,7 +360,7 @@ def test_rounding_up_never_rounds_down(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "most"), [(1, 0.30), (2, 0.46), (5, 0.78), (10, 0.979), (30, 0.995), (100, 0.955), (1000, 0.875)]
+    ("k", "most"), [(1, 0.30), (5, 0.78), (10, 0.979), (30, 0.995), (100, 0.955), (1000, 0.875)]
 )
 def test_largest_error_against_the_analytic_gaussian(k: int, most: float) -> None:
     ours = GeneralizedGaussianMechanism(k=k, epsilon=1, delta=1e-6)
@@ -382,6 +382,7 @@ def test_largest_error_by_simulation(k: int, most: float) -> None:
     assert means[0] == pytest.approx(ours.expected_maximum_error(), rel=0.02)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(
     k=st.integers(1, 400),

@@ -16,6 +16,7 @@ from dplangevin import errors
 from dplangevin._version import __version__
 from dplangevin.cli.account import account
 from dplangevin.cli.calibrate import calibrate
+from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import fit, plan, predict
@@ -39,6 +40,7 @@ app.command("calibrate")(calibrate)
 app.command("plan")(plan)
 app.command("fit")(fit)
 app.command("predict")(predict)
+app.command("count")(count)
 app.command("demo")(demo)
 app.add_typer(ledger_app, name="ledger")
 

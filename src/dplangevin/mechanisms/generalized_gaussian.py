@@ -55,8 +55,8 @@ class GeneralizedGaussianMechanism:
     Examples
     --------
     >>> mechanism = GeneralizedGaussianMechanism(k=1000, epsilon=1, delta=1e-6)
-    >>> round(mechanism.p, 1), round(mechanism.expected_maximum_error())
-    (3.7, 399)
+    >>> mechanism.p, round(mechanism.expected_maximum_error())
+    (3.65, 400)
     """
 
     k: int

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 MOST_STEPS = 200
+PURE_TURN = 0.2
 PURE_PAYS = 0.7
 """Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
 
@@ -24,18 +25,20 @@ class Shape:
     ----------
     reach : how far a coefficient is allowed to go, in theta' (about twice its expected size).
     clips : smallest and largest bound on the slope; None leaves the slope of the loss as it is.
+    turns : the signals at which it starts to grow, and at which it is largest; 20% of them for pure noise.
     tail : largest share of the iterates that is averaged.
     """
 
     reach: float
     clips: tuple[float, float] | None
     tail: float
+    turns: tuple[float, float] = (1.0, 1.0)
 
 
 SHAPES = {
-    "logistic": Shape(reach=10.0, clips=(0.5, 0.6), tail=2 / 3),
-    "multinomial": Shape(reach=5.0, clips=(0.5, 1.0), tail=2 / 3),
-    "ridge": Shape(reach=1.5, clips=(0.25, 1.0), tail=0.8),
+    "logistic": Shape(reach=10.0, clips=(0.5, 1.0), turns=(100.0, 25_600.0), tail=2 / 3),
+    "multinomial": Shape(reach=5.0, clips=(0.5, 1.0), turns=(100.0, 400.0), tail=2 / 3),
+    "ridge": Shape(reach=1.5, clips=(0.25, 1.0), turns=(25.0, 400.0), tail=0.8),
     "huber": Shape(reach=1.5, clips=None, tail=0.8),
     "quantile": Shape(reach=1.5, clips=None, tail=0.8),
     "svc": Shape(reach=4.0, clips=None, tail=2 / 3),
@@ -43,11 +46,13 @@ SHAPES = {
 }
 
 
-def clip(shape: Shape, signal: float) -> float | None:
-    """C = sqrt(signal) / 12 within the shape's clips: a small clip costs signal, a large one noise."""
+def clip(shape: Shape, signal: float, pure: bool = False) -> float | None:
+    """A power of the signal between the two turns, constant outside: a small clip costs signal, a large one noise."""
     if shape.clips is None:
         return None
-    return min(max(math.sqrt(signal) / 12, shape.clips[0]), shape.clips[1])
+    (least, most), (first, last) = shape.clips, shape.turns
+    way = math.log(signal / (first * (PURE_TURN if pure else 1.0))) / math.log(last / first)
+    return float(least * (most / least) ** min(max(way, 0.0), 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +68,13 @@ def descent(shape: Shape, records: float, signal: float, slope: float, curvature
     """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time); eta = min(1/M, 4 time / T^2).
 
     In a flat direction the output is (total time) x (gradient + noise), so the rule fixes the size of that noise,
-    whatever n, p and epsilon are. Momentum makes T grow like the root of the time. Where MOST_STEPS cuts the time
-    short, bias outweighs noise and a shorter tail is averaged.
+    whatever n, p and epsilon are. Momentum makes T grow like the root of the time. Where MOST_STEPS is less than
+    half of what is wanted, bias outweighs noise and a shorter tail is averaged.
     """
     time = shape.reach / slope * min(1.0, 0.4 * signal) * records
     wanted = math.sqrt(4 * curvature * time)
     steps = int(min(MOST_STEPS, max(2, math.ceil(wanted))))
-    tail = min(shape.tail, max(0.5, shape.tail * math.sqrt(MOST_STEPS / max(wanted, 1.0))))
+    tail = max(0.5, shape.tail * math.sqrt(min(1.0, 2 * MOST_STEPS / wanted)))
     return Descent(
         n_steps=steps,
         step_size=min(1 / curvature, 4 * time / steps**2),
@@ -80,11 +85,11 @@ def descent(shape: Shape, records: float, signal: float, slope: float, curvature
 def objective_ridge(shape: Shape, noise: float, signal: float, pure: bool) -> float:
     """Lambda = k noise on the SUM of losses; noise = s sqrt(p) / epsilon (pure) or s sqrt(p) / mu.
 
-    k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 30);
+    k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 28);
     half of it for Gaussian noise, whose length is sqrt(p) and not p.
     """
     unit = min(10 / shape.reach, 5.0) * (1.0 if pure else 0.5)
-    k = min(1.0, 0.2 / math.sqrt(min(signal, 1.0))) * min(1.0, max(0.5, 30 / signal))
+    k = min(1.0, 0.2 / math.sqrt(min(signal, 1.0))) * min(1.0, max(0.5, 28 / signal))
     return unit * k * noise
 
 

@@ -69,10 +69,9 @@ def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
     heights = loss(table, p, shift)[::-1]
     beyond = losses > heights[-1]
     place = np.clip(np.searchsorted(heights, losses), 1, table.size - 1)
-    low, high, goal = table[::-1][place], table[::-1][place - 1], losses
-    result = 0.5 * (low + high)
-    left, x = np.flatnonzero(~beyond), result
-    low, high, goal, x = low[left], high[left], goal[left], x[left]
+    low, high = table[::-1][place], table[::-1][place - 1]
+    result, left = 0.5 * (low + high), np.flatnonzero(~beyond)
+    low, high, goal, x = low[left], high[left], losses[left], result[left]
     for _ in range(60):
         gap = loss(x, p, shift) - goal
         low, high = np.where(gap > 0, x, low), np.where(gap > 0, high, x)
@@ -80,8 +79,8 @@ def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
             newton = x - gap / _slope(x, p, shift)
         new = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
         result[left] = new
-        open_ = np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift)
-        left, low, high, goal, x = left[open_], low[open_], high[open_], goal[open_], new[open_]
+        moving = np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift)
+        left, low, high, goal, x = left[moving], low[moving], high[moving], goal[moving], new[moving]
         if left.size == 0:
             break
     return np.where(beyond, -np.inf if p == 1 else table[0], result)
@@ -101,7 +100,7 @@ def coordinate_loss(
     edges = step * np.arange(cells + 1, dtype=np.float64)
     cuts = cut_points(edges, p, shift, lowest)
     upper, lower = lower_tail(cuts, p), lower_tail(cuts - shift, p)
-    masses, others = upper[:-1] - upper[1:], lower[:-1] - lower[1:]
+    masses, others = np.maximum(upper[:-1] - upper[1:], 0.0), np.maximum(lower[:-1] - lower[1:], 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         right = (masses - np.exp(edges[:-1]) * others) / -math.expm1(-step)
     right = np.where(edges[:-1] > 700, masses, np.clip(right, 0.0, masses))
@@ -126,8 +125,8 @@ def single_delta(p: float, shift: float, epsilon: float) -> float:
         return 0.0 if p == 1 else TAIL
     cut = cut_points(np.array([epsilon]), p, shift, lowest)
     upper, lower = float(lower_tail(cut, p)[0]), float(lower_tail(cut - shift, p)[0])
-    subtracted = math.exp(min(epsilon, 700.0)) * lower if epsilon <= 700 else 0.0
-    return min(1.0, max(0.0, upper - subtracted) + 1e-14 * upper)
+    subtracted = math.exp(epsilon) * lower if epsilon <= 700 else 0.0
+    return min(1.0, max(0.0, upper - subtracted) + 1e-13 * upper)
 
 
 def loss_sum(p: float, shift: float, count: int, step: float, cap: float) -> LossSum:

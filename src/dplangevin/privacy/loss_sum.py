@@ -131,7 +131,10 @@ class LossSum:
         losses = self.step * (lowest + np.arange(size, dtype=float))
         above = losses > target
         gap = losses[above] - target
-        prefactor = math.exp(min(0.0, self.cumulants(theta)[0] - theta * target))
+        exponent = self.cumulants(theta)[0] - theta * target
+        if not exponent < 1:  # at the minimum it is at most 0
+            return 1.0, 1.0
+        prefactor = math.exp(exponent)
         core = prefactor * _dot(weights[above], np.exp(-theta * gap) * -np.expm1(-gap))
         missed = self.tail(self.step * (lowest + size))
         total = core + missed + self.infinity + prefactor * error
@@ -158,17 +161,16 @@ class LossSum:
         """
         spectrum = np.ones(size // 2 + 1, dtype=complex)
         count = 0
-        for logs, losses, uses in self._logs:
+        for loss, (logs, losses, uses) in zip(self.losses, self._logs, strict=True):
             exponent = logs + theta * losses
             weights = np.exp(exponent - np.max(exponent))
-            first = round(losses[0] / self.step)
-            place = (first + np.arange(weights.size)) % size
+            place = (loss.first + np.arange(weights.size)) % size
             folded = np.bincount(place, weights=weights / weights.sum(), minlength=size)
             spectrum *= rfft(folded) ** uses
             count += uses
         result = np.roll(irfft(spectrum, size), -(lowest % size))
         energy = math.sqrt(2 * float(np.sum(np.abs(spectrum) ** 2)))
-        error = UNIT * (8 * count * energy + 40 * math.sqrt(size * _dot(result, result)))
+        error = UNIT * (16 * count * energy + 40 * math.sqrt(size * _dot(result, result)))
         return np.maximum(result, 0.0), error
 
     def distribution(self) -> tuple[Floats, Floats, float]:

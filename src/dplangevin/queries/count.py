@@ -14,6 +14,7 @@ from dplangevin._rng import generator
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
 from dplangevin.privacy.spender import Spender
+from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.axes import DEFAULT_BINS, Bins
 from dplangevin.queries.count_table import CountTable
 from dplangevin.queries.duckdb_table import DuckTable, Progress
@@ -50,8 +51,14 @@ def count_queries(
     """
     frame = frame_of(table)
     with RowQueries.of(queries, frame, table, schema) as asked:
-        size = len(asked)
-        mechanism = planned(size, touched_counts, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
+        mechanism = planned(
+            queries=len(asked),
+            touched_queries=touched_counts,
+            rows_per_person=max_rows_per_person,
+            epsilon=epsilon,
+            delta=delta,
+            **noise,
+        )
         return _released(mechanism, asked.count, asked.names, None, random_state, ledger)
 
 
@@ -77,7 +84,9 @@ def count_marginals(
     cells = Marginals.over(schema, ways=ways, columns=columns, bins=bins)
     for name in cells.axes:
         frame.require(name)
-    mechanism = planned(cells.size, cells.touched, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
+    mechanism = planned(
+        tables=cells, rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
+    )
     return _released(mechanism, lambda: cells.count(frame), (), cells, random_state, ledger)
 
 
@@ -109,9 +118,14 @@ def count_file(
         raise InvalidParameter("marginals need the schema whose cells they count.")
     with DuckTable(str(path), schema, memory=memory, threads=threads) as table:
         written = [table.predicate(text) for text in texts.values()]
-        size = len(written) + (marginals.size if marginals is not None else 0)
-        touched = len(written) + (marginals.touched if marginals is not None else 0)
-        mechanism = planned(size, touched, max_rows_per_person, epsilon=epsilon, delta=delta, **noise)
+        mechanism = planned(
+            queries=len(written),
+            tables=marginals,
+            rows_per_person=max_rows_per_person,
+            epsilon=epsilon,
+            delta=delta,
+            **noise,
+        )
         if announce is not None:
             announce(mechanism)
 
@@ -125,26 +139,34 @@ def count_file(
 
 
 def planned(
-    size: int, touched: int | None, rows_per_person: int = 1, *, epsilon: float, delta: float, **noise: Any
+    *,
+    queries: int = 0,
+    touched_queries: int | None = None,
+    tables: Marginals | None = None,
+    rows_per_person: int = 1,
+    adjacency: Adjacency = "replace-one",
+    **noise: Any,
 ) -> GeneralizedGaussianMechanism:
-    """The noise for `size` counts of which one row touches at most `touched`, for people who own several rows.
+    """The noise for these counts, for people who own up to r rows.
 
-    A person with r rows changes a count by at most r, and touches at most r times as many counts.
+    A person changes a count by at most r, is in at most r cells of a table (2r when replaced by another), and can
+    change every query unless `touched_queries` says how many one row can satisfy.
     """
-    allowed = {"objective", "p", "adjacency"}
-    if unknown := sorted(set(noise) - allowed):
+    if unknown := sorted(set(noise) - {"epsilon", "delta", "objective", "p"}):
         raise InvalidParameter(
-            f"unknown option {', '.join(unknown)}; noise options are {', '.join(sorted(allowed))}."
+            f"unknown option {', '.join(unknown)}; noise options are objective, p and adjacency."
         )
     rows = _check.count("max_rows_per_person", rows_per_person)
-    if size == 0:
-        raise InvalidParameter("the list of queries is empty; give at least one.")
+    cells = (2 if adjacency == "replace-one" else 1) * rows
+    changed = queries
+    if touched_queries is not None:
+        changed = min(queries, cells * _check.count("touched_counts", touched_queries))
+    sizes = tables.sizes() if tables is not None else ()
     return GeneralizedGaussianMechanism(
-        k=size,
-        epsilon=epsilon,
-        delta=delta,
+        k=queries + sum(sizes),
         sensitivity=float(rows),
-        touched_counts=None if touched is None else rows * _check.count("touched_counts", touched),
+        changed_counts=changed + sum(min(size, cells) for size in sizes),
+        adjacency=adjacency,
         **noise,
     )
 

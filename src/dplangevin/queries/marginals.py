@@ -76,11 +76,6 @@ class Marginals:
         """Number of cells of all tables."""
         return sum(math.prod(self.shape(names)) for names in self.sets)
 
-    @property
-    def touched(self) -> int:
-        """Cells one record can be in: one per table."""
-        return len(self.sets)
-
     def sizes(self) -> tuple[int, ...]:
         """Cells of each table."""
         return tuple(math.prod(self.shape(names)) for names in self.sets)
