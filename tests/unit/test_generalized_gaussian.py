@@ -122,7 +122,7 @@ def test_published_deltas(
     assert certified_delta(p, 1 / sigma, k, epsilon, resolution=512) == pytest.approx(value, rel=tolerance)
 
 
-@pytest.mark.parametrize("k", [2, 10, 1000])
+@pytest.mark.parametrize("k", [1, 2, 10, 1000])
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-12])
 def test_gaussian_is_the_analytic_one_from_above(k: int, delta: float) -> None:
     sigma = math.sqrt(2 * k) / cv.gdp_mu(1.0, delta)
@@ -412,6 +412,7 @@ def test_pure_laplace() -> None:
 def test_gaussian_is_minted_as_gaussian() -> None:
     mechanism = GeneralizedGaussianMechanism(k=9, epsilon=1, delta=1e-6, p=2)
     assert mechanism.standard_deviation == pytest.approx(3 * 4.224678889, rel=1e-5)
+    assert math.sqrt(2 * math.log(1.25 / 1e-6)) == pytest.approx(5.298802527)  # classical
     assert mechanism.guarantee.kind == "gdp"
     assert (5 * mechanism.guarantee).mu == pytest.approx(math.sqrt(5) * 0.23670438, rel=1e-5)
 

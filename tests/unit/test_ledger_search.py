@@ -29,7 +29,15 @@ def budget(tmp_path: Path, epsilon: float, delta: float) -> DatasetBudget:
 
 def model(ledger: DatasetBudget | None, delta: float | None = None) -> DPLogisticRegression:
     return DPLogisticRegression(
-        epsilon=1.0, delta=delta, data_norm=2**0.5, classes=[False, True], radius=1.0, ledger=ledger
+        mechanism="auto"
+        if delta is None
+        else "noisy-gd",  # few parameters: "auto" would promise pure epsilon
+        epsilon=1.0,
+        delta=delta,
+        data_norm=2**0.5,
+        classes=[False, True],
+        radius=1.0,
+        ledger=ledger,
     )
 
 

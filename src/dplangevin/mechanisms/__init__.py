@@ -6,6 +6,7 @@ from typing import Any
 
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation
 from dplangevin.mechanisms.output_perturbation import OutputPerturbation
@@ -38,4 +39,4 @@ def run(plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spend
     return release
 
 
-__all__ = ["MECHANISMS", "NoisyGradientDescent", "Release", "run"]
+__all__ = ["MECHANISMS", "GeneralizedGaussianMechanism", "NoisyGradientDescent", "Release", "run"]
