@@ -33,8 +33,9 @@ check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
 audit: $(VENV)/.ready-dev  ## attack the mechanisms: honest runs hold, sabotaged ones are caught
 	$(BIN)/python -m pytest tests/privacy
 
-bench: $(VENV)/.ready-dev  ## measure; writes benchmarks/RESULTS.md
+bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/counting.py --rows 10000000 | tee benchmarks/COUNTING.md
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
