@@ -16,7 +16,6 @@ from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParame
 from dplangevin.mechanisms import run
 from dplangevin.planner import MODELS, Recipe, choose, risk, rules
 from dplangevin.privacy.conversions import gdp_mu
-from dplangevin.problem import Clipped
 from dplangevin.schedules import NoisyGradientSchedule, ObjectivePerturbationSchedule
 
 EXTRA: dict[str, dict[str, Any]] = {
@@ -99,11 +98,12 @@ def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> Non
 
 
 def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
-    weak, strong = (choose(**ADULT, epsilon=eps, delta=1e-5, adjacency="add-remove") for eps in (0.1, 8.0))
-    bounds = [recipe.plan.problem.loss.slope_bound for recipe in (weak, strong)]  # type: ignore[union-attr]
-    assert bounds == [0.5, pytest.approx(0.5 * (32561 * gdp_mu(8.0, 1e-5) / 50 / 100) ** 0.125)]
-    schedule = descent_of(strong)
-    assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (rules.MOST_STEPS, 100, 4.0)
+    """C = sqrt(n mu / p) / 20 between 1/2 and 1."""
+    recipes = [choose(**ADULT, epsilon=eps, delta=1e-5, adjacency="add-remove") for eps in (0.1, 1.0, 8.0)]
+    bounds = [recipe.plan.problem.loss.slope_bound for recipe in recipes]  # type: ignore[union-attr]
+    assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(1.0, 1e-5) / 50) / 20), 1.0]
+    schedule = descent_of(recipes[-1])
+    assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (rules.MOST_STEPS, 66, 4.0)
 
 
 def test_pure_rule_closed_form() -> None:
@@ -302,7 +302,6 @@ def test_plans_learn(delta: float, adjacency: str, least: float) -> None:
     )
     problem = recipe.plan.problem
     assert problem is not None
-    assert isinstance(problem.loss, Clipped)
     data = ArrayDataset(rows, labels, problem)
     scores = [rows @ run(recipe.plan, data, seed).value for seed in range(5)]
     assert min(float(((score > 0) == (labels > 0)).mean()) for score in scores) > least

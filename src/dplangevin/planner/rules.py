@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 MOST_STEPS = 200
-PURE_TURN = 0.2
+CLIP_SHARE = 0.05
 PURE_PAYS = 0.7
 """Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
 
@@ -24,35 +24,31 @@ class Shape:
     Parameters
     ----------
     reach : how far a coefficient is allowed to go, in theta' (about twice its expected size).
-    clips : smallest and largest bound on the slope; None leaves the slope of the loss as it is.
-    turns : the signals at which it starts to grow, and at which it is largest; 20% of them for pure noise.
-    tail : largest share of the iterates that is averaged.
+    least_clip : smallest bound on the slope; None leaves the slope of the loss as it is.
+    tail : share of the iterates that is averaged.
     """
 
     reach: float
-    clips: tuple[float, float] | None
+    least_clip: float | None
     tail: float
-    turns: tuple[float, float] = (1.0, 1.0)
 
 
 SHAPES = {
-    "logistic": Shape(reach=10.0, clips=(0.5, 1.0), turns=(100.0, 25_600.0), tail=2 / 3),
-    "multinomial": Shape(reach=5.0, clips=(0.5, 1.0), turns=(100.0, 400.0), tail=2 / 3),
-    "ridge": Shape(reach=1.5, clips=(0.25, 1.0), turns=(25.0, 400.0), tail=0.8),
-    "huber": Shape(reach=1.5, clips=None, tail=0.8),
-    "quantile": Shape(reach=1.5, clips=None, tail=0.8),
-    "svc": Shape(reach=4.0, clips=None, tail=2 / 3),
-    "poisson": Shape(reach=6.0, clips=None, tail=2 / 3),
+    "logistic": Shape(reach=10.0, least_clip=0.5, tail=2 / 3),
+    "multinomial": Shape(reach=5.0, least_clip=0.5, tail=2 / 3),
+    "ridge": Shape(reach=1.5, least_clip=0.25, tail=0.8),
+    "huber": Shape(reach=1.5, least_clip=None, tail=0.8),
+    "quantile": Shape(reach=1.5, least_clip=None, tail=0.8),
+    "svc": Shape(reach=4.0, least_clip=None, tail=2 / 3),
+    "poisson": Shape(reach=6.0, least_clip=None, tail=2 / 3),
 }
 
 
-def clip(shape: Shape, signal: float, pure: bool = False) -> float | None:
-    """A power of the signal between the two turns, constant outside: a small clip costs signal, a large one noise."""
-    if shape.clips is None:
+def clip(shape: Shape, signal: float) -> float | None:
+    """sqrt(signal) / 20 between least_clip and 1: a small clip costs signal, a large one noise."""
+    if shape.least_clip is None:
         return None
-    (least, most), (first, last) = shape.clips, shape.turns
-    way = math.log(signal / (first * (PURE_TURN if pure else 1.0))) / math.log(last / first)
-    return float(least * (most / least) ** min(max(way, 0.0), 1.0))
+    return min(max(CLIP_SHARE * math.sqrt(signal), shape.least_clip), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,28 +64,25 @@ def descent(shape: Shape, records: float, signal: float, slope: float, curvature
     """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time); eta = min(1/M, 4 time / T^2).
 
     In a flat direction the output is (total time) x (gradient + noise), so the rule fixes the size of that noise,
-    whatever n, p and epsilon are. Momentum makes T grow like the root of the time. Where MOST_STEPS is less than
-    half of what is wanted, bias outweighs noise and a shorter tail is averaged.
+    whatever n, p and epsilon are. Momentum makes T grow like the root of the time.
     """
     time = shape.reach / slope * min(1.0, 0.4 * signal) * records
-    wanted = math.sqrt(4 * curvature * time)
-    steps = int(min(MOST_STEPS, max(2, math.ceil(wanted))))
-    tail = max(0.5, shape.tail * math.sqrt(min(1.0, 2 * MOST_STEPS / wanted)))
+    steps = int(min(MOST_STEPS, max(2, math.ceil(math.sqrt(4 * curvature * time)))))
     return Descent(
         n_steps=steps,
         step_size=min(1 / curvature, 4 * time / steps**2),
-        average_from=steps - math.ceil(tail * steps),
+        average_from=steps - math.ceil(shape.tail * steps),
     )
 
 
 def objective_ridge(shape: Shape, noise: float, signal: float, pure: bool) -> float:
     """Lambda = k noise on the SUM of losses; noise = s sqrt(p) / epsilon (pure) or s sqrt(p) / mu.
 
-    k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 28);
+    k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 30);
     half of it for Gaussian noise, whose length is sqrt(p) and not p.
     """
     unit = min(10 / shape.reach, 5.0) * (1.0 if pure else 0.5)
-    k = min(1.0, 0.2 / math.sqrt(min(signal, 1.0))) * min(1.0, max(0.5, 28 / signal))
+    k = min(1.0, 0.2 / math.sqrt(min(signal, 1.0))) * min(1.0, max(0.5, 30 / signal))
     return unit * k * noise
 
 
