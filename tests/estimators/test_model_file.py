@@ -35,6 +35,22 @@ def test_round_trip(cls: type, tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
 
 
+def test_intervals_travel_with_the_model(tmp_path: Path) -> None:
+    """Infinite standard errors included: a constant column has no curvature of its own."""
+    X, y = table(DPLogisticRegression)
+    X[:, -1] = 0.0
+    fitted = made(DPLogisticRegression, intervals=True).fit(X, y)
+    assert np.isinf(fitted.standard_errors_).any()
+    model_file.save(fitted, tmp_path / "model.json")
+    loaded = model_file.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.confidence_intervals(0.9), fitted.confidence_intervals(0.9))
+    plain = json.loads((tmp_path / "model.json").read_text())
+    for wrong in ({"centre": [1.0]}, {"centre": [1.0], "sampling": [-1.0], "noise": [0.0]}, [1]):
+        (tmp_path / "wrong.json").write_text(json.dumps(plain | {"uncertainty": wrong}))
+        with pytest.raises(InvalidParameter, match="damaged"):
+            model_file.load(tmp_path / "wrong.json")
+
+
 def test_many_classes_and_labels(tmp_path: Path) -> None:
     X, y = table(DPLogisticRegression)
     names = np.array(["red", "green", "blue"])[y + (X[:, 2] > 0.5)]

@@ -15,6 +15,7 @@ from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.privacy import serialize
 from dplangevin.schema import Schema
 
@@ -46,6 +47,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
         "link": {"slope_clip": model.slope_clip_} if hasattr(model, "slope_clip_") else None,
         "guarantee": serialize.to_plain(model.privacy_),
         "plan": str(model.plan_),
+        "uncertainty": _plain_uncertainty(getattr(model, "uncertainty_", None)),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -97,8 +99,43 @@ def load(path: str | Path) -> DPLinearModel:
         model.n_features_in_ = len(model.schema.names)
     model.privacy_ = serialize.from_plain(plain["guarantee"])
     model.plan_ = str(plain["plan"])
+    if plain.get("uncertainty") is not None:
+        model.uncertainty_ = _uncertainty(_mapping("uncertainty", plain["uncertainty"]))
     loaded: DPLinearModel = model
     return loaded
+
+
+def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
+    """Standard errors as lists; null stands for infinity, which JSON has no word for."""
+    if found is None:
+        return None
+    deviations = {
+        name: [x if math.isfinite(x) else None for x in getattr(found, name).tolist()]
+        for name in ("sampling", "noise")
+    }
+    return {"centre": found.centre.tolist(), "dimension": found.dimension, **deviations}
+
+
+def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
+    centre, dimension = _numbers("uncertainty.centre", plain.get("centre")), plain.get("dimension")
+    _require(centre.ndim == 1, "uncertainty.centre must be a list of numbers")
+    _require(
+        dimension is None or (type(dimension) is int and dimension > 0),
+        "uncertainty.dimension is no dimension",
+    )
+    deviations = {}
+    for name in ("sampling", "noise"):
+        given = plain.get(name)
+        _require(
+            isinstance(given, list) and len(given) == len(centre), f"uncertainty.{name} has a wrong length"
+        )
+        known = np.array([x is not None for x in given or ()])
+        values = np.full(len(centre), np.inf)
+        if known.any():
+            values[known] = _numbers(f"uncertainty.{name}", [x for x in given or () if x is not None])
+        _require(bool(np.all(values >= 0)), f"uncertainty.{name} must not be negative")
+        deviations[name] = values
+    return Uncertainty(centre=centre, dimension=dimension, **deviations)
 
 
 def read(path: str | Path) -> dict[str, Any]:
