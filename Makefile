@@ -30,8 +30,8 @@ check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-audit: $(VENV)/.ready-dev  ## attack the mechanisms: honest runs hold, sabotaged ones are caught
-	$(BIN)/python -m pytest tests/privacy
+audit: $(VENV)/.ready-dev  ## attack every mechanism and estimator, honest and sabotaged, and print the table
+	PYTHONPATH=tests $(BIN)/python -m privacy.audit_table
 
 bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py

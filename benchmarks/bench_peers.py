@@ -80,19 +80,26 @@ def _ours(X: Any, y: Any, X_test: Any, y_test: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _peer(name: str, file: Path) -> list[dict[str, Any]]:
-    """What a peer prints in an environment of its own, which is made on first use."""
+def peer_python(name: str) -> Path:
+    """The interpreter of a peer's own environment, which is made on first use."""
     home = HERE / ".peers" / name
     python = home / "bin" / "python"
+    if not (home / "ready").exists():
+        venv.create(home, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", *NEEDS[name]], check=True, capture_output=True)
+        (home / "ready").touch()
+    return python
+
+
+def _peer(name: str, file: Path) -> list[dict[str, Any]]:
+    """What a peer prints in an environment of its own."""
     try:
-        if not (home / "ready").exists():
-            venv.create(home, with_pip=True)
-            subprocess.run(
-                [python, "-m", "pip", "install", "-q", *NEEDS[name]], check=True, capture_output=True
-            )
-            (home / "ready").touch()
         run = subprocess.run(
-            [python, HERE / f"_peer_{name}.py", file], check=True, capture_output=True, text=True, timeout=900
+            [peer_python(name), HERE / f"_peer_{name}.py", file],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=900,
         )
     except (OSError, subprocess.SubprocessError) as error:
         return [{"who": name, "failed": type(error).__name__}]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dplangevin._version import __version__
 
 if TYPE_CHECKING:
+    from dplangevin._progress import watching
     from dplangevin.errors import (
         AssumptionFailed,
         BudgetExceeded,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     )
     from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
     from dplangevin.ledger import Ledger
+    from dplangevin.planner.samplers import plan_sampler
     from dplangevin.privacy.accountant import account
     from dplangevin.privacy.calibrate import calibrate
     from dplangevin.privacy.guarantee import Guarantee, NotPrivate
@@ -68,8 +70,10 @@ _HOME = {
     "calibrate": "privacy.calibrate",
     "learned_steps": "estimators.evaluation",
     "lower_bound_epsilon": "privacy.lower_bounds",
+    "plan_sampler": "planner.samplers",
     "private_score": "estimators.evaluation",
     "private_selection": "estimators.evaluation",
+    "watching": "_progress",
 }
 
 __all__ = [
@@ -96,8 +100,10 @@ __all__ = [
     "calibrate",
     "learned_steps",
     "lower_bound_epsilon",
+    "plan_sampler",
     "private_score",
     "private_selection",
+    "watching",
 ]
 
 

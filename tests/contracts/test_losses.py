@@ -18,6 +18,7 @@ from dplangevin.problem import (
     Loss,
     Poisson,
     Problem,
+    Sigmoid,
     SmoothedHinge,
     SmoothedPinball,
     Softmax,
@@ -38,6 +39,7 @@ PLAIN: list[Loss] = [
 SCALAR = [loss for loss in PLAIN if loss.score_dimension == 1]
 CLIPPED: list[Loss] = [Clipped(loss, bound) for loss in SCALAR for bound in (0.25, 2.0)]
 CONVEX = PLAIN + CLIPPED
+NONCONVEX: list[Loss] = [Sigmoid()]
 BOUNDED = [loss for loss in CONVEX if math.isfinite(loss.slope_bound)]
 NORMS = (0.1, 1.0, 10.0, 100.0)
 
@@ -79,12 +81,21 @@ def size_of(loss: Loss, a: np.ndarray) -> np.ndarray:
 
 def test_every_exported_loss_is_tested() -> None:
     exported = {getattr(losses, name) for name in losses.__all__ if name not in ("LOSSES", "Loss")}
-    assert exported == {type(loss) for loss in CONVEX}
+    assert exported == {type(loss) for loss in CONVEX + NONCONVEX}
     assert exported == {*LOSSES.values(), Clipped}
-    assert all(LOSSES[loss.name] is type(loss) for loss in PLAIN)
+    assert all(LOSSES[loss.name] is type(loss) for loss in PLAIN + NONCONVEX)
 
 
-@pytest.mark.parametrize("loss", CONVEX, ids=words)
+@pytest.mark.parametrize("loss", NONCONVEX, ids=words)
+def test_losses_that_are_not_convex_say_so(loss: Loss) -> None:
+    u = np.linspace(-20, 20, 4001)
+    assert not loss.convex
+    assert any(np.diff(loss.slope(u, np.full_like(u, label))).min() < -1e-6 for label in labels(loss))
+    with pytest.raises(InvalidParameter, match="not convex"):
+        loss.inverse_slope(u, np.zeros_like(u))
+
+
+@pytest.mark.parametrize("loss", CONVEX + NONCONVEX, ids=words)
 def test_slope_is_the_derivative_of_the_value(loss: Loss) -> None:
     rng = np.random.default_rng(1)
     u, y = scores(loss, 400, 6.0, rng)
@@ -111,7 +122,7 @@ def test_convex_in_the_score(loss: Loss) -> None:
     assert loss.convex
 
 
-@pytest.mark.parametrize("loss", CONVEX, ids=words)
+@pytest.mark.parametrize("loss", CONVEX + NONCONVEX, ids=words)
 def test_slope_and_curvature_bounds_hold_and_are_nearly_attained(loss: Loss) -> None:
     rng = np.random.default_rng(3)
     steepest = sharpest = 0.0

@@ -14,9 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
-from dplangevin.samplers.bodies import BoxBody
-from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.proximal_certificate import (
+from dplangevin.privacy.proximal_certificate import (
     contraction,
     poincare_constant,
     sup_norm_after,
@@ -25,6 +23,8 @@ from dplangevin.samplers.proximal_certificate import (
     total_variation_steps,
     uniform_start_ratio,
 )
+from dplangevin.samplers.bodies import BoxBody
+from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.warm_start import warm_start
 
 X = (np.arange(300) + 0.5) / 150 - 1

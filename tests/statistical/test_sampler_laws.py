@@ -13,6 +13,12 @@ import pytest
 from scipy import stats
 from scipy.special import expit, gammainc
 
+from dplangevin.privacy.proximal_certificate import (
+    best_step_size,
+    poincare_constant,
+    sup_norm_steps,
+    total_variation_steps,
+)
 from dplangevin.samplers.active_ball import active_ball
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
 from dplangevin.samplers.bodies import BallBody, BoxBody
@@ -20,12 +26,6 @@ from dplangevin.samplers.elliptical_envelope import elliptical_envelope
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.proximal import proximal
-from dplangevin.samplers.proximal_certificate import (
-    best_step_size,
-    poincare_constant,
-    sup_norm_steps,
-    total_variation_steps,
-)
 from dplangevin.samplers.truncated import gamma_above, gamma_below, truncated_normal
 from dplangevin.samplers.truncated_gaussian import isotropic_gaussian
 from dplangevin.samplers.warm_start import warm_start

@@ -12,7 +12,7 @@ import pytest
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 
-from dplangevin.errors import BudgetExceeded
+from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.ledger import DatasetBudget, Ledger
 from dplangevin.privacy import conversions as cv
@@ -89,3 +89,18 @@ def test_as_many_fits_pass_as_exact_composition_admits(tmp_path: Path) -> None:
     assert succeeded(found) == len(spent) == expected
     assert float(cv.gdp_delta(total, 5)) <= 1e-5
     assert float(cv.gdp_delta(math.hypot(total, mu), 5)) > 1e-5
+
+
+@pytest.mark.parametrize(("stated", "kept"), [(1, 2), (2, 1), (3, 2)])
+def test_estimator_and_ledger_promise_to_the_same_person(tmp_path: Path, stated: int, kept: int) -> None:
+    spender = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}").dataset(
+        "a", epsilon=5, delta=0, max_rows_per_person=kept
+    )
+    assert spender.max_rows_per_person == kept
+    with pytest.raises(
+        InvalidParameter, match=f"max_rows_per_person = {stated} differs from the ledger's {kept}"
+    ):
+        model(spender).set_params(max_rows_per_person=stated).fit(X, Y)
+    assert not spender.history()
+    model(spender).set_params(max_rows_per_person=kept).fit(X, Y)
+    assert 0.9 < spender.remaining().spent_epsilon <= 1

@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms._minimise import hessian_sum
+from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation as Mechanism
+from dplangevin.planner import choose
 from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon
 from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
     ObjectivePerturbation,
     calibrated_objective_perturbation,
 )
-from dplangevin.problem import Ball, Constants, DataBounds, Problem, Softmax
+from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Softmax
 from dplangevin.schedules import ObjectivePerturbationSchedule, OutputPerturbationSchedule
 from unit._perturbation import (
     LOSSES,
@@ -356,3 +358,54 @@ def test_plans_of_other_mechanisms_are_refused() -> None:
     elsewhere = problem("logistic", 2.0, 4, 1, 6.0, "replace-one")
     with pytest.raises(InvalidParameter, match="another problem"):
         Mechanism().run(Plan(problem=elsewhere, schedule=run, delta=0.0), data, 0)
+
+
+def test_a_long_minimiser_is_scaled_back_within_the_certificate() -> None:
+    """Compared with a minimiser whose own doubt is known: |w - scaled back| <= tolerance / ridge."""
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((200, 3))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = (rows[:, 0] > 0).astype(float)  # separable: the minimiser is long
+    of = Problem(
+        loss=Logistic(),
+        bounds=DataBounds(data_norm=1.0, classes=2),
+        n=200,
+        n_features=3,
+        ridge=1e-7 / 200,
+        fit_intercept=False,
+        adjacency="replace-one",
+    )
+    data = ArrayDataset(rows, labels, of)
+    objective = Objective(data=data, ridge=1e-7, tilt=np.zeros(3))
+    doubt = default_tolerance(of.constants, reach=5000.0)
+    exact = minimise(objective, doubt, reach=5000.0)
+    assert 500 < np.linalg.norm(exact) < 5000
+    for reach in (1.0, 100.0, 1e9):
+        tolerance = default_tolerance(of.constants, reach=reach)
+        found = minimise(objective, tolerance, reach=reach)
+        share = min(1.0, reach / np.linalg.norm(exact))
+        assert np.linalg.norm(found) <= reach * (1 + 1e-12)
+        allowed = (tolerance + 2 * share * doubt) / 1e-7
+        assert np.linalg.norm(found - share * exact) <= allowed
+        assert np.linalg.norm(minimise(objective, tolerance, 80, reach) - share * exact) <= allowed
+    assert default_tolerance(of.constants, reach=100.0) < 1e-3 * default_tolerance(of.constants)
+
+
+def test_release_noise_falls_with_epsilon() -> None:
+    """A small ridge (large epsilon) may not bring back noise through the solver's tolerance."""
+    sizes = []
+    for epsilon in (1.0, 4.0, 16.0):
+        recipe = choose(
+            model="logistic",
+            n=60_000,
+            n_features=26,
+            epsilon=epsilon,
+            delta=0.0,
+            adjacency="replace-one",
+            data_norm=1.0,
+            fit_intercept=False,
+        )
+        schedule = recipe.plan.schedule
+        assert isinstance(schedule, ObjectivePerturbationSchedule)
+        sizes.append(schedule.release_noise * 26)
+    assert max(sizes) < 0.03

@@ -328,3 +328,16 @@ def test_moment_factor_of_lemma_51():
     """Vector 30."""
     assert thesis_moment_factor(0.01) == pytest.approx(2.0776725, rel=1e-7)
     assert thesis_moment_factor(0.1) == pytest.approx(2.6275650, rel=1e-7)
+
+
+def test_divergence_of_gaussians():
+    """Thesis vector 27, and the stationary law of an unadjusted chain against its own moments."""
+    assert lc.gaussian_divergence(2.0, 1.1, 1.0) == pytest.approx(0.0050251679, rel=1e-7)
+    assert lc.gaussian_divergence(2.0, 1.0, 1.1) == pytest.approx(0.0041494014, rel=1e-7)
+    assert lc.gaussian_divergence(10.0, 1.05, 1.0) == pytest.approx(0.0088180846, rel=1e-7)
+    assert lc.gaussian_divergence(20.0, 1.1, 1.0) == math.inf
+    x = np.linspace(-14, 14, 200_001)
+    ratio = stats.norm.pdf(x, scale=1.1**0.5) ** 2 / stats.norm.pdf(x)
+    assert lc.gaussian_divergence(2.0, 1.1, 1.0) == pytest.approx(
+        math.log(ratio.sum() * (x[1] - x[0])), rel=1e-6
+    )

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpace
-from dplangevin.samplers.minimise import approximate_minimiser
-from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.proximal import proximal
-from dplangevin.samplers.proximal_certificate import (
+from dplangevin.privacy.proximal_certificate import (
     best_step_size,
     contraction,
     expected_proposals,
@@ -26,6 +22,10 @@ from dplangevin.samplers.proximal_certificate import (
     total_variation_steps,
     uniform_start_ratio,
 )
+from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpace
+from dplangevin.samplers.minimise import approximate_minimiser
+from dplangevin.samplers.potential import FunctionPotential
+from dplangevin.samplers.proximal import proximal
 from dplangevin.samplers.warm_start import warm_start
 
 

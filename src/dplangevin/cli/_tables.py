@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 
 
 def read(path: Path) -> Any:
@@ -33,3 +35,17 @@ def target(table: Any, name: str) -> tuple[Any, Any]:
             f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}."
         )
     return table.drop(columns=name), table[name].to_numpy()
+
+
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """Errors of other libraries about the table's cells become ours: theirs would show values of the table."""
+    try:
+        yield
+    except DplangevinError:
+        raise
+    except (ValueError, TypeError, ArithmeticError, KeyError):
+        raise InvalidParameter(
+            f"the table {path} cannot be used: without a schema every feature must be a finite number, and the target "
+            "must hold one label or number in every row."
+        ) from None

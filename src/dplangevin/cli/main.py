@@ -15,11 +15,16 @@ import typer
 from dplangevin import errors
 from dplangevin._version import __version__
 from dplangevin.cli.account import account
+from dplangevin.cli.audit import audit
 from dplangevin.cli.calibrate import calibrate
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import fit, plan, predict
+from dplangevin.cli.rashomon import rashomon
+from dplangevin.cli.report import report
+from dplangevin.cli.reproduce import reproduce
+from dplangevin.cli.sample import sample
 
 _BAD_INPUT, _REFUSED = 2, 3
 _REFUSALS = (
@@ -40,7 +45,12 @@ app.command("calibrate")(calibrate)
 app.command("plan")(plan)
 app.command("fit")(fit)
 app.command("predict")(predict)
+app.command("sample")(sample)
 app.command("count")(count)
+app.command("report")(report)
+app.command("audit")(audit)
+app.command("reproduce")(reproduce)
+app.command("rashomon")(rashomon)
 app.command("demo")(demo)
 app.add_typer(ledger_app, name="ledger")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin._progress import watching
 from dplangevin.errors import InvalidParameter
 
 MODELS = {
@@ -36,6 +37,19 @@ Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample."
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but what was asked.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the noise; marks the release as seeded.")]
+Secure = Annotated[
+    bool, typer.Option("--secure", help="Exact discrete noise, safe against attacks on floating point.")
+]
+PublicFile = Annotated[
+    Path | None, typer.Option("--public", help="Table of public rows with the same columns; NOT protected.")
+]
+PublicMethod = Annotated[
+    str, typer.Option("--public-method", help="mirror, mirror-loss, mix, warm-start or public-only.")
+]
+Compare = Annotated[bool, typer.Option("--compare", help="Also compare the methods on held-out public rows.")]
+ReportFile = Annotated[
+    Path | None, typer.Option("--report", help="Also write a report, .html, .md or .json.")
+]
 LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
 
@@ -51,18 +65,23 @@ def plan(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
+    secure: Secure = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Plan file to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """What a fit would do, why, and what it would promise; no data is needed."""
     from dplangevin.planner import choose
+    from dplangevin.privacy.plan_file import save_plan
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
-        fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, **extra,
+        fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, **extra,
     )  # fmt: skip
+    if output is not None:
+        save_plan(recipe.plan, output)
     if as_json:
         plain = {
             "mechanism": recipe.plan.schedule.mechanism,
@@ -89,9 +108,14 @@ def fit(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
+    secure: Secure = False,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     seed: Seed = None,
+    public: PublicFile = None,
+    public_method: PublicMethod = "mirror",
+    compare: Compare = False,
+    report: ReportFile = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -99,21 +123,29 @@ def fit(
     from dplangevin import estimators
     from dplangevin.cli import _tables
     from dplangevin.estimators import model_file
+    from dplangevin.report import write
+    from dplangevin.report.document import checked_path
     from dplangevin.schema import Schema
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    if report is not None:
+        checked_path(report)
     stated = None if schema is None else Schema.load(schema)
     bounds = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, mechanism=mechanism,
-        radius=radius, alpha=alpha, random_state=seed, ledger=_spender(ledger, dataset), **bounds,
+        radius=radius, alpha=alpha, secure=secure, random_state=seed, ledger=_spender(ledger, dataset), **bounds,
+        public_data=_public(public, data, target, stated is None), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data), target)
     if stated is None:
         features = features.to_numpy()
-    estimator.fit(features, labels)
+    with _tables.usable(data), watching(quiet=quiet):
+        estimator.fit(features, labels)
     model_file.save(estimator, output)
+    if report is not None:
+        write(estimator, report)
     promise = estimator.privacy_.to_dict(delta)
     if as_json:
         typer.echo(json.dumps({"output": str(output), "guarantee": promise}, indent=1))
@@ -138,15 +170,29 @@ def predict(
     fitted = model_file.load(model)
     table = _tables.read(data)
     rows = table if fitted.schema is not None else table.to_numpy()
-    columns = {"prediction": fitted.predict(rows)}
-    if hasattr(fitted, "predict_proba"):
-        for label, column in zip(fitted.classes_, fitted.predict_proba(rows).T, strict=True):
-            columns[f"probability of {label}"] = np.round(column, 6)
+    with _tables.usable(data):
+        columns = {"prediction": fitted.predict(rows)}
+        if hasattr(fitted, "predict_proba"):
+            for label, column in zip(fitted.classes_, fitted.predict_proba(rows).T, strict=True):
+                columns[f"probability of {label}"] = np.round(column, 6)
     text = type(table)(columns).to_csv(index=False)
     if output is None:
         typer.echo(text, nl=False)
     else:
         output.write_text(text, encoding="utf-8")
+
+
+def _public(path: Path | None, private: Path, target: str, numbers: bool) -> tuple[Any, Any] | None:
+    """The public table; the private file itself is refused, since its rows would have no protection."""
+    from dplangevin.cli import _tables
+
+    if path is None:
+        return None
+    table = _tables.read(path)
+    if path.resolve() == private.resolve():
+        raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
+    features, labels = _tables.target(table, target)
+    return (features.to_numpy() if numbers else features), labels
 
 
 def _pair(text: str) -> tuple[float, float]:

@@ -1,5 +1,8 @@
 """Private records, clipped once, and the sums over them."""
 
-from dplangevin.data.dataset import ArrayDataset, Block, Dataset
+from dplangevin.data._kernels import Block
+from dplangevin.data.dataset import ArrayDataset, Dataset
+from dplangevin.data.scratch import ScratchDataset
+from dplangevin.data.sources import ArraySource, ArrowSource, Source
 
-__all__ = ["ArrayDataset", "Block", "Dataset"]
+__all__ = ["ArrayDataset", "ArraySource", "ArrowSource", "Block", "Dataset", "ScratchDataset", "Source"]

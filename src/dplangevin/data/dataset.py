@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, NamedTuple, final
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dplangevin.data._kernels import GROUP, Kernel, kernel_for, piece_rows, repaired, threads
+from dplangevin.data._kernels import Block as Block
+from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem
 from dplangevin.problem.bounds import as_array
 
-BLOCK_ROWS = 4096
 FloatArray = NDArray[np.float64]
-
-
-class Block(NamedTuple):
-    """Consecutive clipped records: joint rows (x, 1), labels, and weights (None when all are 1)."""
-
-    rows: FloatArray
-    labels: FloatArray
-    weights: FloatArray | None
+THREADED_BYTES = 32 << 20  # a pass over less than this ends before threads have started
 
 
 class Dataset(ABC):
@@ -47,6 +45,35 @@ class Dataset(ABC):
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         """The records (or those with these increasing row numbers) in order, a few thousand at a time."""
 
+    @cached_property
+    def _quadratic(self) -> QuadraticGradients:
+        return QuadraticGradients()
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of one pass; 0 when unknown."""
+        return 0
+
+    def kernel(self, loss: Loss) -> Kernel:
+        """The code that sums gradients of this loss here."""
+        return kernel_for(loss, self.n_bytes)
+
+    def _chosen(self, loss: Loss) -> Kernel:
+        """The kernel, chosen once per loss."""
+        kernel = self.__dict__.get("_kernel")
+        if kernel is None or kernel.loss is not loss:
+            kernel = self.__dict__["_kernel"] = self.kernel(loss)
+        return kernel
+
+    def describe(self, loss: Loss) -> str:
+        """How gradients of this loss are summed, for `verbose`."""
+        used = threads() if self.n_bytes >= THREADED_BYTES else 1
+        return f"Gradients: {type(self).__name__}, {self.kernel(loss).describe()}, {used} thread(s)."
+
+    def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
+        """The same records as `blocks`, in larger pieces of whole groups, rows perhaps in single precision."""
+        return self.blocks(rows)
+
     @property
     def n_features(self) -> int:
         """Number of feature columns, without the intercept."""
@@ -58,19 +85,31 @@ class Dataset(ABC):
         `rows` are the distinct row numbers of a mini-batch, in any order; None sums over all records.
         """
         parameters = self._parameters(loss, theta)
-        total = np.zeros_like(parameters)
-        seen = 0
-        with np.errstate(over="ignore", invalid="ignore"):
-            for block in self.blocks(self._batch(rows)):
-                slopes = loss.slope(_scores(loss, block, parameters), block.labels[:, None])
-                slopes = slopes.reshape(len(block.rows), -1)
-                if block.weights is not None:
-                    slopes = slopes * block.weights[:, None]
-                total += block.rows.T @ slopes
-                seen += len(block.rows)
+        kernel = self._chosen(loss)
+        if rows is None and (quick := self._quadratic.gradient(self, kernel.law, parameters)) is not None:
+            return quick
+        total, seen = self._gradient(kernel, parameters, self._batch(rows))
         if rows is None:
             self.check_rows(seen)
         return _restored(loss, total, np.shape(theta))
+
+    def _gradient(
+        self, kernel: Kernel, parameters: FloatArray, rows: NDArray[np.integer[Any]] | None
+    ) -> tuple[FloatArray, int]:
+        """The sum and the number of records in it; pieces are added in order, whatever the number of threads."""
+        size = float(np.vdot(parameters, parameters))
+        finite = (
+            size * self.problem.row_norm**2 < 1e300
+        )  # |<row, theta>| <= |row| |theta|: no score overflows
+
+        def piece_sum(piece: Block) -> tuple[FloatArray, int]:
+            return kernel.gradient(piece, parameters, finite), len(piece.labels)
+
+        total, seen = np.zeros_like(parameters), 0
+        for part, count in _mapped(piece_sum, self._pieces(rows), self.n_bytes):
+            total += part
+            seen += count
+        return total, seen
 
     def loss_sum(self, loss: Loss, theta: FloatArray) -> FloatArray:
         """sum_i weight_i loss(theta_j; x_i, y_i) for each column j of theta[dimension, k]."""
@@ -79,12 +118,19 @@ class Dataset(ABC):
         seen = 0
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self.blocks():
-                values = loss.value(_scores(loss, block, parameters), block.labels[:, None])
+                scores = repaired(block.rows @ parameters, False)
+                if loss.score_dimension > 1:
+                    scores = scores.reshape(len(scores), -1, loss.score_dimension)
+                values = loss.value(scores, block.labels[:, None])
                 weights = np.ones(len(values)) if block.weights is None else block.weights
                 total += weights @ values
                 seen += len(values)
         self.check_rows(seen)
         return total
+
+    def summed(self, task: Callable[..., FloatArray], *arguments: Any) -> FloatArray:
+        """task(data, *arguments), for a task that is a sum over records; where data are in parts, part by part."""
+        return task(self, *arguments)
 
     def check_rows(self, seen: int | None = None) -> None:
         """Raise unless a full pass sees n_samples records; counts them when `seen` is not given."""
@@ -103,6 +149,8 @@ class Dataset(ABC):
                 f"theta must have shape [{columns * classes}, k]: {columns} columns, {classes} score(s); "
                 f"got {list(np.shape(theta))}."
             )
+        if classes == 1:
+            return np.ascontiguousarray(theta, np.float64)
         cube = np.asarray(theta, np.float64).reshape(columns, classes, -1)
         return np.ascontiguousarray(cube.transpose(0, 2, 1)).reshape(columns, -1)
 
@@ -121,22 +169,80 @@ class Dataset(ABC):
         return ordered
 
 
-def _scores(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
-    """Scores [rows, k], or [rows, k, K] for a loss of K scores."""
-    scores = block.rows @ parameters
-    if not np.isfinite(scores.sum()):  # the test is cheap, the repair is not
-        scores = np.nan_to_num(scores, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
-    classes = loss.score_dimension
-    return scores if classes == 1 else scores.reshape(len(scores), -1, classes)
+def _mapped(
+    piece_sum: Callable[[Block], tuple[FloatArray, int]], pieces: Iterable[Block], n_bytes: int
+) -> Iterator[tuple[FloatArray, int]]:
+    """The sums of the pieces in order; with several threads, a few pieces are in work at a time."""
+    wanted = threads() if n_bytes >= THREADED_BYTES else 1
+    if wanted == 1:
+        yield from map(piece_sum, pieces)
+        return
+    with ThreadPoolExecutor(wanted) as pool:
+        waiting: deque[Future[tuple[FloatArray, int]]] = deque()
+        for piece in pieces:
+            waiting.append(pool.submit(piece_sum, piece))
+            if len(waiting) > 2 * wanted:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _restored(loss: Loss, total: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    if loss.score_dimension == 1:
+        return total
     cube = total.reshape(len(total), shape[1], loss.score_dimension)
     return np.ascontiguousarray(cube.transpose(0, 2, 1)).reshape(shape)
 
 
+class StoredDataset(Dataset):
+    """Clipped records in C-ordered arrays, wherever their memory is."""
+
+    _problem: Problem
+    _rows: NDArray[Any]  # [n, columns], single or double precision
+    _labels: FloatArray
+    _weights: FloatArray | None
+
+    @property
+    def problem(self) -> Problem:
+        return self._problem
+
+    @property
+    def n_samples(self) -> int:
+        return len(self._rows)
+
+    @property
+    def n_bytes(self) -> int:
+        return self._rows.nbytes
+
+    def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
+        for block in self._cut(rows, GROUP):
+            yield block._replace(rows=block.rows.astype(np.float64, copy=False))
+
+    def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
+        return self._cut(rows, piece_rows(self._rows.shape[1]))
+
+    def _cut(self, rows: NDArray[np.integer[Any]] | None, step: int) -> Iterator[Block]:
+        size = self.n_samples if rows is None else len(rows)
+        for start in range(0, size, step):
+            stop = min(start + step, size)
+            part = slice(start, stop) if rows is None else rows[start:stop]
+            if rows is None and stop < size:
+                self._read_ahead(stop, min(stop + step, size))
+            weights = None if self._weights is None else self._weights[part]
+            yield Block(self._rows[part], self._labels[part], weights)
+
+    def _read_ahead(self, start: int, stop: int) -> None:
+        """These rows are needed next."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays that arrive over a network may start at an odd address; NumPy copies such rows at every product.
+        for name, value in state.items():
+            kept = np.require(value, requirements=["C", "A"]) if isinstance(value, np.ndarray) else value
+            self.__dict__[name] = kept
+
+
 @final
-class ArrayDataset(Dataset):
+class ArrayDataset(StoredDataset):
     """Records held in memory, clipped once through `problem.bounds` into a C-ordered array.
 
     float32 features stay float32 and are summed in float64. Texts of errors never show a value of the data.
@@ -157,11 +263,11 @@ class ArrayDataset(Dataset):
         _check_shapes(features, labels, given, problem)
         self._problem = problem
         size = (len(features), problem.n_columns)
-        self._rows: NDArray[Any] = np.ones(size, np.float32 if features.dtype == np.float32 else np.float64)
+        self._rows = np.ones(size, np.float32 if features.dtype == np.float32 else np.float64)
         self._labels = np.zeros(len(features))
         self._weights = None if given is None and problem.bounds.weight_bound >= 1 else np.ones(len(features))
-        for start in range(0, len(features), BLOCK_ROWS):  # by blocks, so that no second copy of X is made
-            part = slice(start, start + BLOCK_ROWS)
+        for start in range(0, len(features), GROUP):  # by blocks, so that no second copy of X is made
+            part = slice(start, start + GROUP)
             clipped = problem.bounds.clip(
                 features[part], labels[part], None if given is None else given[part]
             )
@@ -169,34 +275,27 @@ class ArrayDataset(Dataset):
             if self._weights is not None:
                 self._weights[part] = clipped[2]
 
-    @property
-    def problem(self) -> Problem:
-        return self._problem
-
-    @property
-    def n_samples(self) -> int:
-        return len(self._rows)
-
-    def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
-        size = self.n_samples if rows is None else len(rows)
-        for start in range(0, size, BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, size)
-            part = slice(start, stop) if rows is None else rows[start:stop]
-            weights = None if self._weights is None else self._weights[part]
-            yield Block(self._rows[part].astype(np.float64, copy=False), self._labels[part], weights)
-
 
 def _check_shapes(X: NDArray[Any], y: NDArray[Any], weights: NDArray[Any] | None, problem: Problem) -> None:
-    if X.ndim != 2 or X.shape[1] != problem.n_features:
-        got = f"{X.shape[1]} columns" if X.ndim == 2 else f"{X.ndim} dimension(s)"
-        raise InvalidParameter(f"X must have shape [n_samples, {problem.n_features}], got {got}.")
-    if problem.adjacency == "replace-one" and len(X) != problem.n:
+    if X.ndim != 2:
         raise InvalidParameter(
-            f"X has {len(X)} rows but the problem states n = {problem.n}, public under replace-one; "
-            "state the true number, or use adjacency='add-remove'."
+            f"X must have shape [n_samples, {problem.n_features}], got {X.ndim} dimension(s)."
         )
-    if len(X) > problem.n:  # add-remove: the number of records is private, so it is not shown
-        raise InvalidParameter(f"X has more rows than the public divisor n = {problem.n}; state a larger n.")
+    check_size(X.shape, problem)
     for name, values in (("y", y), ("weights", weights)):
         if values is not None and values.shape != (len(X),):
             raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
+
+
+def check_size(shape: tuple[int, ...], problem: Problem) -> None:
+    """Refuse records of another shape than the problem states."""
+    size, columns = shape
+    if columns != problem.n_features:
+        raise InvalidParameter(f"X must have shape [n_samples, {problem.n_features}], got {columns} columns.")
+    if problem.adjacency == "replace-one" and size != problem.n:
+        raise InvalidParameter(
+            f"X has {size} rows but the problem states n = {problem.n}, public under replace-one; "
+            "state the true number, or use adjacency='add-remove'."
+        )
+    if size > problem.n:  # add-remove: the number of records is private, so it is not shown
+        raise InvalidParameter(f"X has more rows than the public divisor n = {problem.n}; state a larger n.")

@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from dplangevin import _check
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.estimators._large import LargeData, check_plain, large
+from dplangevin.estimators._public import Encode, compare_public, fit_public
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import WORDS, interval_share, plan_with_intervals, run_with_intervals
 from dplangevin.mechanisms import run
@@ -48,13 +50,32 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     weight_bound: float
     max_rows_per_person: int
     intervals: Any = False  # only some estimators take it
+    secure: bool = False
+    public_data: Any = None
+    public_method: str = "mirror"
+    compare: bool = False
     ledger: Any
     random_state: Any
     verbose: bool
 
-    def _fit(self, X: Any, labels: Floats, sample_weight: Any, **model_options: Any) -> Floats:
-        """Plan from public quantities, run once, and return the parameters as a matrix [columns, scores]."""
+    def _fit(
+        self, X: Any, labels: Floats, sample_weight: Any, encode: Encode, **model_options: Any
+    ) -> Floats:
+        """Plan from public quantities, run once, and return the parameters as a matrix [columns, scores].
+
+        `encode` turns public targets into labels as private ones were.
+        """
+        if isinstance(X, LargeData):
+            check_plain(self, sample_weight)
         options = self._options(len(X), X.shape[1], **model_options)
+        weights = None
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight, float)
+            if weights.shape != (len(X),):
+                raise InvalidParameter("sample_weight must have one entry per row of X.")
+        if self.public_data is not None:
+            return fit_public(self, X, labels, weights, encode, options)
+        self._check_ledger()
         share, both = interval_share(self.intervals), None
         self.__dict__.pop("uncertainty_", None)
         if share:
@@ -67,17 +88,18 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             warnings.warn(recipe.caution, UserWarning, stacklevel=3)
         if self.verbose:
             print(recipe)
-        weights = None
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight, float)
-            if weights.shape != (len(X),):
-                raise InvalidParameter("sample_weight must have one entry per row of X.")
         problem = recipe.plan.problem
         assert problem is not None
-        data = ArrayDataset(X, labels, problem, weights)
+        data = (
+            X.dataset(problem, encode)
+            if isinstance(X, LargeData)
+            else ArrayDataset(X, labels, problem, weights)
+        )
+        if self.verbose:
+            print(data.describe(problem.loss))
         if both is None:
             self._check_person(recipe.plan.guarantee)
-            release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
+            release = run(recipe.plan, data, self.random_state, ledger=self.ledger, secure=self._secure())
             self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
         else:
             release, self.uncertainty_ = run_with_intervals(both, data, self.random_state, self.ledger)
@@ -87,6 +109,30 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         self._keep(problem.loss)
         return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
 
+    def _secure(self) -> bool:
+        """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
+        if not isinstance(self.secure, (bool, np.bool_)):
+            raise InvalidParameter(f"secure must be True or False, got {self.secure!r}.")
+        if self.secure and self.random_state is not None:
+            raise InvalidParameter(
+                "random_state must be left out with secure=True: secure noise comes from the operating system's "
+                "cryptographic generator, and a seed would undo it."
+            )
+        if self.secure and interval_share(self.intervals):
+            raise InvalidParameter("intervals need real-valued noise; leave them out with secure=True.")
+        if self.secure and getattr(self, "public_data", None) is not None:
+            raise InvalidParameter("public_data has no secure form yet; leave it out with secure=True.")
+        return bool(self.secure)
+
+    def _check_ledger(self) -> None:
+        """The budget and the estimator promise to the same person, before anything is charged."""
+        rows = getattr(self.ledger, "max_rows_per_person", None)
+        if rows is not None and rows != self.max_rows_per_person:
+            raise InvalidParameter(
+                f"max_rows_per_person = {self.max_rows_per_person!r} differs from the ledger's {rows!r}: the estimator "
+                "and the budget would promise to different people. State the same number in both."
+            )
+
     def _check_person(self, guarantee: Guarantee) -> None:
         """The promise to a person with several rows, before anything runs."""
         spent = guarantee.group(self.max_rows_per_person).epsilon()
@@ -95,6 +141,20 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 f"{self.max_rows_per_person} rows a person would cost epsilon = {spent:.6g}, above {self.epsilon:.6g}; "
                 "leave theorem and mechanism to the planner."
             )
+
+    def compare_public(self, n: int) -> dict[str, float]:
+        """What public data buys, before anything is spent: expected excess loss of public-only, warm-start and mirror.
+
+        n is the public number of private rows. Computed on held-out public rows with simulated noise.
+        """
+        if self.public_data is None:
+            raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
+        encode, model_options = self._encoder(self.public_data[1])
+        return compare_public(self, n, encode, model_options)
+
+    def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
+        """How targets become what the problem sees, and what the planner is told of them."""
+        raise NotImplementedError
 
     def _keep(self, loss: Loss) -> None:
         """Store what prediction needs of the loss."""
@@ -129,6 +189,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             "mechanism": self.mechanism,
             "theorem": self.theorem,
             "weight_bound": self.weight_bound,
+            **({"secure": True} if self._secure() else {}),
             **model_options,
         }
 
@@ -170,7 +231,10 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         return ()
 
     def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **options: Any) -> Any:
-        """Features and targets as checked arrays; a table is encoded by the schema first."""
+        """Features and targets as checked arrays; a table is encoded by the schema first. Large data stay away."""
+        if reset and (found := large(X, y)) is not None:
+            self.n_features_in_ = found.shape[1]
+            return found, y
         if self.schema is None:
             return validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], **options)
         rows = SchemaEncoder(self.schema).transform(X)

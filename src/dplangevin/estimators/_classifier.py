@@ -12,6 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators._large import LargeData
+from dplangevin.estimators._public import Encode
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.schema import CategoricalColumn
 
@@ -28,15 +30,27 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         """
         self._norm()
         X, y = self._validated(X, y)
-        check_classification_targets(y)
+        if isinstance(y, np.ndarray):
+            check_classification_targets(y)
+        elif self._stated() is None:
+            raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
         labels = self._classes(y)
-        positions = np.searchsorted(labels, y)
-        positions = np.where(labels[np.minimum(positions, len(labels) - 1)] == y, positions, 0)
-        theta = self._fit(X, positions.astype(float), sample_weight, **self._model_options(len(labels)))
+        encode, options = self._encoder(y)
+        theta = self._fit(X, y if isinstance(X, LargeData) else encode(y), sample_weight, encode, **options)
         self.classes_ = labels
         self.coef_ = theta[: X.shape[1]].T.copy()
         self.intercept_ = theta[X.shape[1]].copy() if self._intercept() else np.zeros(theta.shape[1])
         return self
+
+    def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
+        labels = self._classes(np.asarray(y))
+
+        def encode(values: Any) -> Floats:
+            positions = np.searchsorted(labels, values)
+            known = labels[np.minimum(positions, len(labels) - 1)] == values
+            return np.where(known, positions, 0).astype(float)
+
+        return encode, self._model_options(len(labels))
 
     def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
         stated = self._stated()

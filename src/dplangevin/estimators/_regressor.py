@@ -11,6 +11,8 @@ from sklearn.utils import Tags
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators._large import LargeData
+from dplangevin.estimators._public import Encode
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.schema import NumericColumn
 
@@ -23,17 +25,24 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearRegressor:
         """Fit under the stated guarantee. Targets outside `target_bounds` are clipped, silently."""
         self._norm()
-        low, high = self._bounds()
+        centre, half = self._scale(*self._bounds())
         X, y = self._validated(X, y, y_numeric=True)
-        centre, half = self._scale(low, high)
-        theta = self._fit(
-            X, (np.clip(y, low, high) - centre) / half, sample_weight, **self._model_options(low, high, half)
-        )
+        encode, options = self._encoder(y)
+        theta = self._fit(X, y if isinstance(X, LargeData) else encode(y), sample_weight, encode, **options)
         if hasattr(self, "uncertainty_"):
             self.uncertainty_ = self.uncertainty_.rescaled(half, centre if self._intercept() else 0.0)
         self.coef_ = half * theta[: X.shape[1], 0]
         self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self._intercept() else float(centre)
         return self
+
+    def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
+        low, high = self._bounds()
+        centre, half = self._scale(low, high)
+
+        def encode(values: Any) -> Floats:
+            return np.asarray((np.clip(values, low, high) - centre) / half)
+
+        return encode, self._model_options(low, high, half)
 
     def _bounds(self) -> tuple[float, float]:
         if self.target_bounds is None and self.schema is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _KEYS = {
 }  # fmt: skip
 _NOT_STORED = {"ledger", "random_state", "verbose", "classes", "schema", "public_data"}
 _MOST_NUMBERS = 10_000_000
+_LARGEST = sys.float_info.max
 
 
 def save(model: DPLinearModel, path: str | Path) -> None:
@@ -175,7 +177,7 @@ def _numbers(name: str, value: Any) -> np.ndarray:
     """An array of finite numbers of up to two dimensions, or an error."""
     rows = value if isinstance(value, list) else [value]
     flat = [item for row in rows for item in (row if isinstance(row, list) else [row])]
-    plain = all(isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) for x in flat)
+    plain = all(isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) <= _LARGEST for x in flat)
     _require(plain and 0 < len(flat) <= _MOST_NUMBERS, f"{name} must be finite numbers")
     try:
         return np.array(value, dtype=float)

@@ -23,10 +23,15 @@ class DPQuantileRegressor(DPLinearRegressor):
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
     fit_intercept : add a constant column inside the joint norm.
     adjacency : "replace-one" (a record is exchanged) or "add-remove".
-    mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation".
+    mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
+        "exponential", "gibbs", "iterated-exponential", "langevin".
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
+    public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
+    public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
+    compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
     verbose : print the plan before running.
@@ -72,6 +77,10 @@ class DPQuantileRegressor(DPLinearRegressor):
         theorem: str | None = None,
         weight_bound: float = 1.0,
         max_rows_per_person: int = 1,
+        secure: bool = False,
+        public_data: Any = None,
+        public_method: str = "mirror",
+        compare: bool = False,
         ledger: Spender | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -90,6 +99,10 @@ class DPQuantileRegressor(DPLinearRegressor):
         self.theorem = theorem
         self.weight_bound = weight_bound
         self.max_rows_per_person = max_rows_per_person
+        self.secure = secure
+        self.public_data = public_data
+        self.public_method = public_method
+        self.compare = compare
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

@@ -23,11 +23,15 @@ class DPRidge(WithIntervals, DPLinearRegressor):
     fit_intercept : add a constant column inside the joint norm.
     adjacency : "replace-one" (a record is exchanged) or "add-remove".
     mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
-        "sufficient-statistics".
+        "sufficient-statistics", "exponential", "gibbs", "iterated-exponential", "langevin".
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
+    secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
+    public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
+    public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
+    compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
     verbose : print the plan before running.
@@ -74,6 +78,10 @@ class DPRidge(WithIntervals, DPLinearRegressor):
         weight_bound: float = 1.0,
         max_rows_per_person: int = 1,
         intervals: bool | float = False,
+        secure: bool = False,
+        public_data: Any = None,
+        public_method: str = "mirror",
+        compare: bool = False,
         ledger: Spender | None = None,
         random_state: Any = None,
         verbose: bool = False,
@@ -92,6 +100,10 @@ class DPRidge(WithIntervals, DPLinearRegressor):
         self.weight_bound = weight_bound
         self.max_rows_per_person = max_rows_per_person
         self.intervals = intervals
+        self.secure = secure
+        self.public_data = public_data
+        self.public_method = public_method
+        self.compare = compare
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose

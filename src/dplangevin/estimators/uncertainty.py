@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin._rng import generator
-from dplangevin.data import ArrayDataset
+from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._intervals import half_width
 from dplangevin.mechanisms import Release, run
@@ -42,6 +42,7 @@ Floats = NDArray[np.float64]
 
 DEFAULT_SHARE = 0.15
 SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off
+LONGEST = 1000.0  # norm of the coefficients, for rows of norm 1, beyond which no interval is meant to hold
 MOST_DOUBT = 1 / 3  # a coefficient whose curvature is within 3 noises of 0 gets an infinite standard error
 WORDS = (
     "confidence intervals assume independent records, a correct linear model, no clipped rows and, for squared and "
@@ -178,7 +179,9 @@ def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) ->
     curvature = loss.curvature_bound * problem.row_norm**2
     ridge = 10 * curvature / epsilon / problem.n if alpha is None else alpha
     problem = replace(problem, loss=loss, ridge=ridge)
-    schedule = calibrated_objective_perturbation(problem.constants, epsilon=epsilon, delta=delta)
+    schedule = calibrated_objective_perturbation(
+        problem.constants, epsilon=epsilon, delta=delta, reach=LONGEST / problem.row_norm
+    )
     plan = Plan(problem=problem, schedule=schedule, delta=delta)
     return replace(
         recipe,
@@ -246,7 +249,7 @@ def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) 
 
 
 def run_with_intervals(
-    both: IntervalPlan, data: ArrayDataset, random_state: Any, ledger: Spender | None
+    both: IntervalPlan, data: Dataset, random_state: Any, ledger: Spender | None
 ) -> tuple[Release, Uncertainty]:
     """Charge once, fit, release the curvature at the fitted point, and work out the uncertainty."""
     token = ledger.reserve(both) if ledger is not None else None

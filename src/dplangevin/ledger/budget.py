@@ -56,6 +56,12 @@ class DatasetBudget:
             self._check_part(session, wanted)
         return replace(self, part_name=wanted)
 
+    @property
+    def max_rows_per_person(self) -> int:
+        """The rows of a person that the budget's promise covers together, read anew."""
+        with store_for(self.url).transaction() as session:
+            return _rows.existing(session, self.name).max_rows_per_person
+
     def reserve(self, plan: Priced) -> str:
         """Charge the plan's guarantee before any record is read, or raise BudgetExceeded; returns a token."""
         return self._charge(plan.guarantee, described(plan))

@@ -5,38 +5,85 @@ from __future__ import annotations
 from typing import Any
 
 from dplangevin.data.dataset import Dataset
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.mechanisms.discrete_gradient import DiscreteGradientDescent
+from dplangevin.mechanisms.exponential import ExponentialMechanism, IteratedExponentialMechanism
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.langevin import LangevinMechanism
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation
 from dplangevin.mechanisms.output_perturbation import OutputPerturbation
+from dplangevin.mechanisms.public_mirror_descent import PublicMirrorDescent
+from dplangevin.mechanisms.rashomon import RashomonChains, RashomonDraws
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.sufficient_statistics import SufficientStatistics
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.schedules import (
+    DiscreteGradientSchedule,
+    ExponentialSchedule,
+    GibbsSchedule,
+    IteratedExponentialSchedule,
+    LangevinSchedule,
     NoisyGradientSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
+    PublicMirrorSchedule,
+    RashomonChainSchedule,
+    RashomonSchedule,
     Schedule,
     SufficientStatisticsSchedule,
 )
 
 MECHANISMS: dict[type[Schedule], Any] = {
     NoisyGradientSchedule: NoisyGradientDescent(),
+    DiscreteGradientSchedule: DiscreteGradientDescent(),
     ObjectivePerturbationSchedule: ObjectivePerturbation(),
     OutputPerturbationSchedule: OutputPerturbation(),
     SufficientStatisticsSchedule: SufficientStatistics(),
+    ExponentialSchedule: ExponentialMechanism(),
+    GibbsSchedule: ExponentialMechanism(),
+    IteratedExponentialSchedule: IteratedExponentialMechanism(),
+    LangevinSchedule: LangevinMechanism(),
+    RashomonSchedule: RashomonDraws(),
+    RashomonChainSchedule: RashomonChains(),
 }
 
 
-def run(plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None) -> Release:
-    """Run a plan on data with the mechanism its schedule belongs to."""
+def run(
+    plan: Plan,
+    data: Dataset,
+    random_state: object = None,
+    *,
+    ledger: Spender | None = None,
+    secure: bool = False,
+) -> Release:
+    """Run a plan on data with the mechanism its schedule belongs to.
+
+    secure=True insists on noise that is exact in integers: a plan whose proof is about real-valued noise is refused.
+    """
+    if secure and plan.guarantee.arithmetic != "discrete-grid":
+        raise AssumptionFailed(
+            f"secure mode has no proof for {plan.guarantee.theorem} ({plan.schedule.mechanism}): its noise is "
+            "real-valued. Plan with a DiscreteGradientSchedule, or with secure=True of an estimator; hidden-state "
+            "bounds, Gamma noise and generalised Gaussian noise have no secure form."
+        )
     mechanism = MECHANISMS.get(type(plan.schedule))
+    if isinstance(plan.schedule, PublicMirrorSchedule):
+        raise InvalidParameter(
+            "this plan needs a public mirror map; use PublicMirrorDescent(mirror).run(plan, data)."
+        )
     if mechanism is None:
         raise InvalidParameter(f"no mechanism runs a {type(plan.schedule).__name__}.")
     release: Release = mechanism.run(plan, data, random_state, ledger=ledger)
     return release
 
 
-__all__ = ["MECHANISMS", "GeneralizedGaussianMechanism", "NoisyGradientDescent", "Release", "run"]
+__all__ = [
+    "MECHANISMS",
+    "GeneralizedGaussianMechanism",
+    "NoisyGradientDescent",
+    "PublicMirrorDescent",
+    "Release",
+    "run",
+]

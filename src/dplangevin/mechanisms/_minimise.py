@@ -17,6 +17,7 @@ from dplangevin.problem.constraints import ConstraintSet, WholeSpace
 Floats = NDArray[np.float64]
 MOST_STEPS = 200
 UNIT = 2.0**-53
+_SCALES = 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +29,12 @@ class Objective:
     tilt: Floats
 
     def value(self, theta: Floats) -> float:
-        losses = float(self.data.loss_sum(self.data.problem.loss, theta[:, None])[0])
-        return losses + self.ridge / 2 * float(theta @ theta) + float(self.tilt @ theta)
+        return float(self.values(theta[:, None])[0])
+
+    def values(self, thetas: Floats) -> Floats:
+        """Phi at each column."""
+        losses = self.data.loss_sum(self.data.problem.loss, thetas)
+        return np.asarray(losses + self.ridge / 2 * (thetas * thetas).sum(axis=0) + self.tilt @ thetas)
 
     def gradient(self, theta: Floats) -> Floats:
         data = self.data.gradient_sum(self.data.problem.loss, theta[:, None])[:, 0]
@@ -52,32 +57,93 @@ class Objective:
         return rounding_floor(constants) + UNIT * (scores + rest)
 
 
-def minimise(objective: Objective, tolerance: float) -> Floats:
-    """A point of the set whose distance to the exact minimiser is at most tolerance / ridge.
+def minimise(
+    objective: Objective, tolerance: float, iterations: int | None = None, reach: float = math.inf
+) -> Floats:
+    """A point whose distance to the exact minimiser, scaled back to norm `reach`, is at most tolerance / ridge.
 
     Certificate: xi in grad Phi(theta) + normal cone(theta) with |xi|, rounding error included, at most tolerance;
     strong monotonicity does the rest. Without a constraint xi is the gradient; with one it comes from a projected
     gradient step (two gradients and a projection, so three rounding errors). A run that cannot give the certificate
-    raises; the text holds nothing of the data.
+    raises; the text holds nothing of the data. With `iterations` the work does not depend on the data (`_padded`).
     """
     constraint = objective.data.problem.constraint
     free = isinstance(constraint, WholeSpace)
+    if iterations is not None:
+        if not free:
+            raise AssumptionFailed(
+                "a fixed number of iterations is for unconstrained problems: the projected solver's inner steps depend "
+                "on the data. Leave out iterations, or the constraint."
+            )
+        return _padded(objective, tolerance, iterations, reach)
     theta = constraint.project(np.zeros(objective.data.problem.dimension))
     value = objective.value(theta)
     for _ in range(MOST_STEPS):
         gradient = objective.gradient(theta)
         point, residual = (theta, gradient) if free else _projected(objective, constraint, theta, gradient)
         missing = float(np.linalg.norm(residual))
-        if missing + (1 if free else 3) * objective.rounding(point) <= tolerance:
-            return point
+        doubt = missing + (1 if free else 3) * objective.rounding(point)
+        if _doubt_within_reach(doubt, point, objective.ridge, reach) <= tolerance:
+            return _scaled_back(point, reach)
         step = _newton_step(objective, constraint, theta, gradient, 1e-3 * missing)
         if step is None:
             break
         theta, value = _advance(objective, theta, value, step, float(gradient @ step))
-    raise AssumptionFailed(
+    raise _not_found(tolerance)
+
+
+def _doubt_within_reach(doubt: float, point: Floats, ridge: float, reach: float) -> float:
+    """ridge times a bound on how far `point`, scaled back to norm `reach`, is from the minimiser scaled back.
+
+    Scaling back to a norm s <= |u|, |v| and then to reach <= s multiplies |u - v| by at most reach / s. The minimiser
+    is within doubt / ridge of the point, so s is at least |point| / 2 unless doubt / ridge exceeds the other half.
+    """
+    size = float(np.linalg.norm(point))
+    if size <= reach or doubt > ridge * size / 2:
+        return doubt
+    return doubt * min(1.0, 2 * reach / size)
+
+
+def _scaled_back(point: Floats, reach: float) -> Floats:
+    size = float(np.linalg.norm(point))
+    return point if size <= reach else point * (reach / size)
+
+
+def _not_found(tolerance: float) -> AssumptionFailed:
+    return AssumptionFailed(
         f"the minimiser was not found within tolerance = {tolerance:g}, so nothing is released. "
-        "Raise tolerance or the ridge; both are public choices."
+        "Raise tolerance or the ridge (or iterations); all are public choices."
     )
+
+
+def _padded(objective: Objective, tolerance: float, iterations: int, reach: float) -> Floats:
+    """The same, always with `iterations` gradients, Hessians, solves and line searches over the same scales.
+
+    A point that has its certificate is kept while the iterations go on. What is left in the running time is how long
+    single additions and multiplications take.
+    """
+    constraint = objective.data.problem.constraint
+    theta = np.zeros(objective.data.problem.dimension)
+    scales = 2.0 ** -np.arange(_SCALES)
+    best, found = theta, False
+    for _ in range(iterations):
+        gradient = objective.gradient(theta)
+        doubt = float(np.linalg.norm(gradient)) + objective.rounding(theta)
+        missing = _doubt_within_reach(doubt, theta, objective.ridge, reach)
+        best, found = (theta, True) if missing <= tolerance and not found else (best, found)
+        step = _newton_step(objective, constraint, theta, gradient, 0.0)
+        step = np.zeros_like(theta) if step is None or not np.isfinite(step).all() else step
+        values = objective.values(theta[:, None] + np.append(scales, 0.0) * step[:, None])
+        slack = 1e-13 * (abs(values[-1]) + np.abs(values[:-1]))
+        good = values[:-1] <= values[-1] + 1e-4 * scales * float(gradient @ step) + slack
+        theta = theta + (scales[int(np.argmax(good))] if good.any() else 0.0) * step
+    if not found:
+        gradient = objective.gradient(theta)
+        doubt = float(np.linalg.norm(gradient)) + objective.rounding(theta)
+        if _doubt_within_reach(doubt, theta, objective.ridge, reach) > tolerance:
+            raise _not_found(tolerance)
+        best = theta
+    return _scaled_back(best, reach)
 
 
 def _newton_step(
@@ -149,6 +215,10 @@ def hessian_sum(data: Dataset, theta: Floats) -> Floats:
     Only the solver's speed depends on its accuracy. Entry ((j, c), (k, d)) of column j, class c is at (j K + c,
     k K + d).
     """
+    return data.summed(_hessian_sum, theta)
+
+
+def _hessian_sum(data: Dataset, theta: Floats) -> Floats:
     classes, columns = data.problem.loss.score_dimension, data.problem.n_columns
     total = np.zeros((classes, classes, columns, columns))
     for block in data.blocks():

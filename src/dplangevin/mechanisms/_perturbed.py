@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -21,15 +21,8 @@ Floats = NDArray[np.float64]
 S = TypeVar("S", bound=Schedule)
 
 
-def release_once(
-    plan: Plan,
-    data: Dataset,
-    family: type[S],
-    answer: Callable[[S, Dataset, np.random.Generator], Floats],
-    random_state: object,
-    ledger: Spender | None,
-) -> Release:
-    """Run `answer` once on the data of the plan's problem and release the result, projected on the constraint."""
+def checked(plan: Plan, data: Dataset, family: type[S]) -> S:
+    """The plan's schedule, when it belongs to this family and the data to the plan's problem."""
     schedule, problem = plan.schedule, plan.problem
     if not isinstance(schedule, family):
         raise InvalidParameter(f"this plan is for {schedule.mechanism}, not for {family.mechanism}.")
@@ -39,10 +32,28 @@ def release_once(
         raise InvalidParameter(
             "the data set was prepared for another problem than the plan's; build it from plan.problem."
         )
+    return schedule
+
+
+def release_once(
+    plan: Plan,
+    data: Dataset,
+    family: type[S],
+    answer: Callable[[S, Dataset, np.random.Generator], Floats],
+    random_state: object,
+    ledger: Spender | None,
+    iterates: Mapping[int, Floats] | None = None,
+) -> Release:
+    """Run `answer` once on the data of the plan's problem and release the result, projected on the constraint.
+
+    iterates : filled by `answer` with what else the promise covers.
+    """
+    schedule = checked(plan, data, family)
     token = ledger.reserve(plan) if ledger is not None else None
     rng, seeded = generator(random_state)
-    value = problem.constraint.project(answer(schedule, data, rng))
-    release = Release(value=value, plan=plan, seeded=seeded, n_steps=1)
+    value = data.problem.constraint.project(answer(schedule, data, rng))
+    steps = max(1, len(iterates or {}))
+    release = Release(value=value, plan=plan, seeded=seeded, n_steps=steps, iterates=iterates or {})
     if ledger is not None and token is not None:
         ledger.commit(token, release.digest())
     return release

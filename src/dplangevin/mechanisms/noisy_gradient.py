@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._check import count
+from dplangevin._progress import progress
 from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import Position, RunState
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.schedules import NoisyGradientSchedule
@@ -37,10 +41,14 @@ class NoisyGradientDescent:
         *,
         n_steps: int | None = None,
         ledger: Spender | None = None,
+        state: str | os.PathLike[str] | None = None,
+        save_every: float = 60.0,
     ) -> Release:
         """Run the plan on the data and release what it covers.
 
-        n_steps is needed only for a plan that covers every number of steps; it is a public choice.
+        n_steps is needed only for a plan that covers every number of steps; it is a public choice. With `state`, a
+        file, the run is saved every so many seconds, and a run that finds its file goes on from there: with the same
+        noise (random_state is not asked again) and the same charge.
         """
         problem, schedule = plan.problem, plan.schedule
         if not isinstance(schedule, NoisyGradientSchedule):
@@ -52,11 +60,19 @@ class NoisyGradientDescent:
             raise InvalidParameter(
                 "the data set was prepared for another problem than the plan's; build it from plan.problem."
             )
-        token = ledger.reserve(plan) if ledger is not None else None
-        rng, seeded = generator(random_state)
-        release = self._descend(plan, schedule, data, steps, seeded, rng)
+        keeper = None if state is None else RunState(state, plan, steps, save_every)
+        if keeper is None:
+            token = ledger.reserve(plan) if ledger is not None else None
+            rng, seeded = generator(random_state)
+        else:
+            rng, seeded = keeper.begin(random_state)
+            token = keeper.paid(plan, ledger)
+            keeper.check_data(data)
+        release = self._descend(plan, schedule, data, steps, seeded, keeper, rng)
         if ledger is not None and token is not None:
             ledger.commit(token, release.digest())
+        if keeper is not None:
+            keeper.end()
         return release
 
     @staticmethod
@@ -86,6 +102,7 @@ class NoisyGradientDescent:
         data: Dataset,
         steps: int,
         seeded: bool,
+        keeper: RunState | None,
         rng: np.random.Generator,
     ) -> Release:
         problem = plan.problem
@@ -93,28 +110,60 @@ class NoisyGradientDescent:
         project, divisor = problem.constraint.project, schedule.divisor(problem.n)
         etas = np.broadcast_to(np.asarray(schedule.step_size, float), (steps,))
         noises = np.broadcast_to(np.asarray(schedule.noise_scale, float), (steps,))
-        keep = _kept(schedule, steps)
-        batches = _batches(schedule, data.n_samples, divisor, problem.n, rng)
-        theta = (
+        batches = drawn_batches(schedule, data.n_samples, divisor, problem.n, rng)
+        start = (
             project(schedule.start_scale * rng.standard_normal(problem.dimension))
             if schedule.start_scale
             else project(np.zeros(problem.dimension))
         )
-        previous, total = theta, np.zeros(problem.dimension)
-        iterates: dict[int, Floats] = {}
-        for t in range(steps):
-            point = theta + (t / (t + 3)) * (theta - previous) if schedule.momentum else theta
+
+        def noisy(t: int, point: Floats) -> Floats:
             gradient = data.gradient_sum(problem.loss, point[:, None], next(batches))[:, 0] / divisor
-            noisy = gradient + problem.ridge * point + noises[t] * rng.standard_normal(problem.dimension)
-            previous, theta = theta, project(point - etas[t] * noisy)
-            if t >= schedule.average_from:
-                total += theta
-            if t + 1 in keep:
-                iterates[t + 1] = theta
-        value = total / (steps - schedule.average_from) if schedule.release == "average" else theta
-        if schedule.release == "checkpoints":
-            value = iterates[schedule.checkpoints[-1]]
+            total = gradient + problem.ridge * point + noises[t] * rng.standard_normal(problem.dimension)
+            return np.asarray(total)
+
+        position = None if keeper is None else keeper.position()
+        if keeper is not None and position is not None:
+            for _ in range(position.step):  # draw again what the steps that were made have drawn
+                next(batches)
+                rng.standard_normal(problem.dimension)
+            keeper.check_generator(rng)
+        saved = None if keeper is None else partial(keeper.after, rng=rng)
+        value, iterates = walk(schedule, steps, start, etas, noisy, project, position, saved)
         return Release(value=value, plan=plan, seeded=seeded, n_steps=steps, iterates=iterates)
+
+
+def walk(
+    schedule: NoisyGradientSchedule,
+    steps: int,
+    start: Floats,
+    etas: Floats,
+    noisy: Callable[[int, Floats], Floats],
+    project: Callable[[Floats], Floats],
+    position: Position | None = None,
+    after: Callable[[Position], None] | None = None,
+) -> tuple[Floats, dict[int, Floats]]:
+    """The descent itself, given noisy gradients: what is released, and the iterates that the release covers.
+
+    It begins at `position`, or else at `start`; `after` sees every position.
+    """
+    keep = _kept(schedule, steps)
+    at = position or Position(step=0, theta=start, previous=start, total=np.zeros_like(start))
+    for t in progress(range(at.step, steps), "noisy gradient descent"):
+        point = at.theta + (t / (t + 3)) * (at.theta - at.previous) if schedule.momentum else at.theta
+        at.previous, at.theta = at.theta, project(point - etas[t] * noisy(t, point))
+        at.step = t + 1
+        if t >= schedule.average_from:
+            at.total += at.theta
+        if at.step in keep:
+            at.iterates[at.step] = at.theta
+        if after is not None:
+            after(at)
+    total, theta, iterates = at.total, at.theta, at.iterates
+    value = total / (steps - schedule.average_from) if schedule.release == "average" else theta
+    if schedule.release == "checkpoints":
+        value = iterates[schedule.checkpoints[-1]]
+    return value, iterates
 
 
 def _kept(schedule: NoisyGradientSchedule, steps: int) -> frozenset[int]:
@@ -126,7 +175,7 @@ def _kept(schedule: NoisyGradientSchedule, steps: int) -> frozenset[int]:
     return frozenset({steps}) if schedule.release == "last-iterate" else frozenset()
 
 
-def _batches(
+def drawn_batches(
     schedule: NoisyGradientSchedule, n_rows: int, size: int, n: int, rng: np.random.Generator
 ) -> Iterator[Rows | None]:
     """Batches with exactly the law the accountant assumes; None is the whole data set."""
@@ -138,10 +187,19 @@ def _batches(
             yield rng.choice(n_rows, size, replace=False, shuffle=False)
     elif schedule.sampling == "poisson":
         while True:
-            yield np.flatnonzero(rng.random(n_rows) < size / n)
+            yield poisson_rows(n_rows, size / n, rng)
     order = rng.permutation(n_rows) if schedule.order == "secret" else np.arange(n_rows)
     while True:
         if schedule.sampling == "shuffle":
             order = rng.permutation(n_rows)
         for first in range(0, n_rows, size):
             yield order[first : first + size]
+
+
+def poisson_rows(n_rows: int, rate: float, rng: np.random.Generator) -> Rows:
+    """Each row independently with this probability; a million draws at a time, so that memory does not grow with n."""
+    parts = [
+        first + np.flatnonzero(rng.random(min(1 << 20, n_rows - first)) < rate)
+        for first in range(0, n_rows, 1 << 20)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.intp)

@@ -36,4 +36,4 @@ def _answer(
     tilt = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
     objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=tilt)
     blur = perturbation("gamma", problem.dimension, schedule.release_noise, rng)
-    return minimise(objective, schedule.tolerance) + blur
+    return minimise(objective, schedule.tolerance, schedule.iterations, schedule.reach) + blur

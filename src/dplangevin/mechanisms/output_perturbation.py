@@ -35,4 +35,4 @@ def _answer(
     problem = data.problem
     noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
     objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
-    return minimise(objective, schedule.tolerance) + noise
+    return minimise(objective, schedule.tolerance, schedule.iterations) + noise

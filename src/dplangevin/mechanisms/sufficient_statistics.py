@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin.data._moments import moments as moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms._minimise import quadratic_minimiser
@@ -60,20 +61,6 @@ def _answer(schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.rando
     matrix = (vectors * values) @ vectors.T
     accuracy = 1e-10 * float(np.linalg.norm(cross))
     return quadratic_minimiser(matrix, -cross, problem.constraint, solution, accuracy)
-
-
-def moments(data: Dataset) -> tuple[Floats, Floats]:
-    """sum w x x^T and sum w y x over the joint rows."""
-    gram = np.zeros((data.problem.n_columns, data.problem.n_columns))
-    cross = np.zeros(data.problem.n_columns)
-    seen = 0
-    for block in data.blocks():
-        weighted = block.rows if block.weights is None else block.rows * block.weights[:, None]
-        gram += weighted.T @ block.rows
-        cross += weighted.T @ block.labels
-        seen += len(block.rows)
-    data.check_rows(seen)
-    return (gram + gram.T) / 2, cross
 
 
 def symmetric_noise(size: int, rng: np.random.Generator) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import descents, one_shot, rules
+from dplangevin.planner import descents, draw_recipes, one_shot, rules, secure
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import FAMILIES
@@ -18,6 +18,10 @@ BUILDERS: dict[str, Callable[[Request], Recipe]] = {
     "objective-perturbation": one_shot.objective_perturbation,
     "output-perturbation": one_shot.output_perturbation,
     "sufficient-statistics": one_shot.sufficient_statistics,
+    "exponential": draw_recipes.exponential,
+    "gibbs": draw_recipes.gibbs,
+    "iterated-exponential": draw_recipes.iterated_exponential,
+    "langevin": draw_recipes.langevin,
 }
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 
@@ -36,6 +40,18 @@ def choose(**options: Any) -> Recipe:
     (200, True)
     """
     request = Request(**options)
+    try:
+        return _chosen(request)
+    except (ArithmeticError, RuntimeError) as error:
+        raise CalibrationFailed(
+            f"no plan can be computed in double precision for these numbers ({error}); choose epsilon, delta, n and "
+            "the bounds closer to 1."
+        ) from None
+
+
+def _chosen(request: Request) -> Recipe:
+    if request.secure:
+        return secure.secure_recipe(request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:
         raise InvalidParameter(

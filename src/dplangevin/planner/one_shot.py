@@ -15,6 +15,8 @@ from dplangevin.privacy.theorems.output_perturbation import calibrated_output_pe
 from dplangevin.privacy.theorems.sufficient_statistics import calibrated_sufficient_statistics
 
 SOLVER_SHARE = 0.01
+REACHES = 100.0
+"""A minimiser longer than so many times the reach of one coefficient is scaled back."""
 RADIUS = 4.0
 """Expected norm of the minimiser (rows of norm 1), for the ridge of output perturbation."""
 
@@ -37,6 +39,7 @@ def objective_perturbation(request: Request) -> Recipe:
         epsilon=request.epsilon,
         delta=request.delta if gaussian else 0.0,
         solver_share=SOLVER_SHARE,
+        reach=REACHES * request.shape.reach / problem.row_norm,
     )
     scale = schedule.noise_scale / (problem.row_norm * request.weight_bound)
     square = request.dimension * scale**2 * (1 if gaussian else request.dimension + 1)
@@ -74,7 +77,7 @@ def _gamma(request: Request) -> bool:
 def _least_ridge(request: Request, curvature: float, rank: int, gaussian: bool) -> float:
     """The Lambda at which the determinant takes 49% (pure) or 30% (Gaussian) of epsilon, and no more."""
     share = 0.3 if gaussian else 0.5 - SOLVER_SHARE
-    return curvature / math.expm1(share * request.epsilon / rank)
+    return curvature / math.expm1(min(share * request.epsilon / rank, 700.0))
 
 
 def output_perturbation(request: Request) -> Recipe:

@@ -36,6 +36,10 @@ MECHANISMS = (
     "output-perturbation",
     "objective-perturbation",
     "sufficient-statistics",
+    "exponential",
+    "gibbs",
+    "iterated-exponential",
+    "langevin",
 )
 TRANSITION = 0.2
 PINBALL_WIDTH = 0.1
@@ -56,6 +60,7 @@ class Request:
     radius, alpha : stated bound on the coefficients and ridge per sample; None leaves them to the rules.
     mechanism : one of MECHANISMS. theorem : pin an accounting theorem. weight_bound : bound on sample weights.
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
+    secure : exact discrete noise on integers, accounted by its own theorem.
     """
 
     model: str
@@ -75,6 +80,7 @@ class Request:
     weight_bound: float = 1.0
     transition: float | None = None
     quantile: float | None = None
+    secure: bool = False
 
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))

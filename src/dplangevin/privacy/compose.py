@@ -39,7 +39,7 @@ def gaussian_mu(parts: Parts) -> float | None:
     """mu of the composition when every part is Gaussian."""
     if not all(isinstance(part, Gaussian) for part in parts):
         return None
-    return math.sqrt(sum(part.count * part.mu**2 for part in parts if isinstance(part, Gaussian)))
+    return math.sqrt(sum(part.count * part.mu * part.mu for part in parts if isinstance(part, Gaussian)))
 
 
 def renyi(parts: Parts, orders: cv.Floats) -> cv.Floats | None:

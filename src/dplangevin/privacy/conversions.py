@@ -80,7 +80,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     """The eps with gdp_delta(mu, eps) = delta, rounded up; 0 when delta(0) is small enough already."""
     if mu == 0:
         return 0.0
-    if not math.isfinite(mu) or delta <= 0:
+    if not math.isfinite(mu) or delta < 1e-300:  # below that curves underflow: as good as no delta
         return math.inf
     if float(gdp_delta(mu, 0.0)) <= delta:
         return 0.0

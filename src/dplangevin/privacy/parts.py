@@ -119,7 +119,7 @@ class BoundedRange(Part):
         return self.value
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * self.value**2 / 8, cv.pure_rdp(self.value, orders))
+        return np.minimum(orders * (self.value * self.value) / 8, cv.pure_rdp(self.value, orders))
 
     def pld(self, grid: float) -> Any:
         return pure_pld(self.value, 0.0, grid)
@@ -147,7 +147,7 @@ class Gaussian(Part):
         return cv.gdp_epsilon(self.mu, delta)
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders * (self.mu**2 / 2)
+        return orders * (self.mu * self.mu / 2)
 
     def pld(self, grid: float) -> Any | None:
         return gaussian_pld(self.mu, grid) if 0 < self.mu < math.inf else None

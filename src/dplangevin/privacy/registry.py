@@ -11,8 +11,11 @@ from dplangevin.privacy.theorems.block_recursion import BlockRecursion
 from dplangevin.privacy.theorems.block_sgd import BlockSGD
 from dplangevin.privacy.theorems.composition import Composition
 from dplangevin.privacy.theorems.cyclic_shift import CyclicShift
+from dplangevin.privacy.theorems.discrete_gradient import DiscreteComposition
 from dplangevin.privacy.theorems.dobrushin import Dobrushin
+from dplangevin.privacy.theorems.draws import ExponentialMechanism, IteratedExponential, StronglyConvexGibbs
 from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
+from dplangevin.privacy.theorems.langevin import LangevinLastIterate, LangevinTrajectory
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
     ObjectivePerturbation,
@@ -20,12 +23,22 @@ from dplangevin.privacy.theorems.objective_perturbation import (
 from dplangevin.privacy.theorems.optimal_shift import OptimalShift
 from dplangevin.privacy.theorems.output_perturbation import OutputPerturbation
 from dplangevin.privacy.theorems.participation_start import ParticipationStart
+from dplangevin.privacy.theorems.public_mirror_descent import PublicMirrorDescent
+from dplangevin.privacy.theorems.rashomon import RashomonChains, RashomonDraws
 from dplangevin.privacy.theorems.shuffled_shift import SecretPermutation, ShuffledShift
 from dplangevin.privacy.theorems.sufficient_statistics import SufficientStatistics
 from dplangevin.schedules import (
+    DiscreteGradientSchedule,
+    ExponentialSchedule,
+    GibbsSchedule,
+    IteratedExponentialSchedule,
+    LangevinSchedule,
     NoisyGradientSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
+    PublicMirrorSchedule,
+    RashomonChainSchedule,
+    RashomonSchedule,
     Schedule,
     SufficientStatisticsSchedule,
 )
@@ -54,9 +67,17 @@ def _listed(*theorems: TheoremFor[Any]) -> dict[str, TheoremFor[Any]]:
 
 FAMILIES: dict[type[Schedule], Mapping[str, TheoremFor[Any]]] = {
     NoisyGradientSchedule: THEOREMS,
+    DiscreteGradientSchedule: _listed(DiscreteComposition()),
     ObjectivePerturbationSchedule: _listed(ObjectivePerturbation(), GaussianObjectivePerturbation()),
     OutputPerturbationSchedule: _listed(OutputPerturbation()),
+    PublicMirrorSchedule: _listed(PublicMirrorDescent()),
     SufficientStatisticsSchedule: _listed(SufficientStatistics()),
+    ExponentialSchedule: _listed(ExponentialMechanism(), StronglyConvexGibbs()),
+    GibbsSchedule: _listed(ExponentialMechanism(), StronglyConvexGibbs()),
+    IteratedExponentialSchedule: _listed(IteratedExponential()),
+    LangevinSchedule: _listed(LangevinTrajectory(), LangevinLastIterate()),
+    RashomonSchedule: _listed(RashomonDraws()),
+    RashomonChainSchedule: _listed(RashomonChains()),
 }
 
 

@@ -139,13 +139,21 @@ def _clip_rows(rows: NDArray[Any], bound: float) -> NDArray[Any]:
     exact and idempotent.
     """
     hair = (rows.shape[1] + 8) * 2.0**-52 + (2.0**-22 if rows.dtype == np.float32 else 0.0)
-    wide = np.ascontiguousarray(rows, np.float64)  # the same rounding whatever the memory layout
+    clipped: NDArray[Any] = rows.copy()
+    with np.errstate(over="ignore"):
+        wide = np.ascontiguousarray(rows, np.float64)  # the same rounding whatever the memory layout
+        squares = np.einsum("ij,ij->i", wide, wide)
+    inside = (squares >= 1e-200) & (
+        squares <= min((bound * (1 - hair)) ** 2, 1e200)
+    )  # nothing lost on the way
+    doubtful = np.flatnonzero(~inside)
+    wide = wide[doubtful]
     largest = np.abs(wide).max(axis=1, initial=0.0)
     largest[largest == 0] = 1.0
     scaled = wide / largest[:, None]
     length = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
     with np.errstate(over="ignore"):  # bound / tiny = infinity: the row is inside
         outside = length > bound / largest * (1 - hair)
-    clipped: NDArray[Any] = rows.copy()
-    clipped[outside] = scaled[outside] * (bound * (1 - 2 * hair) / length[outside])[:, None]
+    shorter = bound * (1 - 2 * hair) / length[outside]
+    clipped[doubtful[outside]] = scaled[outside] * shorter[:, None]
     return clipped

@@ -1,1 +1,27 @@
-"""Faces of a guarantee: text, JSON and pictures. Nothing here proves anything."""
+"""Faces of a guarantee: text, JSON, pictures and reports. Nothing here proves anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def write(subject: Any, path: str | Path, *, ledger: Any = None) -> Path:
+    """Write a report on a release, a plan, an estimator, a guarantee or an audit to one self-contained file.
+
+    The suffix chooses the form: .html (no network, no scripts), .md or .json. `ledger` is the budget of the data set,
+    whose remains are shown; an estimator's own is found.
+    """
+    from dplangevin.audit.result import AuditResult
+    from dplangevin.report.document import checked_path, write_document
+
+    if isinstance(subject, AuditResult):
+        from dplangevin.report.audit import audit_document
+
+        return write_document(audit_document(subject), checked_path(path))
+    from dplangevin.report.release import release_document
+
+    return write_document(release_document(subject, ledger), checked_path(path))
+
+
+__all__ = ["write"]

@@ -53,6 +53,10 @@ class Body(ABC):
     def log_mass(self, linear: Floats, precision: float) -> tuple[float, float]:
         """Proved bounds (lower, upper) of log of the integral of that density; precision 0 is allowed when bounded."""
 
+    def drop(self, point: Floats, gradient: Floats) -> float:
+        """An upper bound of <gradient, point - x> over the body: 0 at an exact minimiser; infinity when unknown."""
+        return 0.0 if not np.any(gradient) else math.inf
+
     def uniform(self, size: int, rng: np.random.Generator) -> Floats:
         """Uniform draws; only for bounded bodies."""
         raise InvalidParameter(
@@ -129,6 +133,9 @@ class BoxBody(Body):
     def reach(self, point: Floats) -> float:
         return float(np.linalg.norm(np.maximum(point - self.low, self.high - point)))
 
+    def drop(self, point: Floats, gradient: Floats) -> float:
+        return float(np.sum(np.maximum(gradient * (point - self.low), gradient * (point - self.high))))
+
     def gaussian(self, linear: Floats, precision: float, rng: np.random.Generator) -> Floats:
         scale = 1 / math.sqrt(precision)
         return truncated_normal(linear / precision, scale, self.low[:, None], self.high[:, None], rng)
@@ -187,6 +194,9 @@ class BallBody(Body):
 
     def reach(self, point: Floats) -> float:
         return self.radius + float(np.linalg.norm(point))
+
+    def drop(self, point: Floats, gradient: Floats) -> float:
+        return max(float(gradient @ point) + self.radius * float(np.linalg.norm(gradient)), 0.0)
 
     def gaussian(self, linear: Floats, precision: float, rng: np.random.Generator) -> Floats:
         if self.dimension == 1:

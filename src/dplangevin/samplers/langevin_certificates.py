@@ -188,3 +188,20 @@ def _order(order: float) -> float:
     if _check.positive("order", order) <= 1:
         raise AssumptionFailed(f"the Renyi order must exceed 1, got {order!r}.")
     return float(order)
+
+
+def gaussian_divergence(order: float, variance: float, target_variance: float, dimension: int = 1) -> float:
+    """R_order(N(0, v I) || N(0, t I)) = (k/2) (log(t/v) + log(t/s) / (order - 1)), s = order t + (1 - order) v.
+
+    Infinite when s <= 0. It is the exact divergence of an unadjusted chain on a quadratic, whose stationary variance is
+    t / (1 - step_size / (2 t)).
+    """
+    order, v, t = (
+        _order(order),
+        _check.positive("variance", variance),
+        _check.positive("target_variance", target_variance),
+    )
+    between = order * t + (1 - order) * v
+    if between <= 0:
+        return math.inf
+    return dimension / 2 * (math.log(t / v) + math.log(t / between) / (order - 1))

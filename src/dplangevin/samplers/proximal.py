@@ -5,8 +5,8 @@
 
 Both are conditionals of one joint law, so exp(-V) is stationary whatever the step size. The backward draw
 is exact: for any anchor a in the body, V(x) >= V(a) + <g, x - a> + m |x - a|^2 / 2, which makes an
-isotropic Gaussian on the body an envelope. What the chain's output may claim is in `proximal_certificate`;
-nothing is claimed here.
+isotropic Gaussian on the body an envelope. What the chain's output may claim is in
+`privacy.proximal_certificate`; nothing is claimed here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin import _check
+from dplangevin import _check, _progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.log_concave import refuse_violation
@@ -51,11 +51,12 @@ def proximal(
         )
     counted = Counted(potential)
     oracle = _Oracle(counted, body, step_size, x)
-    for step in range(n_steps):
+    done: int
+    for done in _progress.progress(range(1, n_steps + 1), "proximal steps"):
         y = x + math.sqrt(step_size) * rng.standard_normal(x.shape)
         x = oracle.draw(y, rng)
         if progress is not None:
-            progress(step + 1, n_steps)
+            progress(done, n_steps)
     return Draws(theta=x, evaluations=counted.count, proposals=oracle.proposals)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplangevin import _check
+from dplangevin import _check, _progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.potential import Potential
 
@@ -24,12 +24,13 @@ class LangevinRun:
     """Last iterate [p, k]; weighted average of the iterates 0 .. K-1 and kept iterates when asked for.
 
     `iterates` maps a step number (0 is the start) to theta[p, k]. What may be released is decided by the
-    guarantee.
+    guarantee. n_steps is the number of steps made.
     """
 
     last: Floats
     average: Floats | None
     iterates: dict[int, Floats]
+    n_steps: int
 
 
 def sgld(
@@ -42,6 +43,7 @@ def sgld(
     project: Callable[[Floats], Floats] | None = None,
     weights: ArrayLike | None = None,
     keep: tuple[int, ...] = (),
+    stop: Callable[[int, Floats], bool] | None = None,
 ) -> LangevinRun:
     """Run the k chains in the columns of `start` side by side, each with its own noise.
 
@@ -52,6 +54,7 @@ def sgld(
     project : onto the constraint set after every step; None leaves the chain free.
     weights : averaging weights of the iterates 0 .. n_steps - 1; None keeps no average.
     keep : step numbers whose iterates are kept.
+    stop : called with the step number and theta after every step; True ends the run.
     """
     n_steps = _check.count("n_steps", n_steps)
     steps = _per_step("step_size", step_size, n_steps)
@@ -62,7 +65,8 @@ def sgld(
     share = None if weights is None else _shares(weights, n_steps)
     average = None if share is None else np.zeros_like(theta)
     kept = {0: theta.copy()} if 0 in keep else {}
-    for t in range(n_steps):
+    t: int
+    for t in _progress.progress(range(n_steps), "Langevin steps"):
         if average is not None and share is not None:
             average += share[t] * (theta - average)
         noise = np.sqrt(2 * steps[t]) * rng.standard_normal(theta.shape)
@@ -71,7 +75,9 @@ def sgld(
             theta = project(theta)
         if t + 1 in keep:
             kept[t + 1] = theta.copy()
-    return LangevinRun(last=theta, average=average, iterates=kept)
+        if stop is not None and stop(t + 1, theta):
+            break
+    return LangevinRun(last=theta, average=average, iterates=kept, n_steps=t + 1)
 
 
 def geometric_weights(learning_rate: float, strong_convexity: float, n_steps: int) -> Floats:

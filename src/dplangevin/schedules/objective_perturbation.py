@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -26,6 +27,10 @@ class ObjectivePerturbationSchedule(Schedule):
     release_noise : scale of the exp(-|z| / scale) noise that hides how far the computed minimiser is from the
         exact one.
     noise : "gamma" for a pure promise, "gaussian" for (epsilon, delta).
+    iterations : None stops when the tolerance is met, so running time depends on the data; a number always does so many
+        equal Newton iterations (unconstrained problems only).
+    reach : a longer minimiser is scaled back to this norm. So a tolerance for points of this norm is enough, instead of
+        one for the longest minimiser any data could have.
     """
 
     mechanism: ClassVar[str] = "objective-perturbation"
@@ -34,6 +39,8 @@ class ObjectivePerturbationSchedule(Schedule):
     release_noise: float
     noise: PerturbationNoise = "gamma"
     release: Literal["draw"] = "draw"
+    iterations: int | None = None
+    reach: float = math.inf
 
     def __post_init__(self) -> None:
         _check.put(self, noise_scale=_check.positive("noise_scale", self.noise_scale))
@@ -41,3 +48,7 @@ class ObjectivePerturbationSchedule(Schedule):
         _check.put(self, release_noise=_check.positive("release_noise", self.release_noise))
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
+        if self.reach != math.inf:
+            _check.put(self, reach=_check.positive("reach", self.reach))
+        if self.iterations is not None:
+            _check.put(self, iterations=_check.count("iterations", self.iterations))

@@ -21,6 +21,8 @@ class OutputPerturbationSchedule(Schedule):
     tolerance : largest gradient norm of the SUM of losses (with the ridge) at the computed minimiser, modulo the
         normal cone of the constraint; a run that does not reach it releases nothing.
     noise : "gamma" for a pure promise, "gaussian" for GDP.
+    iterations : None stops when the tolerance is met, so running time depends on the data; a number always does so many
+        equal Newton iterations (unconstrained problems only).
     """
 
     mechanism: ClassVar[str] = "output-perturbation"
@@ -28,9 +30,12 @@ class OutputPerturbationSchedule(Schedule):
     tolerance: float
     noise: PerturbationNoise = "gamma"
     release: Literal["draw"] = "draw"
+    iterations: int | None = None
 
     def __post_init__(self) -> None:
         _check.put(self, noise_scale=_check.positive("noise_scale", self.noise_scale))
         _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
+        if self.iterations is not None:
+            _check.put(self, iterations=_check.count("iterations", self.iterations))

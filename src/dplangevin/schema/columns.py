@@ -59,7 +59,10 @@ class CategoricalColumn:
         if isinstance(self.categories, str) or not self.categories:
             raise InvalidParameter(f"{where} must be a non-empty list, got {self.categories!r}.")
         for value in self.categories:
-            if not isinstance(value, (str, int, float, bool)) or value != value:
+            odd = (
+                isinstance(value, (int, float)) and not abs(value) <= 1e300
+            )  # NaN, and what no double can hold
+            if not isinstance(value, (str, int, float, bool)) or odd:
                 raise InvalidParameter(
                     f"{where} holds {value!r}; categories are texts, numbers or truth values."
                 )
@@ -132,7 +135,7 @@ def _pair(where: str, value: object) -> tuple[float, float]:
 def _finite(where: str, value: Any) -> float:
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise InvalidParameter(f"{where} must be a finite number, got {value!r}.")

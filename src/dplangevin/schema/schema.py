@@ -116,9 +116,11 @@ class Schema:
             text = place.read_text(encoding="utf-8")
         except OSError as error:
             raise InvalidParameter(f"the schema {str(path)!r} cannot be read: {error.strerror}.") from None
+        except ValueError:
+            raise InvalidParameter(f"the schema {str(path)!r} is not text in UTF-8.") from None
         try:
             content = tomllib.loads(text) if place.suffix.lower() == ".toml" else json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidParameter(f"the schema {str(path)!r} is not valid: {error}.") from None
         return cls.from_dict(content)
 

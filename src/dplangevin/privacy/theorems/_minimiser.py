@@ -10,7 +10,6 @@ from dplangevin.problem.constants import Constants
 
 ASSUMPTIONS = (
     "a run whose solver misses its tolerance stops and releases nothing; that event is outside the promise",
-    "the time a run takes is not observed",
 )
 
 
@@ -19,15 +18,17 @@ def rounding_floor(constants: Constants) -> float:
     return constants.n * constants.lipschitz * 2.0**-41 * (1 + constants.n / 2.0**24)
 
 
-def default_tolerance(constants: Constants, tilt: float = 0.0) -> float:
+def default_tolerance(constants: Constants, tilt: float = 0.0, reach: float = math.inf) -> float:
     """A gradient norm that doubles reach: eight times a bound on the rounding error of a gradient.
 
     The gradient is that of sum loss_i + (Lambda / 2) |theta|^2 + <b, theta> with |b| <= tilt, at its minimiser, whose
-    norm is at most (n L + tilt) / Lambda.
+    norm is at most (n L + tilt) / Lambda. A minimiser scaled back to `reach` counts as one of that norm, twice.
     """
     slopes, terms = constants.n * constants.lipschitz + tilt, (constants.dimension or 1) + 8
-    scores = constants.n * constants.data_smoothness * slopes / total_ridge(constants)
-    return 8 * (rounding_floor(constants) + 2.0**-53 * terms * (scores + 2 * slopes))
+    longest = slopes / total_ridge(constants)
+    size, factor = (longest, 8) if longest <= 2 * reach else (reach, 16)
+    scores = constants.n * constants.data_smoothness * size
+    return factor * (rounding_floor(constants) + 2.0**-53 * terms * (scores + 2 * slopes))
 
 
 def total_ridge(constants: Constants) -> float:
@@ -61,3 +62,10 @@ def check_minimiser(theorem: TheoremFor[Any], constants: Constants, tolerance: f
 def deflated(value: float) -> float:
     """The largest number that `inflated` keeps at most value."""
     return (value - 2e-12) / (1 + 2e-9)
+
+
+def running_time(iterations: int | None) -> str:
+    """What the promise says about time."""
+    if iterations is None:
+        return "the time a run takes is not observed"
+    return f"the solver does {iterations} equal iterations whatever the data; finer differences in time are not covered"

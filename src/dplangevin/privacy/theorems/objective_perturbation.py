@@ -24,6 +24,7 @@ from dplangevin.privacy.theorems._minimiser import (
     check_minimiser,
     default_tolerance,
     deflated,
+    running_time,
     total_ridge,
 )
 from dplangevin.problem.constants import Constants
@@ -51,7 +52,9 @@ class ObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
         noise = constants.gradient_sensitivity / schedule.noise_scale
         total = inflated(noise + sum(fixed_costs(self, constants, schedule)))
-        return self.guarantee(constants, schedule, (Pure(value=total),), ASSUMPTIONS)
+        return self.guarantee(
+            constants, schedule, (Pure(value=total),), (*ASSUMPTIONS, running_time(schedule.iterations))
+        )
 
 
 class GaussianObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
@@ -82,7 +85,7 @@ class GaussianObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
         deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
         part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
-        return self.guarantee(constants, schedule, (part,), ASSUMPTIONS)
+        return self.guarantee(constants, schedule, (part,), (*ASSUMPTIONS, running_time(schedule.iterations)))
 
 
 def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:
@@ -131,11 +134,17 @@ def determinant_cost(constants: Constants) -> float:
 
 
 def calibrated_objective_perturbation(
-    constants: Constants, *, epsilon: float, delta: float = 0.0, solver_share: float = 0.01
+    constants: Constants,
+    *,
+    epsilon: float,
+    delta: float = 0.0,
+    solver_share: float = 0.01,
+    reach: float = math.inf,
 ) -> ObjectivePerturbationSchedule:
     """The schedule with the least noise that meets (epsilon, delta) for the ridge of these constants.
 
-    delta = 0 uses Gamma-norm noise, delta > 0 Gaussian noise; solver_share of epsilon pays for the solver.
+    delta = 0 uses Gamma-norm noise, delta > 0 Gaussian noise; solver_share of epsilon pays for the solver. A `reach`
+    that no minimiser of interest exceeds keeps the release noise small where the ridge is small.
 
     Examples
     --------
@@ -161,24 +170,26 @@ def calibrated_objective_perturbation(
             f"raise ridge (at {enough:g} half of epsilon is left for the noise)."
         )
     if delta == 0:
-        return _schedule(constants, constants.gradient_sensitivity / left * (1 + 1e-14), solver, "gamma")
+        return _schedule(
+            constants, constants.gradient_sensitivity / left * (1 + 1e-14), solver, "gamma", reach
+        )
     scale = _least_gaussian(constants, epsilon - solver, delta)
     while True:
-        schedule = _schedule(constants, scale, solver, "gaussian")
+        schedule = _schedule(constants, scale, solver, "gaussian", reach)
         if theorem.certify(constants, schedule).epsilon(delta) <= epsilon:
             return schedule
         scale *= 1 + 1e-5
 
 
 def _schedule(
-    constants: Constants, scale: float, solver: float, noise: PerturbationNoise
+    constants: Constants, scale: float, solver: float, noise: PerturbationNoise, reach: float
 ) -> ObjectivePerturbationSchedule:
     dimension = constants.dimension or 1
     tilt = scale * (dimension + math.sqrt(70 * dimension) + 35)  # |b| exceeds it once in 10^15 runs
-    tolerance = default_tolerance(constants, tilt)
+    tolerance = default_tolerance(constants, tilt, reach)
     release_noise = 2 * tolerance / (total_ridge(constants) * solver) * (1 + 1e-14)
     return ObjectivePerturbationSchedule(
-        noise_scale=scale, tolerance=tolerance, release_noise=release_noise, noise=noise
+        noise_scale=scale, tolerance=tolerance, release_noise=release_noise, noise=noise, reach=reach
     )
 
 

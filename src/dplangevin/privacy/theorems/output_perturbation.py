@@ -19,6 +19,7 @@ from dplangevin.privacy.theorems._minimiser import (
     check_minimiser,
     default_tolerance,
     deflated,
+    running_time,
     total_ridge,
 )
 from dplangevin.problem.constants import Constants
@@ -43,7 +44,7 @@ class OutputPerturbation(TheoremFor[OutputPerturbationSchedule]):
         check_minimiser(self, constants, schedule.tolerance)
         cost = inflated(minimiser_sensitivity(constants, schedule.tolerance) / schedule.noise_scale)
         part = Pure(value=cost) if schedule.noise == "gamma" else Gaussian(mu=cost)
-        return self.guarantee(constants, schedule, (part,), ASSUMPTIONS)
+        return self.guarantee(constants, schedule, (part,), (*ASSUMPTIONS, running_time(schedule.iterations)))
 
 
 def minimiser_sensitivity(constants: Constants, tolerance: float) -> float:

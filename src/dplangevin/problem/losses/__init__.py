@@ -5,13 +5,15 @@ from dplangevin.problem.losses.clipped import Clipped
 from dplangevin.problem.losses.huber import Huber
 from dplangevin.problem.losses.logistic import Logistic
 from dplangevin.problem.losses.poisson import Poisson
+from dplangevin.problem.losses.sigmoid import Sigmoid
 from dplangevin.problem.losses.smoothed_hinge import SmoothedHinge
 from dplangevin.problem.losses.smoothed_pinball import SmoothedPinball
 from dplangevin.problem.losses.softmax import Softmax
 from dplangevin.problem.losses.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (Logistic, Squared, Huber, SmoothedHinge, SmoothedPinball, Poisson, Softmax)
+    loss.name: loss
+    for loss in (Logistic, Squared, Huber, SmoothedHinge, SmoothedPinball, Poisson, Softmax, Sigmoid)
 }
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "Poisson",
+    "Sigmoid",
     "SmoothedHinge",
     "SmoothedPinball",
     "Softmax",

@@ -1,0 +1,162 @@
+"""Data beyond memory and beyond one machine: files and Dask against arrays."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import threading
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _measure import Row, readable
+from _scale import anonymous_memory, interleaved, problem, records
+
+from dplangevin.data import ArrayDataset, ArrowSource, ScratchDataset
+from dplangevin.problem import Logistic
+
+# The full size writes a 4 GB file twice; it is asked for with DPLANGEVIN_BENCH_LARGE=1.
+ROWS = 20_000_000 if os.environ.get("DPLANGEVIN_BENCH_LARGE") else 2_000_000
+COLUMNS = 50
+
+
+def rows() -> list[Row]:
+    """Out-of-core passes, memory, and iterations on two workers."""
+    return [*_out_of_core(), *_dask()]
+
+
+class _Peak(threading.Thread):
+    """The high-water mark of memory that no file backs."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.peak, self.stopped = 0.0, threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.02):
+            self.peak = max(self.peak, anonymous_memory())
+
+
+def _written(folder: Path) -> list[Path]:
+    """Four Parquet files of float32 features."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    paths = []
+    for part in range(4):
+        path = folder / f"{part}.parquet"
+        rng = np.random.default_rng(part)
+        names = [f"x{j}" for j in range(COLUMNS)]
+        schema = pa.schema([*((name, pa.float32()) for name in names), ("y", pa.float64())])
+        with pq.ParquetWriter(path, schema, compression="none") as writer:
+            for _ in range(10):
+                size = ROWS // 40
+                features = rng.standard_normal((COLUMNS, size), dtype=np.float32)
+                labels = (rng.random(size) < 0.5).astype(float)
+                writer.write_table(
+                    pa.table([*(pa.array(row) for row in features), pa.array(labels)], schema=schema)
+                )
+        paths.append(path)
+    return paths
+
+
+def _out_of_core() -> list[Row]:
+    if find_spec("pyarrow") is None:
+        return [Row(what="Parquet", asked="", measured="not run", note="pyarrow is not installed")]
+    of, theta = problem(ROWS, COLUMNS), np.full((COLUMNS, 1), 0.1)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("DPLANGEVIN_SCRATCH")) as folder:
+        paths = _written(Path(folder))
+        before = anonymous_memory()
+        peak = _Peak()
+        peak.start()
+        start, processor = time.perf_counter(), time.process_time()
+        data = ScratchDataset(ArrowSource(paths, "y"), of, folder=folder)
+        first, used = time.perf_counter() - start, time.process_time() - processor
+        for path in paths:
+            path.unlink()
+        data.gradient_sum(Logistic(), theta)
+        peak.stopped.set()
+        peak.join()
+    small = min(ROWS, 2_000_000)
+    memory = ArrayDataset(*records(small, COLUMNS, np.float32), problem(small, COLUMNS))
+    work = {
+        "file": lambda: data.gradient_sum(Logistic(), theta),
+        "memory": lambda: memory.gradient_sum(Logistic(), theta),
+    }
+    least = interleaved(work, repeats=3)
+    share = (least["memory"] / small) / (least["file"] / ROWS)
+    size = f"{ROWS:.0e} x {COLUMNS} float32"
+    return [
+        Row(
+            what=f"{size} from Parquet: first pass",
+            asked="",
+            measured=f"{ROWS / first / 1e6:.2f} million rows a second",
+            note=f"wall time; {ROWS / used / 1e6:.2f} million a second of processor time; clips and writes",
+        ),
+        Row(
+            what=f"{size}: later passes over the pass in memory",
+            asked=">= 50%",
+            measured=f"{share:.0%}",
+            met=share >= 0.5,
+            note=f"{readable(least['file'])} a pass, file in the page cache; {data.kernel(Logistic()).describe()}",
+        ),
+        Row(
+            what=f"{size}: peak memory without file-backed pages",
+            asked="< 1 GB",
+            measured=f"{peak.peak:.0f} MB",
+            met=peak.peak < 1000,
+            note=f"{before:.0f} MB before the data were opened",
+        ),
+    ]
+
+
+def _dask() -> list[Row]:
+    if find_spec("distributed") is None:
+        return [Row(what="Dask", asked="", measured="not run", note="dask is not installed")]
+    import dask.array as da
+    import distributed
+
+    from dplangevin.data.dask import DaskDataset
+
+    os.environ["DPLANGEVIN_KERNEL"] = "numpy"
+    n, of, found = 1_000_000, problem(1_000_000, COLUMNS), []
+    theta = np.full((COLUMNS, 1), 0.1)
+    single = ArrayDataset(*records(n, COLUMNS), of)
+    for workers, parts in ((2, 8), (2, 2), (1, 8)):
+        options: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
+        with (
+            distributed.LocalCluster(n_workers=workers, **options) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            X = da.random.default_rng(0).normal(size=(n, COLUMNS), chunks=(n // parts, COLUMNS))
+            data = DaskDataset(X, (X[:, 0] > 0).astype(float), of, client=client)
+            ours, alone = [], []
+            for step in range(40):
+                for dataset, times in ((data, ours), (single, alone)):
+                    start = time.perf_counter()
+                    dataset.gradient_sum(of.loss, theta + step * 1e-9)
+                    times.append(time.perf_counter() - start)
+            del data
+        ours, alone = ours[5:], alone[5:]
+        limit = 2 * statistics.median(alone) + 0.035
+        median = statistics.median(ours)
+        found.append(
+            Row(
+                what=f"Dask, 1M x 50, {workers} worker(s), {parts} partitions: median iteration",
+                asked=f"<= {readable(limit)}" if (workers, parts) == (2, 8) else "",
+                measured=readable(median),
+                met=median <= limit if (workers, parts) == (2, 8) else None,
+                note=f"wall time; one process: {readable(statistics.median(alone))}; least {readable(min(ours))}, "
+                f"most {readable(max(ours))}",
+            )
+        )
+    os.environ.pop("DPLANGEVIN_KERNEL")
+    return found
+
+
+if __name__ == "__main__":  # workers import this file again
+    for row in rows():
+        print(row)

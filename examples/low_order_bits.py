@@ -1,0 +1,76 @@
+"""Floating-point noise can give a record away in its last bits; secure mode does not.
+
+Two neighbouring data sets: in one a single target is 1, in the other it is 0. The plain generator adds a double to the
+mean gradient, and the sum of two doubles is rounded: many outputs of one data set are sums that the other data set
+cannot give, whatever the noise. An attacker who finds one is certain, and epsilon promised that nobody would be.
+(Mironov 2012; Haney, Desfontaines, Hartman, Shrestha and Hay 2022.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dplangevin.data import ArrayDataset
+from dplangevin.mechanisms import run
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Clipped, DataBounds, Problem, Squared
+from dplangevin.schedules import DiscreteGradientSchedule
+
+RUNS = 2000
+N = 4
+problem = Problem(
+    loss=Clipped(Squared(), 1.0),
+    bounds=DataBounds(data_norm=1.0, target=(-1.0, 1.0)),
+    n=N,
+    n_features=1,
+    fit_intercept=False,
+)
+rows = np.ones((N, 1)) * (1 - 2**-40)  # a hair inside the stated norm, so that clipping leaves them alone
+with_record = ArrayDataset(rows, np.array([1.0, 0, 0, 0]), problem)
+without_record = ArrayDataset(rows, np.zeros(N), problem)
+gradients = [
+    float(d.gradient_sum(problem.loss, np.zeros((1, 1)))[0, 0]) / N for d in (with_record, without_record)
+]
+
+
+def reachable(output: float, gradient: float) -> bool:
+    """Is the output the rounded sum of this gradient and any double whatever?"""
+    noise = output - gradient
+    return any(gradient + z == output for z in (noise, np.nextafter(noise, -1e9), np.nextafter(noise, 1e9)))
+
+
+def certain(outputs: list[float], truth: int) -> int:
+    """How often the attacker is certain, and right: the output cannot come from the other data set."""
+    return sum(reachable(y, gradients[truth]) and not reachable(y, gradients[1 - truth]) for y in outputs)
+
+
+secure_schedule = DiscreteGradientSchedule(step_size=1.0, noise_scale=0.5, n_steps=1)
+plain = Plan(problem=problem, schedule=secure_schedule.real(), delta=1e-6, theorem="composition")
+secure = Plan(problem=problem, schedule=secure_schedule, delta=1e-6)
+
+caught = {}
+for name, plan in (("plain", plain), ("secure", secure)):
+    outputs = [
+        [-float(run(plan, data, secure=name == "secure").value[0]) for _ in range(RUNS)]
+        for data in (with_record, without_record)
+    ]
+    if name == "plain":
+        caught[name] = certain(outputs[1], truth=1)
+        print(
+            f"plain:  epsilon = {plan.guarantee.epsilon():.3f} at delta = 1e-6, but in {caught[name]} of {RUNS} runs"
+        )
+        print("        the last bits prove that the target was 0: one in", RUNS // max(caught[name], 1))
+    else:
+        # Every multiple of the public grid is an output of both data sets, so no output proves anything.
+        grid = secure_schedule.output_grid
+        off = sum(y / grid != round(y / grid) for each in outputs for y in each)
+        parity = [sum(round(y / grid) % 2 for y in each) / RUNS for each in outputs]
+        caught[name] = off
+        print(
+            f"secure: epsilon = {plan.guarantee.epsilon():.3f} at delta = 1e-6, outputs off the public grid: {off}"
+        )
+        print(f"        share of odd multiples: {parity[0]:.3f} with the record, {parity[1]:.3f} without")
+        assert abs(parity[0] - parity[1]) < 5 / np.sqrt(RUNS)
+
+assert caught["plain"] > 50
+assert caught["secure"] == 0

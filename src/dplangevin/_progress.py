@@ -1,0 +1,98 @@
+"""Progress: a bar with the remaining time after two seconds, on terminals only, and a callback."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import local
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Callback = Callable[[int, int], object]
+DELAY = 2.0  # seconds before a bar appears
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Watch:
+    callback: Callback | None = None
+    quiet: bool = False
+
+
+_WATCH: ContextVar[_Watch | None] = ContextVar("dplangevin_watch", default=None)
+_RUNNING = local()  # only the outermost loop of a thread is shown
+
+
+@contextmanager
+def watching(callback: Callback | None = None, *, quiet: bool = False) -> Iterator[None]:
+    """Follow long runs inside the block.
+
+    callback(step, total) is called after every step, and is told nothing else: neither number depends on a
+    record. quiet=True shows no bar. An error raised by the callback stops the run, and what was charged for it
+    stays charged.
+
+    Examples
+    --------
+    >>> with watching(lambda step, total: print(step, "of", total)):
+    ...     for item in progress("ab", "letters"):
+    ...         pass
+    1 of 2
+    2 of 2
+    """
+    token = _WATCH.set(_Watch(callback=callback, quiet=quiet))
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def progress(
+    work: Iterable[T], label: str, *, total: int | None = None, private: bool = False
+) -> Iterator[T]:
+    """The items of `work`, with a bar once two seconds have passed if standard error is a terminal.
+
+    total : number of items, about; None asks for len(work). It must be public: with private=True (a count of records)
+        the callback is not called.
+    """
+    if getattr(_RUNNING, "yes", False):
+        yield from work
+        return
+    watch = _WATCH.get() or _Watch()
+    callback = None if private else watch.callback
+    shown = not watch.quiet and sys.stderr is not None and sys.stderr.isatty()
+    total = len(work) if total is None else total  # type: ignore[arg-type]
+    start, bar = time.monotonic(), None
+    _RUNNING.yes = True
+    try:
+        for done, item in enumerate(work, 1):
+            yield item
+            if callback is not None:
+                callback(done, total)
+            if shown and (bar is not None or time.monotonic() - start > DELAY):
+                bar = bar or _bar(label, total)
+                bar.update(bar.task_ids[0], completed=done)
+    finally:
+        _RUNNING.yes = False
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(label: str, total: int) -> Any:
+    """A bar that has started; it is erased when it stops."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    bar.add_task(label, total=total)
+    bar.start()
+    return bar

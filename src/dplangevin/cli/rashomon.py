@@ -1,0 +1,176 @@
+"""`dplangevin rashomon`: many equally good private models, and what they disagree on."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplangevin.cli.models import (
+    MODELS,
+    Adjacency,
+    Alpha,
+    AsJson,
+    DataNorm,
+    DatasetName,
+    Epsilon,
+    LedgerUrl,
+    Model,
+    Quiet,
+    SchemaFile,
+    Seed,
+    TargetBounds,
+)
+from dplangevin.errors import InvalidParameter
+
+
+def rashomon(
+    data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
+    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    threshold: Annotated[
+        float, typer.Option("--threshold", help="psi: models within psi of the best objective.")
+    ],
+    models: Annotated[int, typer.Option("--models", help="How many models to draw.")],
+    epsilon: Epsilon,
+    radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
+    delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise.")] = 0.0,
+    model: Model = "logistic",
+    schema: SchemaFile = None,
+    data_norm: DataNorm = None,
+    target_bounds: TargetBounds = None,
+    adjacency: Adjacency = "replace-one",
+    alpha: Alpha = None,
+    route: Annotated[str, typer.Option("--route", help="pure, ramp or trajectory.")] = "pure",
+    tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
+    public: Annotated[
+        Path | None,
+        typer.Option("--public", help="PUBLIC inputs to compare the models on; default: from the schema."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Column of the public inputs for fairness gaps.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Directory for the model files.")
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what would be done; the data is counted, not read.")
+    ] = False,
+    ledger: LedgerUrl = None,
+    dataset: DatasetName = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw many equally good models under one promise, and show what they disagree on."""
+    from dplangevin.cli import _tables
+    from dplangevin.cli.models import _spender
+    from dplangevin.rashomon import RashomonSampler
+
+    _check_report(report)
+    stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha)
+    sampler = RashomonSampler(
+        template, threshold=threshold, n_models=models, epsilon=epsilon, delta=delta, radius=radius, route=route,
+        tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed,
+    )  # fmt: skip
+    features, labels = _tables.target(_tables.read(data), target)
+    if plan:
+        columns = features.shape[1] if stated is None else _encoded_columns(stated)
+        typer.echo(str(sampler.plan(len(features), columns)))
+        return
+    inputs = _inputs(public, stated, target, group)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the caution is in the text below
+        sampler.fit(features if stated is not None else features.to_numpy(), labels)
+    if output is not None:
+        _save(sampler.models_, output)
+    _show(sampler, inputs, report, as_json, quiet)
+
+
+def _check_report(report: Path | None) -> None:
+    from dplangevin.report.document import checked_path
+
+    if report is not None:
+        checked_path(report)
+
+
+def _show(
+    sampler: Any, inputs: tuple[Any, Any, Any, str], report: Path | None, as_json: bool, quiet: bool
+) -> None:
+    from dplangevin.report.document import finite, write_document
+    from dplangevin.report.rashomon import rashomon_document
+
+    rows, truth, groups, words = inputs
+    found = sampler.multiplicity(rows, truth, groups=groups)
+    document = rashomon_document(sampler, found, words)
+    if report is not None:
+        write_document(document, report)
+    if as_json:
+        typer.echo(json.dumps(finite(document.plain), indent=1))
+    elif not quiet:
+        typer.echo(f"{sampler.plan_}\n{found}")
+        if report is not None:
+            typer.echo(f"Wrote {report}.")
+
+
+def _template(
+    model: str,
+    schema: Path | None,
+    data_norm: float | None,
+    bounds: str | None,
+    adjacency: str,
+    alpha: float | None,
+) -> tuple[Any, Any]:
+    from dplangevin import estimators
+    from dplangevin.cli.models import _pair
+    from dplangevin.schema import Schema
+
+    if model not in MODELS:
+        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    stated = None if schema is None else Schema.load(schema)
+    options: dict[str, Any] = {} if bounds is None else {"target_bounds": _pair(bounds)}
+    made = getattr(estimators, MODELS[model])(
+        data_norm=data_norm, schema=stated, adjacency=adjacency, alpha=alpha, **options
+    )
+    return stated, made
+
+
+def _encoded_columns(schema: Any) -> int:
+    from dplangevin.estimators import SchemaEncoder
+
+    return len(SchemaEncoder(schema).get_feature_names_out())
+
+
+def _inputs(public: Path | None, schema: Any, target: str, group: str | None) -> tuple[Any, Any, Any, str]:
+    """Public rows, their labels and groups where known, and where they come from."""
+    from dplangevin.cli import _tables
+    from dplangevin.rashomon.inputs import schema_inputs
+
+    if public is None:
+        if schema is None:
+            raise InvalidParameter(
+                "give --public FILE, public inputs to compare the models on, or a --schema to make some."
+            )
+        table, words = (
+            schema_inputs(schema),
+            "1000 rows drawn uniformly from the schema (no record of the data)",
+        )
+        truth = None
+    else:
+        table, words = _tables.read(public), f"the public file {public.name}"
+        truth = table[target].to_numpy() if target in table.columns else None
+        table = table.drop(columns=target, errors="ignore")
+    if group is not None and group not in table.columns:
+        raise InvalidParameter(f"--group {group!r} is not a column of the public inputs.")
+    groups = None if group is None else table[group].to_numpy()
+    return (table if schema is not None else table.to_numpy(float)), truth, groups, words
+
+
+def _save(models: list[Any], folder: Path) -> None:
+    from dplangevin.estimators import model_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, model in enumerate(models):
+        model_file.save(model, folder / f"model_{i:04d}.json")

@@ -1,0 +1,46 @@
+"""`dplangevin report`: the privacy report of a model file or a plan file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dplangevin.errors import InvalidParameter
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="Model file or plan file.")],
+    output: Annotated[Path, typer.Argument(help="Report to write, .html, .md or .json.")],
+    ledger: Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")] = None,
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in it.")] = None,
+) -> None:
+    """What a model or a plan promises, in one file to hand on: plain words, curves, what is and is not protected."""
+    from dplangevin.estimators import model_file
+    from dplangevin.ledger import Ledger
+    from dplangevin.privacy.plan_file import load_plan
+    from dplangevin.report import write
+    from dplangevin.report.document import checked_path
+
+    checked_path(output)
+    if (ledger is None) != (dataset is None):
+        raise InvalidParameter("--ledger and --dataset go together.")
+    subject = load_plan(model) if _is_plan(model) else model_file.load(model)
+    budget = None
+    if ledger is not None and dataset is not None:
+        budget = Ledger.open(ledger, create=False).dataset(dataset)
+    write(subject, output, ledger=budget)
+    typer.echo(f"Wrote {output}.")
+
+
+def _is_plan(path: Path) -> bool:
+    """Whether a file says that it is a plan; what is wrong with it is for the loaders to say."""
+    from dplangevin.privacy.plan_file import FORMAT
+
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(plain, dict) and plain.get("format") == FORMAT

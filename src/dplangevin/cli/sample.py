@@ -1,0 +1,155 @@
+"""`dplangevin sample`: one private draw of exp(-beta loss) from a table, with its guarantee."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplangevin.cli import models as m
+from dplangevin.errors import InvalidParameter
+
+MODELS = ("logistic", "svc", "ridge", "huber", "quantile")
+
+
+def sample(
+    data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
+    target: Annotated[str, typer.Option("--target", help="Column to predict.")],
+    radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
+    epsilon: m.Epsilon,
+    delta: Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure promise.")] = 0.0,
+    model: Annotated[str, typer.Option("--model", help=", ".join(MODELS) + ".")] = "logistic",
+    schema: m.SchemaFile = None,
+    data_norm: m.DataNorm = None,
+    target_bounds: m.TargetBounds = None,
+    alpha: Annotated[float, typer.Option("--alpha", help="Ridge per sample.")] = 0.01,
+    adjacency: m.Adjacency = "replace-one",
+    tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
+    padding: Annotated[float, typer.Option("--padding", help="Seconds every run takes at least.")] = 0.0,
+    max_seconds: Annotated[
+        float, typer.Option("--max-seconds", help="Refuse longer runs up front.")
+    ] = 3600.0,
+    ledger: m.LedgerUrl = None,
+    dataset: m.DatasetName = None,
+    seed: m.Seed = None,
+    as_json: m.AsJson = False,
+    quiet: m.Quiet = False,
+) -> None:
+    """Draw coefficients from exp(-beta loss) on a ball under (epsilon, delta), by the cheapest tier that meets it."""
+    from dplangevin.data import ArrayDataset
+    from dplangevin.mechanisms import run
+    from dplangevin.planner import plan_sampler
+
+    if model not in MODELS:
+        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    request = _request(
+        model=model, epsilon=epsilon, delta=delta, adjacency=adjacency, radius=radius, alpha=alpha,
+        data_norm=_norm(schema, data_norm),
+    )  # fmt: skip
+    features, labels = _records(data, target, schema, model, target_bounds)
+    problem = request(len(labels), features.shape[1], schema is None)
+    found = plan_sampler(
+        problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not quiet  # type: ignore[arg-type]
+    )  # fmt: skip
+    release = run(
+        found.plan, ArrayDataset(features, labels, problem), seed, ledger=m._spender(ledger, dataset)
+    )
+    read = schema is None and model in ("logistic", "svc")
+    if as_json:
+        typer.echo(json.dumps(_plain(found, release, delta, read), indent=1, allow_nan=False))
+    else:
+        typer.echo(" ".join(f"{value:.6g}" for value in release.value))
+
+
+def _plain(found: Any, release: Any, delta: float, classes_read: bool) -> dict[str, Any]:
+    promise = release.guarantee
+    words = [*promise.assumptions, "the number of rows is public"]
+    if classes_read:
+        words.append(
+            "the set of class labels was read from the table and is treated as public; a schema states it"
+        )
+    if release.seeded:
+        words.append("the noise came from --seed: the promise holds only against those who do not know it")
+    return {
+        "theta": [float(value) for value in release.value],
+        "epsilon": promise.epsilon(delta),
+        "delta": delta,
+        "tier": found.tier,
+        "theorem": promise.theorem,
+        "gradient_evaluations": found.gradient_evaluations,
+        "expected_seconds": found.seconds,
+        "excess_risk": found.excess_risk,
+        "adjacency": promise.adjacency,
+        "assumptions": words,
+    }
+
+
+def _norm(schema: Path | None, data_norm: float | None) -> float:
+    if (schema is None) == (data_norm is None):
+        raise InvalidParameter("give exactly one of --schema and --data-norm: the stated bound on a row.")
+    if data_norm is not None:
+        return data_norm
+    from dplangevin.schema import Schema
+
+    assert schema is not None
+    return Schema.load(schema).row_norm
+
+
+def _request(**options: Any) -> Any:
+    """The problem for n rows and p features, from public options."""
+
+    def problem(n: int, n_features: int, intercept: bool) -> Any:
+        from dplangevin.planner import Request
+
+        request = Request(n=n, n_features=n_features, fit_intercept=intercept, **options)
+        return request.problem(1.0 if request.model == "ridge" else None, 0.0)
+
+    return problem
+
+
+def _records(
+    path: Path, target: str, schema: Path | None, model: str, target_bounds: str | None
+) -> tuple[Any, Any]:
+    """Features and labels as the problem sees them: classes as 0 and 1, numbers scaled to [-1, 1]."""
+    import numpy as np
+
+    from dplangevin.cli import _tables
+
+    table, values = _tables.target(_tables.read(path), target)
+    stated = None
+    if schema is not None:
+        from dplangevin.estimators import SchemaEncoder
+        from dplangevin.schema import Schema
+
+        stated = Schema.load(schema)
+        table = SchemaEncoder(stated).transform(table)
+    features = np.asarray(table, float)
+    if model in ("logistic", "svc"):
+        classes = _classes(stated, values)
+        return features, (values == classes[1]).astype(float)
+    low, high = _range(stated, target_bounds)
+    return features, (np.clip(values.astype(float), low, high) - (low + high) / 2) / ((high - low) / 2)
+
+
+def _classes(stated: Any, values: Any) -> Any:
+    import numpy as np
+
+    known = getattr(getattr(stated, "target", None), "categories", None)
+    classes = np.unique(values if known is None else np.asarray(known))
+    if len(classes) != 2:
+        raise InvalidParameter(
+            f"--model needs two classes, got {len(classes)}; recode the target to 0 and 1."
+        )
+    return classes
+
+
+def _range(stated: Any, target_bounds: str | None) -> tuple[float, float]:
+    if target_bounds is not None:
+        return m._pair(target_bounds)
+    target = getattr(stated, "target", None)
+    if getattr(target, "low", None) is None:
+        raise InvalidParameter("a numeric target needs --target-bounds LOW,HIGH or a range in the schema.")
+    assert target is not None
+    return float(target.low), float(target.high)

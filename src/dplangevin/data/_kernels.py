@@ -1,0 +1,170 @@
+"""Which code sums gradients over a piece of records: NumPy in blocks that fit the cache, or compiled, one pass."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._check import choice, count
+from dplangevin.data._slope_laws import KINDS, SlopeLaw, slope_law
+from dplangevin.problem import Loss
+
+FloatArray = NDArray[np.float64]
+GROUP = 4096  # records per accumulator; the bound on rounding errors (privacy.theorems) counts on it
+CACHE_BYTES = 1 << 21  # rows and scores of one block
+PIECE_BYTES = 1 << 25  # what one thread sums at a time
+COMPILED_BYTES = 8 << 20  # below this, importing numba costs more than it saves
+FEW = 4  # up to so many vectors, a pass each is faster than matrix products
+KERNELS = ("auto", "numpy", "numba")
+
+
+class Block(NamedTuple):
+    """Consecutive clipped records: joint rows (x, 1), labels, and weights (None when all are 1)."""
+
+    rows: FloatArray
+    labels: FloatArray
+    weights: FloatArray | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel(ABC):
+    """Gradient sums for one loss. A NaN score counts as 0 and an infinite one as huge, so a record stays bounded."""
+
+    loss: Loss
+    law: SlopeLaw | None
+
+    @abstractmethod
+    def describe(self) -> str:
+        """For `verbose`."""
+
+    @abstractmethod
+    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
+        """sum weight slope row, [p, k K], over the piece; `finite` says that no score can overflow."""
+
+    def _slopes(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
+        """Slopes [rows, k K] (or [rows]) from scores, which are overwritten where possible."""
+        if self.law is not None:
+            self.law.apply(scores, labels)
+            return scores
+        classes, size = self.loss.score_dimension, len(scores)
+        if classes > 1:
+            scores = scores.reshape(size, -1, classes)
+        elif scores.ndim == 1:
+            return self.loss.slope(scores, labels)
+        return self.loss.slope(scores, labels[:, None]).reshape(size, -1)
+
+    def _blocked(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
+        """Two matrix products per block; groups of GROUP records have accumulators of their own."""
+        vector = parameters.shape[1] == 1
+        given = np.ascontiguousarray(parameters[:, 0]) if vector else parameters
+        step = block_rows(sum(parameters.shape))
+        total, size = np.zeros(given.shape), len(piece.labels)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for first in range(0, size, GROUP):
+                group: Any = 0.0
+                last = min(first + GROUP, size)
+                for start in range(first, last, step):
+                    part = slice(start, min(start + step, last))
+                    rows = piece.rows[part].astype(np.float64, copy=False)
+                    scores = repaired(rows @ given, finite)
+                    slopes = self._slopes(scores, piece.labels[part])
+                    if piece.weights is not None:
+                        weights = piece.weights[part]
+                        slopes = slopes * (weights if vector else weights[:, None])
+                    group += slopes @ rows if vector else rows.T @ slopes
+                total += group
+        return total[:, None] if vector else total
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpyKernel(Kernel):
+    """Blocks that fit the cache: scores, slopes in place, and their product with the same rows."""
+
+    def describe(self) -> str:
+        return "NumPy, in blocks that fit the cache"
+
+    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
+        return self._blocked(piece, parameters, finite)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledKernel(Kernel):
+    """One pass of compiled code for one parameter vector; matrix products with compiled slopes for several."""
+
+    def describe(self) -> str:
+        return "compiled (numba), one pass"
+
+    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
+        if parameters.shape[1] > FEW:
+            return self._blocked(piece, parameters, finite)
+        from dplangevin.data import _numba_kernels
+
+        compiled = _numba_kernels.fused("float32" if piece.rows.itemsize == 4 else "float64")
+        weights = np.empty(0) if piece.weights is None else piece.weights
+        total = np.zeros(parameters.shape[::-1])
+        for theta, sums in zip(np.ascontiguousarray(parameters.T), total, strict=True):
+            compiled(piece.rows, piece.labels, weights, theta, self._law, sums)
+        return total.T
+
+    def _slopes(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
+        from dplangevin.data import _numba_kernels
+
+        _numba_kernels.slope_matrix()(scores, labels, self._law)
+        return scores
+
+    @cached_property
+    def _law(self) -> tuple[int, float, float, float, float]:
+        law = self.law
+        assert law is not None
+        return KINDS.index(law.kind), law.scale, law.shift, law.low, law.high
+
+
+def kernel_for(loss: Loss, n_bytes: int, wanted: str = "auto") -> Kernel:
+    """The kernel for a data set of so many bytes: compiled when numba is there and the data repay its import.
+
+    DPLANGEVIN_KERNEL=numpy or numba in the environment decides instead of "auto".
+    """
+    if wanted == "auto":
+        wanted = choice("DPLANGEVIN_KERNEL", os.environ.get("DPLANGEVIN_KERNEL", "auto"), KERNELS)
+    if wanted == "auto" and n_bytes < COMPILED_BYTES:
+        wanted = "numpy"
+    return _kernel(loss, wanted != "numpy")
+
+
+@lru_cache(maxsize=64)
+def _kernel(loss: Loss, compiled: bool) -> Kernel:
+    law = slope_law(loss)
+    if compiled and law is not None and find_spec("numba") is not None:
+        return CompiledKernel(loss=loss, law=law)
+    return NumpyKernel(loss=loss, law=law)
+
+
+def threads() -> int:
+    """How many threads a pass over the data may use: DPLANGEVIN_THREADS in the environment, else one."""
+    stated = os.environ.get("DPLANGEVIN_THREADS", "1")
+    return count("DPLANGEVIN_THREADS", int(stated) if stated.isdecimal() else stated)
+
+
+def block_rows(width: int) -> int:
+    """The largest power of two, from 64 to GROUP, for which so many numbers per row fit the cache."""
+    most = CACHE_BYTES // (8 * width)
+    return min(GROUP, max(64, 1 << (most.bit_length() - 1) if most else 0))
+
+
+def piece_rows(columns: int) -> int:
+    """Records handed to a kernel at once: whole groups, about PIECE_BYTES."""
+    return GROUP * max(1, PIECE_BYTES // (8 * columns * GROUP))
+
+
+def repaired(scores: FloatArray, finite: bool) -> FloatArray:
+    """The scores, without NaN and infinities; the test is cheap, the repair is not."""
+    if finite or np.isfinite(scores.sum()):
+        return scores
+    return np.nan_to_num(scores, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)

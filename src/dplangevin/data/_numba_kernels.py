@@ -1,0 +1,216 @@
+"""Compiled kernels of the `fast` extra: scores, clipped slopes and their sum in one pass over the rows.
+
+Imported only when numba is installed and the data is large enough to repay the import. Machine code is cached on
+disk. Sums are reassociated for speed; a NaN score counts as 0, an infinite one as huge, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+TILE = 32
+GROUP = 4096  # records per accumulator, see _kernels.GROUP
+_OPTIONS: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "nsz"},  # NaN and infinity keep their meaning
+}
+_TO_INTEGER = 1.5 * 2.0**52  # adding it rounds to a whole number
+_LOG2E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+@intrinsic
+def _prefetch(context: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Ask for the cache line of rows[row, column]; the row must exist."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        array = context.make_array(kind)(context, builder, arguments[0])
+        place = cgutils.get_item_pointer(context, builder, kind, array, list(arguments[1:]))
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        call = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
+        builder.call(call, [builder.bitcast(place, byte), word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.int64, types.int64), generate
+
+
+@njit(**{**_OPTIONS, "fastmath": {"contract", "nsz"}})  # reassociation would undo the rounding to k below
+def _exponentials(u: Any, size: int, bits: Any, powers: Any, values: Any) -> None:
+    """values = e^u, u first put within [-700, 700], to two units in the last place: e^u = 2^k e^r, |r| <= ln(2) / 2.
+
+    `powers` is `bits` seen as doubles. No call of the C library, so that the loops become vector instructions.
+    """
+    for i in range(size):
+        x = min(max(u[i] if u[i] == u[i] else 0.0, -700.0), 700.0)
+        shifted = x * _LOG2E + _TO_INTEGER
+        powers[i] = shifted
+        k = shifted - _TO_INTEGER
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        q = r / 479001600.0 + 1 / 39916800.0  # Taylor: the rest is below 2e-16 of the value
+        q = q * r + 1 / 3628800.0
+        q = q * r + 1 / 362880.0
+        q = q * r + 1 / 40320.0
+        q = q * r + 1 / 5040.0
+        q = q * r + 1 / 720.0
+        q = q * r + 1 / 120.0
+        q = q * r + 1 / 24.0
+        q = q * r + 1 / 6.0
+        q = q * r + 0.5
+        q = q * r + 1.0
+        values[i] = q * r + 1.0
+    for i in range(size):
+        bits[i] = (bits[i] + 1023) << 52  # k is in the last bits of the mantissa
+    for i in range(size):
+        values[i] *= powers[i]
+
+
+@njit(**_OPTIONS)
+def _slopes(u: Any, y: Any, size: int, law: Any, bits: Any, powers: Any, values: Any) -> None:
+    """Scores u to slopes, in place; law = (kind, scale, shift, low, high) as in SlopeLaw."""
+    kind, scale, shift, low, high = law
+    if kind == 1:
+        _exponentials(u, size, bits, powers, values)
+        for i in range(size):
+            e = values[i]
+            u[i] = min(max(e / (1.0 + e) - y[i], low), high)
+    elif kind == 2:
+        _exponentials(u, size, bits, powers, values)
+        for i in range(size):
+            u[i] = min(max(values[i] - y[i], low), high)
+    else:
+        for i in range(size):
+            u[i] = min(max(u[i] if u[i] == u[i] else 0.0, -1e300), 1e300)
+        if kind == 0:
+            for i in range(size):
+                u[i] = min(max((u[i] - y[i]) * scale + shift, low), high)
+        else:
+            for i in range(size):
+                sign = 1.0 if y[i] > 0.5 else -1.0
+                inside = min(max((u[i] - sign) * scale, -(1.0 + sign) / 2), (1.0 - sign) / 2)
+                u[i] = min(max(inside, low), high)
+
+
+@njit(**_OPTIONS)
+def _add_tile(u: Any, rows: Any, start: int, first: int, last: int, total: Any) -> None:
+    """total += the sum of u[i] rows[start + i] for i in [first, last)."""
+    for i in range(first, last):
+        slope = u[i]
+        for j in range(total.size):
+            total[j] += slope * rows[start + i, j]
+
+
+@njit(**_OPTIONS)
+def _affine(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
+    """_fused for slopes that are so cheap that a row can be finished at once."""
+    _, scale, shift, low, high = law
+    group, line, (n, columns) = np.empty(total.size), 64 // rows.itemsize, rows.shape
+    for first in range(0, n, GROUP):
+        group[:] = 0.0
+        for i in range(first, min(first + GROUP, n)):
+            if i + 16 < n:
+                for j in range(0, columns, line):
+                    _prefetch(rows, i + 16, j)
+            score = 0.0
+            for j in range(columns):
+                score += rows[i, j] * theta[j]
+            score = min(max(score if score == score else 0.0, -1e300), 1e300)
+            slope = min(max((score - labels[i]) * scale + shift, low), high)
+            if weights.size:
+                slope *= weights[i]
+            for j in range(columns):
+                group[j] += slope * rows[i, j]
+        for j in range(columns):
+            total[j] += group[j]
+
+
+def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
+    """total += sum of weight slope row; `weights` is empty when every weight is 1.
+
+    The scores of one tile and the sum over the tile before it alternate row by row, so that the memory bus is busy
+    all the time; slopes are evaluated a tile at a time.
+    """
+    if law[0] == 0:
+        _affine(rows, labels, weights, theta, law, total)
+        return
+    u, values, bits = np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64)
+    powers, group = bits.view(np.float64), np.empty(total.size)
+    line, (n, columns) = 64 // rows.itemsize, rows.shape
+    tile = TILE if columns <= 128 else TILE // 4  # two tiles stay in cache
+    for first in range(0, n, GROUP):
+        last = min(first + GROUP, n)
+        group[:] = 0.0
+        u[:] = 0.0
+        start = first
+        while start < last:
+            size, before = min(tile, last - start), max(start - tile, first)
+            for i in range(size):
+                if start + i + tile < n:
+                    for j in range(0, columns, line):
+                        _prefetch(rows, start + i + tile, j)
+                score, slope = 0.0, u[i]
+                for j in range(columns):
+                    score += rows[start + i, j] * theta[j]
+                u[i] = score
+                for j in range(columns):
+                    group[j] += slope * rows[before + i, j]
+            if size < tile and start > first:
+                _add_tile(
+                    u, rows, before, size, tile, group
+                )  # a short last tile leaves some of the one before
+            _slopes(u, labels[start:], size, law, bits, powers, values)
+            if weights.size:
+                for i in range(size):
+                    u[i] *= weights[start + i]
+            start += tile
+        _add_tile(u, rows, start - tile, 0, last - start + tile, group)
+        for j in range(columns):
+            total[j] += group[j]
+
+
+def _slope_matrix(scores: Any, labels: Any, law: Any) -> None:
+    """Scores [rows, k] to slopes, in place, a few rows at a time."""
+    (n, k), flat = scores.shape, scores.reshape(-1)
+    rows = max(1, 256 // k)
+    values, bits, y = np.empty(rows * k), np.empty(rows * k, np.int64), np.empty(rows * k)
+    powers = bits.view(np.float64)
+    for start in range(0, n, rows):
+        size = min(rows, n - start)
+        for i in range(size):
+            y[i * k : (i + 1) * k] = labels[start + i]
+        _slopes(flat[start * k :], y, size * k, law, bits, powers, values)
+
+
+def _vector(readonly: bool = True) -> Any:
+    return types.Array(types.float64, 1, "C", readonly=readonly)
+
+
+_LAW = types.Tuple((types.int64, types.float64, types.float64, types.float64, types.float64))
+
+
+@cache
+def fused(dtype: str) -> Callable[..., None]:
+    """The fused kernel for rows of "float64" or "float32"."""
+    rows = types.Array(getattr(types, dtype), 2, "C", readonly=True)
+    compiled: Callable[..., None] = njit(
+        types.void(rows, _vector(), _vector(), _vector(), _LAW, _vector(readonly=False)), **_OPTIONS
+    )(_fused)
+    return compiled
+
+
+@cache
+def slope_matrix() -> Callable[..., None]:
+    """The kernel for blocks of parameter vectors."""
+    scores = types.Array(types.float64, 2, "C", readonly=False)
+    compiled: Callable[..., None] = njit(types.void(scores, _vector(), _LAW), **_OPTIONS)(_slope_matrix)
+    return compiled

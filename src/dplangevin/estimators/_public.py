@@ -1,0 +1,186 @@
+"""Fits that use a public sample: what is tuned on it, what runs, and what is said of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array, column_or_1d
+
+from dplangevin import _check
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators.schema_encoder import SchemaEncoder
+from dplangevin.mechanisms.public_mirror_descent import PublicMirrorDescent
+from dplangevin.mechanisms.public_sample import plain_loss
+from dplangevin.mechanisms.public_tuner import METHODS, PublicTuner, Tuned
+from dplangevin.planner import Recipe
+from dplangevin.planner.request import Request
+from dplangevin.schedules import PublicMirrorSchedule
+
+if TYPE_CHECKING:
+    from dplangevin.estimators._base import DPLinearModel
+
+Floats = NDArray[np.float64]
+Encode = Callable[[Any], Floats]
+BASELINES = ("public-only", "warm-start", "mirror")
+# Bounds on the slope that the tuner tries; other models have the one their loss comes with.
+CLIPS: dict[str, tuple[float | None, ...]] = {
+    "ridge": (0.02, 0.05, 0.1, 0.25, 1.0),
+    "logistic": (0.25, 0.5, 1.0),
+    "multinomial": (0.5, None),
+}
+NAME = "public-mirror-descent"
+
+
+def fit_public(
+    model: DPLinearModel,
+    X: Any,
+    labels: Floats,
+    weights: Floats | None,
+    encode: Encode,
+    options: dict[str, Any],
+) -> Floats:
+    """Tune on the public sample, run once on the private one, and store what may be seen; returns theta."""
+    model._check_ledger()
+    _warn_shared(model.public_data, X)
+    tuner = _tuner(model, encode, options)
+    tuned = tuner.tune(model.public_method)
+    others = tuner.compare() if model.compare else {}
+    recipe = _recipe(tuned, others, options)
+    if recipe.caution is not None:
+        warnings.warn(recipe.caution, UserWarning, stacklevel=4)
+    if model.verbose:
+        print(recipe)
+    plan, problem = tuned.plan, tuned.plan.problem
+    assert problem is not None
+    model._check_person(plan.guarantee)
+    data = ArrayDataset(X, labels, problem, weights)
+    release = PublicMirrorDescent(tuned.mirror).run(plan, data, model.random_state, ledger=model.ledger)
+    model.privacy_ = model._promise(
+        plan.guarantee,
+        release.seeded,
+        f"protected: the {problem.n} rows given to fit; not protected: the {tuned.n_public} rows of public_data",
+    )
+    model.plan_, model.n_iter_ = recipe, release.n_steps
+    model.__dict__.pop("public_comparison_", None)
+    if others:
+        model.public_comparison_ = {name: other.excess for name, other in others.items()}
+    model._keep(plain_loss(problem.loss))
+    return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+
+
+def compare_public(
+    model: DPLinearModel, n: int, encode: Encode, model_options: dict[str, Any]
+) -> dict[str, float]:
+    """Expected excess loss of each method on held-out public rows, for n private rows; no private row is needed."""
+    features = _features(model)
+    options = model._options(_check.count("n", n), features.shape[1], **model_options)
+    return {name: tuned.excess for name, tuned in _tuner(model, encode, options).compare().items()}
+
+
+def _tuner(model: DPLinearModel, encode: Encode, options: dict[str, Any]) -> PublicTuner:
+    _refuse(model, options)
+    features, targets = _features(model), encode(column_or_1d(model.public_data[1]))
+    if features.shape[1] != options["n_features"]:
+        raise InvalidParameter(
+            f"public and private features differ: the public ones have {features.shape[1]} columns, the private ones "
+            f"{options['n_features']}; give the same columns in the same order."
+        )
+    if len(features) != len(targets):
+        raise InvalidParameter(f"public_data has {len(features)} rows but {len(targets)} targets.")
+    request = Request(**{**options, "mechanism": "auto", "theorem": None})
+    problems = [request.problem(bound, 0.0) for bound in CLIPS.get(request.model, (None,))]
+    return PublicTuner(features, targets, problems, epsilon=request.epsilon, delta=request.delta)
+
+
+def _features(model: DPLinearModel) -> Any:
+    """The public features as numbers, encoded by the schema where there is one."""
+    try:
+        table, _ = model.public_data
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            f"public_data must be (X_public, y_public), got {type(model.public_data).__name__}."
+        ) from None
+    if model.schema is not None:
+        return SchemaEncoder(model.schema).transform(table)
+    return check_array(table, dtype=[np.float64, np.float32], input_name="public X")
+
+
+def _refuse(model: DPLinearModel, options: dict[str, Any]) -> None:
+    """What a fit with public data cannot do, before anything is planned."""
+    _check.choice("public_method", model.public_method, METHODS)
+    if options["delta"] == 0:
+        raise InvalidParameter(
+            "public_data needs delta > 0: its noise is Gaussian, which makes no pure promise; state a delta."
+        )
+    if model.secure or model.intervals:
+        raise InvalidParameter(
+            "secure and intervals have no form with public_data; leave them out, or leave public_data out."
+        )
+    for name in ("mechanism", "theorem"):
+        value = getattr(model, name)
+        if value not in ("auto", None, NAME):
+            raise InvalidParameter(
+                f"{name} = {value!r} does not use public_data; leave it out, or leave public_data out."
+            )
+
+
+def _warn_shared(public: Any, X: Any) -> None:
+    """Warn when public and private rows lie in the same memory. Values are not compared: that would read them."""
+    table = public[0] if isinstance(public, (tuple, list)) and public else None
+    shared = table is X
+    if isinstance(table, np.ndarray) and isinstance(X, np.ndarray):
+        shared = np.may_share_memory(table, X) and _same_rows(table, X)
+    if shared:
+        warnings.warn(
+            "public_data and X share rows of one array: a record in both has no protection at all, and the comparison "
+            "on held-out rows is too good. Give disjoint rows.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _same_rows(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Whether any row starts at the same place in memory."""
+    starts = [
+        array.__array_interface__["data"][0] + array.strides[0] * np.arange(len(array))
+        for array in (first, second)
+    ]
+    return bool(np.isin(*starts).any())
+
+
+def _recipe(tuned: Tuned, others: dict[str, Tuned], options: dict[str, Any]) -> Recipe:
+    schedule, problem = tuned.plan.schedule, tuned.plan.problem
+    assert isinstance(schedule, PublicMirrorSchedule)
+    assert problem is not None
+    reasons = [
+        f"protected: {problem.n} private rows; not protected: {tuned.n_public} public rows",
+        f"start: the minimiser of the public loss with ridge {tuned.start_ridge:.3g}",
+    ]
+    if schedule.n_steps == 0:
+        reasons.append("public-only: no private record is used and nothing is spent")
+    else:
+        geometry = f", map ridge {tuned.mirror.ridge:.3g}" if schedule.mode == "mirror" else ""
+        reasons.append(
+            f"{tuned.method}: {schedule.n_steps} steps of size {schedule.step_size:.3g}, slopes bounded by "
+            f"{problem.loss.slope_bound:.3g}{geometry}, {schedule.release}; chosen by simulated private runs on "
+            "held-out public rows"
+        )
+    reasons += [f"held-out public rows, {name}: excess loss {one.excess:.3g}" for name, one in others.items()]
+    caution = None
+    start = others.get("public-only")
+    if start is not None and schedule.n_steps and not tuned.excess < start.excess:
+        caution = (
+            "on held-out public rows the private steps gain nothing over public data alone at this budget."
+        )
+    return Recipe(
+        model=options["model"],
+        plan=tuned.plan,
+        reasons=tuple(reasons),
+        predicted_excess_risk=tuned.excess,
+        caution=caution,
+    )

@@ -1,0 +1,45 @@
+"""The papers' figures and tables, redrawn: one file per figure.
+
+A figure is a module of this package with `TITLE` (one line) and `draw(output: Path, *, quick: bool) -> str`. It writes
+`NAME.svg` (or `.png`) and `NAME.csv` into the directory `output` and returns the short text that says what agrees with
+the paper and what does not; `reproduce` writes that text to `NAME.txt`. `quick` draws the same picture with fewer
+points and repetitions (seconds), for tests. To add one: write the module and add its line to FIGURES.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from dplangevin.errors import InvalidParameter
+
+# name on the command line -> module of this package, imported only when it is drawn
+FIGURES: dict[str, str] = {
+    "tightness": "tightness",
+    "plateau": "plateau",
+    "erm-rates": "erm_rates",
+    "sco-rates": "sco_rates",
+    "drift": "drift",
+    "split-regimes": "split_regimes",
+    "packing": "packing",
+    "counting-error": "counting_error",
+    "langevin-steps": "langevin_steps",
+    "public-mirror-descent": "public_mirror_descent",
+}
+
+
+def figure(name: str) -> ModuleType:
+    """The module of a figure."""
+    if name not in FIGURES:
+        raise InvalidParameter(f"there is no figure {name!r}; choose among: {', '.join(sorted(FIGURES))}.")
+    return importlib.import_module(f"dplangevin.gallery.{FIGURES[name]}")
+
+
+def reproduce(name: str, output: Path, *, quick: bool = False) -> str:
+    """Draw one figure into the directory `output`, with its numbers and its text; return the text."""
+    module = figure(name)
+    output.mkdir(parents=True, exist_ok=True)
+    text: str = module.draw(output, quick=quick)
+    (output / f"{name}.txt").write_text(text.rstrip() + "\n", encoding="utf-8")
+    return text

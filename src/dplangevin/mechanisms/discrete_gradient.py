@@ -1,0 +1,87 @@
+"""Noisy gradient descent in secure mode: integer sums, exact discrete noise, outputs on a public grid."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._rng import generator
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._integer_sums import integer_gradient_sum
+from dplangevin.mechanisms.noisy_gradient import drawn_batches, walk
+from dplangevin.mechanisms.release import Release
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.theorems.discrete_gradient import integer_bound
+from dplangevin.samplers.discrete import discrete_gaussian
+from dplangevin.schedules.discrete_gradient import DiscreteGradientSchedule
+
+Floats = NDArray[np.float64]
+
+
+class DiscreteGradientDescent:
+    """theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)), as the plan's schedule says.
+
+    Everything after S_t + Z_t is post-processing of integers, floating point included.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke (2020); Mironov (2012) for the attack that this defeats.
+    """
+
+    def run(
+        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+    ) -> Release:
+        """Run the plan on the data and release what it covers. A seed is refused: it would be the weak spot."""
+        schedule, problem = plan.schedule, plan.problem
+        if not isinstance(schedule, DiscreteGradientSchedule):
+            raise InvalidParameter(f"this plan is for {schedule.mechanism}, not for secure gradient descent.")
+        refuse_seed(random_state)
+        if problem is None:
+            raise InvalidParameter("this plan has constants but no problem, so it can be priced but not run.")
+        if data.problem != problem:
+            raise InvalidParameter(
+                "the data set was prepared for another problem than the plan's; build it from plan.problem."
+            )
+        token = ledger.reserve(plan) if ledger is not None else None
+        release = _descend(plan, schedule, data)
+        if ledger is not None and token is not None:
+            ledger.commit(token, release.digest())
+        return release
+
+
+def _descend(plan: Plan, schedule: DiscreteGradientSchedule, data: Dataset) -> Release:
+    problem, real, steps = data.problem, schedule.real(), schedule.n_steps
+    divisor, grid = schedule.divisor(problem.n), schedule.grid(problem.n)
+    bound = integer_bound(plan.constants, schedule)
+    # Batches are counted at their worst, so their order needs to be free of the data but not secret.
+    batches = drawn_batches(real, data.n_samples, divisor, problem.n, generator()[0])
+
+    def noisy(t: int, point: Floats) -> Floats:
+        total = integer_gradient_sum(data, point, next(batches), grid, bound)
+        total = total + discrete_gaussian(schedule.resolution, problem.dimension)
+        return np.asarray(total * (grid / divisor) + problem.ridge * point)
+
+    project = problem.constraint.project
+    start = project(np.zeros(problem.dimension))
+    etas = np.full(steps, schedule.step_size)
+    value, iterates = walk(real, steps, start, etas, noisy, project)
+    rounded = {step: on_grid(theta, schedule.output_grid) for step, theta in iterates.items()}
+    return Release(
+        value=on_grid(value, schedule.output_grid), plan=plan, seeded=False, n_steps=steps, iterates=rounded
+    )
+
+
+def on_grid(values: Floats, grid: float) -> Floats:
+    """The values rounded to multiples of a public grid."""
+    return np.asarray(np.rint(values / grid) * grid)
+
+
+def refuse_seed(random_state: object) -> None:
+    """Secure noise comes from the operating system only."""
+    if random_state is not None:
+        raise InvalidParameter(
+            "random_state must be left out in secure mode: its noise comes from the operating system's cryptographic "
+            "generator, and a seed would undo it."
+        )

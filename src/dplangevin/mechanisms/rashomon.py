@@ -1,0 +1,157 @@
+"""Private draws from a Rashomon set: the computed minimum, then draws or chains of the flat score."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import AssumptionFailed
+from dplangevin.mechanisms._draw import _logistic_hessian
+from dplangevin.mechanisms._minimise import Objective, minimise
+from dplangevin.mechanisms._perturbed import release_once
+from dplangevin.mechanisms.release import Release
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.theorems.rashomon import start_scale
+from dplangevin.problem import Logistic, Problem
+from dplangevin.problem.constraints import Ball
+from dplangevin.problem.excess import interior_minimisers, largest_excess
+from dplangevin.problem.reach import full_lipschitz
+from dplangevin.samplers.adaptive_rejection import adaptive_rejection
+from dplangevin.samplers.bodies import Body, body_of
+from dplangevin.samplers.problem_potential import ProblemPotential
+from dplangevin.samplers.score import ScorePotential
+from dplangevin.samplers.score_envelope import MOST, score_envelope
+from dplangevin.samplers.score_proximal import score_proximal
+from dplangevin.samplers.sgld import sgld
+from dplangevin.schedules.rashomon import RashomonChainSchedule, RashomonSchedule
+
+Floats = NDArray[np.float64]
+
+
+class RashomonDraws:
+    """Independent draws of exp(-beta h(F - F*)): the release's value is [dimension, n_models].
+
+    References
+    ----------
+    Ganesh, Thakurta and Upadhyay (2024), Theorem 2.1.
+    """
+
+    def run(
+        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+    ) -> Release:
+        """Draw the models and release them, all of them, and nothing else."""
+        schedule, problem = plan.schedule, plan.problem
+        if isinstance(schedule, RashomonSchedule) and problem is not None:
+            _check_draws(schedule, problem)
+        return release_once(plan, data, RashomonSchedule, _draws, random_state, ledger)
+
+
+class RashomonChains:
+    """Chains that follow the gradient of the flat score with noise of their own.
+
+    References
+    ----------
+    Ganesh, Thakurta and Upadhyay (2024), Theorem 2.3.
+    """
+
+    def run(
+        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+    ) -> Release:
+        """Run the chains and release the last point of each."""
+        schedule, problem = plan.schedule, plan.problem
+        if isinstance(schedule, RashomonChainSchedule) and problem is not None:
+            if not full_lipschitz(problem) <= schedule.full_lipschitz * (1 + 1e-9):
+                raise AssumptionFailed(
+                    "the schedule's full_lipschitz is below that of the problem; compute it with problem.reach."
+                )
+            if schedule.interior and not interior_minimisers(problem):
+                raise AssumptionFailed(
+                    "the schedule says that minimisers are interior, but the problem's set does not contain the ball "
+                    "of radius lipschitz / ridge; raise the radius or the ridge."
+                )
+        return release_once(plan, data, RashomonChainSchedule, _chains, random_state, ledger)
+
+
+def exact_dimensions(problem: Problem) -> bool:
+    """Whether exact draws of the score are known: one parameter, or logistic regression on a ball."""
+    ball = isinstance(problem.constraint, Ball)
+    return ball and (problem.dimension == 1 or isinstance(problem.loss, Logistic))
+
+
+def _check_draws(schedule: RashomonSchedule, problem: Problem) -> None:
+    if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):
+        raise AssumptionFailed(
+            "the schedule's excess is below that of the problem; compute it with problem.excess."
+        )
+    if schedule.tier != "exact":
+        return
+    if not exact_dimensions(problem):
+        raise AssumptionFailed(
+            f"no exact sampler of the thresholded score is known for the {problem.loss.name} loss on the "
+            f"{problem.constraint.name}; use tier='pure' or 'certified'."
+        )
+    level = schedule.inverse_temperature * (schedule.threshold + schedule.ramp / 2)
+    if problem.dimension > 1 and level > MOST:
+        raise AssumptionFailed(
+            f"exact draws need beta psi of at most {MOST:g}, got {level:.4g}; use tier='pure' or 'certified'."
+        )
+
+
+def _score(
+    data: Dataset, beta: float, schedule: RashomonSchedule | RashomonChainSchedule
+) -> tuple[ScorePotential, Floats]:
+    """The flat score in units of beta F, its floor found within the schedule's tolerance; and the minimiser."""
+    problem = data.problem
+    objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
+    centre = minimise(objective, schedule.tolerance)
+    potential = ProblemPotential(data, beta)
+    floor = float(potential.value(centre[:, None])[0])
+    return ScorePotential(potential, floor, beta * schedule.threshold, beta * schedule.ramp), centre
+
+
+def _draws(schedule: RashomonSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
+    problem, beta = data.problem, schedule.inverse_temperature
+    score, centre = _score(data, beta, schedule)
+    body = body_of(problem.constraint, problem.dimension)
+    if schedule.tier == "exact":
+        return _exact(score, centre, body, schedule.n_models, rng)
+    # the set shrunk towards the minimiser: its law is what the certificate's w is about
+    s = start_scale(problem.dimension, beta, schedule.threshold, schedule.excess)
+    start = centre[:, None] + s * (body.uniform(schedule.n_models, rng) - centre[:, None])
+    return score_proximal(score, body, body.project(start), schedule.step_size, schedule.n_steps, rng)
+
+
+def _exact(score: ScorePotential, centre: Floats, body: Body, size: int, rng: np.random.Generator) -> Floats:
+    potential = score.inner
+    assert isinstance(potential, ProblemPotential)
+    if body.dimension == 1:
+        reach = body.diameter / 2
+        return adaptive_rejection(score, -reach, reach, size, rng).theta
+    hessian = _logistic_hessian(potential, centre)
+    return score_envelope(
+        score, body, centre, hessian, potential.strong_convexity, potential.problem.row_norm, size, rng
+    )
+
+
+def _chains(schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
+    problem = data.problem
+    score, _ = _score(data, 1.0, schedule)
+    # a public coin, independent of the data: the promise is that of the most steps
+    stop = int(rng.integers(max(1, schedule.n_steps // 2), max(2, schedule.n_steps)))
+    start = problem.constraint.project(np.zeros((problem.dimension, schedule.n_models)))
+    run = sgld(
+        score,
+        start,
+        schedule.step_size,
+        schedule.inverse_temperature,
+        stop,
+        rng,
+        project=problem.constraint.project,
+    )
+    if not math.isfinite(float(np.sum(run.last))):
+        raise AssumptionFailed("the chains overflowed; take a smaller step_size.")
+    return run.last

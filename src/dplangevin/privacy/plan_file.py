@@ -1,0 +1,159 @@
+"""Plan files: JSON that names public values only. Loading one checks every field and proves the promise again."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from dplangevin._version import __version__
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.registry import FAMILIES
+from dplangevin.privacy.serialize import _finite, _refuse_constant, _without_duplicates
+from dplangevin.problem import DataBounds, Problem
+from dplangevin.problem.constants import Constants
+from dplangevin.problem.constraints import CONSTRAINTS
+from dplangevin.problem.losses import LOSSES, Clipped
+
+FORMAT, VERSION = "dplangevin-plan", 1
+_DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15
+_KEYS = {"format", "version", "library", "schedule", "problem", "constants", "delta", "theorem", "guarantee"}
+
+
+def save_plan(plan: Plan, path: str | Path) -> None:
+    """Write a plan to a JSON file. Everything in a plan is public."""
+    plain = {
+        "format": FORMAT,
+        "version": VERSION,
+        "library": __version__,
+        "schedule": _written(plan.schedule),
+        "problem": None if plan.problem is None else _written(plan.problem),
+        "constants": _written(plan.constants) if plan.problem is None else None,
+        "delta": plan.delta,
+        "theorem": plan.theorem,
+        "guarantee": {"epsilon": _written(plan.guarantee.epsilon()), "adjacency": plan.guarantee.adjacency},
+    }
+    Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load_plan(path: str | Path) -> Plan:
+    """The plan in a file. Its guarantee is proved anew; a file that claims a smaller epsilon is refused."""
+    try:
+        plain = json.loads(
+            Path(path).read_text(encoding="utf-8"),
+            object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite,
+        )  # fmt: skip
+    except (ValueError, RecursionError):
+        raise InvalidParameter(f"{path} is not a plan file: it is not valid JSON.") from None
+    return plan_from_plain(plain)
+
+
+def plan_from_plain(plain: Any) -> Plan:
+    """The plan in the decoded JSON of a plan file."""
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise InvalidParameter(f'this is not a plan file: "format" must be "{FORMAT}".')
+    version = plain.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise InvalidParameter(f"version must be a whole number of at least 1, got {version!r}.")
+    if version > VERSION:
+        raise InvalidParameter(
+            f"this plan has format version {version}, and this library reads up to {VERSION}; upgrade dplangevin."
+        )
+    if set(plain) != _KEYS:
+        raise InvalidParameter(f"a plan file has the names {', '.join(sorted(_KEYS))}, and no others.")
+    theorem, delta = plain["theorem"], plain["delta"]
+    if not isinstance(theorem, str):
+        raise InvalidParameter(f"theorem must be a name, got {theorem!r}.")
+    if isinstance(delta, bool) or not isinstance(delta, (int, float)):
+        raise InvalidParameter(f"delta must be a number, got {delta!r}.")
+    schedule = _read("schedule", plain["schedule"], {kind.__name__: kind for kind in FAMILIES})
+    problem = constants = None
+    if plain["problem"] is not None:
+        problem = _read("problem", plain["problem"], {"Problem": Problem})
+    if plain["constants"] is not None:
+        constants = _read("constants", plain["constants"], {"Constants": Constants})
+    try:
+        plan = Plan(schedule=schedule, problem=problem, constants=constants, delta=delta, theorem=theorem)  # type: ignore[arg-type]
+    except DplangevinError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
+        raise InvalidParameter(f"the numbers of this plan cannot be accounted: {error}.") from None
+    _check_claim(plan, plain["guarantee"])
+    return plan
+
+
+def _check_claim(plan: Plan, claim: Any) -> None:
+    if not isinstance(claim, dict) or set(claim) != {"epsilon", "adjacency"}:
+        raise InvalidParameter("guarantee must hold epsilon and adjacency.")
+    stated = _value("guarantee.epsilon", claim["epsilon"], {}, 0)
+    if isinstance(stated, bool) or not isinstance(stated, (int, float)):
+        raise InvalidParameter(f"guarantee.epsilon must be a number, got {stated!r}.")
+    proved = plan.guarantee.epsilon()
+    if not proved <= stated * (1 + 1e-9) or claim["adjacency"] != plan.guarantee.adjacency:
+        raise InvalidParameter(
+            f"the file claims epsilon = {stated!r} ({claim['adjacency']!r}), and only {proved!r} "
+            f"({plan.guarantee.adjacency!r}) is proved for its numbers: it was altered, or written by another version."
+        )
+
+
+def _written(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {each.name: _written(getattr(value, each.name)) for each in fields(value) if each.init}
+        return {"type": type(value).__name__, **named}
+    if isinstance(value, (tuple, list)):
+        return [_written(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidParameter(f"a plan file cannot hold a {type(value).__name__}.")
+
+
+def _read(where: str, value: Any, allowed: Mapping[str, type], depth: int = 0) -> Any:
+    """An instance of one of the allowed classes; its constructor checks types and ranges."""
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in allowed:
+        raise InvalidParameter(
+            f"{where} must be an object whose type is one of {', '.join(sorted(allowed))}."
+        )
+    if depth > _DEEPEST:
+        raise InvalidParameter(f"{where} is nested too deeply.")
+    kind = allowed[value["type"]]
+    known = {each.name for each in fields(kind) if each.init}
+    given = {name: item for name, item in value.items() if name != "type"}
+    if unknown := sorted(set(given) - known):
+        raise InvalidParameter(f"{where} has unknown fields: {', '.join(unknown)}.")
+    read = {name: _value(f"{where}.{name}", item, _inside(name), depth) for name, item in given.items()}
+    try:
+        return kind(**read)
+    except DplangevinError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise InvalidParameter(f"{where} has a field of the wrong type: {error}.") from None
+
+
+def _inside(name: str) -> dict[str, type]:
+    """The classes a field may hold."""
+    if name == "loss":
+        kinds: list[type] = [*LOSSES.values(), Clipped]
+        return {kind.__name__: kind for kind in kinds}
+    if name == "constraint":
+        return {kind.__name__: kind for kind in CONSTRAINTS.values()}
+    return {"DataBounds": DataBounds} if name == "bounds" else {}
+
+
+def _value(where: str, value: Any, allowed: Mapping[str, type], depth: int) -> Any:
+    if isinstance(value, dict):
+        return _read(where, value, allowed, depth + 1)
+    if isinstance(value, list):
+        if len(value) > _MOST_ITEMS or any(isinstance(item, (dict, list)) for item in value):
+            raise InvalidParameter(f"{where} must be a short list of plain values.")
+        return tuple(_value(where, item, {}, depth + 1) for item in value)
+    if value in ("inf", "-inf"):
+        return math.inf if value == "inf" else -math.inf
+    if isinstance(value, int) and abs(value) > _LARGEST_COUNT:
+        raise InvalidParameter(f"{where} = {value} is too large.")
+    return value

@@ -1,0 +1,179 @@
+"""RashomonSampler: many equally good models under one stated guarantee."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import InvalidParameter, NotPrivateError
+from dplangevin.mechanisms import run
+from dplangevin.privacy.spender import Spender
+from dplangevin.rashomon.multiplicity import Multiplicity
+from dplangevin.rashomon.recipe import RashomonRecipe, plan_rashomon
+from dplangevin.rashomon.template import Template
+
+Floats = NDArray[np.float64]
+
+
+class RashomonSampler(BaseEstimator):  # type: ignore[misc]
+    """K models drawn privately from the set of models whose objective is within `threshold` of the best.
+
+    Parameters
+    ----------
+    estimator : an unfitted estimator of this library; its model, data_norm or schema, classes or target_bounds, radius,
+        alpha, fit_intercept, adjacency and weight_bound are used. Its epsilon, delta and mechanism are not.
+    threshold : psi, on the objective (1/n) sum loss + (alpha/2) |theta|^2 of the scaled problem.
+    n_models : K. epsilon, delta : the promise for ALL models together; delta = 0 asks for a pure one.
+    radius : largest norm of the coefficients; default the estimator's.
+    route : "pure", "ramp" or "trajectory"; tier : "auto", "exact", "pure", "certified" or "process"; ramp, n_steps :
+        see `plan_rashomon`.
+    ledger : a Spender that is charged before the data is read.
+    random_state : None draws from the operating system; a seed voids the promise against those who know it.
+    verbose : print the plan before running.
+
+    Attributes
+    ----------
+    models_ : K fitted estimators, each released. hit_probability_ : bound on the chance that a model is in the set.
+    privacy_ : the promise for all models. plan_ : what was chosen, and what would be worth running.
+
+    References
+    ----------
+    Ganesh, Thakurta and Upadhyay (2024); Semenova, Rudin and Parr (2022) for Rashomon sets.
+
+    Examples
+    --------
+    >>> from dplangevin import DPLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (4000, 2)) / 2**0.5
+    >>> y = X[:, 0] + 0.3 * rng.standard_normal(4000) > 0
+    >>> model = DPLogisticRegression(data_norm=1.0, classes=[False, True], radius=3.0, fit_intercept=False)
+    >>> sampler = RashomonSampler(model, threshold=0.1, n_models=4, epsilon=2.0, random_state=0).fit(X, y)
+    >>> len(sampler.models_), round(sampler.privacy_.epsilon(), 2), sampler.hit_probability_ > 0.5
+    (4, 2.0, True)
+    >>> bool(sampler.multiplicity(X[:100]).ambiguity < 0.5)  # X[:100] is public here
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        threshold: float = 0.05,
+        n_models: int = 10,
+        epsilon: float = 1.0,
+        delta: float = 0.0,
+        radius: float | None = None,
+        route: str = "pure",
+        tier: str = "auto",
+        ramp: float | None = None,
+        n_steps: int | None = None,
+        ledger: Spender | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.threshold = threshold
+        self.n_models = n_models
+        self.epsilon = epsilon
+        self.delta = delta
+        self.radius = radius
+        self.route = route
+        self.tier = tier
+        self.ramp = ramp
+        self.n_steps = n_steps
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonRecipe:
+        """What fit would do on n rows of n_features encoded columns; no data is needed."""
+        template = Template(self._estimator(), self.radius, self.threshold)
+        return self._recipe(template.problem(n, n_features, n_classes))
+
+    def fit(self, X: Any, y: Any) -> RashomonSampler:
+        """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
+        template = Template(self._estimator(), self.radius, self.threshold)
+        rows, labels = template.read(X, y)
+        problem = template.problem(rows.shape[0], rows.shape[1], template.n_classes)
+        recipe = self._recipe(problem)
+        if recipe.hit_probability < recipe.advice.worthwhile:
+            warnings.warn(f"{recipe.sentence()} {recipe.advice}", UserWarning, stacklevel=2)
+        if self.verbose:
+            print(recipe)
+        data = ArrayDataset(rows, labels, problem)
+        release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
+        self.plan_ = recipe
+        promise = template.promise(recipe.plan.guarantee, release.seeded)
+        self.privacy_ = replace(promise, at_delta=recipe.plan.delta)
+        self.hit_probability_ = recipe.hit_probability
+        self.parameters_ = np.array(release.value)
+        self.models_ = [template.model(theta, problem, self.privacy_, recipe) for theta in self.parameters_.T]
+        self.feature_names_ = template.names(problem.n_features)
+        self.n_features_in_ = template.estimator.n_features_in_
+        if hasattr(template.estimator, "classes_"):
+            self.classes_ = template.estimator.classes_
+        return self
+
+    def multiplicity(self, X: Any, y: Any = None, **options: Any) -> Multiplicity:
+        """What the models disagree on, for PUBLIC inputs X (and labels y): post-processing, at no cost in privacy.
+
+        Options are those of `Multiplicity.of`. X must not be the training data.
+        """
+        check_is_fitted(self, "models_")
+        return Multiplicity.of(self.models_, X, y, sentence=self.plan_.sentence(), **options)
+
+    def _estimator(self) -> Any:
+        if self.estimator is None or not hasattr(self.estimator, "get_params"):
+            raise InvalidParameter(
+                "estimator must be an unfitted estimator of this library, e.g. DPLogisticRegression(data_norm=1.0, "
+                f"classes=[0, 1], radius=1.0); got {type(self.estimator).__name__}."
+            )
+        return clone(self.estimator)
+
+    def _recipe(self, problem: Any) -> RashomonRecipe:
+        return plan_rashomon(
+            problem,
+            threshold=self.threshold,
+            n_models=self.n_models,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            route=self.route,
+            tier=self.tier,
+            ramp=self.ramp,
+            n_steps=self.n_steps,
+        )
+
+    def filter_members(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: keeping only the draws inside the set reveals where the set is."""
+        raise NotPrivateError(
+            "membership is not released: the set depends on every record, so keeping only the draws inside it would "
+            "condition on the data. Use hit_probability_, which holds for every data set."
+        )
+
+    def training_loss(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: the loss on the private records is a statistic of them."""
+        raise NotPrivateError(
+            "the training loss of a draw is not released: it is a statistic of the private records. Buy it with "
+            "private_score(model, X, y, epsilon=...), or measure it on public records."
+        )
+
+    def acceptance(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: how many proposals a draw took depends on the data."""
+        raise NotPrivateError(
+            "acceptance rates and proposal counts are not kept: they depend on the private records and are not covered "
+            "by the guarantee."
+        )
+
+    def redraw_until_member(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: retrying until a draw is inside is filtering with more steps, and every try costs budget."""
+        raise NotPrivateError(
+            "drawing again until a model is in the set conditions on the data, and every try costs epsilon. Raise the "
+            "threshold or the budget until hit_probability_ is what you need."
+        )

@@ -1,0 +1,119 @@
+"""Between an estimator and its problem: how rows are read, what is stated, how a drawn theta becomes a model."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._classifier import DPLinearClassifier
+from dplangevin.estimators._regressor import DPLinearRegressor
+from dplangevin.estimators.schema_encoder import SchemaEncoder
+from dplangevin.planner.request import Request
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.problem import Problem
+
+Floats = NDArray[np.float64]
+RIDGE_SHARE = 0.1
+"""The default ridge adds at most half of this share of the threshold to the objective of any model in the ball."""
+
+
+class Template:
+    """One estimator of the library, used for everything but its own fitting."""
+
+    def __init__(self, estimator: Any, radius: float | None, threshold: float) -> None:
+        if not isinstance(estimator, DPLinearClassifier | DPLinearRegressor):
+            raise InvalidParameter(
+                f"estimator must be one of this library, such as DPLogisticRegression; got {type(estimator).__name__}."
+            )
+        if estimator.max_rows_per_person != 1:
+            raise InvalidParameter(
+                "max_rows_per_person must be 1 here: no group promise is proved for draws of a Rashomon set."
+            )
+        self.estimator = estimator
+        stated = estimator.radius if radius is None else radius
+        if stated is None:
+            raise InvalidParameter(
+                "a Rashomon set needs a bounded set of models: state radius, the largest norm of the coefficients."
+            )
+        self.radius: float = _check.positive("radius", stated)
+        psi = _check.nonnegative("threshold", threshold)
+        alpha = estimator.alpha
+        self.alpha = (
+            RIDGE_SHARE * psi / self.radius**2 if alpha is None else _check.nonnegative("alpha", alpha)
+        )
+        self.centre, self.half = 0.0, 1.0
+        self.n_classes = 2
+
+    def problem(self, n: int, n_features: int, n_classes: int = 2) -> Problem:
+        """The stated problem. No record is read."""
+        model, estimator = {}, self.estimator
+        if isinstance(estimator, DPLinearClassifier):
+            model = estimator._model_options(n_classes)
+        else:
+            low, high = estimator._bounds()
+            self.centre, self.half = estimator._scale(low, high)
+            model = estimator._model_options(low, high, self.half)
+        options = estimator._options(n, n_features, **model)
+        options.update(
+            radius=self.radius, alpha=self.alpha, mechanism="auto", theorem=None, epsilon=1.0, delta=0.0
+        )
+        request = Request(**options)
+        # inside the ball no residual of a squared loss exceeds this, so the clip changes nothing there
+        norm = float(np.hypot(request.data_norm, 1.0)) if request.fit_intercept else request.data_norm
+        bound = norm * self.radius + 1.0 if request.model == "ridge" else None
+        return request.problem(bound, self.alpha)
+
+    def read(self, X: Any, y: Any) -> tuple[Floats, Floats]:
+        """Encoded rows and targets as the problem sees them."""
+        estimator = self.estimator
+        estimator._norm()
+        if isinstance(estimator, DPLinearClassifier):
+            rows, given = estimator._validated(X, y)
+            check_classification_targets(given)
+            labels = estimator._classes(given)
+            place = np.searchsorted(labels, given)
+            place = np.where(labels[np.minimum(place, len(labels) - 1)] == given, place, 0)
+            estimator.classes_, self.n_classes = labels, len(labels)
+            return rows, place.astype(float)
+        low, high = estimator._bounds()
+        rows, given = estimator._validated(X, y, y_numeric=True)
+        centre, half = estimator._scale(low, high)
+        return rows, (np.clip(given, low, high) - centre) / half
+
+    def model(self, theta: Floats, problem: Problem, privacy: Guarantee, plan: Any) -> DPLinearModel:
+        """A fitted estimator with these parameters."""
+        made: Any = copy.copy(self.estimator)
+        matrix = theta.reshape(problem.n_columns, problem.loss.score_dimension)
+        columns, intercept = problem.n_features, self.estimator._intercept()
+        if isinstance(made, DPLinearClassifier):
+            made.coef_ = matrix[:columns].T.copy()
+            made.intercept_ = matrix[columns].copy() if intercept else np.zeros(matrix.shape[1])
+        else:
+            made.coef_ = self.half * matrix[:columns, 0]
+            made.intercept_ = (
+                float(self.half * matrix[columns, 0] + self.centre) if intercept else float(self.centre)
+            )
+        made._keep(problem.loss)
+        made.privacy_, made.plan_, made.n_iter_ = privacy, plan, 1
+        fitted: DPLinearModel = made
+        return fitted
+
+    def promise(self, guarantee: Guarantee, seeded: bool) -> Guarantee:
+        """The guarantee with what the estimator's own fitting would say."""
+        words = "the promise covers all released models together"
+        found: Guarantee = self.estimator._promise(guarantee, seeded, words)
+        return found
+
+    def names(self, n_features: int) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        if self.estimator.schema is not None:
+            return tuple(SchemaEncoder(self.estimator.schema).get_feature_names_out())
+        given = getattr(self.estimator, "feature_names_in_", None)
+        return tuple(map(str, given)) if given is not None else tuple(f"x{i}" for i in range(n_features))

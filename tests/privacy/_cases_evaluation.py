@@ -1,0 +1,219 @@
+"""Scores, choices and curvatures. Every neighbouring pair attains the claimed sensitivity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dplangevin.data import ArrayDataset
+from dplangevin.estimators import _metrics
+from dplangevin.estimators._scoring import Scoring
+from dplangevin.estimators.evaluation import private_score
+from dplangevin.estimators.uncertainty import plan_with_intervals, run_with_intervals
+from dplangevin.mechanisms.curvature import _sums
+from dplangevin.mechanisms.noisy_sums import release_best, release_sums
+from dplangevin.privacy.theorems.noisy_max import calibrated_max
+from dplangevin.privacy.theorems.noisy_sums import NoisySums, calibrated_sums
+from privacy._case import Case, Draw
+
+
+class Model:
+    """Says class 1 with probability x."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, X: Any) -> np.ndarray:
+        return (np.asarray(X)[:, 0] > 0.5).astype(int)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        score = np.asarray(X)[:, 0]
+        return np.column_stack([1 - score, score])
+
+
+def runs_of(plan: NoisySums, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
+    """Noisy sums scored by the likelihood ratio (geometric noise), or projected on the direction that differs."""
+    run = replace(plan, groups=tuple(replace(group, scale=group.scale / factor) for group in plan.groups))
+
+    def ratio(values: Any) -> float:
+        total = 0.0
+        for v, a, b, group in zip(values, *sides, plan.groups, strict=True):
+            gain = np.abs(v - a) - np.abs(v - b) if plan.noise == "geometric" else v * (b - a) / group.scale
+            total += float(np.sum(gain)) / group.scale
+        return total
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        return np.array([ratio(release_sums(run, lambda: sides[side], rng).values) for _ in range(runs)])
+
+    return draw
+
+
+def exact(plan: NoisySums, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
+    """epsilon (mu) of this pair over the claim: how far the sums move, in units of the noise."""
+    order = 1 if plan.noise == "geometric" else 2
+    moves = [
+        float(np.linalg.norm(np.ravel(b - a), order)) / group.scale
+        for a, b, group in zip(*sides, plan.groups, strict=True)
+    ]
+    if plan.noise == "gaussian":
+        return float(np.linalg.norm(moves)) / (plan.guarantee.mu or np.nan)
+    return sum(moves) / plan.guarantee.epsilon(0.0)
+
+
+def sums(name: str, words: str, plan: NoisySums, sides: Any, *, two: bool = False) -> Case:
+    word = "sensitivity without 2" if two else "noise / 2"
+    return Case(
+        name=name,
+        configuration=words,
+        covers=("release_sums",),
+        claim=plan.guarantee,
+        honest=runs_of(plan, sides, 1.0),
+        sabotages={word: runs_of(plan, sides, 2.0)},
+        exact_ratio=exact(plan, sides),
+        runs=4000,
+    )
+
+
+def losses(metric: str, adjacency: str) -> Case:
+    scoring = Scoring(metric=metric, adjacency=adjacency)
+    best, worst = np.array([0.0, 0.3, 0.6]), np.array([1.0, 0.3, 0.6])
+    if adjacency == "add-remove":
+        best = best[1:]
+    plan = scoring.plan(1.0, 0.0, 1)
+    return sums(
+        f"private score, {metric}",
+        adjacency,
+        plan,
+        (scoring.loss_sums(best), scoring.loss_sums(worst)),
+        two=adjacency == "replace-one",
+    )
+
+
+def histogram(adjacency: str) -> Case:
+    """Sabotage by 2: under replace-one that is the noise of someone who forgot that two counts move."""
+    edges = _metrics.bin_edges(4)
+    X, y = np.array([[0.1], [0.9], [0.4]]), np.array([0, 1, 1])
+    other_X, other_y = X[1:], y[1:]
+    if adjacency == "replace-one":
+        other_X, other_y = np.array([[0.95], [0.9], [0.4]]), np.array([1, 1, 1])
+    plan = calibrated_sums([(8, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency=adjacency)  # type: ignore[arg-type]
+    found = [_metrics.histogram(Model(), *rows, edges) for rows in ((X, y), (other_X, other_y))]
+    return sums(
+        "histogram of scores", adjacency, plan, ([found[0]], [found[1]]), two=adjacency == "replace-one"
+    )
+
+
+def selection(adjacency: str) -> Case:
+    """From a tie: candidate 0 then has to overcome a gap of 2 (or 1), and exp(-gap / scale) is attained."""
+    plan = calibrated_max(candidates=2, unit=1, epsilon=2.0, adjacency=adjacency)  # type: ignore[arg-type]
+    totals = [np.array([5.0, 5.0]), np.array([4.0, 6.0] if adjacency == "replace-one" else [5.0, 6.0])]
+
+    def draw(factor: float) -> Draw:
+        run = replace(plan, scale=plan.scale / factor)
+
+        def wins(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+            return np.array([release_best(run, lambda: totals[side], rng).values[0][0] for _ in range(runs)])
+
+        return wins
+
+    return Case(
+        name="private selection (noisy max)",
+        configuration=f"two candidates, a tie, {adjacency}",
+        covers=("release_best",),
+        claim=plan.guarantee,
+        honest=draw(1.0),
+        sabotages={"noise / 4": draw(4.0)},
+        loose="one bit: from a tie at most 0.55 of epsilon shows, so only a factor of 4 is caught",
+        runs=4000,
+    )
+
+
+def curvature(delta: float) -> Case:
+    """The matrix of two worst records, at right angles; Gaussian and exp(-|z|) noise."""
+    options = {
+        "model": "logistic", "n": 2, "n_features": 2, "epsilon": 3.0, "delta": delta, "adjacency": "replace-one",
+        "data_norm": 1.0, "fit_intercept": False, "radius": None, "alpha": None, "mechanism": "auto",
+        "theorem": None, "weight_bound": 1.0,
+    }  # fmt: skip
+    _, both = plan_with_intervals(0.6, options)
+    problem, zero = both.plan.problem, np.zeros(2)
+    assert problem is not None
+    first = _sums(ArrayDataset([[1.0, 0.0], [0.6, 0.0]], [0, 1], problem), zero, 1)
+    second = _sums(ArrayDataset([[0.0, 1.0], [0.6, 0.0]], [0, 1], problem), zero, 1)
+    return sums("curvature", "Gaussian noise" if delta else "pure", both.curvature, (first, second))
+
+
+def score() -> Case:
+    """The released accuracy itself, through private_score."""
+    n = 40
+    X, labels = np.full((n, 1), 0.9), [np.where(np.arange(n) < 20, 1, 0), np.where(np.arange(n) < 21, 1, 0)]
+
+    def draw(epsilon: float) -> Draw:
+        def values(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+            options: dict[str, Any] = {"epsilon": epsilon, "level": 0.5, "random_state": rng}
+            return np.array([private_score(Model(), X, labels[side], **options).value for _ in range(runs)])
+
+        return values
+
+    return Case(
+        name="private_score",
+        configuration="accuracy, the released value",
+        covers=("private_score",),
+        claim=private_score(Model(), X, labels[0], epsilon=1.0, random_state=0).guarantee,
+        honest=draw(1.0),
+        sabotages={"noise / 2": draw(2.0)},
+        exact_ratio=1.0,
+        runs=400,
+    )
+
+
+def intervals() -> Case:
+    """The coefficient of a fit with intervals; near 0 a label moves the slope by half of its bound."""
+    options = {
+        "model": "logistic", "n": 2, "n_features": 1, "epsilon": 1.0, "delta": 0.0, "adjacency": "replace-one",
+        "data_norm": 1.0, "fit_intercept": False, "radius": None, "alpha": 2.0, "mechanism": "auto",
+        "theorem": None, "weight_bound": 1.0,
+    }  # fmt: skip
+    _, both = plan_with_intervals(0.15, options)
+    schedule: Any = both.plan.schedule
+    weak = replace(
+        both, plan=replace(both.plan, schedule=replace(schedule, noise_scale=schedule.noise_scale / 16))
+    )
+    tables = [ArrayDataset([[1.0], [1.0]], labels, both.plan.problem) for labels in ([1, 1], [0, 1])]
+
+    def draw(run: Any) -> Draw:
+        def centres(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+            return np.array(
+                [run_with_intervals(run, tables[side], rng, None)[0].value[0] for _ in range(runs)]
+            )
+
+        return centres
+
+    return Case(
+        name="fit with intervals",
+        configuration="logistic, pure, coefficient only",
+        covers=("run_with_intervals",),
+        claim=both.guarantee,
+        honest=draw(both),
+        sabotages={"noise / 16": draw(weak)},
+        loose="85% of the budget is the coefficient's, and near 0 a label moves a logistic slope by half of its bound",
+        runs=400,
+    )
+
+
+CASES = (
+    *(
+        losses(metric, adjacency)
+        for metric in ("accuracy", "log-loss")
+        for adjacency in ("replace-one", "add-remove")
+    ),
+    histogram("replace-one"),
+    histogram("add-remove"),
+    selection("replace-one"),
+    selection("add-remove"),
+    curvature(1e-5),
+    curvature(0.0),
+    score(),
+    intervals(),
+)

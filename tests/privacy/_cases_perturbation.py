@@ -1,0 +1,103 @@
+"""One-shot mechanisms. A heavy ridge keeps theta near 0, where Huber losses of targets -1 and +1 are straight lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dplangevin.data import ArrayDataset
+from dplangevin.mechanisms import run
+from dplangevin.privacy.conversions import gdp_epsilon
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
+from dplangevin.privacy.theorems.output_perturbation import calibrated_output_perturbation
+from dplangevin.problem import Clipped, DataBounds, Huber, Problem, Squared
+from dplangevin.schedules import Schedule, SufficientStatisticsSchedule
+from privacy._case import Case, Draw
+
+PULL = 0.1
+
+
+def flat_problem(adjacency: str, norm: float) -> Problem:
+    return Problem(
+        loss=Huber(transition=PULL),
+        bounds=DataBounds(data_norm=norm, target=(-1, 1)),
+        n=1,
+        n_features=1,
+        ridge=200.0 * norm**2,
+        fit_intercept=False,
+        adjacency=adjacency,  # type: ignore[arg-type]
+    )
+
+
+def runs_of(of: Problem, schedule: Schedule, delta: float) -> Draw:
+    """Released values on the record (norm, 1) against (norm, -1), or against no record."""
+    plan, norm = Plan(problem=of, schedule=schedule, delta=delta), of.bounds.data_norm
+    other = ([[norm]], [-1.0]) if of.adjacency == "replace-one" else (np.zeros((0, 1)), np.zeros(0))
+    tables = [ArrayDataset(*rows, of) for rows in (([[norm]], [1.0]), other)]
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        return np.array([run(plan, tables[side], rng).value[0] for _ in range(runs)])
+
+    return draw
+
+
+def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **more: Any) -> Case:
+    """reach : how far the noiseless answer moves, in units in which the noise has scale `noise_scale`."""
+    weakened = more.pop("weakened", ("noise_scale",))
+    cover = more.pop("cover")
+    claim = Plan(problem=of, schedule=schedule, delta=delta).guarantee
+    scale = getattr(schedule, weakened[-1])
+    exact = gdp_epsilon(reach / scale, delta) if delta else reach / scale
+    weak = replace(schedule, **{part: getattr(schedule, part) / 2 for part in weakened})
+    word = "sensitivity without 2" if of.adjacency == "replace-one" else "noise / 2"
+    return Case(
+        name=name,
+        configuration=f"{of.adjacency}, data_norm {of.bounds.data_norm:g}",
+        covers=(cover,),
+        claim=claim,
+        honest=runs_of(of, schedule, delta),
+        sabotages={word: runs_of(of, weak, delta)},
+        exact_ratio=exact / claim.epsilon(delta),
+        **more,
+    )
+
+
+def objective(adjacency: str, norm: float, delta: float) -> Case:
+    of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
+    options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
+    schedule = calibrated_objective_perturbation(of.constants, **options)
+    name = "objective perturbation, " + ("pure" if delta == 0 else "Gaussian")
+    return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation")
+
+
+def output(adjacency: str, norm: float, delta: float) -> Case:
+    of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
+    options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
+    schedule = calibrated_output_perturbation(of.constants, **options)
+    name = "output perturbation, " + ("pure" if delta == 0 else "Gaussian")
+    return pair(name, of, schedule, delta, records * PULL / (200 * norm), cover="OutputPerturbation")
+
+
+def moments(norm: float) -> Case:
+    """A high floor makes theta the noisy cross moment over it; the worst replacement keeps the row and flips y."""
+    of = replace(flat_problem("replace-one", norm), loss=Clipped(Squared(), 1.0), ridge=0.0)
+    schedule = SufficientStatisticsSchedule(
+        gram_noise=3 * norm**2, cross_noise=2 * norm, eigenvalue_floor=1e9
+    )
+    return pair("sufficient statistics", of, schedule, 1e-2, 2 * norm, cover="SufficientStatistics",
+                weakened=("gram_noise", "cross_noise"))  # fmt: skip
+
+
+CASES = (
+    objective("replace-one", 1.0, 0.0),
+    objective("add-remove", 10.0, 0.0),
+    objective("replace-one", 100.0, 1e-2),
+    objective("add-remove", 1.0, 1e-2),
+    output("replace-one", 0.1, 0.0),
+    output("add-remove", 100.0, 0.0),
+    output("replace-one", 10.0, 1e-2),
+    moments(10.0),
+)

@@ -1,0 +1,133 @@
+"""Audit pairs of the draws: the honest run is not refuted, the run at four times the inverse temperature is.
+
+One record pulls theta along a straight line wherever it can be, so the laws of neighbours are known in closed form.
+Confidence 0.9999 per audit and fixed seeds: the honest audits together raise a false alarm below 1e-3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dplangevin.audit import attack
+from dplangevin.data import ArrayDataset
+from dplangevin.mechanisms import run
+from dplangevin.mechanisms._draw import draw
+from dplangevin.planner.chains import certified_chain, pure_chain
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Ball, DataBounds, Huber, Problem, WholeSpace
+from dplangevin.schedules import (
+    DrawSchedule,
+    ExponentialSchedule,
+    GibbsSchedule,
+    IteratedExponentialSchedule,
+    LangevinSchedule,
+)
+
+PULL = 0.1
+RUNS = 3000
+
+
+def problem(p: int, radius: float | None, ridge: float = 0.0) -> Problem:
+    """Targets of size 1e3 with a small transition: the loss is the straight line -+ PULL theta on the whole set."""
+    return Problem(
+        loss=Huber(transition=PULL), bounds=DataBounds(data_norm=1.0, target=(-1e3, 1e3)), n=1, n_features=p,
+        constraint=WholeSpace() if radius is None else Ball(radius), ridge=ridge, fit_intercept=False,
+    )  # fmt: skip
+
+
+def data(of: Problem, sign: float) -> ArrayDataset:
+    return ArrayDataset([[1.0, *([0.0] * (of.n_features - 1))]], [sign * 1e3], of)
+
+
+def scores(of: Problem, schedule: Any, sign: float, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if isinstance(schedule, DrawSchedule):  # many independent draws at once, by the code of a single one
+        return draw(schedule, data(of, sign), rng, size=RUNS)[0]
+    plan, records = Plan(problem=of, schedule=schedule, delta=1e-6), data(of, sign)
+    return np.array([run(plan, records, rng).value[0] for _ in range(RUNS // 5)])
+
+
+def verdicts(of: Problem, schedule: Any, weak: Any, claim: Guarantee, delta: float) -> tuple[bool, bool]:
+    found = []
+    for tried in (schedule, weak):
+        first, second = scores(of, tried, 1.0, 1), scores(of, tried, -1.0, 2)
+        found.append(attack(first, second, claim, delta=delta, confidence=0.9999).refuted)
+    return found[0], found[1]
+
+
+def warmer(schedule: Any) -> Any:
+    return replace(schedule, inverse_temperature=4 * schedule.inverse_temperature)
+
+
+def chain(of: Problem, beta: float, tier: str) -> dict[str, Any]:
+    found = (pure_chain if tier == "pure" else certified_chain)(of.constants, beta, 1e-5)
+    return {"tier": tier, "step_size": found.step_size, "n_steps": found.n_steps}
+
+
+@pytest.mark.parametrize("tier", ["exact", "pure", "certified"])
+def test_exponential_mechanism(tier):
+    """exp(+-beta PULL theta) on the ball: half the claim is attained, twice the claim at four times beta."""
+    of = problem(1 if tier == "exact" else 2, 1.0)
+    beta = 2.0 / (2 * PULL * 2.0)  # epsilon = 2
+    fields = {} if tier == "exact" else chain(of, beta, tier)
+    schedule = ExponentialSchedule(inverse_temperature=beta, **fields)
+    claim = Plan(problem=of, schedule=schedule, delta=1e-3, theorem="exponential-mechanism").guarantee
+    assert claim.epsilon(1e-3) == pytest.approx(2.0, rel=0.05)
+    weak = warmer(warmer(schedule)) if tier != "exact" else warmer(schedule)
+    assert verdicts(of, schedule, weak, claim, 1e-3) == (False, True)
+
+
+def test_exponential_mechanism_on_a_grid():
+    of = problem(1, 1.0)
+    schedule = ExponentialSchedule(inverse_temperature=2.0 / (4 * PULL), grid=101)
+    claim = Plan(problem=of, schedule=schedule, delta=0.0).guarantee
+    assert verdicts(of, schedule, warmer(schedule), claim, 0.0) == (False, True)
+
+
+@pytest.mark.parametrize("tier", ["exact", "certified"])
+def test_gibbs_mechanism(tier):
+    """N(+-PULL / m, 1 / (beta m)): mu = Delta sqrt(beta / m), attained exactly."""
+    of = problem(1, 8.0, ridge=0.1) if tier == "exact" else problem(2, None, ridge=0.1)
+    beta = 0.1 * (1.0 / (2 * PULL)) ** 2  # mu = 1
+    fields = {} if tier == "exact" else chain(of, beta, "certified")
+    schedule = GibbsSchedule(inverse_temperature=beta, **fields)
+    claim = Plan(problem=of, schedule=schedule, delta=1e-2, theorem="strongly-convex-gibbs").guarantee
+    assert claim.delta(1.0) == pytest.approx(0.1269, abs=2e-4)  # mu = 1
+    assert verdicts(of, schedule, warmer(schedule), claim, 1e-2) == (False, True)
+
+
+def test_iterated_mechanism():
+    of = problem(1, 1.0, ridge=0.05)
+    betas = (1.0 / (4 * PULL), 2.0 / (2 * PULL))
+    draws = tuple(ExponentialSchedule(inverse_temperature=beta) for beta in betas)
+    schedule = IteratedExponentialSchedule(draws=draws, radii=(0.5,))
+    claim = Plan(problem=of, schedule=schedule, delta=0.0).guarantee
+    weak = replace(
+        schedule, draws=tuple(replace(d, inverse_temperature=6 * d.inverse_temperature) for d in draws)
+    )
+    assert verdicts(of, schedule, weak, claim, 0.0) == (False, True)
+
+
+@pytest.mark.parametrize("release", ["last-iterate", "average"])
+def test_langevin_mechanism(release):
+    """AR(1): the last-iterate bound is exact; noise / 4 at the same learning rate falls."""
+    of = problem(1, None, ridge=0.5)
+    schedule = LangevinSchedule(inverse_temperature=10.0, step_size=0.05, n_steps=6, release=release)
+    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    weak = replace(schedule, inverse_temperature=160.0, step_size=0.05 / 16)
+    assert verdicts(of, schedule, weak, claim, 1e-2) == (False, True)
+
+
+def test_last_iterate_claim_is_attained():
+    """Exact mu of the AR(1) chain: 2 shift / standard deviation equals the claim."""
+    of = problem(1, None, ridge=0.5)
+    schedule = LangevinSchedule(inverse_temperature=10.0, step_size=0.05, n_steps=6)
+    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    keep = (1 - 0.5 * 0.5) ** np.arange(6)
+    shift, spread = 2 * 0.5 * PULL * keep.sum(), np.sqrt(2 * 0.05 * (keep**2).sum())
+    assert claim.mu == pytest.approx(shift / spread, rel=1e-6)

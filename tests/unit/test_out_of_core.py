@@ -1,0 +1,221 @@
+"""Records that do not fit in memory: the same sums, a private scratch file, and clear errors."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, ScratchDataset, Source, scratch
+from dplangevin.data.sources import Records, source_of
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.problem import DataBounds, Logistic, Problem
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet")
+
+N = 150_000
+PROBLEM = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=N, n_features=3)
+THETA = np.random.default_rng(1).normal(size=(4, 1))
+
+
+def records(n: int = N, dtype: type = np.float32) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 3)).astype(dtype), rng.integers(0, 2, n)
+
+
+def table(X: np.ndarray, y: np.ndarray, **more: object) -> object:
+    return pa.table({**{f"x{j}": X[:, j] for j in range(X.shape[1])}, "y": y, **more})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    X, y = records()
+    paths = [tmp_path / f"part{i}.parquet" for i in range(3)]
+    for path, part in zip(paths, np.array_split(np.arange(N), 3), strict=True):
+        pq.write_table(table(X[part], y[part]), path, row_group_size=20_000)
+    return paths
+
+
+def test_files_give_the_sums_of_arrays_bit_for_bit(files: list[Path]) -> None:
+    data = ScratchDataset(ArrowSource(files, "y"), PROBLEM)
+    memory = ArrayDataset(*records(), PROBLEM)
+    assert data.n_samples == N
+    assert data._rows.dtype == np.float32
+    for k in (1, 3):
+        theta = np.random.default_rng(k).normal(size=(4, k))
+        np.testing.assert_array_equal(
+            data.gradient_sum(Logistic(), theta), memory.gradient_sum(Logistic(), theta)
+        )
+    np.testing.assert_array_equal(data.loss_sum(Logistic(), THETA), memory.loss_sum(Logistic(), THETA))
+    batch = np.random.default_rng(2).choice(N, 500, replace=False)
+    np.testing.assert_array_equal(
+        data.gradient_sum(Logistic(), THETA, batch), memory.gradient_sum(Logistic(), THETA, batch)
+    )
+    data.check_rows()
+
+
+def test_tables_folders_memory_maps_and_weights(files: list[Path], tmp_path: Path) -> None:
+    X, y = records()
+    expected = ArrayDataset(X, y, PROBLEM).gradient_sum(Logistic(), THETA)
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for source in (
+        source_of(files[0].parent, "y"),
+        source_of([str(path) for path in files], "y"),
+        ArrowSource(table(X, y), "y"),
+        source_of(mapped, y),
+        source_of(mapped[:], y),
+    ):
+        assert isinstance(source, Source)
+        np.testing.assert_array_equal(
+            ScratchDataset(source, PROBLEM).gradient_sum(Logistic(), THETA), expected
+        )
+    assert source_of(X, y) is None
+    weights = np.random.default_rng(3).random(N)
+    weighted = replace(PROBLEM, bounds=replace(PROBLEM.bounds, weight_bound=0.5))
+    wanted = ArrayDataset(X, y, weighted, weights).gradient_sum(Logistic(), THETA)
+    for source in (ArraySource(X, y, weights), ArrowSource(table(X, y, w=weights), "y", weight="w")):
+        np.testing.assert_array_equal(
+            ScratchDataset(source, weighted).gradient_sum(Logistic(), THETA), wanted
+        )
+    plain = ArrayDataset(X, y, weighted).gradient_sum(Logistic(), THETA)
+    np.testing.assert_array_equal(
+        ScratchDataset(ArraySource(X, y), weighted).gradient_sum(Logistic(), THETA), plain
+    )
+
+
+def test_targets_are_encoded_and_other_types_become_doubles(tmp_path: Path) -> None:
+    X, y = records(1000, float)
+    words = np.where(y == 1, "yes", "no")
+    pq.write_table(table(X, words), tmp_path / "a.parquet")
+    problem = replace(PROBLEM, n=1000)
+    data = ScratchDataset(
+        ArrowSource(tmp_path / "a.parquet", "y", ["x2", "x0", "x1"]),
+        problem,
+        encode=lambda values: (np.asarray(values) == "yes").astype(float),
+    )
+    memory = ArrayDataset(X[:, [2, 0, 1]], y, problem)
+    np.testing.assert_array_equal(
+        data.gradient_sum(Logistic(), THETA), memory.gradient_sum(Logistic(), THETA)
+    )
+
+
+def test_the_scratch_file_is_private_and_nameless(tmp_path: Path, monkeypatch) -> None:
+    seen: list[os.stat_result] = []
+    write = ScratchDataset._write
+    monkeypatch.setattr(
+        ScratchDataset,
+        "_write",
+        lambda self, source, encode, file: (
+            seen.append(os.fstat(file.fileno())),
+            write(self, source, encode, file),
+        ),
+    )
+    monkeypatch.setenv("DPLANGEVIN_SCRATCH", str(tmp_path))
+    data = ScratchDataset(ArraySource(*records(5000)), replace(PROBLEM, n=5000))
+    assert stat.S_IMODE(seen[0].st_mode) == 0o600
+    assert seen[0].st_nlink == 0  # already unlinked: nothing is left behind, even by kill -9
+    assert list(tmp_path.iterdir()) == []
+    assert data.gradient_sum(Logistic(), THETA).shape == (4, 1)
+    with pytest.raises(InvalidParameter, match="cannot be pickled"):
+        pickle.dumps(data)
+
+
+class Growing(Source):
+    """Says one number of rows and gives another."""
+
+    shape, dtype = (1000, 3), np.float64
+
+    def __init__(self, given: int) -> None:
+        self.given = given
+
+    def records(self):
+        X, y = records(self.given, float)
+        for start in range(0, self.given, 400):
+            yield Records(X[start : start + 400], y[start : start + 400], None)
+
+
+@pytest.mark.parametrize("given", [0, 999, 1001, 1600])
+def test_rows_added_or_lost_are_refused(given: int) -> None:
+    with pytest.raises(InvalidParameter, match=r"changed while they were read.*Nothing was charged"):
+        ScratchDataset(Growing(given), replace(PROBLEM, n=1000))
+    with pytest.raises(InvalidParameter, match="X has 1000 rows but the problem states n = 999"):
+        ScratchDataset(Growing(1000), replace(PROBLEM, n=999))
+    with pytest.raises(InvalidParameter, match="got 3 columns"):
+        ScratchDataset(Growing(1000), replace(PROBLEM, n=1000, n_features=4))
+
+
+def test_bad_files_are_refused_by_name(files: list[Path], tmp_path: Path) -> None:
+    X, y = records(100)
+    pq.write_table(table(X.astype(float), y), files[1])
+    with pytest.raises(InvalidParameter, match=r"'x0' is float .*part1.parquet has double.*Nothing was"):
+        ArrowSource(files, "y")
+    pq.write_table(table(X[:, :2], y), files[1])
+    with pytest.raises(InvalidParameter, match=r"'x2' .*part1.parquet has no such column.*Nothing was"):
+        ArrowSource(files, "y")
+    with pytest.raises(InvalidParameter, match="no column 'z'; the columns are x0, x1, x2, y"):
+        ArrowSource(files, "z")
+    with pytest.raises(InvalidParameter, match="not a file"):
+        ArrowSource(tmp_path / "nowhere.parquet", "y")
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(InvalidParameter, match="all be Parquet or all Arrow"):
+        ArrowSource(tmp_path / "a.csv", "y")
+    with pytest.raises(InvalidParameter, match="name of the target's column"):
+        source_of(str(files[0]), y)
+    for bad in ((X, y[:3]), (X[:, 0], y)):
+        with pytest.raises(InvalidParameter, match="features must have shape"):
+            ArraySource(*bad)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), None, float("inf")])
+def test_missing_entries_are_refused_without_showing_data(bad: object, tmp_path: Path) -> None:
+    column = pa.array([0.7253] * 99 + [bad], pa.float64())
+    pq.write_table(pa.table({"x0": column, "y": [0] * 100}), tmp_path / "a.parquet")
+    problem = replace(PROBLEM, n=100, n_features=1)
+    with pytest.raises(InvalidParameter, match=r"missing or infinite entries.*Nothing was charged") as error:
+        ScratchDataset(ArrowSource(tmp_path / "a.parquet", "y"), problem)
+    assert "7253" not in str(error.value)
+    pq.write_table(pa.table({"x0": ["a"] * 100, "y": [0] * 100}), tmp_path / "b.parquet")
+    with pytest.raises(InvalidParameter, match=r"'x0' does not hold numbers.*Nothing was charged"):
+        ScratchDataset(ArrowSource(tmp_path / "b.parquet", "y"), problem)
+
+
+def test_a_full_disk_is_said_so(monkeypatch) -> None:
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6));"
+    code = (
+        limit
+        + "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        + "import numpy as np; from dplangevin.data import *; from dplangevin.problem import *;"
+        + "p = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=10**5, n_features=3);"
+        + "ScratchDataset(ArraySource(np.ones((10**5, 3)), np.ones(10**5)), p)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "the disk is full" in done.stderr
+    assert "Nothing was charged and nothing was released" in done.stderr
+    monkeypatch.setenv("DPLANGEVIN_SCRATCH", "/nonexistent")
+    with pytest.raises(DplangevinError, match=r"could not be read: No such file.*Nothing was charged"):
+        ScratchDataset(ArraySource(*records(10)), replace(PROBLEM, n=10))
+
+
+def test_files_without_pyarrow(monkeypatch, files: list[Path]) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
+    with pytest.raises(InvalidParameter, match=r"pip install 'dplangevin\[tables\]'"):
+        ArrowSource(files, "y")
+
+
+def test_the_disk_is_asked_ahead(monkeypatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(ScratchDataset, "_read_ahead", lambda self, a, b: asked.append((a, b)))
+    monkeypatch.setattr("dplangevin.data._kernels.PIECE_BYTES", 1)
+    data = ScratchDataset(ArraySource(*records(10_000)), replace(PROBLEM, n=10_000))
+    data.gradient_sum(Logistic(), THETA)
+    assert asked == [(4096, 8192), (8192, 10_000)]
+    assert scratch._page(1) == scratch._page(4096)
