@@ -90,7 +90,7 @@ def _words(count: int, slope: float) -> str:
     return (
         f"The plane, alpha = {WIDTH:g}, {count} bumps, epsilon = {EPSILON:g}, exact draws.\n"
         f"Agrees: the risk of the exponential mechanism stays below its bound, of order p log(1/alpha) / (epsilon n). "
-        f"The measured slope in n is {slope:.2f}: steeper than -1, since on a fixed packing the right bump is found at "
+        f"The measured slope in n is {slope:.2f}: steeper than -1, perhaps since on a fixed packing the right bump is found at "
         "some n and from then on only the width of a bump counts.\n"
         f"Differs: the proof asks for an alpha-packing. Bumps alpha apart overlap, and then the best point need not be "
         f"a centre: three bumps at the corners of a triangle of side alpha, a third of the votes each, have "
