@@ -12,6 +12,9 @@ import math
 from dataclasses import dataclass
 
 MOST_STEPS = 200
+MOST_LONG_STEPS = 120
+LONG_STEP = 1e6
+"""A pass over more numbers than this takes a millisecond: MOST_LONG_STEPS sqrt(4 M) steps are the limit there."""
 CLIP_SHARE = 0.05
 PURE_PAYS = 0.7
 """Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
@@ -60,14 +63,23 @@ class Descent:
     average_from: int
 
 
-def descent(shape: Shape, records: float, signal: float, slope: float, curvature: float) -> Descent:
+def most_steps(numbers: float, curvature: float) -> int:
+    """The largest T for data of so many numbers (n p)."""
+    if numbers <= LONG_STEP:
+        return MOST_STEPS
+    return min(MOST_STEPS, math.ceil(MOST_LONG_STEPS * math.sqrt(4 * curvature)))
+
+
+def descent(
+    shape: Shape, records: float, signal: float, slope: float, curvature: float, numbers: float
+) -> Descent:
     """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time); eta = min(1/M, 4 time / T^2).
 
     In a flat direction the output is (total time) x (gradient + noise), so the rule fixes the size of that noise,
     whatever n, p and epsilon are. Momentum makes T grow like the root of the time.
     """
     time = shape.reach / slope * min(1.0, 0.4 * signal) * records
-    steps = int(min(MOST_STEPS, max(2, math.ceil(math.sqrt(4 * curvature * time)))))
+    steps = int(min(most_steps(numbers, curvature), max(2, math.ceil(math.sqrt(4 * curvature * time)))))
     return Descent(
         n_steps=steps,
         step_size=min(1 / curvature, 4 * time / steps**2),
