@@ -83,7 +83,7 @@ def test_every_promise_is_met_and_nearly_spent(
 
 @pytest.mark.parametrize(("adjacency", "sides"), [("replace-one", 2), ("add-remove", 1)])
 def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> None:
-    """n = 32561, p = 50, epsilon = 0.1: T = ceil(sqrt(20 n mu / s)) up to 120, eta = 4 time / T^2, C = 1/2, tail 2/3."""
+    """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 120, eta = 4 time / T^2, C = 1/2, tail 2/3."""
     recipe = choose(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency)
     schedule, mu = descent_of(recipe), gdp_mu(0.1, 1e-5)
     records = 32561 * mu / sides

@@ -90,8 +90,8 @@ def _words(count: int, slope: float) -> str:
     return (
         f"The plane, alpha = {WIDTH:g}, {count} bumps, epsilon = {EPSILON:g}, exact draws.\n"
         f"Agrees: the risk of the exponential mechanism stays below its bound, of order p log(1/alpha) / (epsilon n). "
-        f"The measured slope in n is {slope:.2f}: steeper than -1, perhaps since on a fixed packing the right bump is found at "
-        "some n and from then on only the width of a bump counts.\n"
+        f"The measured slope in n is {slope:.2f}: steeper than -1, perhaps since on a fixed packing the right bump is "
+        "found at some n and from then on only the width of a bump counts.\n"
         f"Differs: the proof asks for an alpha-packing. Bumps alpha apart overlap, and then the best point need not be "
         f"a centre: three bumps at the corners of a triangle of side alpha, a third of the votes each, have "
         f"{middle:.4f} at the centroid and {corner:.4f} at a corner. Centres 2 alpha apart repair it.\n"
