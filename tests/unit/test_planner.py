@@ -106,7 +106,8 @@ def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
     assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (120, 40, 4.0)
     short = choose(**ADULT | {"n": 20_000}, epsilon=8.0, delta=1e-5, adjacency="add-remove")
     assert descent_of(short).n_steps == rules.MOST_STEPS == 200
-    assert rules.most_steps(1e7, 1.0) == 200  # ridge: four times the curvature, twice the steps
+    assert [rules.most_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [120, 140, 200, 200]
+    assert rules.most_steps(10**6, 50, 1.0) == 200  # ridge: four times the curvature, twice the steps
 
 
 def test_pure_rule_closed_form() -> None:

@@ -34,7 +34,8 @@ def noisy_gd(request: Request) -> Recipe:
     signal = records / request.columns
     problem = request.problem(rules.clip(request.shape, signal), 0.0)
     slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
-    way = rules.descent(request.shape, records, signal, slope, curvature, request.n * request.columns)
+    most = rules.most_steps(request.n, request.columns, curvature)
+    way = rules.descent(request.shape, records, signal, slope, curvature, most)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, way.step_size),
         noise_scale=_noise(request, problem, way.n_steps),
@@ -54,7 +55,7 @@ def noisy_gd(request: Request) -> Recipe:
         reasons=(
             f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
             f"{way.n_steps} accelerated full-batch steps of size {schedule.step_size:.3g}: as much time as the noise "
-            f"allows, at most {rules.most_steps(request.n * request.columns, curvature)}",
+            f"allows, at most {most}",
             f"the mean of the last {tail} iterates is released; it averages the noise at no cost",
         ),
         predicted_excess_risk=predicted,
@@ -159,7 +160,8 @@ def noisy_sgd(request: Request) -> Recipe:
         request.theorem or "", "poisson" if request.adjacency == "add-remove" else "without-replacement"
     )
     slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
-    way = rules.descent(request.shape, records, signal, slope, curvature, request.n * request.columns)
+    most = rules.most_steps(request.n, request.columns, curvature)
+    way = rules.descent(request.shape, records, signal, slope, curvature, most)
     eta = min(1 / curvature, way.step_size * (way.n_steps / steps) ** 2)
     start = steps - math.ceil(request.shape.tail * steps)
     schedule = NoisyGradientSchedule(

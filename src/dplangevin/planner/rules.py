@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass
 
 MOST_STEPS = 200
-MOST_LONG_STEPS = 120
 LONG_STEP = 1e6
-"""A pass over more numbers than this takes a millisecond: MOST_LONG_STEPS sqrt(4 M) steps are the limit there."""
+"""A pass over more numbers than this takes a millisecond, and there are fewer steps."""
 CLIP_SHARE = 0.05
 PURE_PAYS = 0.7
 """Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
@@ -63,23 +62,23 @@ class Descent:
     average_from: int
 
 
-def most_steps(numbers: float, curvature: float) -> int:
-    """The largest T for data of so many numbers (n p)."""
-    if numbers <= LONG_STEP:
+def most_steps(n: int, columns: int, curvature: float) -> int:
+    """The largest T: 200; where n p > LONG_STEP, max(120, 2 p) sqrt(4 M), since more directions need more steps."""
+    if n * columns <= LONG_STEP:
         return MOST_STEPS
-    return min(MOST_STEPS, math.ceil(MOST_LONG_STEPS * math.sqrt(4 * curvature)))
+    return min(MOST_STEPS, math.ceil(max(120, 2 * columns) * math.sqrt(4 * curvature)))
 
 
 def descent(
-    shape: Shape, records: float, signal: float, slope: float, curvature: float, numbers: float
+    shape: Shape, records: float, signal: float, slope: float, curvature: float, most: int = MOST_STEPS
 ) -> Descent:
-    """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time); eta = min(1/M, 4 time / T^2).
+    """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time) up to `most`; eta = min(1/M, 4 time / T^2).
 
     In a flat direction the output is (total time) x (gradient + noise), so the rule fixes the size of that noise,
     whatever n, p and epsilon are. Momentum makes T grow like the root of the time.
     """
     time = shape.reach / slope * min(1.0, 0.4 * signal) * records
-    steps = int(min(most_steps(numbers, curvature), max(2, math.ceil(math.sqrt(4 * curvature * time)))))
+    steps = int(min(most, max(2, math.ceil(math.sqrt(4 * curvature * time)))))
     return Descent(
         n_steps=steps,
         step_size=min(1 / curvature, 4 * time / steps**2),
