@@ -83,11 +83,11 @@ def test_every_promise_is_met_and_nearly_spent(
 
 @pytest.mark.parametrize(("adjacency", "sides"), [("replace-one", 2), ("add-remove", 1)])
 def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> None:
-    """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 120, eta = 4 time / T^2, C = 1/2, tail 2/3."""
+    """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 128, eta = 4 time / T^2, C = 1/2, tail 2/3."""
     recipe = choose(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency)
     schedule, mu = descent_of(recipe), gdp_mu(0.1, 1e-5)
     records = 32561 * mu / sides
-    assert schedule.n_steps == min(math.ceil(math.sqrt(20 * records)), 120) == {2: 103, 1: 120}[sides]
+    assert schedule.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[sides]
     assert schedule.step_size == pytest.approx(min(4.0, 80 * records / schedule.n_steps**2), rel=1e-12)
     assert schedule.noise_scale == pytest.approx(
         sides * 0.5 * math.sqrt(schedule.n_steps) / (32561 * mu), rel=1e-7
@@ -98,15 +98,15 @@ def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> Non
 
 
 def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
-    """C = sqrt(n mu / p) / 20 between 1/2 and 1; at most 120 steps of 32561 x 50 numbers, and 200 of fewer."""
+    """C = sqrt(n mu / p) / 20 between 1/2 and 1; at most 128 steps of 32561 x 50 numbers, and 200 of fewer."""
     recipes = [choose(**ADULT, epsilon=eps, delta=1e-5, adjacency="add-remove") for eps in (0.1, 1.0, 8.0)]
     bounds = [recipe.plan.problem.loss.slope_bound for recipe in recipes]  # type: ignore[union-attr]
     assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(1.0, 1e-5) / 50) / 20), 1.0]
     schedule = descent_of(recipes[-1])
-    assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (120, 40, 4.0)
+    assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (128, 42, 4.0)
     short = choose(**ADULT | {"n": 20_000}, epsilon=8.0, delta=1e-5, adjacency="add-remove")
     assert descent_of(short).n_steps == rules.MOST_STEPS == 200
-    assert [rules.most_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [120, 140, 200, 200]
+    assert [rules.most_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [128, 140, 200, 200]
     assert rules.most_steps(10**6, 50, 1.0) == 200  # ridge: four times the curvature, twice the steps
 
 

@@ -63,10 +63,10 @@ class Descent:
 
 
 def most_steps(n: int, columns: int, curvature: float) -> int:
-    """The largest T: 200; where n p > LONG_STEP, max(120, 2 p) sqrt(4 M), since more directions need more steps."""
+    """The largest T: 200; where n p > LONG_STEP, max(128, 2 p) sqrt(4 M), since more directions need more steps."""
     if n * columns <= LONG_STEP:
         return MOST_STEPS
-    return min(MOST_STEPS, math.ceil(max(120, 2 * columns) * math.sqrt(4 * curvature)))
+    return min(MOST_STEPS, math.ceil(max(128, 2 * columns) * math.sqrt(4 * curvature)))
 
 
 def descent(

@@ -9,7 +9,7 @@ from dplangevin import _check
 from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.problem.constants import Constants
 from dplangevin.rashomon.calibrate import draw_temperature, per_draw
-from dplangevin.rashomon.hit import law_hit_probability
+from dplangevin.rashomon.hit import law_hit_probability, rounded_down
 
 WORTHWHILE = 0.5
 """Draws that fall in the set less often than this tell more about the noise than about the set."""
@@ -46,7 +46,7 @@ class Advice:
         budget = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else " (pure)")
         lines = [
             f"At n = {self.n}, p = {self.dimension}, psi = {self.threshold:g}, {self.n_models} model(s) under {budget} "
-            f"in all, the draws fall in the set with probability at least {self.hit_probability:.4g}.",
+            f"in all, the draws fall in the set with probability at least {rounded_down(self.hit_probability)}.",
         ]
         if self.worth_running:
             lines.append(

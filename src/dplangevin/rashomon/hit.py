@@ -90,3 +90,14 @@ def chain_score_mean(
     if learning_rate * smoothness < 1:
         return mean / (1 - learning_rate * smoothness)
     return mean + learning_rate * full_lipschitz**2 / 2
+
+
+def rounded_down(probability: float) -> str:
+    """Four decimals for a sentence with "at least".
+
+    Examples
+    --------
+    >>> rounded_down(0.59778), rounded_down(1e-9)
+    ('0.5977', '0')
+    """
+    return f"{math.floor(1e4 * probability) / 1e4:.4g}"

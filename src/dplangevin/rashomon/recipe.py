@@ -14,7 +14,12 @@ from dplangevin.problem import Problem
 from dplangevin.problem.excess import largest_excess
 from dplangevin.rashomon.advice import Advice, advise
 from dplangevin.rashomon.calibrate import chain_schedule, draw_schedule
-from dplangevin.rashomon.hit import chain_hit_probability, chain_score_mean, law_hit_probability
+from dplangevin.rashomon.hit import (
+    chain_hit_probability,
+    chain_score_mean,
+    law_hit_probability,
+    rounded_down,
+)
 from dplangevin.schedules.draws import DRAW_TIERS
 from dplangevin.schedules.rashomon import RashomonChainSchedule, RashomonSchedule
 
@@ -51,7 +56,7 @@ class RashomonRecipe:
         assert problem is not None
         return (
             f"At n = {problem.n}, psi = {self.schedule.threshold:g}, the models fall in the set (F within "
-            f"{self.hit_threshold:g} of the minimum) with probability at least {self.hit_probability:.4g} each."
+            f"{self.hit_threshold:g} of the minimum) with probability at least {rounded_down(self.hit_probability)} each."
         )
 
     def __str__(self) -> str:
