@@ -56,7 +56,8 @@ class RashomonRecipe:
         assert problem is not None
         return (
             f"At n = {problem.n}, psi = {self.schedule.threshold:g}, the models fall in the set (F within "
-            f"{self.hit_threshold:g} of the minimum) with probability at least {rounded_down(self.hit_probability)} each."
+            f"{self.hit_threshold:g} of the minimum) with probability at least "
+            f"{rounded_down(self.hit_probability)} each."
         )
 
     def __str__(self) -> str:
