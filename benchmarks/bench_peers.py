@@ -6,7 +6,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import venv
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from _measure import Row, readable
+from loaders import Unavailable, load
 
 HERE = Path(__file__).parent
 OURS, COMPILED = "dplangevin, delta = 1e-5, replace-one", ", compiled"
@@ -28,15 +28,10 @@ NEEDS = {
 
 def rows() -> list[Row]:
     """Accuracy at three budgets, and the processor time of one fit; peers that cannot run are reported."""
-    place = os.environ.get("DPLANGEVIN_DATA")
-    if not place or not (Path(place) / "loaders.py").is_file():
-        return [
-            Row(what="Adult", asked="", measured="not run", note="DPLANGEVIN_DATA names no data directory")
-        ]
-    sys.path.insert(0, place)
-    import loaders  # type: ignore[import-not-found]
-
-    X, y, X_test, y_test = loaders.load("adult")
+    try:
+        X, y, X_test, y_test = load("adult")
+    except Unavailable as reason:
+        return [Row(what="Adult", asked="", measured="not run", note=str(reason))]
     found = _ours(X, y, X_test, y_test)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.npz"
