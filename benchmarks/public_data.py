@@ -24,7 +24,7 @@ from dplangevin.mechanisms.public_tuner import PublicTuner
 HERE = Path(__file__).parent
 METHODS = ("public-only", "warm-start", "mirror")
 SETS, SEEDS, EPSILONS, DELTA = ("bank", "randhie", "randhie-raw"), range(10), (0.1, 0.5), 1e-6
-FIGURE_SEEDS = {500: 20, 1000: 10, 2000: 3}
+FIGURE_SEEDS = {500: 10, 1000: 10, 2000: 6}
 CLIPS = (0.01, 0.03, 0.1, 0.3)
 
 
