@@ -178,6 +178,9 @@ def test_a_full_pass_that_loses_rows_is_refused() -> None:
     ):
         with pytest.raises(InvalidParameter, match="changed while they were read"):
             call()
+    with pytest.raises(InvalidParameter, match="records of a batch were lost"):
+        leaky.gradient_sum(Logistic(), theta, np.arange(10))
+    assert leaky.gradient_sum(Logistic(), theta, np.arange(9)).shape == (4, 1)
 
 
 @pytest.mark.parametrize(

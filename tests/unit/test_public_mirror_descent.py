@@ -239,5 +239,5 @@ def test_bad_runs() -> None:
     other = Plan(
         problem=of, schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=1), delta=1e-5
     )
-    with pytest.raises(InvalidParameter, match="not for public mirror descent"):
+    with pytest.raises(InvalidParameter, match="not for public-mirror-descent"):
         PublicMirrorDescent(public_map(X, Y, of)).run(other, data, 0)

@@ -88,9 +88,14 @@ class Dataset(ABC):
         kernel = self._chosen(loss)
         if rows is None and (quick := self._quadratic.gradient(self, kernel.law, parameters)) is not None:
             return quick
-        total, seen = self._gradient(kernel, parameters, self._batch(rows))
-        if rows is None:
+        batch = self._batch(rows)
+        total, seen = self._gradient(kernel, parameters, batch)
+        if batch is None:
             self.check_rows(seen)
+        elif seen != len(batch):
+            raise InvalidParameter(
+                "records of a batch were lost while they were read; make the source read-only."
+            )
         return _restored(loss, total, np.shape(theta))
 
     def _gradient(

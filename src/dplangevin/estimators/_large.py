@@ -18,7 +18,7 @@ MAPPED_BYTES = 1 << 28
 
 @final
 class LargeData:
-    """Features and targets with the shape of an array; no record is read before the run is charged for."""
+    """Features and targets with the shape of an array; no record is read before the run is planned."""
 
     def __init__(self, X: Any, y: Any) -> None:
         self._X, self._y = X, y

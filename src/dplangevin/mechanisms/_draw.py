@@ -100,13 +100,13 @@ def _logistic(potential: ProblemPotential, body: Body, size: int, rng: np.random
     if length > radius * (1 - 1e-9):
         anchor = anchor * (radius / length)
         if float(potential.gradient(anchor[:, None])[:, 0] @ anchor) < 0:
-            hessian = _logistic_hessian(potential, anchor)
+            hessian = logistic_hessian(potential, anchor)
             return active_ball(potential, radius, anchor, hessian, ridge, norm, size, rng).theta
-    hessian = _logistic_hessian(potential, anchor)
+    hessian = logistic_hessian(potential, anchor)
     return elliptical_envelope(potential, body, anchor, hessian, ridge, norm, size, rng).theta
 
 
-def _logistic_hessian(potential: ProblemPotential, theta: Floats) -> Floats:
+def logistic_hessian(potential: ProblemPotential, theta: Floats) -> Floats:
     """Hessian of the data term of V: beta / n sum weight s (1 - s) x x'."""
     total = np.zeros((theta.size, theta.size))
     for block in potential.data.blocks():

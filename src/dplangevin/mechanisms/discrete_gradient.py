@@ -9,6 +9,7 @@ from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms._integer_sums import integer_gradient_sum
+from dplangevin.mechanisms._perturbed import checked
 from dplangevin.mechanisms.noisy_gradient import drawn_batches, walk
 from dplangevin.mechanisms.release import Release
 from dplangevin.privacy.plan import Plan
@@ -34,16 +35,8 @@ class DiscreteGradientDescent:
         self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
     ) -> Release:
         """Run the plan on the data and release what it covers. A seed is refused: it would be the weak spot."""
-        schedule, problem = plan.schedule, plan.problem
-        if not isinstance(schedule, DiscreteGradientSchedule):
-            raise InvalidParameter(f"this plan is for {schedule.mechanism}, not for secure gradient descent.")
+        schedule = checked(plan, data, DiscreteGradientSchedule)
         refuse_seed(random_state)
-        if problem is None:
-            raise InvalidParameter("this plan has constants but no problem, so it can be priced but not run.")
-        if data.problem != problem:
-            raise InvalidParameter(
-                "the data set was prepared for another problem than the plan's; build it from plan.problem."
-            )
         token = ledger.reserve(plan) if ledger is not None else None
         release = _descend(plan, schedule, data)
         if ledger is not None and token is not None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._perturbed import checked
 from dplangevin.mechanisms.mirror_map import MirrorMap
 from dplangevin.mechanisms.release import Release
 from dplangevin.privacy.plan import Plan
@@ -37,16 +38,8 @@ class PublicMirrorDescent:
         self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
     ) -> Release:
         """Run the plan on the private data and release the last iterate or the average."""
-        problem, schedule = plan.problem, plan.schedule
-        if not isinstance(schedule, PublicMirrorSchedule):
-            raise InvalidParameter(f"this plan is for {schedule.mechanism}, not for public mirror descent.")
-        if problem is None:
-            raise InvalidParameter("this plan has constants but no problem, so it can be priced but not run.")
-        if data.problem != problem:
-            raise InvalidParameter(
-                "the data set was prepared for another problem than the plan's; build it from plan.problem."
-            )
-        self._check_map(problem)
+        schedule = checked(plan, data, PublicMirrorSchedule)
+        self._check_map(data.problem)
         token = ledger.reserve(plan) if ledger is not None else None
         rng, seeded = generator(random_state)
         value = self._descend(schedule, data, rng)

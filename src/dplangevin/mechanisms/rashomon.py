@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
-from dplangevin.mechanisms._draw import _logistic_hessian
+from dplangevin.mechanisms._draw import logistic_hessian
 from dplangevin.mechanisms._minimise import Objective, minimise
 from dplangevin.mechanisms._perturbed import release_once
 from dplangevin.mechanisms.release import Release
@@ -131,7 +131,7 @@ def _exact(score: ScorePotential, centre: Floats, body: Body, size: int, rng: np
     if body.dimension == 1:
         reach = body.diameter / 2
         return adaptive_rejection(score, -reach, reach, size, rng).theta
-    hessian = _logistic_hessian(potential, centre)
+    hessian = logistic_hessian(potential, centre)
     return score_envelope(
         score, body, centre, hessian, potential.strong_convexity, potential.problem.row_norm, size, rng
     )

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
+from dplangevin.privacy import compose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy import proximal_certificate as chain
-from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange
 from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.privacy.theorems.exponential_mechanism import exponential_temperature
@@ -29,7 +29,7 @@ MOST_CHAIN_STEPS = 2000
 def per_draw(epsilon: float, delta: float, n_models: int, *, quick: bool = False) -> float:
     """The largest bounded range of one draw such that n_models of them meet (epsilon, delta).
 
-    delta = 0: epsilon / n_models. Otherwise the composition written in Guarantee, inverted; `quick` inverts only
+    delta = 0: epsilon / n_models. Otherwise the composition of a guarantee, inverted; `quick` inverts only
     n_models e^2 / 8 zCDP, which is never larger.
 
     Examples
@@ -44,9 +44,7 @@ def per_draw(epsilon: float, delta: float, n_models: int, *, quick: bool = False
     def met(value: float) -> bool:
         if quick:
             return cv.zcdp_delta(n_models * value**2 / 8, epsilon) <= delta
-        part = BoundedRange(value=value, count=n_models)
-        law = Guarantee(parts=(part,), adjacency="replace-one", release="draw", theorem="", reference="")
-        return law.delta(epsilon) <= delta
+        return compose.delta((BoundedRange(value=value, count=n_models),), epsilon) <= delta
 
     low, high = plain, 2 * plain
     while met(high) and high < 1e3:

@@ -160,6 +160,18 @@ def score_constants(constants: Constants, schedule: RashomonChainSchedule) -> Co
     """The constants of the score h(F - F*) whose gradient the chains follow; hypotheses are checked here."""
     error = minimum_error(constants, schedule.tolerance)
     theorem, full = RashomonChains(), schedule.full_lipschitz
+    half = constants.diameter / 2  # some point of the set is at least so far from 0
+    least = constants.lipschitz + constants.strong_convexity * half
+    if not full >= least * (1 - 1e-9):
+        raise theorem.refuse(
+            f"full_lipschitz = {full:g} is below lipschitz + ridge * diameter / 2 = {least:g}",
+            "State that of the whole objective, ridge included (problem.reach.full_lipschitz).",
+        )
+    if schedule.interior and constants.strong_convexity * half < constants.lipschitz * (1 - 1e-9):
+        raise theorem.refuse(
+            "interior=True, but the set is too small to hold the ball of radius lipschitz / ridge",
+            "Raise the radius or alpha, or use route='pure'.",
+        )
     if schedule.ramp > 0:
         sensitivity = ramp_sensitivity(constants, schedule.ramp, full, error)
         smoothness = constants.smoothness + full**2 / schedule.ramp
