@@ -281,7 +281,7 @@ def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     # a data Hessian fifty times too large makes a false envelope: the draw must stop, not clip
     _, data = logistic_problem(4.0)
     from dplangevin.errors import AssumptionFailed
-    from dplangevin.mechanisms._draw import _logistic_hessian
+    from dplangevin.mechanisms._draw import logistic_hessian
     from dplangevin.samplers.problem_potential import ProblemPotential
 
     potential = ProblemPotential(data, 500.0)
@@ -290,6 +290,6 @@ def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     body = BallBody(dimension=2, radius=4.0)
     centre = approximate_minimiser(potential, body)
     score = ScorePotential(potential, float(potential.value(centre[:, None])[0]), 5.0)
-    hessian = 50 * _logistic_hessian(potential, centre)
+    hessian = 50 * logistic_hessian(potential, centre)
     with pytest.raises(AssumptionFailed, match="envelope lies below"):
         score_envelope(score, body, centre, hessian, 10.0, 1.0, 500, np.random.default_rng(0))
