@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
@@ -135,6 +135,7 @@ def test_hit_bound_in_a_plan_is_that_of_its_law() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.floats(1.0, 1e5), st.floats(1e-3, 1.0), st.floats(0.0, 1.0))
+@example(1, 1.0, 1.0, 1e-320)
 def test_hit_bound_is_monotone(p: int, beta: float, psi: float, ramp: float) -> None:
     here = law_hit_probability(p, beta, psi, ramp)
     assert 0 <= here <= 1

@@ -19,6 +19,9 @@ from dplangevin.problem import Loss
 FloatArray = NDArray[np.float64]
 GROUP = 4096  # records per accumulator; the bound on rounding errors (privacy.theorems) counts on it
 CACHE_BYTES = 1 << 21  # rows and scores of one block
+SCORE_BYTES = (
+    1 << 16
+)  # scores of one block when there are several vectors: they are read and written many times
 PIECE_BYTES = 1 << 25  # what one thread sums at a time
 COMPILED_BYTES = 8 << 20  # below this, importing numba costs more than it saves
 FEW = 4  # up to so many vectors, a pass each is faster than matrix products
@@ -64,8 +67,9 @@ class Kernel(ABC):
         """Two matrix products per block; groups of GROUP records have accumulators of their own."""
         vector = parameters.shape[1] == 1
         given = np.ascontiguousarray(parameters[:, 0]) if vector else parameters
-        step = block_rows(sum(parameters.shape))
+        step = block_rows(*parameters.shape)
         total, size = np.zeros(given.shape), len(piece.labels)
+        buffer = np.empty((min(step, size), *given.shape[1:]))
         with np.errstate(over="ignore", invalid="ignore"):
             for first in range(0, size, GROUP):
                 group: Any = 0.0
@@ -73,7 +77,7 @@ class Kernel(ABC):
                 for start in range(first, last, step):
                     part = slice(start, min(start + step, last))
                     rows = piece.rows[part].astype(np.float64, copy=False)
-                    scores = repaired(rows @ given, finite)
+                    scores = repaired(np.matmul(rows, given, out=buffer[: len(rows)]), finite)
                     slopes = self._slopes(scores, piece.labels[part])
                     if piece.weights is not None:
                         weights = piece.weights[part]
@@ -152,9 +156,11 @@ def threads() -> int:
     return count("DPLANGEVIN_THREADS", int(stated) if stated.isdecimal() else stated)
 
 
-def block_rows(width: int) -> int:
-    """The largest power of two, from 64 to GROUP, for which so many numbers per row fit the cache."""
-    most = CACHE_BYTES // (8 * width)
+def block_rows(columns: int, vectors: int) -> int:
+    """The largest power of two, from 64 to GROUP, for which a block fits the cache."""
+    most = CACHE_BYTES // (8 * (columns + vectors))
+    if vectors > 1:
+        most = min(most, SCORE_BYTES // (8 * vectors))
     return min(GROUP, max(64, 1 << (most.bit_length() - 1) if most else 0))
 
 

@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from dplangevin.problem.losses import (
     Clipped,
@@ -42,7 +41,10 @@ class SlopeLaw:
     high: float = math.inf
 
     def apply(self, scores: Floats, labels: Floats) -> None:
-        """Turn scores [rows] or [rows, k] into slopes, in place. Scores must not be NaN."""
+        """Turn scores [rows] or [rows, k] into slopes, in place. Scores must not be NaN.
+
+        Overflows are harmless, and the caller's to ignore.
+        """
         y = labels if scores.ndim == 1 else labels[:, None]
         low, high = self.low, self.high
         if self.kind == "affine":
@@ -52,7 +54,11 @@ class SlopeLaw:
             if self.shift:
                 scores += self.shift
         elif self.kind == "logistic":
-            expit(scores, out=scores)
+            np.negative(scores, out=scores)
+            # infinite for the lowest scores, whose expit is then 0, as it should be
+            np.exp(scores, out=scores)
+            scores += 1.0
+            np.reciprocal(scores, out=scores)
             scores -= y
             if low <= -1 and high >= 1:  # nothing to clip: labels lie in [0, 1]
                 return

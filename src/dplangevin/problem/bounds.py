@@ -67,14 +67,19 @@ class DataBounds:
         return self.target
 
     def clip(
-        self, X: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        out: NDArray[Any] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
         """Admissible copies of (X, y, weights), record by record.
 
         Rows whose norm exceeds data_norm, or comes within rounding of it, are scaled to a hair less, so that
         no row is longer than data_norm in exact arithmetic. Targets are clipped to their range; a label that
         is not one of 0 .. classes - 1 becomes 0; weights are clipped to [0, weight_bound]. All of this is
-        silent: whether a record was clipped is private. float32 features stay float32.
+        silent: whether a record was clipped is private. float32 features stay float32. `out` takes the rows.
         """
         features, labels = _numbers("X", X, 2), _numbers("y", y, 1)
         clipped_weights = None
@@ -86,7 +91,9 @@ class DataBounds:
             clipped_weights is not None and len(clipped_weights) != len(labels)
         ):
             raise InvalidParameter("X, y and weights must have one entry per record; their lengths differ.")
-        return _clip_rows(features, self.data_norm), self._clip_labels(labels), clipped_weights
+        rows = np.empty(features.shape, features.dtype) if out is None else out
+        _clip_rows(features, self.data_norm, rows)
+        return rows, self._clip_labels(labels), clipped_weights
 
     def _clip_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.classes is None:
@@ -126,12 +133,17 @@ def _numbers(name: str, values: ArrayLike, ndim: int) -> NDArray[Any]:
     if array.dtype != np.float32 or ndim == 1:
         with np.errstate(over="ignore"):
             array = array.astype(np.float64, copy=False)
-    if not np.isfinite(array).all():
-        raise InvalidParameter(f"{name} has missing or infinite entries; replace them by a public constant.")
+    if ndim == 1:
+        _check_finite(name, array)
     return array
 
 
-def _clip_rows(rows: NDArray[Any], bound: float) -> NDArray[Any]:
+def _check_finite(name: str, array: NDArray[Any]) -> None:
+    if not np.isfinite(array).all():
+        raise InvalidParameter(f"{name} has missing or infinite entries; replace them by a public constant.")
+
+
+def _clip_rows(rows: NDArray[Any], bound: float, out: NDArray[Any]) -> None:
     """Rows scaled to at most `bound`; dividing by the largest entry first avoids overflow and underflow.
 
     `hair` is above the relative error of a computed norm plus that of storing the result, so the shell
@@ -139,10 +151,12 @@ def _clip_rows(rows: NDArray[Any], bound: float) -> NDArray[Any]:
     exact and idempotent.
     """
     hair = (rows.shape[1] + 8) * 2.0**-52 + (2.0**-22 if rows.dtype == np.float32 else 0.0)
-    clipped: NDArray[Any] = rows.copy()
+    out[...] = rows
     with np.errstate(over="ignore"):
         wide = np.ascontiguousarray(rows, np.float64)  # the same rounding whatever the memory layout
         squares = np.einsum("ij,ij->i", wide, wide)
+    if not np.isfinite(squares).all():  # or a square overflowed
+        _check_finite("X", rows)
     inside = (squares >= 1e-200) & (
         squares <= min((bound * (1 - hair)) ** 2, 1e200)
     )  # nothing lost on the way
@@ -155,5 +169,4 @@ def _clip_rows(rows: NDArray[Any], bound: float) -> NDArray[Any]:
     with np.errstate(over="ignore"):  # bound / tiny = infinity: the row is inside
         outside = length > bound / largest * (1 - hair)
     shorter = bound * (1 - 2 * hair) / length[outside]
-    clipped[doubtful[outside]] = scaled[outside] * shorter[:, None]
-    return clipped
+    out[doubtful[outside]] = scaled[outside] * shorter[:, None]

@@ -38,7 +38,8 @@ def law_hit_probability(
     # everything relative to psi: A = 1 / p
     nodes, weights = np.polynomial.legendre.leggauss(200)
     a = tau * (nodes + 1) / 2
-    logs = (p - 1) * np.log1p(a / psi) - beta * a**2 / (2 * tau) + np.log(weights * tau / (2 * psi))
+    logs = (p - 1) * np.log1p(a / psi) - beta * a * (nodes + 1) / 4 + np.log(weights)  # beta a^2 / (2 tau)
+    logs += math.log(tau) - math.log(2 * psi)
     beyond = _log_tail(p, beta, psi, tau)
     log_ratio = math.log(p) + float(logsumexp(np.append(logs, beyond)))
     return 0.0 if log_ratio > 700 else (1 - 1e-9) / (1 + math.exp(log_ratio))
