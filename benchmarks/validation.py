@@ -36,7 +36,7 @@ TABLES = {
 }
 
 
-def jump(shape: rules.Shape, signal: float) -> float | None:
+def jump(shape: rules.Shape, signal: float, pure: bool = False) -> float | None:
     """The clip of the starting rule."""
     return None if shape.least_clip is None else shape.least_clip if signal < 100 else 1.0
 

@@ -98,10 +98,10 @@ def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> Non
 
 
 def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
-    """C = sqrt(n mu / p) / 20 between 1/2 and 1; at most 128 steps of 32561 x 50 numbers, and 200 of fewer."""
-    recipes = [choose(**ADULT, epsilon=eps, delta=1e-5, adjacency="add-remove") for eps in (0.1, 1.0, 8.0)]
+    """C = sqrt(n mu / (100 p)) between 1/2 and 1; at most 128 steps of 32561 x 50 numbers, and 200 of fewer."""
+    recipes = [choose(**ADULT, epsilon=eps, delta=1e-5, adjacency="add-remove") for eps in (0.1, 0.4, 8.0)]
     bounds = [recipe.plan.problem.loss.slope_bound for recipe in recipes]  # type: ignore[union-attr]
-    assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(1.0, 1e-5) / 50) / 20), 1.0]
+    assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(0.4, 1e-5) / 50) / 10), 1.0]
     schedule = descent_of(recipes[-1])
     assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (128, 42, 4.0)
     short = choose(**ADULT | {"n": 20_000}, epsilon=8.0, delta=1e-5, adjacency="add-remove")

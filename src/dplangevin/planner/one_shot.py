@@ -26,7 +26,7 @@ def objective_perturbation(request: Request) -> Recipe:
     gaussian = request.delta > 0 and not _gamma(request)
     budget = request.mu if gaussian else request.epsilon
     signal = request.records(pure=not gaussian) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal)
+    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, not gaussian)
     noise = request.sides * math.sqrt(request.dimension) / budget
     plain = request.problem(bound, 0.0)
     total = rules.objective_ridge(request.shape, noise, signal, pure=not gaussian)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 MOST_STEPS = 200
 LONG_STEP = 1e6
 """A pass over more numbers than this takes a millisecond, and there are fewer steps."""
-CLIP_SHARE = 0.05
 PURE_PAYS = 0.7
 """Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
 
@@ -27,16 +26,19 @@ class Shape:
     ----------
     reach : how far a coefficient is allowed to go, in theta' (about twice its expected size).
     least_clip : smallest bound on the slope; None leaves the slope of the loss as it is.
+    unclipped, unclipped_pure : signal from which slopes are not bounded, for Gaussian and for Gamma-norm noise.
     tail : share of the iterates that is averaged.
     """
 
     reach: float
     least_clip: float | None
     tail: float
+    unclipped: float = 400.0
+    unclipped_pure: float = 400.0
 
 
 SHAPES = {
-    "logistic": Shape(reach=10.0, least_clip=0.5, tail=2 / 3),
+    "logistic": Shape(reach=10.0, least_clip=0.5, tail=2 / 3, unclipped=100.0, unclipped_pure=150.0),
     "multinomial": Shape(reach=5.0, least_clip=0.5, tail=2 / 3),
     "ridge": Shape(reach=1.5, least_clip=0.25, tail=0.8),
     "huber": Shape(reach=1.5, least_clip=None, tail=0.8),
@@ -46,11 +48,12 @@ SHAPES = {
 }
 
 
-def clip(shape: Shape, signal: float) -> float | None:
-    """sqrt(signal) / 20 between least_clip and 1: a small clip costs signal, a large one noise."""
+def clip(shape: Shape, signal: float, pure: bool = False) -> float | None:
+    """sqrt(signal / unclipped) between least_clip and 1: a small clip costs signal, a large one noise."""
     if shape.least_clip is None:
         return None
-    return min(max(CLIP_SHARE * math.sqrt(signal), shape.least_clip), 1.0)
+    share = signal / (shape.unclipped_pure if pure else shape.unclipped)
+    return min(max(math.sqrt(share), shape.least_clip), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
