@@ -9,9 +9,10 @@ import numpy as np
 
 from dplangevin.data import ArrayDataset
 from dplangevin.estimators import _metrics
+from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.estimators._scoring import Scoring
 from dplangevin.estimators.evaluation import private_score
-from dplangevin.estimators.uncertainty import plan_with_intervals, run_with_intervals
+from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms.curvature import _sums
 from dplangevin.mechanisms.noisy_sums import release_best, release_sums
 from dplangevin.privacy.theorems.noisy_max import calibrated_max
@@ -129,19 +130,23 @@ def selection(adjacency: str) -> Case:
     )
 
 
-def curvature(delta: float) -> Case:
-    """The matrix of two worst records, at right angles; Gaussian and exp(-|z|) noise."""
+def curvature(delta: float, model: str = "logistic") -> Case:
+    """The sums of two worst records, at right angles; Gaussian and exp(-|z|) noise."""
     options = {
-        "model": "logistic", "n": 2, "n_features": 2, "epsilon": 3.0, "delta": delta, "adjacency": "replace-one",
+        "model": model, "n": 2, "n_features": 2, "epsilon": 3.0, "delta": delta, "adjacency": "replace-one",
         "data_norm": 1.0, "fit_intercept": False, "radius": None, "alpha": None, "mechanism": "auto",
         "theorem": None, "weight_bound": 1.0,
-    }  # fmt: skip
+    } | ({"n_classes": 3} if model == "multinomial" else {})  # fmt: skip
     _, both = plan_with_intervals(0.6, options)
-    problem, zero = both.plan.problem, np.zeros(2)
+    worst = {"logistic": [0.0, 0.0], "svc": [0.01, 0.01], "multinomial": [0.0, 0.0, -40.0] * 2}
+    problem, theta = both.plan.problem, np.array(worst[model])
     assert problem is not None
-    first = _sums(ArrayDataset([[1.0, 0.0], [0.6, 0.0]], [0, 1], problem), zero, 1)
-    second = _sums(ArrayDataset([[0.0, 1.0], [0.6, 0.0]], [0, 1], problem), zero, 1)
-    return sums("curvature", "Gaussian noise" if delta else "pure", both.curvature, (first, second))
+    first, second = (
+        _sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, both.curvature)
+        for row in ([1.0, 0.0], [0.0, 1.0])
+    )
+    words = f"{model}, {'Gaussian noise' if delta else 'pure'}"
+    return sums("curvature", words, both.curvature, (first, second))
 
 
 def score() -> Case:
@@ -214,6 +219,8 @@ CASES = (
     selection("add-remove"),
     curvature(1e-5),
     curvature(0.0),
+    curvature(1e-5, "svc"),
+    curvature(1e-5, "multinomial"),
     score(),
     intervals(),
 )

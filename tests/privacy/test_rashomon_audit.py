@@ -64,7 +64,7 @@ def test_five_draws_keep_their_promise_and_an_unsplit_budget_does_not(tier: str)
 def chain_scores(schedule: RashomonChainSchedule, label: float, seed: int) -> np.ndarray:
     """Sum of the last points of five chains, for each run."""
     data = ArrayDataset([[1.0]], [label], problem())
-    theta = _chains(replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
+    theta = _chains(None, replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
     return theta.reshape(RUNS, MODELS).sum(axis=1)
 
 

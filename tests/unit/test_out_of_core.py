@@ -7,6 +7,7 @@ import pickle
 import stat
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,6 +210,17 @@ def test_files_without_pyarrow(monkeypatch, files: list[Path]) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(InvalidParameter, match=r"pip install 'dplangevin\[tables\]'"):
         ArrowSource(files, "y")
+
+
+def test_a_slow_writer_does_not_make_the_reader_hoard_records(tmp_path: Path) -> None:
+    numbers = np.arange(1_000_000, dtype=float)
+    pq.write_table(pa.table({"x": numbers, "y": numbers}), tmp_path / "a.parquet", row_group_size=10_000)
+    before = pa.total_allocated_bytes()
+    records = ArrowSource(tmp_path / "a.parquet", "y").records()
+    for _ in range(3):
+        next(records)
+        time.sleep(0.2)  # of a disk that is slow
+    assert pa.total_allocated_bytes() - before < 4 << 20  # of 16 MB
 
 
 def test_the_disk_is_asked_ahead(monkeypatch) -> None:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dplangevin import _progress
 from dplangevin._progress import progress, watching
+from dplangevin.audit.targets import Target, outputs
+from dplangevin.data import ArrayDataset
+from dplangevin.mechanisms._minimise import Objective, minimise
+from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
+from dplangevin.problem import Ball, DataBounds, Logistic, Problem, WholeSpace
+from dplangevin.samplers.rejection import rejection
 
 
 class Terminal(io.StringIO):
@@ -79,3 +88,52 @@ def test_a_loop_left_early_is_closed() -> None:
     with watching(lambda step, total: seen.append(step)):
         list(progress(range(2), "outer"))
     assert seen == [1, 2]
+
+
+def seen_by(work: Callable[[], object]) -> list[tuple[int, int]]:
+    seen: list[tuple[int, int]] = []
+    with watching(lambda step, total: seen.append((step, total))):
+        work()
+    return seen
+
+
+def records(**changes: Any) -> ArrayDataset:
+    rng = np.random.default_rng(0)
+    fields: dict[str, Any] = {"constraint": Ball(1.0), "fit_intercept": False, "ridge": 0.1} | changes
+    bounds = DataBounds(data_norm=1.0, classes=2)
+    of = Problem(loss=Logistic(), bounds=bounds, n=50, n_features=2, **fields)
+    return ArrayDataset(rng.standard_normal((50, 2)), rng.integers(0, 2, 50), of)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_chains_for_research_are_followed(sampler: Any) -> None:
+    constraint = {} if sampler in ("mala", "hit-and-run") else {"constraint": WholeSpace()}
+    data = records(**constraint)
+    found = seen_by(
+        lambda: diagnosed_draws(
+            data, inverse_temperature=5.0, sampler=sampler, n_steps=6, n_chains=2, random_state=0
+        )
+    )
+    assert found == [(i, 6) for i in range(1, 7)]
+
+
+def test_exact_draws_are_counted_as_they_are_accepted() -> None:
+    rng = np.random.default_rng(0)
+
+    def propose(batch: int) -> tuple[Any, Any]:
+        return rng.random((2, batch)), np.full(batch, np.log(0.1))
+
+    assert seen_by(lambda: rejection(propose, 2, 7, None, 1.0, rng)) == [(i, 7) for i in range(1, 8)]
+
+
+def test_a_solver_that_stops_when_the_data_let_it_tells_no_callback() -> None:
+    data = records(constraint=WholeSpace())
+    objective = Objective(data=data, ridge=5.0, tilt=np.zeros(2))
+    assert seen_by(lambda: minimise(objective, 1e-6)) == []
+    assert seen_by(lambda: minimise(objective, 1e-6, iterations=8)) == [(i, 8) for i in range(1, 9)]
+
+
+def test_the_runs_of_an_audit_are_followed() -> None:
+    target = Target(on=lambda X, y: lambda rng: rng.standard_normal(2), claim=None, problem=None)
+    work = seen_by(lambda: outputs(target, (np.zeros((1, 1)), np.zeros(1)), 5, np.random.default_rng(0), "x"))
+    assert work == [(i, 4) for i in range(1, 5)]  # the first run, which says the shape, comes before

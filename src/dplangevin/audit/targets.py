@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._progress import progress
 from dplangevin.audit.canaries import Records
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
@@ -118,7 +119,7 @@ def outputs(target: Target, records: Records, runs: int, rng: np.random.Generato
     first = _vector(once(rng), name, 0, None)
     found = np.empty((runs, len(first)))
     found[0] = first
-    for i in range(1, runs):
+    for i in progress(range(1, runs), f"runs on {name}"):
         found[i] = _vector(once(rng), name, i, len(first))
     return found
 

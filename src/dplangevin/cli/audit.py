@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin._progress import watching
 from dplangevin.cli.models import (
     MODELS,
     Adjacency,
@@ -69,10 +70,11 @@ def audit(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
         fit_intercept=False, mechanism=mechanism, radius=radius, alpha=alpha, **bounds,
     ).plan  # fmt: skip
-    result = auditing.audit(
-        _weakened(plan, sabotage), claim=plan.guarantee, delta=delta, canary=canary, method=method, runs=runs,
-        confidence=confidence, search=search, random_state=seed,
-    )  # fmt: skip
+    with watching(quiet=quiet):
+        result = auditing.audit(
+            _weakened(plan, sabotage), claim=plan.guarantee, delta=delta, canary=canary, method=method, runs=runs,
+            confidence=confidence, search=search, random_state=seed,
+        )  # fmt: skip
     if report is not None:
         from dplangevin.report import write
 

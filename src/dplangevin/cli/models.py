@@ -50,6 +50,12 @@ Compare = Annotated[bool, typer.Option("--compare", help="Also compare the metho
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Also write a report, .html, .md or .json.")
 ]
+StateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", help="Private file from which the same command goes on after a crash, charged once."
+    ),
+]
 LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
 
@@ -112,6 +118,7 @@ def fit(
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     seed: Seed = None,
+    state: StateFile = None,
     public: PublicFile = None,
     public_method: PublicMethod = "mirror",
     compare: Compare = False,
@@ -135,7 +142,8 @@ def fit(
     bounds = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, mechanism=mechanism,
-        radius=radius, alpha=alpha, secure=secure, random_state=seed, ledger=_spender(ledger, dataset), **bounds,
+        radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state, ledger=_spender(ledger, dataset),
+        **bounds,
         public_data=_public(public, data, target, stated is None), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data), target)
@@ -146,6 +154,10 @@ def fit(
     model_file.save(estimator, output)
     if report is not None:
         write(estimator, report)
+    _tell(estimator, output, delta, as_json, quiet)
+
+
+def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool) -> None:
     promise = estimator.privacy_.to_dict(delta)
     if as_json:
         typer.echo(json.dumps({"output": str(output), "guarantee": promise}, indent=1))

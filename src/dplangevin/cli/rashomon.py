@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin._progress import watching
 from dplangevin.cli.models import (
     MODELS,
     Adjacency,
@@ -22,9 +23,16 @@ from dplangevin.cli.models import (
     Quiet,
     SchemaFile,
     Seed,
+    StateFile,
     TargetBounds,
 )
 from dplangevin.errors import InvalidParameter
+
+PublicInputs = Annotated[
+    Path | None,
+    typer.Option("--public", help="PUBLIC inputs to compare the models on; default: from the schema."),
+]
+Group = Annotated[str | None, typer.Option("--group", help="Column of the public inputs for fairness gaps.")]
 
 
 def rashomon(
@@ -45,13 +53,8 @@ def rashomon(
     alpha: Alpha = None,
     route: Annotated[str, typer.Option("--route", help="pure, ramp or trajectory.")] = "pure",
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
-    public: Annotated[
-        Path | None,
-        typer.Option("--public", help="PUBLIC inputs to compare the models on; default: from the schema."),
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Column of the public inputs for fairness gaps.")
-    ] = None,
+    public: PublicInputs = None,
+    group: Group = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Directory for the model files.")
@@ -62,6 +65,7 @@ def rashomon(
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     seed: Seed = None,
+    state: StateFile = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -74,7 +78,7 @@ def rashomon(
     stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha)
     sampler = RashomonSampler(
         template, threshold=threshold, n_models=models, epsilon=epsilon, delta=delta, radius=radius, route=route,
-        tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed,
+        tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data), target)
     if plan:
@@ -82,7 +86,9 @@ def rashomon(
         typer.echo(str(sampler.plan(len(features), columns)))
         return
     inputs = _inputs(public, stated, target, group)
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the caution is in the text below
+    with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
+        # the caution is in the text below; the one about the state file is not
+        warnings.filterwarnings("default", message=".*holds the noise of this run")
         sampler.fit(features if stated is not None else features.to_numpy(), labels)
     if output is not None:
         _save(sampler.models_, output)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin._progress import watching
 from dplangevin.cli import models as m
 from dplangevin.errors import InvalidParameter
 
@@ -34,6 +35,7 @@ def sample(
     ledger: m.LedgerUrl = None,
     dataset: m.DatasetName = None,
     seed: m.Seed = None,
+    state: m.StateFile = None,
     as_json: m.AsJson = False,
     quiet: m.Quiet = False,
 ) -> None:
@@ -53,9 +55,9 @@ def sample(
     found = plan_sampler(
         problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not quiet  # type: ignore[arg-type]
     )  # fmt: skip
-    release = run(
-        found.plan, ArrayDataset(features, labels, problem), seed, ledger=m._spender(ledger, dataset)
-    )
+    records, spender = ArrayDataset(features, labels, problem), m._spender(ledger, dataset)
+    with watching(quiet=quiet):
+        release = run(found.plan, records, seed, ledger=spender, state=state)
     read = schema is None and model in ("logistic", "svc")
     if as_json:
         typer.echo(json.dumps(_plain(found, release, delta, read), indent=1, allow_nan=False))

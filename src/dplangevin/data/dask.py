@@ -21,7 +21,8 @@ FloatArray = NDArray[np.float64]
 Rows = NDArray[np.integer[Any]]
 FAN_IN = 32  # partial sums added by one task
 RETRIES = 3
-LOOK_EVERY = 5.0  # seconds between questions where the partitions are
+LOOK_EVERY = 5.0  # seconds between questions where the partitions are, and whether there are workers
+PATIENCE = 120.0  # seconds without a single worker after which a run gives up
 LOST = (
     "a partition of the data was lost and could not be computed again ({}). The run stopped: what was charged for it "
     "stays charged, and nothing was released. Load the data from files, so that the cluster can read it again."
@@ -42,9 +43,10 @@ class DaskDataset(Dataset):
     X : dask.array [n, columns] in row chunks, or dask.dataframe.
     y : dask.array or Series of the same rows, or the name of a column of X.
     problem : as for ArrayDataset.
-    weights : dask.array or Series of the same rows, or None.
+    weights : dask.array or Series of the same rows, the name of a column of X, or None.
     client : a distributed.Client, the address of a scheduler, or None for the current client.
     encode : targets to what the problem sees, on the workers; None leaves them.
+    encode_rows : tables to rows of numbers, on the workers; None leaves them.
 
     All workers need the same dplangevin, NumPy and numba (or no numba).
     """
@@ -58,19 +60,20 @@ class DaskDataset(Dataset):
         *,
         client: Any = None,
         encode: Callable[[Any], FloatArray] | None = None,
+        encode_rows: Callable[[Any], FloatArray] | None = None,
     ) -> None:
         self._client = connected(client)
         self._looked = -math.inf
         self._places: dict[str, Sequence[str]] = {}
         self._problem = problem
-        parts = _delayed_parts(X, y, weights)
-        prepared = [_prepare_task(part, problem, encode) for part in parts]
+        parts = delayed_parts(X, y, weights)
+        prepared = [_prepare_task(part, problem, encode, encode_rows) for part in parts]
         try:
             self._parts = self._client.compute(prepared, retries=RETRIES)
             sizes = self._client.gather(self._client.map(_size, self._parts, pure=False, retries=RETRIES))
         except InvalidParameter as error:
             raise InvalidParameter(f"{error} {UNSPENT}") from None
-        except self._failures as error:
+        except failures() as error:
             raise DplangevinError(
                 f"the data could not be read on the cluster ({type(error).__name__}). {UNSPENT}"
             ) from error
@@ -115,8 +118,15 @@ class DaskDataset(Dataset):
         self._parameters(loss, theta)
         return self.summed(Dataset.loss_sum, loss, theta)
 
-    def summed(self, task: Callable[..., FloatArray], *arguments: Any) -> FloatArray:
+    def summed(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
         total, seen = self._sum(_part_task, [(task, *arguments)] * self.n_partitions)
+        self.check_rows(int(seen))
+        return total
+
+    def summed_over(
+        self, rows: Rows | None, task: Callable[..., NDArray[Any]], *arguments: Any
+    ) -> NDArray[Any]:
+        total, seen = self._sum(_part_task, [(task, batch, *arguments) for batch in self._split(rows)])
         self.check_rows(int(seen))
         return total
 
@@ -146,10 +156,26 @@ class DaskDataset(Dataset):
             while len(futures) > FAN_IN:
                 groups = [futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN)]
                 futures = self._client.map(_added, groups, **options)
-            return _added(self._client.gather(futures))
+            return _added(self._gathered(futures))
 
         result: tuple[FloatArray, int] = self._result(work)
         return result
+
+    def _gathered(self, futures: Sequence[Any]) -> Any:
+        """The results. The engine waits for new workers for ever; here a cluster without any is lost after a while."""
+        from distributed import wait
+
+        alone: float | None = None
+        while True:
+            try:
+                wait(futures, timeout=LOOK_EVERY)
+                break
+            except TimeoutError:
+                now = time.monotonic()
+                alone = None if self._client.nthreads() else (alone or now)
+                if alone is not None and now - alone > PATIENCE:
+                    raise
+        return self._client.gather(futures)
 
     def _near_the_data(
         self, task: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], options: dict[str, Any]
@@ -174,16 +200,8 @@ class DaskDataset(Dataset):
     def _result(self, work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except self._failures as error:
+        except failures() as error:
             raise DplangevinError(LOST.format(type(error).__name__)) from error
-
-    @property
-    def _failures(self) -> tuple[type[BaseException], ...]:
-        from concurrent.futures import CancelledError
-
-        from distributed.scheduler import KilledWorker
-
-        return (KilledWorker, CancelledError, OSError, TimeoutError)
 
     def __reduce__(self) -> Any:
         raise InvalidParameter("a data set on a cluster belongs to one client and cannot be pickled.")
@@ -214,19 +232,32 @@ def connected(client: Any) -> Any:
     raise InvalidParameter(f"client must be a distributed.Client or an address, got {type(client).__name__}.")
 
 
+def failures() -> tuple[type[BaseException], ...]:
+    """What a task raises when its workers or its data are gone."""
+    from concurrent.futures import CancelledError
+
+    from distributed.scheduler import KilledWorker
+
+    return (KilledWorker, CancelledError, OSError, TimeoutError)
+
+
 def is_dask(data: Any) -> bool:
     """Whether the data are a Dask collection; asks without importing Dask."""
     return hasattr(data, "__dask_graph__") and hasattr(data, "to_delayed")
 
 
-def _delayed_parts(X: Any, y: Any, weights: Any) -> list[tuple[Any, Any, Any]]:
+def delayed_parts(X: Any, y: Any, weights: Any) -> list[tuple[Any, Any, Any]]:
     """(features, targets, weights) of each partition, not computed yet."""
     if not is_dask(X):
         raise InvalidParameter(f"X must be a Dask array or DataFrame, got {type(X).__name__}.")
-    if isinstance(y, str):
-        if y not in getattr(X, "columns", ()):
-            raise InvalidParameter(f"y names no column of X: {y!r}.")
-        X, y = X.drop(columns=y), X[y]
+    X, y = _column(X, "y", y)
+    X, weights = _column(X, "weights", weights)
+    for name, values in (("y", y), ("weights", weights)):
+        if not (is_dask(values) or (values is None and name == "weights")):
+            raise InvalidParameter(
+                f"{name} must be a Dask array or Series of the rows of X, or the name of a column of X; got "
+                f"{type(values).__name__}."
+            )
     if hasattr(X, "rechunk"):
         X = X.rechunk({1: -1}) if X.ndim == 2 else X
         chunks = X.chunks[0]
@@ -241,15 +272,24 @@ def _delayed_parts(X: Any, y: Any, weights: Any) -> list[tuple[Any, Any, Any]]:
     return list(zip(features, targets, loads, strict=True))
 
 
-def _prepare_task(part: tuple[Any, Any, Any], problem: Problem, encode: Any) -> Any:
+def _column(X: Any, what: str, given: Any) -> tuple[Any, Any]:
+    """X without the column that `given` names, and that column; or both as they are."""
+    if not isinstance(given, str):
+        return X, given
+    if given not in getattr(X, "columns", ()):
+        raise InvalidParameter(f"{what} names no column of X: {given!r}.")
+    return X.drop(columns=given), X[given]
+
+
+def _prepare_task(part: tuple[Any, Any, Any], problem: Problem, encode: Any, encode_rows: Any) -> Any:
     import dask
 
-    return dask.delayed(_prepared, pure=False)(*part, problem, encode)
+    return dask.delayed(_prepared, pure=False)(*part, problem, encode, encode_rows)
 
 
-def _prepared(X: Any, y: Any, weights: Any, problem: Problem, encode: Any) -> ArrayDataset:
+def _prepared(X: Any, y: Any, weights: Any, problem: Problem, encode: Any, encode_rows: Any) -> ArrayDataset:
     """A partition's records, clipped; its own problem allows any number of rows, which the driver checks."""
-    features, targets = np.asarray(X), np.asarray(y)
+    features, targets = np.asarray(X if encode_rows is None else encode_rows(X)), np.asarray(y)
     if features.dtype == object:
         features = features.astype(np.float64)
     labels = targets if encode is None else encode(targets)

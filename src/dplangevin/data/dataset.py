@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplangevin.data._kernels import GROUP, Kernel, kernel_for, piece_rows, repaired, threads
+from dplangevin.data._kernels import GROUP, Kernel, block_rows, kernel_for, piece_rows, repaired, threads
 from dplangevin.data._kernels import Block as Block
 from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
@@ -60,10 +60,10 @@ class Dataset(ABC):
 
     def _chosen(self, loss: Loss) -> Kernel:
         """The kernel, chosen once per loss."""
-        kernel = self.__dict__.get("_kernel")
-        if kernel is None or kernel.loss is not loss:
-            kernel = self.__dict__["_kernel"] = self.kernel(loss)
-        return kernel
+        found: tuple[Loss, Kernel] | None = self.__dict__.get("_kernel")
+        if found is None or found[0] is not loss:
+            found = self.__dict__["_kernel"] = (loss, self.kernel(loss))
+        return found[1]
 
     def describe(self, loss: Loss) -> str:
         """How gradients of this loss are summed, for `verbose`."""
@@ -123,19 +123,23 @@ class Dataset(ABC):
         seen = 0
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self.blocks():
-                scores = repaired(block.rows @ parameters, False)
-                if loss.score_dimension > 1:
-                    scores = scores.reshape(len(scores), -1, loss.score_dimension)
-                values = loss.value(scores, block.labels[:, None])
-                weights = np.ones(len(values)) if block.weights is None else block.weights
-                total += weights @ values
-                seen += len(values)
+                total += _losses(loss, block, parameters)
+                seen += len(block.labels)
         self.check_rows(seen)
         return total
 
-    def summed(self, task: Callable[..., FloatArray], *arguments: Any) -> FloatArray:
-        """task(data, *arguments), for a task that is a sum over records; where data are in parts, part by part."""
+    def summed(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+        """task(data, *arguments), for a task that is a sum over records; where data are in parts, part by part.
+
+        A part has bounds, loss and columns of the problem, but neither its n nor its adjacency.
+        """
         return task(self, *arguments)
+
+    def summed_over(
+        self, rows: NDArray[np.integer[Any]] | None, task: Callable[..., NDArray[Any]], *arguments: Any
+    ) -> NDArray[Any]:
+        """task(data, rows, *arguments), a sum over the records with these increasing row numbers (None: all)."""
+        return task(self, rows, *arguments)
 
     def check_rows(self, seen: int | None = None) -> None:
         """Raise unless a full pass sees n_samples records; counts them when `seen` is not given."""
@@ -190,6 +194,20 @@ def _mapped(
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
+    """sum weight loss over a block, a few rows at a time: scores and losses are read and written many times."""
+    total: Any = 0.0
+    step = block_rows(*parameters.shape)
+    for start in range(0, len(block.labels), step):
+        part = slice(start, start + step)
+        scores = repaired(block.rows[part] @ parameters, False)
+        if loss.score_dimension > 1:
+            scores = scores.reshape(len(scores), -1, loss.score_dimension)
+        values = loss.value(scores, block.labels[part, None])
+        total += values.sum(axis=0) if block.weights is None else block.weights[part] @ values
+    return np.asarray(total)
 
 
 def _restored(loss: Loss, total: FloatArray, shape: tuple[int, ...]) -> FloatArray:
@@ -268,17 +286,17 @@ class ArrayDataset(StoredDataset):
         _check_shapes(features, labels, given, problem)
         self._problem = problem
         size = (len(features), problem.n_columns)
-        self._rows = np.ones(size, np.float32 if features.dtype == np.float32 else np.float64)
-        self._labels = np.zeros(len(features))
+        self._rows = np.empty(size, np.float32 if features.dtype == np.float32 else np.float64)
+        self._rows[:, problem.n_features :] = 1.0
+        self._labels = np.empty(len(features))
         self._weights = None if given is None and problem.bounds.weight_bound >= 1 else np.ones(len(features))
         for start in range(0, len(features), GROUP):  # by blocks, so that no second copy of X is made
             part = slice(start, start + GROUP)
-            clipped = problem.bounds.clip(
-                features[part], labels[part], None if given is None else given[part]
-            )
-            self._rows[part, : problem.n_features], self._labels[part] = clipped[:2]
+            loads = None if given is None else given[part]
+            rows = self._rows[part, : problem.n_features]
+            _, self._labels[part], loads = problem.bounds.clip(features[part], labels[part], loads, out=rows)
             if self._weights is not None:
-                self._weights[part] = clipped[2]
+                self._weights[part] = loads
 
 
 def _check_shapes(X: NDArray[Any], y: NDArray[Any], weights: NDArray[Any] | None, problem: Problem) -> None:

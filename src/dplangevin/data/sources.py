@@ -157,8 +157,7 @@ class ArrowSource(Source):
         return self.weight is not None
 
     def records(self) -> Iterator[Records]:
-        options = {"batch_size": READ_ROWS, "batch_readahead": 1, "fragment_readahead": 1}
-        for batch in self._data.scanner(columns=self._names, **options).to_batches():
+        for batch in self.batches(self.features):
             columns = [_numbers(batch, name) for name in self.features]
             features = np.empty((batch.num_rows, len(columns)), self.dtype)
             for start in range(
@@ -167,20 +166,37 @@ class ArrowSource(Source):
                 part = slice(start, start + 1024)
                 for j, column in enumerate(columns):
                     features[part, j] = column[part]
-            target = batch.column(self.target).to_numpy(zero_copy_only=False)
-            yield Records(features, target, None if self.weight is None else _numbers(batch, self.weight))
+            yield Records(features, *self.beside(batch))
+
+    def batches(self, features: Sequence[str]) -> Iterator[Any]:
+        """Arrow batches of these columns, with the target and the weights."""
+        # Threads of Arrow would read on while the records are written, all the file if the disk is slow.
+        options = {"batch_size": READ_ROWS, "batch_readahead": 1, "fragment_readahead": 1}
+        names = [*features, *self._names[len(self.features) :]]
+        yield from self._data.scanner(columns=names, use_threads=False, **options).to_batches()
+
+    def beside(self, batch: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Targets and weights of a batch."""
+        target = batch.column(self.target).to_numpy(zero_copy_only=False)
+        return target, None if self.weight is None else _numbers(batch, self.weight)
 
 
-def source_of(data: Any, target: Any) -> Source | None:
-    """The source for files (target is a column's name) or memory-mapped arrays; None for anything else."""
+def source_of(data: Any, target: Any, weight: Any = None) -> Source | None:
+    """The source for files (target and weight are columns' names) or memory-mapped arrays; None for anything else."""
     if isinstance(data, Source):
+        if weight is not None:
+            raise InvalidParameter(
+                "a source states its weights itself, e.g. ArrowSource(files, target, weight='w')."
+            )
         return data
     if isinstance(data, (str, os.PathLike)) or _are_paths(data):
         if not isinstance(target, str):
             raise InvalidParameter("with files, y must be the name of the target's column.")
-        return ArrowSource(data, target)
+        if not isinstance(weight, str | None):
+            raise InvalidParameter("with files, sample_weight must be the name of the weights' column.")
+        return ArrowSource(data, target, weight=weight)
     if isinstance(data, np.memmap) or (isinstance(data, np.ndarray) and isinstance(_root(data), np.memmap)):
-        return ArraySource(data, target)
+        return ArraySource(data, target, weight)
     return None
 
 

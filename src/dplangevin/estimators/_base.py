@@ -13,13 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from dplangevin import _check
-from dplangevin.data import ArrayDataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._large import LargeData, check_plain, large
-from dplangevin.estimators._public import Encode, compare_public, fit_public
+from dplangevin.estimators._interval_plan import interval_share, plan_with_intervals
+from dplangevin.estimators._large import Encode, LargeData, dataset_of, large
+from dplangevin.estimators._public import compare_public, fit_public
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
-from dplangevin.estimators.uncertainty import WORDS, interval_share, plan_with_intervals, run_with_intervals
+from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms import run
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.planner import choose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
@@ -49,38 +50,37 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     theorem: str | None
     weight_bound: float
     max_rows_per_person: int
-    intervals: Any = False  # only some estimators take it
+    intervals: Any = False
     secure: bool = False
     public_data: Any = None
     public_method: str = "mirror"
     compare: bool = False
     ledger: Any
     random_state: Any
+    state: StatePath = None
     verbose: bool
 
-    def _fit(
-        self, X: Any, labels: Floats, sample_weight: Any, encode: Encode, **model_options: Any
-    ) -> Floats:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, encode: Encode, **model_options: Any) -> Floats:
         """Plan from public quantities, run once, and return the parameters as a matrix [columns, scores].
 
-        `encode` turns public targets into labels as private ones were.
+        `encode` turns targets, private and public ones, into what the problem sees.
         """
-        if isinstance(X, LargeData):
-            check_plain(self, sample_weight)
         options = self._options(len(X), X.shape[1], **model_options)
-        weights = None
-        if sample_weight is not None:
+        weights, weighted = None, sample_weight is not None
+        if isinstance(X, LargeData):
+            weighted = X.weighted
+        elif sample_weight is not None:
             weights = np.asarray(sample_weight, float)
             if weights.shape != (len(X),):
                 raise InvalidParameter("sample_weight must have one entry per row of X.")
         if self.public_data is not None:
-            return fit_public(self, X, labels, weights, encode, options)
+            return fit_public(self, X, y, weights, encode, options)
         self._check_ledger()
         share, both = interval_share(self.intervals), None
         self.__dict__.pop("uncertainty_", None)
         if share:
             recipe, both = plan_with_intervals(
-                share, options, rows=self.max_rows_per_person, weighted=sample_weight is not None
+                share, options, rows=self.max_rows_per_person, weighted=weighted
             )
         else:
             recipe = choose(**options)
@@ -90,20 +90,25 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             print(recipe)
         problem = recipe.plan.problem
         assert problem is not None
-        data = (
-            X.dataset(problem, encode)
-            if isinstance(X, LargeData)
-            else ArrayDataset(X, labels, problem, weights)
-        )
+        data = dataset_of(X, y, problem, encode, weights)
         if self.verbose:
             print(data.describe(problem.loss))
         if both is None:
             self._check_person(recipe.plan.guarantee)
-            release = run(recipe.plan, data, self.random_state, ledger=self.ledger, secure=self._secure())
+            release = run(
+                recipe.plan,
+                data,
+                self.random_state,
+                ledger=self.ledger,
+                secure=self._secure(),
+                state=self.state,
+            )
             self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
         else:
-            release, self.uncertainty_ = run_with_intervals(both, data, self.random_state, self.ledger)
-            self.privacy_ = self._promise(both.guarantee, release.seeded, WORDS)
+            release, self.uncertainty_ = run_with_intervals(
+                both, data, self.random_state, self.ledger, self.state
+            )
+            self.privacy_ = self._promise(both.guarantee, release.seeded, both.words)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
         self._keep(problem.loss)
@@ -230,20 +235,23 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     def _public_words(self) -> tuple[str, ...]:
         return ()
 
-    def _validated(self, X: Any, y: Any = "no_validation", *, reset: bool = True, **options: Any) -> Any:
+    def _validated(
+        self, X: Any, y: Any = "no_validation", weights: Any = None, *, reset: bool = True, **options: Any
+    ) -> Any:
         """Features and targets as checked arrays; a table is encoded by the schema first. Large data stay away."""
-        if reset and (found := large(X, y)) is not None:
-            self.n_features_in_ = found.shape[1]
-            return found, y
-        if self.schema is None:
+        found = large(X, y, weights, self.schema) if reset else None
+        if found is None and self.schema is None:
             return validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], **options)
-        rows = SchemaEncoder(self.schema).transform(X)
-        if reset:
+        rows = SchemaEncoder(self.schema).transform(X) if found is None else found
+        if reset and self.schema is not None:
             names = as_schema(self.schema).names
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
-        if isinstance(y, str):
-            return rows
-        return rows, column_or_1d(y)
+        elif reset:
+            self.n_features_in_ = rows.shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if found is not None:
+            return found, y
+        return rows if isinstance(y, str) else (rows, column_or_1d(y))
 
     def _scores(self, X: Any) -> Floats:
         """Scores [rows, outputs] of the fitted parameters."""

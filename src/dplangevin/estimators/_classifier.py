@@ -12,8 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._large import LargeData
-from dplangevin.estimators._public import Encode
+from dplangevin.estimators._large import Encode
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.schema import CategoricalColumn
 
@@ -28,31 +27,41 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
 
         Labels outside `classes` count as the first class, silently; weights are clipped to `weight_bound`.
         """
-        self._norm()
-        X, y = self._validated(X, y)
-        if isinstance(y, np.ndarray):
-            check_classification_targets(y)
-        elif self._stated() is None:
-            raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
+        X, y = self._read(X, y, sample_weight)
         labels = self._classes(y)
         encode, options = self._encoder(y)
-        theta = self._fit(X, y if isinstance(X, LargeData) else encode(y), sample_weight, encode, **options)
+        theta = self._fit(X, y, sample_weight, encode, **options)
+        if hasattr(self, "uncertainty_") and theta.shape[1] > 1:
+            theta = theta - theta.mean(axis=1, keepdims=True)  # the same model, in the form of its intervals
         self.classes_ = labels
         self.coef_ = theta[: X.shape[1]].T.copy()
         self.intercept_ = theta[X.shape[1]].copy() if self._intercept() else np.zeros(theta.shape[1])
         return self
 
+    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any]:
+        """Features and labels, checked; large data stay away."""
+        self._norm()
+        X, y = self._validated(X, y, weights)
+        if isinstance(y, np.ndarray):
+            check_classification_targets(y)
+        elif self._stated() is None:
+            raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
+        return X, y
+
     def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
-        labels = self._classes(np.asarray(y))
+        labels = self._classes(y)
 
         def encode(values: Any) -> Floats:
-            positions = np.searchsorted(labels, values)
-            known = labels[np.minimum(positions, len(labels) - 1)] == values
+            given = np.asarray(values)
+            if labels.dtype.kind == "U" and given.dtype.kind == "O":
+                given = given.astype(str)  # a missing label is one outside `classes`
+            positions = np.searchsorted(labels, given)
+            known = labels[np.minimum(positions, len(labels) - 1)] == given
             return np.where(known, positions, 0).astype(float)
 
         return encode, self._model_options(len(labels))
 
-    def _classes(self, y: NDArray[Any]) -> NDArray[Any]:
+    def _classes(self, y: Any) -> NDArray[Any]:
         stated = self._stated()
         labels = np.unique(y if stated is None else np.asarray(stated))
         if len(labels) < 2:

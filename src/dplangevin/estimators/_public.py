@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, column_or_1d
 
 from dplangevin import _check
-from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._large import Encode, LargeData, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 from dplangevin.mechanisms.public_mirror_descent import PublicMirrorDescent
 from dplangevin.mechanisms.public_sample import plain_loss
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
 Floats = NDArray[np.float64]
-Encode = Callable[[Any], Floats]
 BASELINES = ("public-only", "warm-start", "mirror")
 # Bounds on the slope that the tuner tries; other models have the one their loss comes with.
 CLIPS: dict[str, tuple[float | None, ...]] = {
@@ -39,14 +37,14 @@ NAME = "public-mirror-descent"
 def fit_public(
     model: DPLinearModel,
     X: Any,
-    labels: Floats,
+    y: Any,
     weights: Floats | None,
     encode: Encode,
     options: dict[str, Any],
 ) -> Floats:
     """Tune on the public sample, run once on the private one, and store what may be seen; returns theta."""
     model._check_ledger()
-    _warn_shared(model.public_data, X)
+    _warn_shared(model.public_data, X.given if isinstance(X, LargeData) else X)
     tuner = _tuner(model, encode, options)
     tuned = tuner.tune(model.public_method)
     others = tuner.compare() if model.compare else {}
@@ -58,8 +56,10 @@ def fit_public(
     plan, problem = tuned.plan, tuned.plan.problem
     assert problem is not None
     model._check_person(plan.guarantee)
-    data = ArrayDataset(X, labels, problem, weights)
-    release = PublicMirrorDescent(tuned.mirror).run(plan, data, model.random_state, ledger=model.ledger)
+    data = dataset_of(X, y, problem, encode, weights)
+    release = PublicMirrorDescent(tuned.mirror).run(
+        plan, data, model.random_state, ledger=model.ledger, state=model.state
+    )
     model.privacy_ = model._promise(
         plan.guarantee,
         release.seeded,

@@ -11,8 +11,7 @@ from sklearn.utils import Tags
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._large import LargeData
-from dplangevin.estimators._public import Encode
+from dplangevin.estimators._large import Encode
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.schema import NumericColumn
 
@@ -24,16 +23,22 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearRegressor:
         """Fit under the stated guarantee. Targets outside `target_bounds` are clipped, silently."""
-        self._norm()
+        X, y = self._read(X, y, sample_weight)
         centre, half = self._scale(*self._bounds())
-        X, y = self._validated(X, y, y_numeric=True)
         encode, options = self._encoder(y)
-        theta = self._fit(X, y if isinstance(X, LargeData) else encode(y), sample_weight, encode, **options)
+        theta = self._fit(X, y, sample_weight, encode, **options)
         if hasattr(self, "uncertainty_"):
             self.uncertainty_ = self.uncertainty_.rescaled(half, centre if self._intercept() else 0.0)
         self.coef_ = half * theta[: X.shape[1], 0]
         self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self._intercept() else float(centre)
         return self
+
+    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any]:
+        """Features and targets, checked; large data stay away."""
+        self._norm()
+        self._bounds()
+        features, targets = self._validated(X, y, weights, y_numeric=True)
+        return features, targets
 
     def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
         low, high = self._bounds()

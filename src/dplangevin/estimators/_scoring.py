@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._held_out import HeldOut, View
 from dplangevin.estimators._intervals import half_width, proportion_interval
 from dplangevin.estimators._metrics import (
     ReliabilityBin,
@@ -119,11 +121,16 @@ class Scoring:
         ]
         return min(offers, key=lambda plan: noise_law(plan)[0])
 
-    def sums(self, model: Any, X: Any, labels: NDArray[Any]) -> list[Floats]:
-        """The exact sums. This reads the records."""
-        if self.metric in PER_RECORD:
-            return self.loss_sums(losses(model, X, labels, self.metric, self.limit))
-        return [histogram(model, X, labels, self.edges)]
+    def sums(self, model: Any, records: HeldOut) -> list[Floats]:
+        """The exact sums, in whole numbers. This reads the records."""
+        return records.summed(partial(_part_sums, self, model))
+
+    def totals(self, models: Sequence[Any], records: HeldOut) -> Floats:
+        """The sum of 1 - loss of each model, in whole units, which add up exactly. This reads the records.
+
+        1 - loss >= 0: under add-remove a record moves every total upwards, which the proof of noisy max uses.
+        """
+        return records.summed(partial(_part_totals, self, tuple(models)))[0]
 
     def loss_sums(self, shares: Floats) -> list[Floats]:
         """Sums of losses in [0, 1], in whole units."""
@@ -196,12 +203,13 @@ def noise_law(plan: NoisySums, group: int = 0) -> tuple[float, int | None]:
     return math.sqrt(2) * math.exp(-half) / -math.expm1(-2 * half), 1
 
 
-def checked_labels(X: Any, y: Any) -> NDArray[Any]:
-    """y as an array with one entry per row of X."""
-    labels = np.asarray(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    if labels.ndim != 1 or len(labels) != rows or not rows:
-        raise InvalidParameter("y must have one entry per row of X, and there must be at least one.")
-    return labels
+def _part_sums(scoring: Scoring, model: Any, view: View, labels: NDArray[Any]) -> list[Floats]:
+    rows = view(model)
+    if scoring.metric in PER_RECORD:
+        return scoring.loss_sums(losses(model, rows, labels, scoring.metric, scoring.limit))
+    return [histogram(model, rows, labels, scoring.edges)]
+
+
+def _part_totals(scoring: Scoring, models: Sequence[Any], view: View, labels: NDArray[Any]) -> list[Floats]:
+    shares = (losses(m, view(m), labels, scoring.metric, scoring.limit) for m in models)
+    return [np.array([np.rint(scoring.unit * (1 - share)).sum() for share in shares])]

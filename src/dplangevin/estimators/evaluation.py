@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._metrics import ReliabilityBin, losses
+from dplangevin.estimators._held_out import held_out
+from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
-from dplangevin.estimators._scoring import PER_RECORD, Scoring, checked_labels
+from dplangevin.estimators._scoring import PER_RECORD, Scoring
 from dplangevin.mechanisms.noisy_sums import release_best, release_sums
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
@@ -79,6 +77,7 @@ def private_score(
     Parameters
     ----------
     model : fitted, with predict (accuracy, squared-error), predict_proba (log-loss, calibration) and classes_.
+    X, y : arrays or a table; Parquet or Arrow files and the name of the label's column; Dask collections.
     metric : "accuracy", "log-loss", "squared-error", "auc" or "calibration" (the last two for two classes).
     epsilon, delta : the promise; with delta > 0 Gaussian noise is used where it is smaller.
     adjacency : "replace-one" (the number of records is public) or "add-remove".
@@ -98,11 +97,11 @@ def private_score(
     _check.open_unit("level", level)
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
-    labels = checked_labels(X, y)
+    records = held_out(X, y)
     plan = scoring.plan(epsilon, delta, max_rows_per_person)
     plan = plan.with_assumptions(*scoring.words(model, random_state))
-    release = release_sums(plan, lambda: scoring.sums(model, X, labels), random_state, ledger=ledger)
-    value, interval, table = scoring.read(release, len(labels), level)
+    release = release_sums(plan, lambda: scoring.sums(model, records), random_state, ledger=ledger)
+    value, interval, table = scoring.read(release, len(records), level)
     return PrivateScore(
         metric=metric,
         value=value,
@@ -150,7 +149,7 @@ def private_selection(
         raise InvalidParameter(f"models must hold at least two models, got {len(models)}.")
     for model in models:
         scoring.check(model)
-    labels = checked_labels(X, y)
+    records = held_out(X, y)
     words = [words for model in models for words in scoring.words(model, random_state)]
     plan = calibrated_max(
         candidates=len(models),
@@ -160,14 +159,7 @@ def private_selection(
         rows_per_person=max_rows_per_person,
         assumptions=tuple(dict.fromkeys(words)),
     )
-
-    def totals() -> NDArray[np.float64]:
-        # 1 - loss >= 0: under add-remove a record moves every total upwards, which the proof uses. Whole numbers
-        # add up exactly, so that no rounding moves a total further than the unit.
-        gains = (1 - losses(model, X, labels, metric, scoring.limit) for model in models)
-        return np.array([np.rint(scoring.unit * gain).sum() for gain in gains])
-
-    release = release_best(plan, totals, random_state, ledger=ledger)
+    release = release_best(plan, lambda: scoring.totals(models, records), random_state, ledger=ledger)
     promise = plan.guarantee.group(max_rows_per_person)
     return PrivateSelection(
         index=int(release.values[0][0]), metric=metric, guarantee=promise, seeded=release.seeded

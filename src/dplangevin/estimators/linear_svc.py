@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dplangevin.estimators._classifier import DPLinearClassifier
+from dplangevin.estimators.uncertainty import WithIntervals
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 
 
-class DPLinearSVC(DPLinearClassifier):
+class DPLinearSVC(WithIntervals, DPLinearClassifier):
     """Differentially private linear support vector classifier (smoothed hinge).
 
     Parameters
@@ -26,18 +28,21 @@ class DPLinearSVC(DPLinearClassifier):
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
     secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
     public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
     public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
     compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
+    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
     verbose : print the plan before running.
 
     Attributes
     ----------
     coef_, intercept_ : the released model. classes_ : the labels.
     plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
+    standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
     n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
 
     References
@@ -74,12 +79,14 @@ class DPLinearSVC(DPLinearClassifier):
         theorem: str | None = None,
         weight_bound: float = 1.0,
         max_rows_per_person: int = 1,
+        intervals: bool | float = False,
         secure: bool = False,
         public_data: Any = None,
         public_method: str = "mirror",
         compare: bool = False,
         ledger: Spender | None = None,
         random_state: Any = None,
+        state: StatePath = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -95,10 +102,12 @@ class DPLinearSVC(DPLinearClassifier):
         self.theorem = theorem
         self.weight_bound = weight_bound
         self.max_rows_per_person = max_rows_per_person
+        self.intervals = intervals
         self.secure = secure
         self.public_data = public_data
         self.public_method = public_method
         self.compare = compare
         self.ledger = ledger
         self.random_state = random_state
+        self.state = state
         self.verbose = verbose

@@ -10,6 +10,7 @@ from scipy.special import expit, softmax
 from dplangevin.estimators._base import Floats
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Clipped, Loss
 
@@ -39,6 +40,7 @@ class DPLogisticRegression(WithIntervals, DPLinearClassifier):
     compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
+    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
     verbose : print the plan before running.
 
     Attributes
@@ -89,6 +91,7 @@ class DPLogisticRegression(WithIntervals, DPLinearClassifier):
         compare: bool = False,
         ledger: Spender | None = None,
         random_state: Any = None,
+        state: StatePath = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -111,6 +114,7 @@ class DPLogisticRegression(WithIntervals, DPLinearClassifier):
         self.compare = compare
         self.ledger = ledger
         self.random_state = random_state
+        self.state = state
         self.verbose = verbose
 
     def _model_options(self, n_classes: int) -> dict[str, Any]:

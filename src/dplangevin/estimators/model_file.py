@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +24,7 @@ _KEYS = {
     "version", "library", "estimator", "parameters", "schema", "coefficients", "intercept", "classes", "link",
     "guarantee", "plan", "created",
 }  # fmt: skip
-_NOT_STORED = {"ledger", "random_state", "verbose", "classes", "schema", "public_data"}
+_NOT_STORED = {"ledger", "random_state", "state", "verbose", "classes", "schema", "public_data"}
 _MOST_NUMBERS = 10_000_000
 _LARGEST = sys.float_info.max
 
@@ -111,33 +110,37 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
     """Standard errors as lists; null stands for infinity, which JSON has no word for."""
     if found is None:
         return None
-    deviations = {
-        name: [x if math.isfinite(x) else None for x in getattr(found, name).tolist()]
-        for name in ("sampling", "noise")
-    }
-    return {"centre": found.centre.tolist(), "dimension": found.dimension, **deviations}
+    plain: dict[str, Any] = {"centre": found.centre.tolist(), "dimension": found.dimension}
+    for name, values in (("sampling", found.sampling), ("noise", found.noise)):
+        entries = values.astype(object)
+        entries[np.isinf(values)] = None
+        plain[name] = entries.tolist()
+    return plain
 
 
 def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
     centre, dimension = _numbers("uncertainty.centre", plain.get("centre")), plain.get("dimension")
-    _require(centre.ndim == 1, "uncertainty.centre must be a list of numbers")
+    _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
     _require(
         dimension is None or (type(dimension) is int and dimension > 0),
         "uncertainty.dimension is no dimension",
     )
-    deviations = {}
-    for name in ("sampling", "noise"):
-        given = plain.get(name)
-        _require(
-            isinstance(given, list) and len(given) == len(centre), f"uncertainty.{name} has a wrong length"
-        )
-        known = np.array([x is not None for x in given or ()])
-        values = np.full(len(centre), np.inf)
-        if known.any():
-            values[known] = _numbers(f"uncertainty.{name}", [x for x in given or () if x is not None])
-        _require(bool(np.all(values >= 0)), f"uncertainty.{name} must not be negative")
-        deviations[name] = values
+    deviations = {name: _deviations(name, plain.get(name), centre.shape) for name in ("sampling", "noise")}
     return Uncertainty(centre=centre, dimension=dimension, **deviations)
+
+
+def _deviations(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers that are not negative, null for infinity, in lists of this shape."""
+    rows = given if len(shape) > 1 else [given]
+    fits = isinstance(rows, list) and all(isinstance(row, list) and len(row) == shape[-1] for row in rows)
+    _require(fits and len(rows) * shape[-1] == np.prod(shape), f"uncertainty.{name} has a wrong shape")
+    entries = [entry for row in rows for entry in row]
+    known = np.array([entry is not None for entry in entries])
+    values = np.full(len(entries), np.inf)
+    if known.any():
+        values[known] = _numbers(f"uncertainty.{name}", [entry for entry in entries if entry is not None])
+    _require(bool(np.all(values >= 0)), f"uncertainty.{name} must not be negative")
+    return values.reshape(shape)
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.uncertainty import WithIntervals
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 
 
@@ -34,6 +35,7 @@ class DPRidge(WithIntervals, DPLinearRegressor):
     compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
+    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
     verbose : print the plan before running.
 
     Attributes
@@ -84,6 +86,7 @@ class DPRidge(WithIntervals, DPLinearRegressor):
         compare: bool = False,
         ledger: Spender | None = None,
         random_state: Any = None,
+        state: StatePath = None,
         verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
@@ -106,4 +109,5 @@ class DPRidge(WithIntervals, DPLinearRegressor):
         self.compare = compare
         self.ledger = ledger
         self.random_state = random_state
+        self.state = state
         self.verbose = verbose

@@ -6,66 +6,41 @@ where b is noise of a known law. Linearised at the population's coefficients the
     theta + Lambda H^-1 theta - theta_0  ~  -H^-1 (sum_i grad loss_i(theta_0) + b),
 
 so the left side, free of the ridge's bias, has covariance H^-1 (J + Var b) H^-1. A stated share of the budget releases
-H with noise. J = H for the logistic loss (the model's likelihood); for squared and Huber losses with errors that do not
-depend on x, J = H sum h'^2 / sum h'', two scalars that are released with H. All the rest is post-processing.
+H with noise. J = H for logistic and softmax losses (the model's likelihood). For squared and Huber losses with errors
+that do not depend on x, and for Poisson losses with a variance proportional to the mean, J = H sum h'^2 / sum h'', two
+scalars that are released with H. For smoothed hinge and pinball losses J = sum h'^2 x x^T is released. All the rest is
+post-processing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin import _check
-from dplangevin._rng import generator
 from dplangevin.data import Dataset
-from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._interval_plan import MOST_DOUBT, IntervalPlan
 from dplangevin.estimators._intervals import half_width
 from dplangevin.mechanisms import Release, run
-from dplangevin.mechanisms.curvature import Curvature, curvature_groups, release_curvature
-from dplangevin.planner import Recipe, choose
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms._charged import charged
+from dplangevin.mechanisms.curvature import Curvature, contrasts, release_curvature
+from dplangevin.mechanisms.run_state import RunState, StatePath
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, calibrated_sums
-from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
-from dplangevin.problem import Clipped, Huber, Logistic, Loss, Problem, Squared, WholeSpace
 from dplangevin.schedules import ObjectivePerturbationSchedule
 
 Floats = NDArray[np.float64]
-
-DEFAULT_SHARE = 0.15
-SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off
-LONGEST = 1000.0  # norm of the coefficients, for rows of norm 1, beyond which no interval is meant to hold
-MOST_DOUBT = 1 / 3  # a coefficient whose curvature is within 3 noises of 0 gets an infinite standard error
-WORDS = (
-    "confidence intervals assume independent records, a correct linear model, no clipped rows and, for squared and "
-    "Huber losses, errors that do not depend on x; the guarantee assumes none of this"
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class IntervalPlan:
-    """The plan of a fit and that of its curvature: charged together, run one after the other."""
-
-    plan: Plan
-    curvature: NoisySums
-    guarantee: Guarantee = field(init=False)
-
-    def __post_init__(self) -> None:
-        both = self.plan.guarantee + self.curvature.guarantee
-        _check.put(self, guarantee=replace(both, release="draw + noisy-answers", at_delta=self.plan.delta))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Uncertainty:
     """What is known of the coefficients (features first, then the intercept): all of it released or public.
+
+    Arrays have one entry per coefficient; with K > 2 classes, a row per class, centred: the rows add up to 0.
 
     Parameters
     ----------
@@ -88,7 +63,7 @@ class Uncertainty:
     def intervals(self, level: float = 0.95) -> Floats:
         """[low, high] of each coefficient, by the law of normal error plus the plan's noise."""
         width = half_width(level, self.sampling, self.noise, self.dimension)
-        return np.column_stack([self.centre - width, self.centre + width])
+        return np.stack([self.centre - width, self.centre + width], axis=-1)
 
     def rescaled(self, factor: float, shift: float = 0.0) -> Uncertainty:
         """For coefficients times `factor`, and the last one (the intercept) moved by `shift`."""
@@ -115,7 +90,8 @@ class WithIntervals:
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """[low, high] for each coefficient, then for the intercept where there is one.
 
-        A row is infinite where the records say too little about a coefficient at this budget.
+        With more than two classes, a row of such pairs per class, for the class against the mean of all. An interval is
+        infinite where the records say too little about a coefficient at this budget.
         """
         if not hasattr(self, "uncertainty_"):
             raise InvalidParameter(
@@ -125,179 +101,78 @@ class WithIntervals:
         return self.uncertainty_.intervals(level)
 
 
-def interval_share(intervals: Any) -> float:
-    """The share of the budget that intervals=False, True or a number asks for."""
-    if isinstance(intervals, bool | np.bool_):
-        return DEFAULT_SHARE if intervals else 0.0
-    return _check.open_unit("intervals", intervals)
-
-
-def fit_epsilon(epsilon: float, delta: float, share: float) -> float:
-    """The epsilon left to the fit: 1 - share of mu^2 (of epsilon when delta = 0)."""
-    if delta == 0:
-        return (1 - share) * epsilon
-    return cv.gdp_epsilon(math.sqrt(1 - share) * cv.gdp_mu(epsilon, delta), delta)
-
-
-def plan_with_intervals(
-    share: float, options: dict[str, Any], *, rows: int = 1, weighted: bool = False
-) -> tuple[Recipe, IntervalPlan]:
-    """The recipe and the joint plan for the planner's options, whose (epsilon, delta) pays for both.
-
-    What has no interval is refused; nothing here depends on the data.
-    """
-    mechanism, epsilon, delta = options["mechanism"], options["epsilon"], options["delta"]
-    if mechanism not in ("auto", "objective-perturbation"):
-        raise InvalidParameter(
-            f"intervals need objective perturbation, whose noise law is exact; got mechanism={mechanism!r}. "
-            "Leave mechanism='auto'."
-        )
-    if weighted or options["weight_bound"] != 1:
-        raise InvalidParameter(
-            "intervals need equally weighted records; leave sample_weight and weight_bound out."
-        )
-    if rows > 1 and delta > 0:
-        raise InvalidParameter(
-            f"intervals for max_rows_per_person={rows} are offered with a pure promise only; set delta=0."
-        )
-    left = fit_epsilon(epsilon, delta, share)
-    recipe = choose(**(options | {"mechanism": "objective-perturbation", "epsilon": left}))
-    recipe = recipe_for_intervals(recipe, left, options["alpha"])
-    return recipe, interval_plan(recipe.plan, epsilon)
-
-
-@lru_cache(maxsize=64)
-def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) -> Recipe:
-    """The recipe with a consistent loss (logistic slopes are not clipped) and a ridge small enough to be undone.
-
-    The ridge Lambda = 10 M / epsilon spends about a tenth of epsilon on the determinant; its bias is removed later.
-    """
-    problem, delta = recipe.plan.problem, recipe.plan.delta
-    if problem is None or not isinstance(problem.constraint, WholeSpace):
-        raise InvalidParameter("intervals need an unconstrained fit; leave radius out.")
-    loss = _consistent(problem.loss)
-    curvature = loss.curvature_bound * problem.row_norm**2
-    ridge = 10 * curvature / epsilon / problem.n if alpha is None else alpha
-    problem = replace(problem, loss=loss, ridge=ridge)
-    schedule = calibrated_objective_perturbation(
-        problem.constants, epsilon=epsilon, delta=delta, reach=LONGEST / problem.row_norm
-    )
-    plan = Plan(problem=problem, schedule=schedule, delta=delta)
-    return replace(
-        recipe,
-        plan=plan,
-        reasons=(
-            f"objective perturbation with {schedule.noise} noise: the law of its error is exact, for intervals",
-            f"slopes are bounded by {loss.slope_bound:.3g}; ridge alpha = {problem.ridge:.3g} per sample, whose bias "
-            "the intervals remove",
-            "the rest of the budget pays for the curvature at the released point",
-        ),
-    )
-
-
-def _consistent(loss: Loss) -> Loss:
-    plain = loss.loss if isinstance(loss, Clipped) else loss
-    if isinstance(plain, Logistic):
-        return plain
-    if isinstance(plain, Squared):
-        return Clipped(plain, SQUARED_CLIP)
-    if isinstance(plain, Huber):
-        return plain
-    raise InvalidParameter(
-        f"intervals are proved for two-class logistic, squared and Huber losses, not for the {plain.name} loss; "
-        "set intervals=False."
-    )
-
-
-@lru_cache(maxsize=64)
-def interval_plan(plan: Plan, epsilon: float) -> IntervalPlan:
-    """The plan together with a curvature release that takes what is left of (epsilon, plan.delta)."""
-    problem, delta = plan.problem, plan.delta
-    assert problem is not None
-    if delta == 0:
-        return _with_curvature(plan, problem, epsilon - plan.guarantee.epsilon(0.0), 0.0)
-    goal, fit = cv.gdp_mu(epsilon, delta), cv.gdp_mu(plan.guarantee.epsilon(delta), delta)
-    mu = 0.95 * math.sqrt(max(goal**2 - fit**2, 0.0))
-    best: IntervalPlan | None = None
-    for _ in range(6):
-        if not mu > 0:
-            break
-        both = _with_curvature(plan, problem, cv.gdp_epsilon(mu, delta), delta)
-        spent = both.guarantee.epsilon(delta)
-        if spent <= epsilon:
-            best = both
-            if spent > 0.998 * epsilon:
-                break
-        fit_square = cv.gdp_mu(spent, delta) ** 2 - mu**2  # the fit as if it were Gaussian: nearly so
-        mu = 0.999 * math.sqrt(max(goal**2 - fit_square, 0.0))
-    if best is None:
-        raise CalibrationFailed(
-            f"nothing of epsilon = {epsilon:g} is left for the curvature; raise intervals or epsilon."
-        )
-    return best
-
-
-def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) -> IntervalPlan:
-    curvature = calibrated_sums(
-        curvature_groups(problem, dispersion=not isinstance(problem.loss, Logistic)),
-        epsilon=epsilon,
-        delta=delta,
-        noise="gamma" if delta == 0 else "gaussian",
-        adjacency=problem.adjacency,
-    )
-    return IntervalPlan(plan=plan, curvature=curvature)
-
-
 def run_with_intervals(
-    both: IntervalPlan, data: Dataset, random_state: Any, ledger: Spender | None
+    both: IntervalPlan, data: Dataset, random_state: Any, ledger: Spender | None, state: StatePath = None
 ) -> tuple[Release, Uncertainty]:
-    """Charge once, fit, release the curvature at the fitted point, and work out the uncertainty."""
-    token = ledger.reserve(both) if ledger is not None else None
-    rng, seeded = generator(random_state)
-    release = replace(run(both.plan, data, rng), seeded=seeded)
-    curvature = release_curvature(both.curvature, data, np.array(release.value), rng)
-    if ledger is not None and token is not None:
-        content = release.digest() + hashlib.sha256(curvature.matrix.tobytes()).hexdigest()
-        ledger.commit(token, hashlib.sha256(content.encode()).hexdigest())
-    return release, uncertainty(both, np.array(release.value), curvature)
+    """Charge once, fit, release the curvature at the fitted point, and work out the uncertainty.
+
+    A run that goes on from `state` makes both releases again with the noise of both, so the point is the same.
+    """
+
+    def make(rng: np.random.Generator, seeded: bool) -> _Pair:
+        release = replace(run(both.plan, data, rng), seeded=seeded)
+        curvature = release_curvature(both.curvature, data, np.array(release.value), rng)
+        return _Pair(release=release, curvature=curvature)
+
+    keeper = RunState.at(state, both.plan, both.curvature)
+    made = charged(both, data, make, random_state, ledger, keeper)
+    return made.release, uncertainty(both, np.array(made.release.value), made.curvature)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Pair:
+    """The two releases that were charged together."""
+
+    release: Release
+    curvature: Curvature
+
+    def digest(self) -> str:
+        """A hash of both, for the ledger."""
+        content = self.release.digest() + hashlib.sha256(self.curvature.matrix.tobytes()).hexdigest()
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Uncertainty:
-    """Post-processing: the estimate without the ridge's bias, and the two parts of its standard error."""
+    """Post-processing: the estimate without the ridge's bias, and the two parts of its standard error.
+
+    With several classes everything is worked out in contrasts and turned back into centred coefficients.
+    """
     problem, schedule = both.plan.problem, both.plan.schedule
     assert problem is not None
     assert isinstance(schedule, ObjectivePerturbationSchedule)
-    doubts = [_deviation(both.curvature, group) for group in range(len(both.curvature.groups))]
+    classes, d = problem.loss.score_dimension, problem.dimension
+    basis = np.asarray(np.kron(np.eye(problem.n_columns), contrasts(classes)), np.float64)
+    doubts = [group.deviation(both.curvature.noise) for group in both.curvature.groups]
     values, vectors = np.linalg.eigh(curvature.matrix)
     values = np.maximum(values, doubts[0])
     inverse = (vectors / values) @ vectors.T
     ridge = problem.n * problem.ridge
-    removed = inverse @ theta
-    reach = np.linalg.norm(inverse, axis=1)
+    removed = inverse @ (basis.T @ theta)
+    rows = basis @ inverse
+    reach = np.linalg.norm(rows, axis=1)
     lost = doubts[0] * reach > MOST_DOUBT
-    d = problem.dimension
     spread = schedule.noise_scale * (math.sqrt(d + 1) if schedule.noise == "gamma" else 1.0)
     noise = (spread * reach) ** 2 + (d + 1) * schedule.release_noise**2
     # The bias is removed with the noisy curvature: an error Lambda H^-1 Z H^-1 theta, Z isotropic and symmetric.
-    wrong = (reach * float(np.linalg.norm(removed))) ** 2 + (inverse @ removed) ** 2
+    wrong = (reach * float(np.linalg.norm(removed))) ** 2 + (rows @ removed) ** 2
     noise += (ridge * doubts[0]) ** 2 / 2 * wrong
-    sampling = np.sqrt(_dispersion(curvature, doubts) * np.diag(inverse))
+    centre = basis @ (basis.T @ theta + ridge * removed)
+    sampling = np.sqrt(_sampling(curvature, doubts, rows, basis))
+    shape = (problem.n_columns, classes) if classes > 1 else (d,)
     return Uncertainty(
-        centre=theta + ridge * removed,
-        sampling=np.where(lost, np.inf, sampling),
-        noise=np.where(lost, np.inf, np.sqrt(noise)),
+        centre=centre.reshape(shape).T,
+        sampling=np.where(lost, np.inf, sampling).reshape(shape).T,
+        noise=np.where(lost, np.inf, np.sqrt(noise)).reshape(shape).T,
         dimension=d if schedule.noise == "gamma" else None,
     )
 
 
-def _dispersion(curvature: Curvature, doubts: list[float]) -> float:
-    """J = dispersion * H."""
-    if curvature.slopes is None or curvature.bends is None:
-        return 1.0
-    return max(curvature.slopes, doubts[1]) / max(curvature.bends, doubts[2])
-
-
-def _deviation(plan: NoisySums, group: int) -> float:
-    """Standard deviation of the noise on one entry of a group."""
-    chosen = plan.groups[group]
-    return chosen.scale * (math.sqrt(chosen.answers + 1) if plan.noise == "gamma" else 1.0)
+def _sampling(curvature: Curvature, doubts: list[float], rows: Floats, basis: Floats) -> Floats:
+    """The diagonal of H^-1 J H^-1, with J = H, a released multiple of H, or released itself."""
+    if curvature.meat is not None:
+        own, least = (rows @ curvature.meat * rows).sum(axis=1), doubts[1] * (rows * rows).sum(axis=1)
+        return np.asarray(np.maximum(own, least))
+    dispersion = 1.0
+    if curvature.slopes is not None and curvature.bends is not None:
+        dispersion = max(curvature.slopes, doubts[1]) / max(curvature.bends, doubts[2])
+    return np.asarray(dispersion * (rows * basis).sum(axis=1))

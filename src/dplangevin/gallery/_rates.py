@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin._progress import progress
 from dplangevin.gallery import _draw
 
 Measure = Callable[[int, int, float, int, np.random.Generator], float]
@@ -62,7 +63,7 @@ def slopes_figure(rows: Sequence[Row], repeats: int, start: tuple[int, int, floa
         np.geomspace(start[2], 8 * start[2], _POINTS),
     )
     slopes, points = [], []
-    for i, row in enumerate(rows):
+    for i, row in enumerate(progress(rows, "methods")):
         found = []
         for axis, (one, values) in enumerate(zip(axes, ranges, strict=True)):
             risks = []

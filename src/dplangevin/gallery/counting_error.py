@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dplangevin._progress import progress
 from dplangevin.gallery import _draw
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
 
@@ -19,7 +20,7 @@ def draw(output: Path, *, quick: bool) -> str:
     sizes = (10, 100, 1000) if quick else (10, 30, 100, 300, 1000, 3000, 10_000)
     curves: dict[str, list[float]] = {"Gaussian (p = 2)": [], "p = 4": [], "best p": [], "Laplace, pure": []}
     best: list[float] = []
-    for k in sizes:
+    for k in progress(sizes, "numbers of queries"):
         shaped = [GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA, p=p) for p in (2.0, 4.0)]
         chosen = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA)
         for name, mechanism in zip(curves, (*shaped, chosen), strict=False):

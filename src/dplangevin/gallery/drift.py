@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._progress import progress
 from dplangevin.gallery import _draw
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2023), Appendix H: drift against Brownian motion, and no convergence"
@@ -57,7 +58,7 @@ def diffuse(
     theta = np.zeros((repeats, p))
     theta[:, 0] = 1.0
     start, radii = theta.copy(), np.empty(steps + 1)
-    for k in range(steps + 1):
+    for k in progress(range(steps + 1), f"diffusion in {p} dimensions"):
         norm = np.linalg.norm(theta, axis=1, keepdims=True)
         radii[k] = float(norm.mean())
         if k == steps:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dplangevin._progress import progress
 from dplangevin.gallery import _draw
 from dplangevin.privacy.paper_references import thesis_moment_factor
 from dplangevin.samplers.langevin_certificates import mixing_time, overdamped_steps, underdamped_steps
@@ -28,7 +29,7 @@ def draw(output: Path, *, quick: bool) -> str:
             "underdamped, discretisation only": [],
             "overdamped on a quadratic (exact)": [],
         }
-        for k in dimensions:
+        for k in progress(dimensions, f"dimensions, condition {condition:g}"):
             tau = mixing_time(k, condition, order, DIVERGENCE)
             found = (
                 thesis_steps(k, condition, order, tau),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._progress import progress
 from dplangevin.gallery import _draw
 from dplangevin.samplers.finite_grid import finite_grid
 
@@ -34,7 +35,8 @@ def draw(output: Path, *, quick: bool) -> str:
     left.set(xlabel="first coordinate", ylabel="second coordinate", aspect="equal")
     left.set_title(f"{len(centres)} bumps, centres 2 alpha = {2 * WIDTH:g} apart", fontsize=10)
     sizes = np.unique(np.geomspace(10, 160, 4 if quick else 8).astype(int))
-    risks = np.array([_risk(int(n), bumps, 40 if quick else 150, rng) for n in sizes])
+    repeats = 40 if quick else 150
+    risks = np.array([_risk(int(n), bumps, repeats, rng) for n in progress(sizes, "numbers of records")])
     right.loglog(sizes, risks, "o-", color=_draw.COLOURS[0], label="exponential mechanism, measured")
     bound = [min(WIDTH, WIDTH * 2 * (math.log(len(points)) + 1) / (EPSILON * n)) for n in sizes]
     right.loglog(

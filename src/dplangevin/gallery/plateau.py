@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin._progress import progress
 from dplangevin.gallery import _draw
 from dplangevin.privacy.exact_walk import exact_law, renyi_divergence
 from dplangevin.privacy.lower_bounds import instance
@@ -29,8 +30,12 @@ def draw(output: Path, *, quick: bool) -> str:
     for one, order in zip(axes, ORDERS, strict=True):
         curves = {
             "composition": [_bound("composition", int(k), order) for k in steps],
-            "our bound (corrected equation 3.3)": [_bound("hidden-state-sgd", int(k), order) for k in steps],
-            "lower bound (exact walk)": [_walk(int(k), order) for k in steps],
+            "our bound (corrected equation 3.3)": [
+                _bound("hidden-state-sgd", int(k), order) for k in progress(steps, f"bounds, order {order:g}")
+            ],
+            "lower bound (exact walk)": [
+                _walk(int(k), order) for k in progress(steps, f"walks, order {order:g}")
+            ],
         }
         for i, (name, values) in enumerate(curves.items()):
             one.loglog(

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from dplangevin._progress import progress
 from dplangevin.data import Block, Dataset
 from dplangevin.gallery import _draw
 from dplangevin.mechanisms import PublicMirrorDescent
@@ -172,7 +173,8 @@ def draw(output: Path, *, quick: bool = False) -> str:
         settings = {500: {**SETTINGS[500], "warm": Setting(clip=0.03, n_steps=100, step_size=1.0)}}
     table: dict[tuple[int, str], tuple[float, float]] = {}
     for dimension in dimensions:
-        each = [errors(dimension, seed, settings[dimension]) for seed in range(runs)]
+        seeds = progress(range(runs), f"samples in {dimension} dimensions")
+        each = [errors(dimension, seed, settings[dimension]) for seed in seeds]
         for name in NAMES:
             table[dimension, name] = _interval([one[name] for one in each])
     _picture(output, dimensions, table)

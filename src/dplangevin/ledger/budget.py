@@ -66,6 +66,10 @@ class DatasetBudget:
         """Charge the plan's guarantee before any record is read, or raise BudgetExceeded; returns a token."""
         return self._charge(plan.guarantee, described(plan))
 
+    def reserve_under(self, token: str, plan: Priced) -> None:
+        """As reserve, under a token of the caller's own; charged once however often it is asked."""
+        self._charge(plan.guarantee, described(plan), checked("token", token))
+
     def charge(self, guarantee: Guarantee) -> str:
         """Charge a release that was made by other means; returns a token for `commit`."""
         return self._charge(guarantee, described(guarantee))
@@ -111,7 +115,7 @@ class DatasetBudget:
             gaussian_mu=min(_admission.largest_gaussian(bill, *limit) for bill in spent),
         )
 
-    def _charge(self, guarantee: Any, plan: str) -> str:
+    def _charge(self, guarantee: Any, plan: str, token: str | None = None) -> str:
         if not isinstance(guarantee, Guarantee):
             raise NotPrivateError(f"a ledger cannot charge {guarantee!r}: it is no guarantee.")
         label = checked("label", self.label, empty=True)
@@ -121,16 +125,27 @@ class DatasetBudget:
             if self.part_name != WHOLE:
                 self._check_part(session, self.part_name)
             cost = _cost(guarantee, owner)
+            if token is not None and self._has_paid(session, token, cost):
+                return token
             refused = None
             for spent in self._bills(session, owner):
                 if not _admission.fits(spent.with_release(cost), owner.epsilon, owner.delta):
                     refused = spent
                     break
             else:
-                token = self._write(session, owner, cost, label, plan)
+                token = self._write(session, owner, cost, label, plan, token or secrets.token_hex(16))
         if refused is not None:  # the lock is free again: what follows may take its time
             raise BudgetExceeded(refusal(owner, refused, cost, self.part_name))
+        assert token is not None
         return token
+
+    def _has_paid(self, session: Session, token: str, cost: Guarantee) -> bool:
+        found = session.rows(
+            "SELECT guarantee, part FROM dplangevin_entry WHERE dataset = ? AND token = ?", self.name, token
+        )
+        if found and tuple(found[0]) != (_rows.digest_of(serialize.dumps(cost)), self.part_name):
+            raise LedgerError("this token has paid for another release already; reserve again.")
+        return bool(found)
 
     def _bills(self, session: Session, owner: Account) -> list[Bill]:
         """The bills that a release here adds to: a record lies in one part, so each part is a case of its own."""
@@ -139,8 +154,10 @@ class DatasetBudget:
             return [found.get(self.part_name, found[WHOLE])]
         return list(dict.fromkeys(found.values()))
 
-    def _write(self, session: Session, owner: Account, cost: Guarantee, label: str, plan: str) -> str:
-        content, token = serialize.dumps(cost), secrets.token_hex(16)
+    def _write(
+        self, session: Session, owner: Account, cost: Guarantee, label: str, plan: str, token: str
+    ) -> str:
+        content = serialize.dumps(cost)
         digest = _rows.digest_of(content)
         session.change(
             "INSERT INTO dplangevin_guarantee (digest, content) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING",

@@ -16,6 +16,7 @@ from dplangevin.mechanisms.output_perturbation import OutputPerturbation
 from dplangevin.mechanisms.public_mirror_descent import PublicMirrorDescent
 from dplangevin.mechanisms.rashomon import RashomonChains, RashomonDraws
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.mechanisms.sufficient_statistics import SufficientStatistics
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
@@ -57,10 +58,12 @@ def run(
     *,
     ledger: Spender | None = None,
     secure: bool = False,
+    state: StatePath = None,
 ) -> Release:
     """Run a plan on data with the mechanism its schedule belongs to.
 
     secure=True insists on noise that is exact in integers: a plan whose proof is about real-valued noise is refused.
+    state names a private file from which the same call goes on after a crash: with the same noise, charged once.
     """
     if secure and plan.guarantee.arithmetic != "discrete-grid":
         raise AssumptionFailed(
@@ -75,7 +78,7 @@ def run(
         )
     if mechanism is None:
         raise InvalidParameter(f"no mechanism runs a {type(plan.schedule).__name__}.")
-    release: Release = mechanism.run(plan, data, random_state, ledger=ledger)
+    release: Release = mechanism.run(plan, data, random_state, ledger=ledger, state=state)
     return release
 
 

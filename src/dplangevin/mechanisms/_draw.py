@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dplangevin.data._moments import moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.planner.exact_methods import exact_method
@@ -80,11 +81,7 @@ def _on_grid(
 def _gaussian(potential: ProblemPotential, body: Body, size: int, rng: np.random.Generator) -> Floats:
     """F is quadratic on the set: N(minimiser, (beta H)^-1) conditioned on it."""
     problem = potential.problem
-    matrix, cross = np.zeros((problem.dimension, problem.dimension)), np.zeros(problem.dimension)
-    for block in potential.data.blocks():
-        weighted = block.rows if block.weights is None else block.rows * block.weights[:, None]
-        matrix += weighted.T @ block.rows
-        cross += weighted.T @ block.labels
+    matrix, cross = moments(potential.data)
     matrix = matrix / problem.n + problem.ridge * np.eye(problem.dimension)
     mean = np.linalg.solve(matrix, cross / problem.n)
     return quadratic_gaussian(mean, potential.inverse_temperature * matrix, body, size, rng)
@@ -108,11 +105,17 @@ def _logistic(potential: ProblemPotential, body: Body, size: int, rng: np.random
 
 def logistic_hessian(potential: ProblemPotential, theta: Floats) -> Floats:
     """Hessian of the data term of V: beta / n sum weight s (1 - s) x x'."""
+    total = potential.data.summed(_logistic_curvatures, theta)
+    return total * (potential.inverse_temperature / potential.problem.n)
+
+
+def _logistic_curvatures(data: Dataset, theta: Floats) -> Floats:
+    """sum weight s (1 - s) x x'."""
     total = np.zeros((theta.size, theta.size))
-    for block in potential.data.blocks():
+    for block in data.blocks():
         chance = expit(block.rows @ theta)
         curvature = chance * (1 - chance)
         if block.weights is not None:
             curvature = curvature * block.weights
         total += block.rows.T @ (curvature[:, None] * block.rows)
-    return total * (potential.inverse_temperature / potential.problem.n)
+    return total

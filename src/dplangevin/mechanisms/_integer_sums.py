@@ -23,9 +23,16 @@ def integer_gradient_sum(
     z_i is computed entry by entry from record i alone: a record's place and neighbours do not change it. A record with
     |z_i|^2 > bound, which no admissible record has, is not counted. So one record moves the sum by at most sqrt(bound).
     """
+    batch = None if rows is None else np.sort(rows)
+    return data.summed_over(batch, _integer_sum, theta, grid, bound)
+
+
+def _integer_sum(
+    data: Dataset, rows: NDArray[np.integer[Any]] | None, theta: Floats, grid: float, bound: int
+) -> Integers:
     total = np.zeros(data.problem.dimension, np.int64)
     seen = 0
-    for block in data.blocks(None if rows is None else np.sort(rows)):
+    for block in data.blocks(rows):
         total += bounded_sum(_gradients(data, block, theta, grid), bound)
         seen += len(block.rows)
     if rows is None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from dplangevin._progress import progress
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.privacy.theorems._minimiser import rounding_floor
@@ -78,7 +79,7 @@ def minimise(
         return _padded(objective, tolerance, iterations, reach)
     theta = constraint.project(np.zeros(objective.data.problem.dimension))
     value = objective.value(theta)
-    for _ in range(MOST_STEPS):
+    for _ in progress(range(MOST_STEPS), "minimising", private=True):  # it stops early, as the data say
         gradient = objective.gradient(theta)
         point, residual = (theta, gradient) if free else _projected(objective, constraint, theta, gradient)
         missing = float(np.linalg.norm(residual))
@@ -126,7 +127,7 @@ def _padded(objective: Objective, tolerance: float, iterations: int, reach: floa
     theta = np.zeros(objective.data.problem.dimension)
     scales = 2.0 ** -np.arange(_SCALES)
     best, found = theta, False
-    for _ in range(iterations):
+    for _ in progress(range(iterations), "minimising"):
         gradient = objective.gradient(theta)
         doubt = float(np.linalg.norm(gradient)) + objective.rounding(theta)
         missing = _doubt_within_reach(doubt, theta, objective.ridge, reach)

@@ -1,4 +1,4 @@
-"""What one-shot mechanisms share: the checks before the data are touched, the ledger, the release."""
+"""What one-shot mechanisms share: the checks before the data are touched, and the release."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import RunState
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.samplers.gamma_norm import gamma_norm
@@ -42,21 +43,22 @@ def release_once(
     answer: Callable[[S, Dataset, np.random.Generator], Floats],
     random_state: object,
     ledger: Spender | None,
+    keeper: RunState | None,
     iterates: Mapping[int, Floats] | None = None,
 ) -> Release:
     """Run `answer` once on the data of the plan's problem and release the result, projected on the constraint.
 
+    keeper : makes a run that was interrupted start again with the same noise and the same charge.
     iterates : filled by `answer` with what else the promise covers.
     """
     schedule = checked(plan, data, family)
-    token = ledger.reserve(plan) if ledger is not None else None
-    rng, seeded = generator(random_state)
-    value = data.problem.constraint.project(answer(schedule, data, rng))
-    steps = max(1, len(iterates or {}))
-    release = Release(value=value, plan=plan, seeded=seeded, n_steps=steps, iterates=iterates or {})
-    if ledger is not None and token is not None:
-        ledger.commit(token, release.digest())
-    return release
+
+    def make(rng: np.random.Generator, seeded: bool) -> Release:
+        value = data.problem.constraint.project(answer(schedule, data, rng))
+        steps = max(1, len(iterates or {}))
+        return Release(value=value, plan=plan, seeded=seeded, n_steps=steps, iterates=iterates or {})
+
+    return charged(plan, data, make, random_state, ledger, keeper)
 
 
 def perturbation(noise: str, dimension: int, scale: float, rng: np.random.Generator) -> Floats:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms._integer_sums import integer_gradient_sum
 from dplangevin.mechanisms._perturbed import checked
-from dplangevin.mechanisms.noisy_gradient import drawn_batches, walk
+from dplangevin.mechanisms.noisy_gradient import drawn_batches, redrawn, walk
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.privacy.theorems.discrete_gradient import integer_bound
@@ -32,24 +33,42 @@ class DiscreteGradientDescent:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+        save_every: float = SAVE_EVERY,
     ) -> Release:
-        """Run the plan on the data and release what it covers. A seed is refused: it would be the weak spot."""
+        """Run the plan on the data and release what it covers. A seed is refused: it would be the weak spot.
+
+        The noise is never in the file `state`: a run goes on from its position with fresh noise, so its release has the
+        law of an undisturbed one. Only one release can follow: the last position is saved before it is committed.
+        """
         schedule = checked(plan, data, DiscreteGradientSchedule)
         refuse_seed(random_state)
-        token = ledger.reserve(plan) if ledger is not None else None
-        release = _descend(plan, schedule, data)
-        if ledger is not None and token is not None:
-            ledger.commit(token, release.digest())
-        return release
+        keeper = RunState.at(state, plan, save_every=save_every)
+
+        def make(rng: np.random.Generator, seeded: bool) -> Release:
+            return _descend(plan, schedule, data, keeper, rng)
+
+        return charged(plan, data, make, None, ledger, keeper)
 
 
-def _descend(plan: Plan, schedule: DiscreteGradientSchedule, data: Dataset) -> Release:
+def _descend(
+    plan: Plan,
+    schedule: DiscreteGradientSchedule,
+    data: Dataset,
+    keeper: RunState | None,
+    rng: np.random.Generator,
+) -> Release:
     problem, real, steps = data.problem, schedule.real(), schedule.n_steps
     divisor, grid = schedule.divisor(problem.n), schedule.grid(problem.n)
     bound = integer_bound(plan.constants, schedule)
     # Batches are counted at their worst, so their order needs to be free of the data but not secret.
-    batches = drawn_batches(real, data.n_samples, divisor, problem.n, generator()[0])
+    batches = drawn_batches(real, data.n_samples, divisor, problem.n, rng)
 
     def noisy(t: int, point: Floats) -> Floats:
         total = integer_gradient_sum(data, point, next(batches), grid, bound)
@@ -59,7 +78,13 @@ def _descend(plan: Plan, schedule: DiscreteGradientSchedule, data: Dataset) -> R
     project = problem.constraint.project
     start = project(np.zeros(problem.dimension))
     etas = np.full(steps, schedule.step_size)
-    value, iterates = walk(real, steps, start, etas, noisy, project)
+    position = None if keeper is None else redrawn(keeper, lambda: next(batches), rng)
+
+    def saved(at: Position) -> None:
+        if keeper is not None:
+            keeper.after(at, rng, now=at.step == steps)
+
+    value, iterates = walk(real, steps, start, etas, noisy, project, position, saved)
     rounded = {step: on_grid(theta, schedule.output_grid) for step, theta in iterates.items()}
     return Release(
         value=on_grid(value, schedule.output_grid), plan=plan, seeded=False, n_steps=steps, iterates=rounded

@@ -13,6 +13,7 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms._draw import draw
 from dplangevin.mechanisms._perturbed import release_once
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import RunState, StatePath
 from dplangevin.planner.exact_methods import exact_method
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
@@ -33,13 +34,21 @@ class ExponentialMechanism:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
     ) -> Release:
         """Draw once and release the draw."""
         schedule = plan.schedule
         if isinstance(schedule, DrawSchedule) and plan.problem is not None:
             _check_drawable(schedule, plan.problem)
-        return release_once(plan, data, DrawSchedule, _padded(_single), random_state, ledger)
+        return release_once(
+            plan, data, DrawSchedule, _padded(_single), random_state, ledger, RunState.at(state, plan)
+        )
 
 
 class IteratedExponentialMechanism:
@@ -53,7 +62,13 @@ class IteratedExponentialMechanism:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
     ) -> Release:
         """Draw stage by stage and release the last draw."""
         schedule, problem = plan.schedule, plan.problem
@@ -71,8 +86,8 @@ class IteratedExponentialMechanism:
         def stages(schedule: IteratedExponentialSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
             return _stages(schedule, data, rng, kept)
 
-        family = IteratedExponentialSchedule
-        return release_once(plan, data, family, _padded(stages), random_state, ledger, kept)
+        family, keeper = IteratedExponentialSchedule, RunState.at(state, plan)
+        return release_once(plan, data, family, _padded(stages), random_state, ledger, keeper, kept)
 
 
 def _check_drawable(schedule: DrawSchedule, problem: Problem) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms._perturbed import checked
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import SAVE_EVERY, RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.samplers.problem_potential import ProblemPotential
@@ -41,11 +44,14 @@ class LangevinMechanism:
         *,
         stop: Stop | None = None,
         ledger: Spender | None = None,
+        state: StatePath = None,
+        save_every: float = SAVE_EVERY,
     ) -> Release:
         """Run the plan and release what it covers.
 
         stop(step, theta) may look at every iterate and end the run early, for plans with release="trajectory": they
-        are charged in full whenever they stop.
+        are charged in full whenever they stop. With `state`, a file, an interrupted run goes on from the last saved
+        step; stop is asked about the steps after it.
         """
         schedule = checked(plan, data, LangevinSchedule)
         if stop is not None and schedule.release != "trajectory":
@@ -53,24 +59,28 @@ class LangevinMechanism:
                 f"stop looks at every iterate, but the promise is for release={schedule.release!r}; plan with "
                 "release='trajectory'."
             )
-        token = ledger.reserve(plan) if ledger is not None else None
-        rng, seeded = generator(random_state)
-        made = _run(schedule, data, stop, rng)
-        iterates = {step: theta[:, 0] for step, theta in made.iterates.items()}
-        value = made.last[:, 0]
-        if schedule.release == "average":
-            assert made.average is not None
-            value = made.average[:, 0]
-        elif schedule.release == "checkpoints":
-            value = iterates[schedule.checkpoints[-1]]
-        release = Release(value=value, plan=plan, seeded=seeded, n_steps=made.n_steps, iterates=iterates)
-        if ledger is not None and token is not None:
-            ledger.commit(token, release.digest())
-        return release
+        keeper = RunState.at(state, plan, save_every=save_every)
+
+        def make(rng: np.random.Generator, seeded: bool) -> Release:
+            made = _run(schedule, data, stop, keeper, rng)
+            iterates = {step: theta[:, 0] for step, theta in made.iterates.items()}
+            value = made.last[:, 0]
+            if schedule.release == "average":
+                assert made.average is not None
+                value = made.average[:, 0]
+            elif schedule.release == "checkpoints":
+                value = iterates[schedule.checkpoints[-1]]
+            return Release(value=value, plan=plan, seeded=seeded, n_steps=made.n_steps, iterates=iterates)
+
+        return charged(plan, data, make, random_state, ledger, keeper)
 
 
 def _run(
-    schedule: LangevinSchedule, data: Dataset, stop: Stop | None, rng: np.random.Generator
+    schedule: LangevinSchedule,
+    data: Dataset,
+    stop: Stop | None,
+    keeper: RunState | None,
+    rng: np.random.Generator,
 ) -> LangevinRun:
     problem, steps = data.problem, schedule.n_steps
     weights = None
@@ -95,5 +105,17 @@ def _run(
         project=problem.constraint.project,
         weights=weights,
         keep=keep,
+        **langevin_position(keeper, rng),
         stop=None if stop is None else lambda step, theta: stop(step, theta[:, 0].copy()),
     )
+
+
+def langevin_position(keeper: RunState | None, rng: np.random.Generator) -> dict[str, Any]:
+    """Where sgld begins and how it is saved; the generator is put where it stood."""
+    if keeper is None:
+        return {}
+    found = keeper.position()
+    if found is not None:
+        keeper.restore(rng)
+    begin = None if found is None else LangevinRun(**found)
+    return {"resume": begin, "after": partial(keeper.after, rng=rng)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -12,11 +11,12 @@ from numpy.typing import NDArray
 
 from dplangevin._check import count
 from dplangevin._progress import progress
-from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._charged import charged
+from dplangevin.mechanisms._perturbed import checked
 from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import Position, RunState
+from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.schedules import NoisyGradientSchedule
@@ -41,8 +41,8 @@ class NoisyGradientDescent:
         *,
         n_steps: int | None = None,
         ledger: Spender | None = None,
-        state: str | os.PathLike[str] | None = None,
-        save_every: float = 60.0,
+        state: StatePath = None,
+        save_every: float = SAVE_EVERY,
     ) -> Release:
         """Run the plan on the data and release what it covers.
 
@@ -50,30 +50,14 @@ class NoisyGradientDescent:
         file, the run is saved every so many seconds, and a run that finds its file goes on from there: with the same
         noise (random_state is not asked again) and the same charge.
         """
-        problem, schedule = plan.problem, plan.schedule
-        if not isinstance(schedule, NoisyGradientSchedule):
-            raise InvalidParameter(f"this plan is for {schedule.mechanism}, not for noisy gradient descent.")
+        schedule = checked(plan, data, NoisyGradientSchedule)
         steps = self._steps(plan, schedule, n_steps)
-        if problem is None:
-            raise InvalidParameter("this plan has constants but no problem, so it can be priced but not run.")
-        if data.problem != problem:
-            raise InvalidParameter(
-                "the data set was prepared for another problem than the plan's; build it from plan.problem."
-            )
-        keeper = None if state is None else RunState(state, plan, steps, save_every)
-        if keeper is None:
-            token = ledger.reserve(plan) if ledger is not None else None
-            rng, seeded = generator(random_state)
-        else:
-            rng, seeded = keeper.begin(random_state)
-            token = keeper.paid(plan, ledger)
-            keeper.check_data(data)
-        release = self._descend(plan, schedule, data, steps, seeded, keeper, rng)
-        if ledger is not None and token is not None:
-            ledger.commit(token, release.digest())
-        if keeper is not None:
-            keeper.end()
-        return release
+        keeper = RunState.at(state, plan, steps, save_every=save_every)
+
+        def make(rng: np.random.Generator, seeded: bool) -> Release:
+            return self._descend(plan, schedule, data, steps, seeded, keeper, rng)
+
+        return charged(plan, data, make, random_state, ledger, keeper)
 
     @staticmethod
     def _steps(plan: Plan, schedule: NoisyGradientSchedule, n_steps: int | None) -> int:
@@ -122,15 +106,26 @@ class NoisyGradientDescent:
             total = gradient + problem.ridge * point + noises[t] * rng.standard_normal(problem.dimension)
             return np.asarray(total)
 
-        position = None if keeper is None else keeper.position()
-        if keeper is not None and position is not None:
-            for _ in range(position.step):  # draw again what the steps that were made have drawn
-                next(batches)
-                rng.standard_normal(problem.dimension)
-            keeper.check_generator(rng)
+        def draws() -> None:
+            next(batches)
+            rng.standard_normal(problem.dimension)
+
+        position = None if keeper is None else redrawn(keeper, draws, rng)
         saved = None if keeper is None else partial(keeper.after, rng=rng)
         value, iterates = walk(schedule, steps, start, etas, noisy, project, position, saved)
         return Release(value=value, plan=plan, seeded=seeded, n_steps=steps, iterates=iterates)
+
+
+def redrawn(keeper: RunState, draws: Callable[[], object], rng: np.random.Generator) -> Position | None:
+    """The saved position, after what its steps have drawn was drawn again: orders of batches live in the draws."""
+    found = keeper.position()
+    if found is None:
+        return None
+    position = Position(**found)
+    for _ in range(position.step):
+        draws()
+    keeper.check_generator(rng)
+    return position
 
 
 def walk(

@@ -9,6 +9,7 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms._minimise import Objective, minimise
 from dplangevin.mechanisms._perturbed import perturbation, release_once
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.schedules import ObjectivePerturbationSchedule
@@ -23,10 +24,18 @@ class ObjectivePerturbation:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
     ) -> Release:
         """Run the plan on the data and release the perturbed minimiser."""
-        return release_once(plan, data, ObjectivePerturbationSchedule, _answer, random_state, ledger)
+        return release_once(
+            plan, data, ObjectivePerturbationSchedule, _answer, random_state, ledger, RunState.at(state, plan)
+        )
 
 
 def _answer(

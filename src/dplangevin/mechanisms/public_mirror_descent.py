@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin._rng import generator
+from dplangevin._progress import progress
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms._perturbed import checked
 from dplangevin.mechanisms.mirror_map import MirrorMap
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Problem
@@ -35,18 +39,32 @@ class PublicMirrorDescent:
         self.mirror = mirror
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+        save_every: float = SAVE_EVERY,
     ) -> Release:
         """Run the plan on the private data and release the last iterate or the average."""
         schedule = checked(plan, data, PublicMirrorSchedule)
         self._check_map(data.problem)
-        token = ledger.reserve(plan) if ledger is not None else None
-        rng, seeded = generator(random_state)
-        value = self._descend(schedule, data, rng)
-        release = Release(value=value, plan=plan, seeded=seeded, n_steps=schedule.n_steps)
-        if ledger is not None and token is not None:
-            ledger.commit(token, release.digest())
-        return release
+        keeper = None if state is None else RunState(state, plan, self._map_hash(), save_every=save_every)
+
+        def make(rng: np.random.Generator, seeded: bool) -> Release:
+            value = self._descend(schedule, data, keeper, rng)
+            return Release(value=value, plan=plan, seeded=seeded, n_steps=schedule.n_steps)
+
+        return charged(plan, data, make, random_state, ledger, keeper)
+
+    def _map_hash(self) -> str:
+        """What the map does at one odd point: another map is another run."""
+        start, odd = self.mirror.start, np.cos(np.arange(1.0, self.mirror.dimension + 1))
+        point = self.mirror.constraint.project(start + odd)
+        seen = (start, self.mirror.gradient(point), self.mirror.step(point, odd))
+        return hashlib.sha256(b"".join(values.tobytes() for values in seen)).hexdigest()
 
     def _check_map(self, problem: Problem) -> None:
         if self.mirror.dimension != problem.dimension:
@@ -60,19 +78,32 @@ class PublicMirrorDescent:
                 f"{problem.constraint!r}; make the map for the plan's problem."
             )
 
-    def _descend(self, schedule: PublicMirrorSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
-        problem, theta = data.problem, np.array(self.mirror.start)
+    def _descend(
+        self,
+        schedule: PublicMirrorSchedule,
+        data: Dataset,
+        keeper: RunState | None,
+        rng: np.random.Generator,
+    ) -> Floats:
+        problem, start = data.problem, np.array(self.mirror.start)
         etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_scale")
-        weights, total = schedule.per_step("mixing"), np.zeros(problem.dimension)
-        for t in range(schedule.n_steps):
-            gradient = data.gradient_sum(problem.loss, theta[:, None])[:, 0] / problem.n
-            noisy = gradient + problem.ridge * theta + noises[t] * rng.standard_normal(problem.dimension)
-            theta = advance(self.mirror, schedule.mode, theta, noisy, etas[t], weights[t])
+        weights = schedule.per_step("mixing")
+        at = Position(step=0, theta=start, previous=start, total=np.zeros(problem.dimension))
+        if keeper is not None and (found := keeper.position()) is not None:
+            at = Position(**found)
+            keeper.restore(rng)
+        for t in progress(range(at.step, schedule.n_steps), "mirror descent"):
+            gradient = data.gradient_sum(problem.loss, at.theta[:, None])[:, 0] / problem.n
+            noisy = gradient + problem.ridge * at.theta + noises[t] * rng.standard_normal(problem.dimension)
+            at.theta = advance(self.mirror, schedule.mode, at.theta, noisy, etas[t], weights[t])
+            at.step = t + 1
             if t >= schedule.average_from:
-                total += theta
+                at.total += at.theta
+            if keeper is not None:
+                keeper.after(at, rng)
         if schedule.release == "average" and schedule.n_steps:
-            return total / (schedule.n_steps - schedule.average_from)
-        return theta
+            return at.total / (schedule.n_steps - schedule.average_from)
+        return at.theta
 
 
 def advance(

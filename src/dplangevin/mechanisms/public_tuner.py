@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
+from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms._public_rounds import Candidate, Round
 from dplangevin.mechanisms.mirror_map import MirrorMap
@@ -140,7 +141,8 @@ class PublicTuner:
             )
             return replace(model, method=method, mirror=mirror)
         scores: dict[Candidate, list[float]] = {}
-        for number, fold in enumerate(self._rounds):
+        rounds = self._rounds
+        for number, fold in progress(enumerate(rounds), "tuning on public rows", total=len(rounds)):
             if method == "public-only":
                 scores.setdefault(Candidate(), []).append(fold.start_excess())
                 continue

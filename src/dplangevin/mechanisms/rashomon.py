@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,9 @@ from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms._draw import logistic_hessian
 from dplangevin.mechanisms._minimise import Objective, minimise
 from dplangevin.mechanisms._perturbed import release_once
+from dplangevin.mechanisms.langevin import langevin_position
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import SAVE_EVERY, RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.privacy.theorems.rashomon import start_scale
@@ -41,13 +44,21 @@ class RashomonDraws:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
     ) -> Release:
         """Draw the models and release them, all of them, and nothing else."""
         schedule, problem = plan.schedule, plan.problem
         if isinstance(schedule, RashomonSchedule) and problem is not None:
             _check_draws(schedule, problem)
-        return release_once(plan, data, RashomonSchedule, _draws, random_state, ledger)
+        return release_once(
+            plan, data, RashomonSchedule, _draws, random_state, ledger, RunState.at(state, plan)
+        )
 
 
 class RashomonChains:
@@ -59,7 +70,14 @@ class RashomonChains:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+        save_every: float = SAVE_EVERY,
     ) -> Release:
         """Run the chains and release the last point of each."""
         schedule, problem = plan.schedule, plan.problem
@@ -73,7 +91,9 @@ class RashomonChains:
                     "the schedule says that minimisers are interior, but the problem's set does not contain the ball "
                     "of radius lipschitz / ridge; raise the radius or the ridge."
                 )
-        return release_once(plan, data, RashomonChainSchedule, _chains, random_state, ledger)
+        keeper = RunState.at(state, plan, save_every=save_every)
+        chains = partial(_chains, keeper)
+        return release_once(plan, data, RashomonChainSchedule, chains, random_state, ledger, keeper)
 
 
 def exact_dimensions(problem: Problem) -> bool:
@@ -137,7 +157,9 @@ def _exact(score: ScorePotential, centre: Floats, body: Body, size: int, rng: np
     )
 
 
-def _chains(schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
+def _chains(
+    keeper: RunState | None, schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Generator
+) -> Floats:
     problem = data.problem
     score, _ = _score(data, 1.0, schedule)
     # a public coin, independent of the data: the promise is that of the most steps
@@ -151,6 +173,7 @@ def _chains(schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Gener
         stop,
         rng,
         project=problem.constraint.project,
+        **langevin_position(keeper, rng),
     )
     if not math.isfinite(float(np.sum(run.last))):
         raise AssumptionFailed("the chains overflowed; take a smaller step_size.")

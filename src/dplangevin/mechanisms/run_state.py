@@ -6,12 +6,13 @@ import base64
 import hashlib
 import json
 import os
+import secrets
 import time
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,19 @@ from numpy.typing import NDArray
 from dplangevin import _check
 from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
-from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.spender import Priced, Spender, TokenSpender
 
 Floats = NDArray[np.float64]
-VERSION = 1
+StatePath: TypeAlias = str | os.PathLike[str] | None
+VERSION = 2
+SAVE_EVERY = 60.0  # seconds
 
 
 @dataclass(kw_only=True)
 class Position:
-    """Where a run stands: private until the plan's last step."""
+    """Where a walk stands: private until the plan's last step."""
 
     step: int
     theta: Floats
@@ -43,16 +46,33 @@ class RunState:
 
     Whoever reads the file can undo the noise: it holds the state of the generator, and iterates that no promise
     covers. A run that goes on draws the same noise again, so it must see the same records and the same plan: both are
-    checked by a hash. Its charge is the one made when it began.
+    checked by a hash. Its charge is the one made when it began. A run that saves no position starts again, with the
+    same noise and the same charge, so that it gives the same release.
+
+    Parameters
+    ----------
+    path : of the file. plan, more : what the run is; all of it is public and must be the same when it goes on.
+    save_every : seconds between two saved positions.
     """
 
-    def __init__(self, path: str | os.PathLike[str], plan: Plan, steps: int, save_every: float) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], plan: Plan, *more: object, save_every: float = SAVE_EVERY
+    ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidParameter(f"state must be the path of a file, got {type(path).__name__}.")
         self.path = Path(path)
         self._save_every = _check.nonnegative("save_every", save_every)
-        public = (VERSION, plan.problem, plan.schedule, plan.theorem, plan.delta, steps)
+        public = (VERSION, plan.problem, plan.schedule, plan.theorem, plan.delta, *more)
         self._plan = hashlib.sha256(repr(public).encode()).hexdigest()
         self._content: dict[str, Any] = {}
         self._saved = time.monotonic()
+
+    @classmethod
+    def at(
+        cls, path: StatePath, plan: Plan, *more: object, save_every: float = SAVE_EVERY
+    ) -> RunState | None:
+        """The state in this file; None when no file is named."""
+        return None if path is None else cls(path, plan, *more, save_every=save_every)
 
     def begin(self, random_state: object) -> tuple[np.random.Generator, bool]:
         """The generator at its first draw, and whether a user seeded it; from the file when there is one."""
@@ -70,6 +90,7 @@ class RunState:
                 "generator": rng.bit_generator.state,
                 "seeded": seeded,
                 "token": None,
+                "paid": False,
                 "position": None,
             }
             self._write()
@@ -83,8 +104,12 @@ class RunState:
 
     def _load(self) -> None:
         try:
-            content = json.loads(self.path.read_text(encoding="utf-8"), object_hook=_arrays)
+            with self.path.open(encoding="utf-8") as file:
+                self._check_owner(os.fstat(file.fileno()))
+                content = json.load(file, object_hook=_arrays)
             same = content["version"] == VERSION and content["plan"] == self._plan
+        except InvalidParameter:
+            raise
         except (OSError, ValueError, KeyError, TypeError):
             raise InvalidParameter(
                 f"{self.path} is not the state of a run; nothing was read or charged."
@@ -94,6 +119,14 @@ class RunState:
                 f"{self.path} belongs to a run of another plan; give that plan, or another file. Nothing was charged."
             )
         self._content = content
+
+    def _check_owner(self, found: os.stat_result) -> None:
+        """Noise that someone else wrote, or could read, hides nothing from them."""
+        if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o077):
+            raise InvalidParameter(
+                f"{self.path} belongs to another user, or others may read it, and then they can undo the noise. "
+                "Delete it to begin anew, which is charged anew; nothing was read or charged."
+            )
 
     def check_data(self, data: Dataset) -> None:
         """Refuse other records than those of the run's beginning."""
@@ -108,25 +141,42 @@ class RunState:
                 "released."
             )
 
-    def paid(self, plan: Plan, ledger: Spender | None) -> str | None:
-        """The token of the run's charge, which is made once."""
-        token = self._content["token"]
-        if token is not None:
+    def paid(self, plan: Priced, ledger: Spender | None) -> str | None:
+        """The token of the run's charge, which is made once.
+
+        A ledger that takes a token (`reserve_under`) is told one that is in the file already, so that a crash between
+        the charge and the next write is no second charge. With another Spender such a crash charges again.
+        """
+        if self._content["paid"]:
             if ledger is None:
                 raise InvalidParameter(f"the run of {self.path} was charged to a ledger; give that ledger.")
-            return str(token)
-        if ledger is not None:
-            self._content["token"] = ledger.reserve(plan)
-            self._write()
-        return None if self._content["token"] is None else str(self._content["token"])
+            return str(self._content["token"])
+        if ledger is None:
+            return None
+        try:
+            if isinstance(ledger, TokenSpender):
+                self._content["token"] = self._content["token"] or secrets.token_hex(16)
+                self._write()
+                ledger.reserve_under(self._content["token"], plan)
+            else:
+                self._content["token"] = ledger.reserve(plan)
+        except BudgetExceeded:
+            self.end()
+            raise
+        self._content["paid"] = True
+        self._write()
+        return str(self._content["token"])
 
-    def position(self) -> Position | None:
-        """Where the run stands; None at its beginning."""
+    def position(self) -> dict[str, Any] | None:
+        """The fields of the position that was saved last; None at the beginning."""
         found = self._content["position"]
         if found is None:
             return None
-        iterates = {int(step): value for step, value in found["iterates"].items()}
-        return Position(**{**found, "iterates": iterates})
+        return {**found, "iterates": {int(step): value for step, value in found["iterates"].items()}}
+
+    def restore(self, rng: np.random.Generator) -> None:
+        """Put the generator where it stood at the saved position."""
+        rng.bit_generator.state = self._content["generator_now"]
 
     def check_generator(self, rng: np.random.Generator) -> None:
         """After the draws of the steps that were made, the generator stands where it stood."""
@@ -136,9 +186,9 @@ class RunState:
                 "charged, and nothing was released."
             )
 
-    def after(self, position: Position, rng: np.random.Generator) -> None:
-        """Called after every step; writes when it is time."""
-        if time.monotonic() - self._saved >= self._save_every:
+    def after(self, position: object, rng: np.random.Generator, *, now: bool = False) -> None:
+        """Called after every step; writes when it is time, or now."""
+        if now or time.monotonic() - self._saved >= self._save_every:
             self._content["position"] = vars(position)
             self._content["generator_now"] = rng.bit_generator.state
             self._write()
@@ -164,7 +214,7 @@ class RunState:
     def _give_up(self, draft: Path, error: OSError) -> None:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
-        charged = "What was charged stays charged" if self._content["token"] else "Nothing was charged"
+        charged = "What was charged stays charged" if self._content["paid"] else "Nothing was charged"
         rest = f"; the last state in {self.path} is intact and can be continued" if self.path.exists() else ""
         raise DplangevinError(
             f"the state of the run could not be written to {self.path} ({error.strerror}). {charged}, and nothing was "
@@ -173,12 +223,27 @@ class RunState:
 
 
 def _fingerprint(data: Dataset, salt: str) -> str:
-    """A hash that other records do not have, up to chance: of a gradient at a fixed, odd point."""
+    """A hash of all clipped records, and of one gradient.
+
+    Gradients alone are not enough: the slope of a quantile or a hinge loss is the same for many labels, so a changed
+    record might not move them. A change that clipping undoes does not change the release. The gradient tells
+    another kernel, whose roundings differ.
+    """
     theta = np.cos(np.arange(1.0, data.problem.dimension + 1))[:, None]
     content = hashlib.sha256(salt.encode())
     content.update(data.n_samples.to_bytes(8, "little"))
+    content.update(data.summed(_record_hash, salt).tobytes())
     content.update(data.gradient_sum(data.problem.loss, theta / np.linalg.norm(theta)).tobytes())
     return content.hexdigest()
+
+
+def _record_hash(data: Dataset, salt: str) -> Floats:
+    """A hash of the records as eight whole numbers below 2^32: sums over partitions stay exact."""
+    content = hashlib.sha256(salt.encode())
+    for block in data.blocks():
+        for values in (block.rows, block.labels, block.weights):
+            content.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return np.frombuffer(content.digest(), np.uint32).astype(float)
 
 
 def _rebuilt(state: Any) -> np.random.Generator:

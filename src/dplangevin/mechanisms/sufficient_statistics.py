@@ -11,6 +11,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms._minimise import quadratic_minimiser
 from dplangevin.mechanisms._perturbed import release_once
 from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
@@ -31,12 +32,20 @@ class SufficientStatistics:
     """
 
     def run(
-        self, plan: Plan, data: Dataset, random_state: object = None, *, ledger: Spender | None = None
+        self,
+        plan: Plan,
+        data: Dataset,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
     ) -> Release:
         """Run the plan on the data and release the solution; everything after the noise is post-processing."""
         if plan.problem is not None:
             _check_squared(plan.problem)
-        return release_once(plan, data, SufficientStatisticsSchedule, _answer, random_state, ledger)
+        return release_once(
+            plan, data, SufficientStatisticsSchedule, _answer, random_state, ledger, RunState.at(state, plan)
+        )
 
 
 def _check_squared(problem: Problem) -> None:

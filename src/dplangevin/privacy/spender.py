@@ -27,3 +27,12 @@ class Spender(Protocol):
     def commit(self, token: str, release_hash: str) -> None:
         """Note which release the reserved cost paid for."""
         ...
+
+
+@runtime_checkable
+class TokenSpender(Spender, Protocol):
+    """A budget that can be asked twice: after a crash nobody may know whether `reserve` came through."""
+
+    def reserve_under(self, token: str, plan: Priced) -> None:
+        """As reserve, under the caller's token; a token that has paid for the same cost already costs nothing."""
+        ...

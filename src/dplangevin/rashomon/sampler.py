@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
+from dplangevin.estimators._large import dataset_of
 from dplangevin.mechanisms import run
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.rashomon.multiplicity import Multiplicity
 from dplangevin.rashomon.recipe import RashomonRecipe, plan_rashomon
@@ -36,6 +37,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         see `plan_rashomon`.
     ledger : a Spender that is charged before the data is read.
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
+    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
     verbose : print the plan before running.
 
     Attributes
@@ -76,6 +78,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         n_steps: int | None = None,
         ledger: Spender | None = None,
         random_state: Any = None,
+        state: StatePath = None,
         verbose: bool = False,
     ) -> None:
         self.estimator = estimator
@@ -90,6 +93,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         self.n_steps = n_steps
         self.ledger = ledger
         self.random_state = random_state
+        self.state = state
         self.verbose = verbose
 
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonRecipe:
@@ -100,15 +104,15 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> RashomonSampler:
         """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
         template = Template(self._estimator(), self.radius, self.threshold)
-        rows, labels = template.read(X, y)
+        rows, targets, encode = template.read(X, y)
         problem = template.problem(rows.shape[0], rows.shape[1], template.n_classes)
         recipe = self._recipe(problem)
         if recipe.hit_probability < recipe.advice.worthwhile:
             warnings.warn(f"{recipe.sentence()} {recipe.advice}", UserWarning, stacklevel=2)
         if self.verbose:
             print(recipe)
-        data = ArrayDataset(rows, labels, problem)
-        release = run(recipe.plan, data, self.random_state, ledger=self.ledger)
+        data = dataset_of(rows, targets, problem, encode)
+        release = run(recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state)
         self.plan_ = recipe
         promise = template.promise(recipe.plan.guarantee, release.seeded)
         self.privacy_ = replace(promise, at_delta=recipe.plan.delta)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.multiclass import check_classification_targets
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._classifier import DPLinearClassifier
+from dplangevin.estimators._large import Encode
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 from dplangevin.planner.request import Request
@@ -70,22 +70,14 @@ class Template:
         bound = norm * self.radius + 1.0 if request.model == "ridge" else None
         return request.problem(bound, self.alpha)
 
-    def read(self, X: Any, y: Any) -> tuple[Floats, Floats]:
-        """Encoded rows and targets as the problem sees them."""
+    def read(self, X: Any, y: Any) -> tuple[Any, Any, Encode]:
+        """Encoded rows, targets, and what turns targets into what the problem sees; large data stay away."""
         estimator = self.estimator
-        estimator._norm()
+        rows, given = estimator._read(X, y)
         if isinstance(estimator, DPLinearClassifier):
-            rows, given = estimator._validated(X, y)
-            check_classification_targets(given)
-            labels = estimator._classes(given)
-            place = np.searchsorted(labels, given)
-            place = np.where(labels[np.minimum(place, len(labels) - 1)] == given, place, 0)
-            estimator.classes_, self.n_classes = labels, len(labels)
-            return rows, place.astype(float)
-        low, high = estimator._bounds()
-        rows, given = estimator._validated(X, y, y_numeric=True)
-        centre, half = estimator._scale(low, high)
-        return rows, (np.clip(given, low, high) - centre) / half
+            estimator.classes_ = estimator._classes(given)
+            self.n_classes = len(estimator.classes_)
+        return rows, given, estimator._encoder(given)[0]
 
     def model(self, theta: Floats, problem: Problem, privacy: Guarantee, plan: Any) -> DPLinearModel:
         """A fitted estimator with these parameters."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin import _check
+from dplangevin import _check, _progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import BallBody, Body, BoxBody
 from dplangevin.samplers.log_concave import Columns, draw_log_concave
@@ -29,7 +29,7 @@ def hit_and_run(
             f"start must be [{body.dimension}, k] points inside the body; project them first."
         )
     counted = Counted(potential)
-    for _ in range(n_steps):
+    for _ in _progress.progress(range(n_steps), "hit-and-run steps"):
         direction = unit_directions(x.shape[0], x.shape[1], rng)
         low, high = chord(body, x, direction)
         x = body.project(x + direction * _along(counted, x, direction, low, high, rng))

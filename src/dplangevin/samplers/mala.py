@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin import _check
+from dplangevin import _check, _progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Counted, Draws, Potential
@@ -30,7 +30,7 @@ def mala(
         )
     counted = Counted(potential)
     value, gradient = counted.value(x), counted.gradient(x)
-    for _ in range(n_steps):
+    for _ in _progress.progress(range(n_steps), "MALA steps"):
         y = x - eta * gradient + math.sqrt(2 * eta) * rng.standard_normal(x.shape)
         new_value, new_gradient = counted.value(y), counted.gradient(y)
         forth = np.sum((y - x + eta * gradient) ** 2, axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin import _progress
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Potential
 
@@ -21,7 +22,7 @@ def approximate_minimiser(
     step = 1 / potential.smoothness
     x = body.project(np.zeros((body.dimension, 1)))
     ahead, momentum = x, 1.0
-    for _ in range(n_steps):
+    for _ in _progress.progress(range(n_steps), "minimising", private=True):
         new = body.project(ahead - step * potential.gradient(ahead))
         move = new - x
         if float(np.sum((ahead - new) * move)) > 0:

@@ -44,6 +44,8 @@ def sgld(
     weights: ArrayLike | None = None,
     keep: tuple[int, ...] = (),
     stop: Callable[[int, Floats], bool] | None = None,
+    resume: LangevinRun | None = None,
+    after: Callable[[LangevinRun], None] | None = None,
 ) -> LangevinRun:
     """Run the k chains in the columns of `start` side by side, each with its own noise.
 
@@ -55,6 +57,7 @@ def sgld(
     weights : averaging weights of the iterates 0 .. n_steps - 1; None keeps no average.
     keep : step numbers whose iterates are kept.
     stop : called with the step number and theta after every step; True ends the run.
+    resume, after : the run so far instead of `start`, and what is told of the run after every step but a stopped one.
     """
     n_steps = _check.count("n_steps", n_steps)
     steps = _per_step("step_size", step_size, n_steps)
@@ -64,20 +67,24 @@ def sgld(
         raise InvalidParameter(f"start must have shape [p, k], got {theta.shape}.")
     share = None if weights is None else _shares(weights, n_steps)
     average = None if share is None else np.zeros_like(theta)
-    kept = {0: theta.copy()} if 0 in keep else {}
-    t: int
-    for t in _progress.progress(range(n_steps), "Langevin steps"):
+    kept, done = {0: theta.copy()} if 0 in keep else {}, 0
+    if resume is not None:
+        theta, average, kept, done = resume.last, resume.average, resume.iterates, resume.n_steps
+    for t in _progress.progress(range(done, n_steps), "Langevin steps"):
         if average is not None and share is not None:
             average += share[t] * (theta - average)
         noise = np.sqrt(2 * steps[t]) * rng.standard_normal(theta.shape)
         theta = theta - steps[t] * temperatures[t] * potential.gradient(theta) + noise
         if project is not None:
             theta = project(theta)
-        if t + 1 in keep:
-            kept[t + 1] = theta.copy()
-        if stop is not None and stop(t + 1, theta):
+        done = t + 1
+        if done in keep:
+            kept[done] = theta.copy()
+        if stop is not None and stop(done, theta):
             break
-    return LangevinRun(last=theta, average=average, iterates=kept, n_steps=t + 1)
+        if after is not None:
+            after(LangevinRun(last=theta, average=average, iterates=kept, n_steps=done))
+    return LangevinRun(last=theta, average=average, iterates=kept, n_steps=done)
 
 
 def geometric_weights(learning_rate: float, strong_convexity: float, n_steps: int) -> Floats:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplangevin import _check
+from dplangevin import _check, _progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.potential import Potential
 
@@ -89,6 +89,6 @@ def underdamped(
     if x.ndim != 2:
         raise InvalidParameter(f"start must have shape [p, k], got {x.shape}.")
     v = math.sqrt(inverse_mass) * rng.standard_normal(x.shape)
-    for _ in range(n_steps):
+    for _ in _progress.progress(range(n_steps), "Langevin steps"):
         x, v = step.move(x, v, potential.gradient(x), rng)
     return x, v

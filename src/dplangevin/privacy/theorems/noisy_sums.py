@@ -66,6 +66,10 @@ class SumGroup:
             return self.unit
         return (2.0 if noise == "geometric" else math.sqrt(2.0)) * self.unit
 
+    def deviation(self, noise: SumNoise) -> float:
+        """Standard deviation of the (continuous) noise on one sum of the group."""
+        return self.scale * (math.sqrt(self.answers + 1) if noise == "gamma" else 1.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySums:

@@ -1,0 +1,131 @@
+"""Records that models are scored on: arrays and tables, files read in batches, Dask collections on their workers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data import ArrowSource
+from dplangevin.data.dask import LOST, RETRIES, connected, delayed_parts, failures, is_dask
+from dplangevin.data.sources import source_of
+from dplangevin.errors import DplangevinError, InvalidParameter
+
+Floats = NDArray[np.float64]
+View = Callable[[Any], Any]  # the features as a model takes them
+Task = Callable[[View, NDArray[Any]], Sequence[Floats]]
+Part = tuple[Sequence[Floats], int]
+
+
+class HeldOut(ABC):
+    """Features and labels, perhaps in parts. Sums of whole numbers do not depend on the parts."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of records; private under add-remove adjacency."""
+
+    @abstractmethod
+    def _parts(self, task: Task) -> Iterable[Part]:
+        """The task's sums over each part, and the number of records in it."""
+
+    def summed(self, task: Task) -> list[Floats]:
+        """The arrays task(view, labels), added over the parts; view(model) are the features for a model."""
+        total: list[Floats] = []
+        seen = 0
+        for sums, count in self._parts(task):
+            seen += count
+            if count:
+                total = [a + b for a, b in zip(total, sums, strict=True)] if total else list(sums)
+        if seen != len(self):
+            raise InvalidParameter(
+                "the number of records changed while they were read; make the source read-only. What was charged "
+                "stays charged, and nothing was released."
+            )
+        return total
+
+
+def held_out(X: Any, y: Any) -> HeldOut:
+    """X and y as `fit` takes them: arrays or a table; files and the name of a column; Dask collections."""
+    if is_dask(X):
+        return _OnDask(X, y)
+    source = None if isinstance(X, np.ndarray) else source_of(X, y)
+    if source is None:
+        return _InMemory(X, y)
+    if not isinstance(source, ArrowSource):
+        raise InvalidParameter("models are scored on files of named columns; give arrays as they are.")
+    return _InFiles(source)
+
+
+@final
+class _InMemory(HeldOut):
+    def __init__(self, X: Any, y: Any) -> None:
+        labels = np.asarray(y)
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels[:, 0]
+        rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        if labels.ndim != 1 or len(labels) != rows or not rows:
+            raise InvalidParameter("y must have one entry per row of X, and there must be at least one.")
+        self._X, self._labels = X, labels
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def _parts(self, task: Task) -> Iterable[Part]:
+        yield task(lambda model: self._X, self._labels), len(self._labels)
+
+
+@final
+class _InFiles(HeldOut):
+    def __init__(self, source: ArrowSource) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def _parts(self, task: Task) -> Iterable[Part]:
+        for batch in self._source.batches(self._source.features):
+            table, labels = batch.select(self._source.features).to_pandas(), self._source.beside(batch)[0]
+            yield _applied(table, labels, task)
+
+
+@final
+class _OnDask(HeldOut):
+    def __init__(self, X: Any, y: Any) -> None:
+        self._client, self._size = connected(None), len(X)
+        self._collections = delayed_parts(X, y, None)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _parts(self, task: Task) -> Iterable[Part]:
+        import dask
+
+        work = dask.delayed(_applied, pure=False)
+        try:
+            futures = self._client.compute(
+                [work(X, y, task) for X, y, _ in self._collections], retries=RETRIES
+            )
+            parts: list[Part] = self._client.gather(futures)
+        except failures() as error:
+            raise DplangevinError(LOST.format(type(error).__name__)) from error
+        return parts
+
+
+def _applied(X: Any, y: Any, task: Task) -> Part:
+    labels = np.asarray(y).ravel()
+    sums = task(partial(_rows, X), labels) if len(labels) else ()  # models refuse a part without records
+    return sums, len(labels)
+
+
+def _rows(rows: Any, model: Any) -> Any:
+    """Rows of a part as the model was fitted: the columns it knows by name, or numbers without names."""
+    names = getattr(model, "feature_names_in_", None)
+    if not hasattr(rows, "columns"):
+        return rows
+    if names is not None:
+        return rows[list(names)]
+    return rows.to_numpy() if hasattr(model, "n_features_in_") else rows

@@ -1,0 +1,324 @@
+"""Arrays, files and Dask: every mechanism, the same plan and the same noise give the same release.
+
+Files are read in the blocks of arrays, so releases are equal bit for bit. On Dask the same numbers are added in another
+order: sums differ by about 1e-14 of their size, and releases by what solvers and steps make of that, within TOLERANCE.
+Rejection samplers compare a uniform number with a ratio of densities: rounding changes one decision in about 1e13, so
+that all homes accept the same proposals, and draws differ by rounding too. Integer sums are equal in every bit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, ScratchDataset
+from dplangevin.mechanisms import MECHANISMS, PublicMirrorDescent, discrete_gradient, run
+from dplangevin.mechanisms.curvature import curvature_groups, release_curvature
+from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
+from dplangevin.mechanisms.noisy_gradient import drawn_batches
+from dplangevin.mechanisms.public_sample import public_map
+from dplangevin.planner.samplers import plan_sampler
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.registry import FAMILIES
+from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
+from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
+from dplangevin.privacy.theorems.output_perturbation import calibrated_output_perturbation
+from dplangevin.privacy.theorems.sufficient_statistics import calibrated_sufficient_statistics
+from dplangevin.problem import (
+    Ball,
+    Clipped,
+    DataBounds,
+    Huber,
+    Logistic,
+    Problem,
+    Sigmoid,
+    Softmax,
+    Squared,
+    WholeSpace,
+)
+from dplangevin.rashomon import plan_rashomon
+from dplangevin.schedules import (
+    DiscreteGradientSchedule,
+    ExponentialSchedule,
+    IteratedExponentialSchedule,
+    LangevinSchedule,
+    NoisyGradientSchedule,
+    PublicMirrorSchedule,
+    Schedule,
+)
+
+distributed = pytest.importorskip("distributed", reason="dask is not installed")
+da = pytest.importorskip("dask.array")
+pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+from dplangevin.data.dask import DaskDataset  # noqa: E402
+
+TOLERANCE = {"rtol": 1e-7, "atol": 1e-9}
+N, P, SEED, DELTA = 600, 2, 3, 1e-5
+PARTS = (250, 0, 33, 317)  # unequal partitions, one of them empty
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, (N, P))
+SIGNAL = X @ np.array([1.0, -0.5])
+LABELS = (SIGNAL + 0.3 * rng.standard_normal(N) > 0).astype(float)
+TARGETS = np.clip(SIGNAL + 0.1 * rng.standard_normal(N), -1, 1)
+WEIGHTS = rng.random(N)
+
+
+class Case(NamedTuple):
+    """What is run on each home."""
+
+    problem: Problem
+    release: Callable[[Dataset], Any]
+    schedule: Schedule | None
+    weighted: bool = False
+    exact: bool = False
+
+
+def stated(loss: Any = None, **changes: Any) -> Problem:
+    chosen = loss or Logistic()
+    labels: dict[str, Any] = {"classes": 2} if chosen.label_range == (0, 1) else {"target": (-1.0, 1.0)}
+    options: dict[str, Any] = {
+        "loss": chosen,
+        "bounds": DataBounds(data_norm=1.5, **labels),
+        "n": N,
+        "n_features": P,
+    }
+    return Problem(**(options | {"constraint": Ball(1.0), "ridge": 0.05, "fit_intercept": False} | changes))
+
+
+def planned(problem: Problem, schedule: Schedule, delta: float = DELTA, **more: Any) -> Case:
+    return of_plan(Plan(problem=problem, schedule=schedule, delta=delta), **more)
+
+
+def of_plan(plan: Plan, **more: Any) -> Case:
+    assert plan.problem is not None
+    return Case(plan.problem, functools.partial(_run, plan), plan.schedule, **more)
+
+
+def _run(plan: Plan, data: Dataset) -> Any:
+    release = run(plan, data, None if plan.guarantee.arithmetic == "discrete-grid" else SEED)
+    return [release.value, *release.iterates.values()]
+
+
+def descent(sampling: str, **changes: Any) -> Case:
+    adjacency = "add-remove" if sampling == "poisson" else "replace-one"
+    size = None if sampling == "full" else 100
+    schedule = NoisyGradientSchedule(
+        step_size=0.5, noise_scale=0.3, n_steps=12, sampling=sampling, batch_size=size
+    )
+    problem = stated(adjacency=adjacency, **changes)
+    weighted = problem.bounds.weight_bound != 1
+    return of_plan(
+        Plan(problem=problem, schedule=schedule, delta=DELTA, theorem="composition"), weighted=weighted
+    )
+
+
+def secure(**changes: Any) -> Case:
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.5, "n_steps": 6}
+    return planned(stated(), DiscreteGradientSchedule(**(fields | changes)), exact=True)
+
+
+def sampled(tier: Any, loss: Any = None, *, epsilon: float = 1.0, delta: float = 0.0, **changes: Any) -> Case:
+    options = {key: changes.pop(key) for key in ("law", "grid") if key in changes}
+    found = plan_sampler(stated(loss, **changes), epsilon, delta, tier, verbose=False, **options)
+    return of_plan(found.plan)
+
+
+def perturbed(calibrated: Callable[..., Schedule], delta: float, **changes: Any) -> Case:
+    problem = stated(**({"constraint": WholeSpace()} | changes))
+    return planned(problem, calibrated(problem.constants, epsilon=1.0, delta=delta), delta)
+
+
+def rashomon(n_features: int = P, ridge: float = 0.01, **options: Any) -> Case:
+    fields: dict[str, Any] = {"threshold": 0.1, "n_models": 3, "epsilon": 1.0}
+    problem = stated(ridge=ridge, n_features=n_features)
+    return of_plan(plan_rashomon(problem, **(fields | options)).plan)
+
+
+def iterated() -> Case:
+    draws = tuple(ExponentialSchedule(inverse_temperature=beta) for beta in (20.0, 60.0))
+    return planned(stated(n_features=1), IteratedExponentialSchedule(draws=draws, radii=(0.5,)), 0.0)
+
+
+def mirror(mode: str) -> Case:
+    problem = stated(constraint=Ball(2.0))
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.2, "n_steps": 5, "mode": mode}
+    schedule = PublicMirrorSchedule(**fields, mixing=0.7 if mode == "mix" else None)
+    plan = Plan(problem=problem, schedule=schedule, delta=DELTA)
+    public = public_map(X[:50] / 2, LABELS[:50], problem)
+    return Case(problem, lambda data: PublicMirrorDescent(public).run(plan, data, SEED).value, schedule)
+
+
+def curvature(loss: Any, delta: float, *, dispersion: bool = False, meat: bool = False) -> Case:
+    problem = stated(loss)
+    groups = curvature_groups(problem, dispersion=dispersion, meat=meat)
+    noise: Any = "gaussian" if delta else "gamma"
+    plan = calibrated_sums(groups, epsilon=1.0, delta=delta, noise=noise, adjacency="replace-one")
+    theta = np.linspace(0.3, -0.2, problem.dimension)
+
+    def release(data: Dataset) -> list[Any]:
+        found = release_curvature(plan, data, theta, np.random.default_rng(SEED))
+        return [v for v in (found.matrix, found.slopes, found.bends, found.meat) if v is not None]
+
+    return Case(problem, release, None)
+
+
+def diagnosed(sampler: Any) -> Case:
+    def release(data: Dataset) -> Any:
+        return diagnosed_draws(
+            data, inverse_temperature=20.0, sampler=sampler, n_steps=5, n_chains=3, random_state=SEED
+        ).value
+
+    constraint = {} if sampler in ("mala", "hit-and-run") else {"constraint": WholeSpace()}
+    return Case(stated(**constraint), release, None)
+
+
+SQUARE = Clipped(Squared(), 3.0)  # no admissible residual reaches the clip on the unit ball
+CASES: dict[str, Callable[[], Case]] = {
+    **{
+        f"noisy-gd {s}": functools.partial(descent, s)
+        for s in ("full", "poisson", "shuffle", "without-replacement")
+    },
+    "noisy-gd multinomial": lambda: descent("full", loss=Softmax(n_classes=2), fit_intercept=True),
+    "noisy-gd weighted": lambda: descent(
+        "full", bounds=DataBounds(data_norm=1.5, classes=2, weight_bound=0.7)
+    ),
+    "noisy-gd moments": lambda: descent("full", loss=SQUARE, constraint=Ball(0.5)),
+    "secure full": secure,
+    "secure shuffle": lambda: secure(sampling="shuffle", batch_size=100),
+    "objective perturbation": lambda: perturbed(calibrated_objective_perturbation, 0.0),
+    "objective perturbation, ball": lambda: perturbed(
+        calibrated_objective_perturbation, DELTA, constraint=Ball(0.5)
+    ),
+    "output perturbation": lambda: perturbed(calibrated_output_perturbation, DELTA),
+    "sufficient statistics": lambda: perturbed(calibrated_sufficient_statistics, DELTA, loss=SQUARE),
+    "exponential line": lambda: sampled("exact", n_features=1, ridge=0.0),
+    "exponential grid": lambda: sampled("exact", Sigmoid(), grid=15, ridge=0.0),
+    "exponential gaussian": lambda: sampled("exact", SQUARE, law="exponential"),
+    "exponential logistic": lambda: sampled("exact", law="exponential"),
+    "exponential on the sphere": lambda: sampled(
+        "exact", law="exponential", epsilon=20.0, constraint=Ball(0.3)
+    ),
+    "exponential pure": lambda: sampled("pure", Huber(transition=0.5)),
+    "exponential certified": lambda: sampled("certified", delta=DELTA, law="exponential"),
+    "gibbs": lambda: sampled("exact", delta=DELTA, law="gibbs"),
+    "gibbs certified": lambda: sampled("certified", delta=DELTA, law="gibbs"),
+    "iterated exponential": iterated,
+    "langevin": lambda: planned(
+        stated(), LangevinSchedule(inverse_temperature=20.0, step_size=0.02, n_steps=8, release="trajectory")
+    ),
+    "rashomon line": lambda: rashomon(n_features=1),
+    "rashomon exact": lambda: rashomon(tier="exact"),
+    "rashomon certified": lambda: rashomon(tier="certified", delta=DELTA, ridge=0.1),
+    "rashomon chains": lambda: rashomon(route="trajectory", delta=DELTA, n_steps=20, ridge=2.0),
+    **{f"public {mode}": functools.partial(mirror, mode) for mode in ("mirror", "mix", "gradient")},
+    "curvature logistic": lambda: curvature(Logistic(), 0.0),
+    "curvature squared": lambda: curvature(SQUARE, DELTA, dispersion=True),
+    "curvature with squared slopes": lambda: curvature(Huber(transition=0.5), DELTA, meat=True),
+    "curvature multinomial": lambda: curvature(Softmax(n_classes=2), DELTA),
+    **{f"diagnosed {name}": functools.partial(diagnosed, name) for name in SAMPLERS},
+}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with distributed.Client(
+        processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
+    ) as found:
+        yield found
+
+
+def records(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    labels = LABELS if case.problem.bounds.classes else TARGETS
+    return X[:, : case.problem.n_features], labels, WEIGHTS if case.weighted else None
+
+
+def on_files(case: Case, folder: Path) -> list[ScratchDataset]:
+    """The records from two Parquet files, and from memory-mapped arrays."""
+    features, labels, weights = records(case)
+    columns = {f"x{j}": features[:, j] for j in range(features.shape[1])} | {"y": labels}
+    if weights is not None:
+        columns["w"] = weights
+    paths = [folder / "a.parquet", folder / "b.parquet"]
+    for path, part in zip(paths, np.split(np.arange(N), [211]), strict=True):
+        pq.write_table(pa.table({name: column[part] for name, column in columns.items()}), path)
+    np.save(folder / "X.npy", features)
+    sources = (
+        ArrowSource(paths, "y", weight=None if weights is None else "w"),
+        ArraySource(np.load(folder / "X.npy", mmap_mode="r"), labels, weights),
+    )
+    return [ScratchDataset(source, case.problem) for source in sources]
+
+
+def on_dask(case: Case, client: Any) -> DaskDataset:
+    arrays = [v if v is None else _in_parts(v) for v in records(case)]
+    return DaskDataset(arrays[0], arrays[1], case.problem, arrays[2], client=client)
+
+
+def _in_parts(values: np.ndarray) -> Any:
+    return da.from_array(values, chunks=(PARTS, *((size,) for size in values.shape[1:])))
+
+
+@pytest.fixture
+def no_record_travels(monkeypatch) -> None:
+    """Whoever asks a data set on Dask for its records fails: sums are all that the driver may see."""
+
+    def refuse(self: DaskDataset, rows: Any = None) -> Any:
+        raise AssertionError("records were asked for on the driver")
+
+    monkeypatch.setattr(DaskDataset, "blocks", refuse)
+
+
+@pytest.fixture
+def fixed_noise(monkeypatch) -> Callable[[], None]:
+    """Secure noise and its batches come from the operating system: here they are seeded, anew for each home."""
+
+    def again() -> None:
+        source = np.random.default_rng(SEED)
+        monkeypatch.setattr(
+            discrete_gradient,
+            "discrete_gaussian",
+            lambda bits, size: source.integers(-(2**bits), 2**bits, size),
+        )
+        monkeypatch.setattr(discrete_gradient, "drawn_batches", lambda *law: drawn_batches(*law[:-1], source))
+
+    return again
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_home_gives_the_same_release(
+    name: str, client: Any, tmp_path: Path, no_record_travels: None, fixed_noise: Callable[[], None]
+) -> None:
+    case = CASES[name]()
+
+    def released(data: Dataset) -> list[np.ndarray]:
+        fixed_noise()
+        return [np.asarray(value, float) for value in case.release(data)]
+
+    features, labels, weights = records(case)
+    expected = released(ArrayDataset(features, labels, case.problem, weights))
+    assert all(np.isfinite(value).all() for value in expected)
+    for data in on_files(case, tmp_path):
+        for found, wanted in zip(released(data), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    tolerance = {"rtol": 0.0, "atol": 0.0} if case.exact else TOLERANCE
+    for found, wanted in zip(released(on_dask(case, client)), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, **tolerance)
+
+
+def test_every_mechanism_is_among_the_cases() -> None:
+    tried = {type(case().schedule) for case in CASES.values()}
+    assert set(FAMILIES) <= tried
+    assert set(MECHANISMS) <= tried
+
+
+def test_asking_for_records_on_the_driver_is_noticed(client: Any, no_record_travels: None) -> None:
+    data = on_dask(CASES["noisy-gd full"](), client)
+    assert [len(part) for part in data._split(np.arange(N))] == list(PARTS)
+    with pytest.raises(AssertionError, match="asked for on the driver"):
+        next(data.blocks())
