@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,10 @@ def as_schema(given: Any) -> Schema:
     """A Schema from one, or from the plain data of its file format."""
     if given is None:
         raise InvalidParameter("schema is missing; state the columns with their ranges and categories.")
+    if isinstance(given, str | os.PathLike):  # a file could change between fit and predict
+        raise InvalidParameter(
+            "schema is a path; read the file once: schema=dplangevin.schema.Schema.load(path)."
+        )
     return given if isinstance(given, Schema) else Schema.from_dict(given)
 
 

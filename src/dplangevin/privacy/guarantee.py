@@ -36,6 +36,9 @@ class Guarantee:
     ...               theorem="composition", reference="Dong, Roth and Su (2022)")
     >>> round(g.epsilon(1e-5), 4), round((4 * g).mu, 4)
     (4.3772, 2.0)
+    >>> print(replace(g, at_delta=1e-5))
+    (4.377179, 1e-05)-differential privacy; replace-one; may be seen: last-iterate
+    by composition: Dong, Roth and Su (2022)
     """
 
     parts: tuple[Part, ...]
@@ -52,6 +55,22 @@ class Guarantee:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", compose.merged(self.parts))
         _check.nonnegative("extra_delta", self.extra_delta)
+
+    def __str__(self) -> str:
+        delta = self.at_delta or 0.0
+        spent = self.epsilon(delta)
+        # rounded up: a printed promise is never better than the proved one
+        up = f"{math.ceil(spent * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".") if spent < 1e6 else f"{spent:.3g}"
+        promise = f"({up}, {delta:g})-differential privacy"
+        if math.isinf(spent):
+            promise = f"no finite epsilon at delta = {delta:g}; ask epsilon(delta)"
+        return "\n".join(
+            [
+                f"{promise}; {self.adjacency}; may be seen: {self.release}",
+                f"by {self.theorem}: {self.reference}",
+                *(f"- assumes: {words}" for words in self.assumptions),
+            ]
+        )
 
     def epsilon(self, delta: float | None = None) -> float:
         """Smallest proved epsilon at delta (default: the delta the guarantee was made for)."""
