@@ -86,6 +86,14 @@ def test_every_exported_loss_is_tested() -> None:
     assert all(LOSSES[loss.name] is type(loss) for loss in PLAIN + NONCONVEX)
 
 
+@pytest.mark.parametrize("size", [0, 1, 513, 3000])
+@pytest.mark.parametrize("loss", CONVEX + NONCONVEX, ids=words)
+def test_totals_are_sums_of_values(loss: Loss, size: int) -> None:
+    u, y = scores(loss, size, 30.0, np.random.default_rng(size))
+    expected = loss.value(u, y).sum(axis=0)
+    np.testing.assert_allclose(loss.total(u, y), expected, rtol=1e-12, atol=1e-13 * size)
+
+
 @pytest.mark.parametrize("loss", NONCONVEX, ids=words)
 def test_losses_that_are_not_convex_say_so(loss: Loss) -> None:
     u = np.linspace(-20, 20, 4001)

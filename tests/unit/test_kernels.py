@@ -173,7 +173,7 @@ def test_blocks_fit_the_cache_and_pieces_are_whole_groups() -> None:
     assert _kernels.block_rows(50, 1) == 4096
     assert _kernels.block_rows(1000, 1) == 256
     assert _kernels.block_rows(10**7, 1) == 64
-    assert _kernels.block_rows(50, 64) == 128
+    assert _kernels.block_rows(50, 64) == 256
     assert _kernels.block_rows(50, 10**6) == 64
     for columns in (1, 50, 1000, 10**6):
         assert _kernels.piece_rows(columns) % _kernels.GROUP == 0 < _kernels.piece_rows(columns)

@@ -19,12 +19,11 @@ from dplangevin.problem import Loss
 FloatArray = NDArray[np.float64]
 GROUP = 4096  # records per accumulator; the bound on rounding errors (privacy.theorems) counts on it
 CACHE_BYTES = 1 << 21  # rows and scores of one block
-SCORE_BYTES = (
-    1 << 16
-)  # scores of one block when there are several vectors: they are read and written many times
-PIECE_BYTES = 1 << 25  # what one thread sums at a time
+SCORE_BYTES = 1 << 17  # scores of one block of several vectors: they are read and written many times
+PIECE_BYTES = 1 << 26  # what one thread sums at a time
 COMPILED_BYTES = 8 << 20  # below this, importing numba costs more than it saves
 FEW = 4  # up to so many vectors, a pass each is faster than matrix products
+WIDE = 500  # from so many columns on, matrix products are faster than a pass of compiled code
 KERNELS = ("auto", "numpy", "numba")
 
 
@@ -100,13 +99,13 @@ class NumpyKernel(Kernel):
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledKernel(Kernel):
-    """One pass of compiled code for one parameter vector; matrix products with compiled slopes for several."""
+    """One pass of compiled code; matrix products with compiled slopes for several vectors, or for wide rows."""
 
     def describe(self) -> str:
         return "compiled (numba), one pass"
 
     def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
-        if parameters.shape[1] > FEW:
+        if parameters.shape[1] > FEW or parameters.shape[0] >= WIDE:
             return self._blocked(piece, parameters, finite)
         from dplangevin.data import _numba_kernels
 
@@ -120,7 +119,7 @@ class CompiledKernel(Kernel):
     def _slopes(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
         from dplangevin.data import _numba_kernels
 
-        _numba_kernels.slope_matrix()(scores, labels, self._law)
+        _numba_kernels.slope_matrix()(scores.reshape(len(scores), -1), labels, self._law)
         return scores
 
     @cached_property

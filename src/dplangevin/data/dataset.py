@@ -20,7 +20,7 @@ from dplangevin.problem import Loss, Problem
 from dplangevin.problem.bounds import as_array
 
 FloatArray = NDArray[np.float64]
-THREADED_BYTES = 32 << 20  # a pass over less than this ends before threads have started
+THREADED_BYTES = 128 << 20
 
 
 class Dataset(ABC):
@@ -67,8 +67,9 @@ class Dataset(ABC):
 
     def describe(self, loss: Loss) -> str:
         """How gradients of this loss are summed, for `verbose`."""
-        used = threads() if self.n_bytes >= THREADED_BYTES else 1
-        return f"Gradients: {type(self).__name__}, {self.kernel(loss).describe()}, {used} thread(s)."
+        return (
+            f"Gradients: {type(self).__name__}, {self.kernel(loss).describe()}, {self._threads()} thread(s)."
+        )
 
     def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
         """The same records as `blocks`, in larger pieces of whole groups, rows perhaps in single precision."""
@@ -107,14 +108,25 @@ class Dataset(ABC):
             size * self.problem.row_norm**2 < 1e300
         )  # |<row, theta>| <= |row| |theta|: no score overflows
 
+        total, seen = np.zeros(parameters.shape), 0
+        pieces, used = self._pieces(rows), self._threads()
+        if used == 1:
+            for piece in pieces:
+                total += kernel.gradient(piece, parameters, finite)
+                seen += len(piece.labels)
+            return total, seen
+
         def piece_sum(piece: Block) -> tuple[FloatArray, int]:
             return kernel.gradient(piece, parameters, finite), len(piece.labels)
 
-        total, seen = np.zeros_like(parameters), 0
-        for part, count in _mapped(piece_sum, self._pieces(rows), self.n_bytes):
+        for part, count in _mapped(piece_sum, pieces, used):
             total += part
             seen += count
         return total, seen
+
+    def _threads(self) -> int:
+        """A small pass ends before threads have started."""
+        return threads() if self.n_bytes >= THREADED_BYTES else 1
 
     def loss_sum(self, loss: Loss, theta: FloatArray) -> FloatArray:
         """sum_i weight_i loss(theta_j; x_i, y_i) for each column j of theta[dimension, k]."""
@@ -179,18 +191,14 @@ class Dataset(ABC):
 
 
 def _mapped(
-    piece_sum: Callable[[Block], tuple[FloatArray, int]], pieces: Iterable[Block], n_bytes: int
+    piece_sum: Callable[[Block], tuple[FloatArray, int]], pieces: Iterable[Block], used: int
 ) -> Iterator[tuple[FloatArray, int]]:
-    """The sums of the pieces in order; with several threads, a few pieces are in work at a time."""
-    wanted = threads() if n_bytes >= THREADED_BYTES else 1
-    if wanted == 1:
-        yield from map(piece_sum, pieces)
-        return
-    with ThreadPoolExecutor(wanted) as pool:
+    """The sums of the pieces in order, by so many threads; a few pieces are in work at a time."""
+    with ThreadPoolExecutor(used) as pool:
         waiting: deque[Future[tuple[FloatArray, int]]] = deque()
         for piece in pieces:
             waiting.append(pool.submit(piece_sum, piece))
-            if len(waiting) > 2 * wanted:
+            if len(waiting) > 2 * used:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
@@ -205,8 +213,11 @@ def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
         scores = repaired(block.rows[part] @ parameters, False)
         if loss.score_dimension > 1:
             scores = scores.reshape(len(scores), -1, loss.score_dimension)
-        values = loss.value(scores, block.labels[part, None])
-        total += values.sum(axis=0) if block.weights is None else block.weights[part] @ values
+        labels = block.labels[part, None]
+        if block.weights is None:
+            total += loss.total(scores, labels)
+        else:
+            total += block.weights[part] @ loss.value(scores, labels)
     return np.asarray(total)
 
 

@@ -102,9 +102,11 @@ class NoisyGradientDescent:
         )
 
         def noisy(t: int, point: Floats) -> Floats:
-            gradient = data.gradient_sum(problem.loss, point[:, None], next(batches))[:, 0] / divisor
-            total = gradient + problem.ridge * point + noises[t] * rng.standard_normal(problem.dimension)
-            return np.asarray(total)
+            total: Floats = data.gradient_sum(problem.loss, point[:, None], next(batches))[:, 0] / divisor
+            if problem.ridge:
+                total += problem.ridge * point
+            total += noises[t] * rng.standard_normal(problem.dimension)
+            return total
 
         def draws() -> None:
             next(batches)

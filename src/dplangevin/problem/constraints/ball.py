@@ -33,11 +33,20 @@ class Ball(ConstraintSet):
     def diameter(self, dimension: int) -> float:
         return 2 * self.radius
 
+    def project(self, theta: FloatArray) -> FloatArray:
+        if (
+            np.ndim(theta) == 1 and np.vdot(theta, theta) < 0.99 * self.radius**2
+        ):  # well inside: nothing to compute
+            return np.array(theta, np.float64)
+        return super().project(theta)
+
     def _project_columns(self, theta: FloatArray) -> FloatArray:
         norms = column_norms(theta)
-        hair = (theta.shape[0] + 8) * 2.0**-52
         outside = norms > self.radius
         projected = theta.copy()
+        if not outside.any():
+            return projected
+        hair = (theta.shape[0] + 8) * 2.0**-52
         projected[:, outside] = theta[:, outside] / norms[outside] * (self.radius * (1 - hair))
         return projected
 

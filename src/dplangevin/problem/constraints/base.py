@@ -48,6 +48,9 @@ def _columns(theta: FloatArray) -> FloatArray:
 
 def column_norms(theta: FloatArray) -> FloatArray:
     """Euclidean norm of each column, safe from overflow and underflow in the squares."""
+    squares = np.einsum("ij,ij->j", theta, theta)
+    if squares.size and squares.min() > 1e-200 and squares.max() < 1e200:  # nothing lost on the way
+        return np.asarray(np.sqrt(squares))
     largest = np.abs(theta).max(axis=0)
     scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
     return np.asarray(scale * np.sqrt(((theta / scale) ** 2).sum(axis=0)), np.float64)

@@ -27,6 +27,10 @@ class Loss(ABC):
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """h(score; y)."""
 
+    def total(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The sum of h(score; y) over the first axis, the records."""
+        return np.asarray(self.value(score, y).sum(axis=0))
+
     @abstractmethod
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The derivative of h in the score."""

@@ -27,6 +27,14 @@ class Logistic(Loss):
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.maximum(score, 0) - y * score + np.log1p(np.exp(-np.abs(score)))
 
+    def total(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        # sum log(1 + e) = log prod (1 + e): one logarithm for many records. Factors are at most 2, so 512 of them
+        # do not overflow; what is lost is below the rounding of the sum.
+        factors = np.exp(-np.abs(score))
+        factors += 1.0
+        logs = np.log(np.multiply.reduceat(factors, np.arange(0, len(factors), 512), axis=0)).sum(axis=0)
+        return np.asarray(np.maximum(score, 0).sum(axis=0) - (y * score).sum(axis=0) + logs)
+
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(expit(score) - y, np.float64)
 
