@@ -54,8 +54,8 @@ def progress(
 ) -> Iterator[T]:
     """The items of `work`, with a bar once two seconds have passed if standard error is a terminal.
 
-    total : number of items, about; None asks for len(work). It must be public: with private=True (a count of records)
-        the callback is not called.
+    total : number of items, about; None asks for len(work). private=True, for a count of records or a pace that the
+        data set (draws as they are accepted), calls no callback.
     """
     if getattr(_RUNNING, "yes", False):
         yield from work

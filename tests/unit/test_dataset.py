@@ -11,6 +11,7 @@ import pytest
 
 from dplangevin.data import ArrayDataset, Block, Dataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms._integer_sums import integer_gradient_sum
 from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 
 LOGISTIC = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=9000, n_features=3)
@@ -180,6 +181,8 @@ def test_a_full_pass_that_loses_rows_is_refused() -> None:
             call()
     with pytest.raises(InvalidParameter, match="records of a batch were lost"):
         leaky.gradient_sum(Logistic(), theta, np.arange(10))
+    with pytest.raises(InvalidParameter, match="records of a batch were lost"):
+        integer_gradient_sum(leaky, theta[:, 0], np.arange(10), 1e-6, 10**15)
     assert leaky.gradient_sum(Logistic(), theta, np.arange(9)).shape == (4, 1)
 
 

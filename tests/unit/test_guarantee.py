@@ -192,3 +192,22 @@ def test_huge_counts_stay_cheap() -> None:
         SampledGaussian(rate=0.05, noise_multiplier=10.0, sampling="without-replacement", count=10**7)
     )
     assert 200 < steps.epsilon(1e-5) < 212  # the Renyi route gives 211.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1e-9, 1e9), st.floats(1e-12, 0.5))
+def test_a_printed_promise_is_never_better_than_the_proved_one(epsilon: float, delta: float) -> None:
+    found = promise(Pure(value=epsilon), at_delta=delta)
+    shown = str(found).split(")", 1)[0].lstrip("(").split(", ")
+    assert float(shown[0]) >= found.epsilon()
+    assert float(shown[0]) <= found.epsilon() + 1e-6 * (1 + 1e-9)
+    assert float(shown[1]) == delta
+
+
+def test_a_printed_promise_names_what_it_rests_on() -> None:
+    text = str(promise(Gaussian(mu=1.0), assumptions=("rows are clipped",)))
+    assert text.splitlines() == [
+        "no finite epsilon at delta = 0.0; ask epsilon(delta); replace-one; may be seen: draw",
+        "by t: r",
+        "- assumes: rows are clipped",
+    ]

@@ -91,12 +91,7 @@ class Dataset(ABC):
             return quick
         batch = self._batch(rows)
         total, seen = self._gradient(kernel, parameters, batch)
-        if batch is None:
-            self.check_rows(seen)
-        elif seen != len(batch):
-            raise InvalidParameter(
-                "records of a batch were lost while they were read; make the source read-only."
-            )
+        self.check_seen(seen, batch)
         return _restored(loss, total, np.shape(theta))
 
     def _gradient(
@@ -160,6 +155,15 @@ class Dataset(ABC):
         if seen != self.n_samples:
             raise InvalidParameter(
                 "the number of records changed while they were read; make the source read-only."
+            )
+
+    def check_seen(self, seen: int, batch: NDArray[np.integer[Any]] | None) -> None:
+        """Raise unless a sum has seen all records, or all of a batch."""
+        if batch is None:
+            self.check_rows(seen)
+        elif seen != len(batch):
+            raise InvalidParameter(
+                "records of a batch were lost while they were read; make the source read-only."
             )
 
     def _parameters(self, loss: Loss, theta: FloatArray) -> FloatArray:

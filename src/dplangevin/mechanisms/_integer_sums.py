@@ -35,8 +35,7 @@ def _integer_sum(
     for block in data.blocks(rows):
         total += bounded_sum(_gradients(data, block, theta, grid), bound)
         seen += len(block.rows)
-    if rows is None:
-        data.check_rows(seen)
+    data.check_seen(seen, rows)
     return total
 
 

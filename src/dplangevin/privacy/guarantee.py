@@ -60,10 +60,10 @@ class Guarantee:
         delta = self.at_delta or 0.0
         spent = self.epsilon(delta)
         # rounded up: a printed promise is never better than the proved one
-        up = f"{math.ceil(spent * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".") if spent < 1e6 else f"{spent:.3g}"
-        promise = f"({up}, {delta:g})-differential privacy"
+        up = f"{math.ceil(spent * 1e6) / 1e6:.6f}".rstrip("0").rstrip(".") if spent < 1e6 else str(spent)
+        promise = f"({up}, {delta})-differential privacy"
         if math.isinf(spent):
-            promise = f"no finite epsilon at delta = {delta:g}; ask epsilon(delta)"
+            promise = f"no finite epsilon at delta = {delta}; ask epsilon(delta)"
         return "\n".join(
             [
                 f"{promise}; {self.adjacency}; may be seen: {self.release}",

@@ -54,6 +54,6 @@ def rejection(
             filled += kept.shape[1]
             batch = int(min(max(16, 1.2 * (size - filled) * proposals / max(filled, 1)), _LARGEST_BATCH))
 
-    for _ in progress(accepted(), "draws", total=size):
+    for _ in progress(accepted(), "draws", total=size, private=True):  # when draws are accepted, the data say
         pass
     return result, proposals
