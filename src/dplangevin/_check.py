@@ -32,6 +32,26 @@ def positive(name: str, value: Any, *, infinite: bool = False) -> float:
     return number
 
 
+SMALLEST, LARGEST = 1e-60, 1e60
+"""Bounds, step sizes and noises lie between: their products and squares then keep all digits of a double."""
+
+
+def scale(name: str, value: Any, *, infinite: bool = False) -> float:
+    """A positive number whose products and squares neither overflow nor underflow."""
+    number = positive(name, value, infinite=infinite)
+    if not SMALLEST <= number <= LARGEST and math.isfinite(number):
+        raise InvalidParameter(
+            f"{name} = {value!r} is outside {SMALLEST:g} ... {LARGEST:g}, where double precision is trusted; "
+            "change the units of the data or of the parameter."
+        )
+    return number
+
+
+def scale_or_zero(name: str, value: Any) -> float:
+    """0, or a number as in `scale`."""
+    return nonnegative(name, value) and scale(name, value)
+
+
 def nonnegative(name: str, value: Any, *, infinite: bool = False) -> float:
     """A number >= 0; infinity only where it is allowed."""
     number = _number(name, value)
@@ -74,13 +94,13 @@ def choice(name: str, value: Any, allowed: Iterable[_Choice]) -> _Choice:
 
 
 def per_step(name: str, value: Any) -> float | tuple[float, ...]:
-    """A positive number, or a non-empty sequence of them (one per step)."""
+    """A positive number (see `scale`), or a non-empty sequence of them (one per step)."""
     if (isinstance(value, Sequence) and not isinstance(value, str)) or getattr(value, "ndim", 0) == 1:
-        numbers = tuple(positive(f"{name}[{i}]", item) for i, item in enumerate(value))
+        numbers = tuple(scale(f"{name}[{i}]", item) for i, item in enumerate(value))
         if not numbers:
             raise InvalidParameter(f"{name} must not be empty.")
         return numbers
-    return positive(name, value)
+    return scale(name, value)
 
 
 def put(instance: object, **values: Any) -> None:

@@ -10,6 +10,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 
 Adjacency = Literal["replace-one", "add-remove"]
+MOST_RECORDS = 10**18
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 
 
@@ -52,10 +53,12 @@ class Constants:
 
     def __post_init__(self) -> None:
         _check.put(self, n=_check.count("n", self.n))
-        _check.put(self, lipschitz=_check.positive("lipschitz", self.lipschitz))
-        _check.put(self, smoothness=_check.positive("smoothness", self.smoothness, infinite=True))
-        _check.put(self, strong_convexity=_check.nonnegative("strong_convexity", self.strong_convexity))
-        _check.put(self, diameter=_check.positive("diameter", self.diameter, infinite=True))
+        if self.n > MOST_RECORDS:
+            raise InvalidParameter(f"n = {self.n} is more than {MOST_RECORDS:g} records; state a smaller n.")
+        _check.put(self, lipschitz=_check.scale("lipschitz", self.lipschitz))
+        _check.put(self, smoothness=_check.scale("smoothness", self.smoothness, infinite=True))
+        _check.put(self, strong_convexity=_check.scale_or_zero("strong_convexity", self.strong_convexity))
+        _check.put(self, diameter=_check.scale("diameter", self.diameter, infinite=True))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, projection_error=_check.nonnegative("projection_error", self.projection_error))
         if self.dimension is not None:
@@ -63,14 +66,14 @@ class Constants:
         if self.hessian_rank is not None:
             _check.put(self, hessian_rank=_check.count("hessian_rank", self.hessian_rank))
         if self.row_norm is not None:
-            _check.put(self, row_norm=_check.positive("row_norm", self.row_norm))
+            _check.put(self, row_norm=_check.scale("row_norm", self.row_norm))
         if self.label_bound is not None:
-            _check.put(self, label_bound=_check.positive("label_bound", self.label_bound))
-        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+            _check.put(self, label_bound=_check.scale("label_bound", self.label_bound))
+        _check.put(self, weight_bound=_check.scale("weight_bound", self.weight_bound))
         largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
         if math.isnan(self.gradient_sensitivity):
             _check.put(self, gradient_sensitivity=largest)
-        sensitivity = _check.positive("gradient_sensitivity", self.gradient_sensitivity)
+        sensitivity = _check.scale("gradient_sensitivity", self.gradient_sensitivity)
         if sensitivity > largest * (1 + 1e-12):
             raise InvalidParameter(
                 f"gradient_sensitivity is {sensitivity!r}, more than lipschitz = {self.lipschitz!r} allows under "

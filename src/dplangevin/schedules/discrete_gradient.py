@@ -44,8 +44,8 @@ class DiscreteGradientSchedule(Schedule):
     resolution: int = 20
 
     def __post_init__(self) -> None:
-        _check.put(self, step_size=_check.positive("step_size", self.step_size))
-        _check.put(self, noise_scale=_check.positive("noise_scale", self.noise_scale))
+        _check.put(self, step_size=_check.scale("step_size", self.step_size))
+        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
         _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
         _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
         if self.sampling in ("poisson", "without-replacement"):

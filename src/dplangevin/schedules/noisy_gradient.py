@@ -123,7 +123,7 @@ class NoisyGradientSchedule(Schedule):
 
         With strong_convexity > 0 the run starts at N(0, 2 sigma^2 / strong_convexity), as in that paper.
         """
-        step = _check.positive("step_size", step_size)
+        step = _check.scale("step_size", step_size)
         scale = _check.positive("sigma", sigma)
         curvature = _check.nonnegative("strong_convexity", strong_convexity)
         return cls(

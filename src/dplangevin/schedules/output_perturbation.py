@@ -33,7 +33,7 @@ class OutputPerturbationSchedule(Schedule):
     iterations: int | None = None
 
     def __post_init__(self) -> None:
-        _check.put(self, noise_scale=_check.positive("noise_scale", self.noise_scale))
+        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
         _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))

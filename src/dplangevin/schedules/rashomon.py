@@ -46,14 +46,14 @@ class RashomonSchedule(Schedule):
     def __post_init__(self) -> None:
         _common(self)
         _check.put(self, tier=_check.choice("tier", self.tier, DRAW_TIERS))
-        _check.put(self, excess=_check.positive("excess", self.excess))
+        _check.put(self, excess=_check.scale("excess", self.excess))
         _check.put(self, at_epsilon=_check.positive("at_epsilon", self.at_epsilon))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
         if self.tier == "exact":
             if self.step_size or self.n_steps:
                 raise InvalidParameter("exact draws have no step_size and no n_steps; leave them out.")
         else:
-            _check.put(self, step_size=_check.positive("step_size", self.step_size))
+            _check.put(self, step_size=_check.scale("step_size", self.step_size))
             _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
 
 
@@ -83,8 +83,8 @@ class RashomonChainSchedule(Schedule):
 
     def __post_init__(self) -> None:
         _common(self)
-        _check.put(self, full_lipschitz=_check.positive("full_lipschitz", self.full_lipschitz))
-        _check.put(self, step_size=_check.positive("step_size", self.step_size))
+        _check.put(self, full_lipschitz=_check.scale("full_lipschitz", self.full_lipschitz))
+        _check.put(self, step_size=_check.scale("step_size", self.step_size))
         _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
         _check.put(self, release=_check.choice("release", self.release, ("last-iterate",)))
 
@@ -98,5 +98,5 @@ def _common(schedule: RashomonSchedule | RashomonChainSchedule) -> None:
     _check.put(schedule, n_models=_check.count("n_models", schedule.n_models))
     _check.put(schedule, threshold=_check.nonnegative("threshold", schedule.threshold))
     _check.put(schedule, ramp=_check.nonnegative("ramp", schedule.ramp))
-    beta = _check.positive("inverse_temperature", schedule.inverse_temperature)
+    beta = _check.scale("inverse_temperature", schedule.inverse_temperature)
     _check.put(schedule, inverse_temperature=beta, tolerance=_check.positive("tolerance", schedule.tolerance))

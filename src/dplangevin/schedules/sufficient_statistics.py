@@ -29,7 +29,7 @@ class SufficientStatisticsSchedule(Schedule):
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.put(self, gram_noise=_check.positive("gram_noise", self.gram_noise))
-        _check.put(self, cross_noise=_check.positive("cross_noise", self.cross_noise))
+        _check.put(self, gram_noise=_check.scale("gram_noise", self.gram_noise))
+        _check.put(self, cross_noise=_check.scale("cross_noise", self.cross_noise))
         _check.put(self, eigenvalue_floor=_check.positive("eigenvalue_floor", self.eigenvalue_floor))
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))

@@ -13,7 +13,7 @@ from scipy.special import bdtrc
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import sampled_gaussian as sg
 from dplangevin.privacy.theorem import Theorem
-from dplangevin.privacy.theorems._units import contraction, require_hidden_state
+from dplangevin.privacy.theorems._units import ROUNDING, contraction, require_hidden_state
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -157,7 +157,7 @@ def _contraction(
             f"Lower step_size to at most {1 / ridge:.6g}.",
         )
     value = 1 - step_size * ridge
-    lipschitz = float(np.nextafter(value, 1.0))
+    lipschitz = min(1.0, value + ROUNDING) if ridge else 1.0
     if step_size * (smooth * constants.n / size + 2 * ridge) <= 2:
         return lipschitz, 0.0
     bad = too_large(constants.n, size / constants.n, (2 / step_size - 2 * ridge) * size / smooth)

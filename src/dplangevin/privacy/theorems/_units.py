@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
-
-import numpy as np
+from itertools import pairwise
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
+
+ROUNDING = 2.0**-52
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,21 @@ def check_meaningful(constants: Constants, schedule: NoisyGradientSchedule) -> N
 
 
 def contraction(constants: Constants, step_size: float) -> float:
-    """Contraction constant, rounded up by one unit in the last place where it is below 1."""
+    """Contraction constant, rounded up where it is below 1: 1 - eta m is known to 2^-52 and no better."""
     value = constants.contraction(step_size)
-    return float(np.nextafter(value, 1.0)) if value < 1 else value
+    return min(1.0, value + ROUNDING) if value < 1 else value
+
+
+def released_segments(schedule: NoisyGradientSchedule) -> tuple[int | float, list[tuple[int, int]]]:
+    """Steps before the first release, which inherit the start, and (length, how many) of those between releases.
+
+    Given a released iterate both runs continue from it, so every later segment has a common start.
+    """
+    if schedule.release != "checkpoints":
+        return schedule.n_steps, []
+    first, *_ = schedule.checkpoints
+    gaps = Counter(b - a for a, b in pairwise(schedule.checkpoints))
+    return first, sorted(gaps.items())
 
 
 def units(constants: Constants, schedule: NoisyGradientSchedule) -> Units:

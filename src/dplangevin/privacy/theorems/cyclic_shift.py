@@ -14,6 +14,7 @@ from dplangevin.privacy.theorems._units import (
     Units,
     check_meaningful,
     contraction,
+    released_segments,
     require_hidden_state,
     units,
 )
@@ -23,6 +24,7 @@ from dplangevin.schedules import NoisyGradientSchedule
 
 MOST_EPOCHS = 20_000
 MOST_WORK = 5_000_000
+MOST_POSITIONS = 50_000
 
 
 def participation_energy(
@@ -34,67 +36,94 @@ def participation_energy(
     Between participations y is flat, so only the points just before one, and the last, can touch the minorant.
     """
     log = math.log(u.contraction) if u.contraction > 0 else -math.inf
-    back = idle + length * np.arange(
-        participations - 1, -1, -1, dtype=float
-    )  # steps after each participation
-    total = back[0] + 1 + lead if participations else float(idle + lead)
+    if participations == 0:
+        back, total = np.empty(0), float(idle + lead)
+    else:  # steps after each participation
+        back = idle + length * np.arange(participations - 1, -1, -1, dtype=float)
+        total = back[0] + 1 + lead
     anchor = max(
         log * total, 0.0
     )  # c > 1: everything is scaled by e^-anchor, which leaves the energy unchanged
-    ends = _noise_sum(u.contraction, np.append(back + 1, 0.0), anchor)
-    x = (_noise_sum(u.contraction, np.array([total]), anchor) - ends) * u.noise**2
-    pushes = np.exp(log * back - anchor) if log > -math.inf else (back == 0).astype(float)
-    first = start * math.exp(log * total - anchor) if start > 0 else 0.0
-    y = first + np.concatenate([[0.0], np.cumsum(pushes * u.shift)])
-    return minorant_energy(x, y)
+    after = np.append(
+        back + 1, 0.0
+    )  # steps that follow the point just before each participation, and the end
+    counts = np.concatenate([[total - after[0]], after[:-1] - after[1:]])
+    widths = u.noise**2 * _noise_sum(u.contraction, after, counts, anchor)
+    rises = np.zeros(participations + 1)
+    rises[0] = start * math.exp(log * total - anchor) if start > 0 else 0.0
+    rises[1:] = u.shift * (np.exp(log * back - anchor) if log > -math.inf else (back == 0).astype(float))
+    return minorant_energy(widths, rises)
 
 
-def _noise_sum(c: float, k: Floats, anchor: float) -> Floats:
-    """e^(-2 anchor) sum_{i<k} c^{2i}."""
+def _noise_sum(c: float, after: Floats, counts: Floats, anchor: float) -> Floats:
+    """e^(-2 anchor) times the sum of c^{2i} over `counts` values of i from `after` on."""
     if c == 1:
-        return k
+        return counts
     if c == 0:
-        return np.minimum(k, 1.0)
+        return np.where(after == 0, np.minimum(counts, 1.0), 0.0)
     log = math.log(c)
     if c < 1:
-        return -np.expm1(2 * k * log) / ((1 - c) * (1 + c))
-    return (np.exp(2 * (k * log - anchor)) - math.exp(-2 * anchor)) / ((c - 1) * (c + 1))
+        return np.exp(2 * log * after) * np.expm1(2 * log * counts) / ((c - 1) * (c + 1))
+    # from the largest exponent down: e^(counts log) alone could overflow
+    return np.exp(2 * (log * (after + counts) - anchor)) * -np.expm1(-2 * log * counts) / ((c - 1) * (c + 1))
 
 
 def cyclic_energy(u: Units, length: int, n_steps: float, start: str) -> float:
     """mu^2 of the worst position of a record, constant schedule.
 
-    Moving a record one place later equals prepending an idle step and dropping the last one, and an idle last step
-    never hurts, so only two positions can be worst: the last place of the epoch and the place acting at the last step.
-    For n_steps = infinity: a bound for every number of steps, since prepending steps never lowers it.
+    From a common start, moving a record one place later equals prepending an idle step and dropping the last one, and
+    an idle last step never hurts, so only two positions can be worst: the last place of the epoch and the place acting
+    at the last step. From an unknown start a prepended idle step may help, so every position is looked at, or all are
+    covered by the run without the idle steps. n_steps = infinity: a bound for every number of steps, since prepending
+    steps never lowers that of a common start; from an unknown start the shortest run is the worst.
     """
+    unknown = start == "unknown"
     if math.isinf(n_steps):
-        return _unlimited(u, length)
+        return (
+            participation_energy(u, length, 1, 0, 0, u.diameter) if unknown else _unlimited(u, length, False)
+        )
     steps = int(n_steps)
+    if steps / length > 10 * MOST_EPOCHS:
+        return _unlimited(u, length, unknown)
+    patterns = _unknown_patterns(steps, length) if unknown else _worst_patterns(steps, length)
+    return max(_pattern_energy(u, length, *pattern, unknown) for pattern in patterns)
+
+
+def _pattern_energy(u: Units, length: int, participations: int, idle: int, lead: int, unknown: bool) -> float:
+    """mu^2 of one position: from the start, or from any two points of the set some epochs before the end."""
+    if not math.isfinite(u.diameter):
+        return math.inf if unknown else participation_energy(u, length, participations, idle, lead, 0.0)
+    apart = u.diameter if unknown else 0.0
+    found = participation_energy(u, length, participations, idle, lead, apart)
+    looks = [k for k in _restarts(u, participations) if k < participations]
+    return min([found, *(participation_energy(u, length, k, idle, length - 1, u.diameter) for k in looks)])
+
+
+def _worst_patterns(steps: int, length: int) -> list[tuple[int, int, int]]:
+    """(participations, idle last steps, idle first steps) of the two positions that can be worst."""
     epochs, rest = divmod(steps, length)
-    patterns = [(epochs, rest)] if epochs else []  # the last place of each epoch
+    found = [(epochs, rest, length - 1)] if epochs else []  # the last place of each epoch
     if rest:
-        patterns.append((epochs + 1, 0))  # the place that acts at the very last step
-    worst = 0.0
-    for participations, idle in patterns:
-        lead = steps - idle - 1 - length * (participations - 1)
-        fresh = math.inf
-        if start == "data-independent":
-            fresh = participation_energy(u, length, participations, idle, lead, 0.0)
-        elif math.isfinite(u.diameter):
-            fresh = participation_energy(u, length, participations, idle, lead, u.diameter)
-        if math.isfinite(u.diameter):
-            looks = [k for k in _restarts(u, participations) if k < participations]
-            later = (participation_energy(u, length, k, idle, length - 1, u.diameter) for k in looks)
-            fresh = min([fresh, *later])
-        worst = max(worst, fresh)
-    return worst
+        found.append((epochs + 1, 0, rest - 1))  # the place that acts at the very last step
+    return found
 
 
-def _unlimited(u: Units, length: int) -> float:
+def _unknown_patterns(steps: int, length: int) -> list[tuple[int, int, int]]:
+    """Those of every position, or without any idle step where these are too many to look at."""
+    if min(length, steps) * math.ceil(steps / length) > MOST_POSITIONS:
+        return [(max(steps // length, 1), 0, 0)] + [(steps // length + 1, 0, 0)] * (steps % length > 0)
+    found = []
+    for place in range(min(length, steps)):
+        idle = (steps - 1 - place) % length
+        found.append(((steps - 1 - place) // length + 1, idle, place))
+    return found
+
+
+def _unlimited(u: Units, length: int, unknown: bool) -> float:
+    """For every number of steps from a common start, or of more than MOST_EPOCHS epochs from an unknown one."""
     reach = u.diameter
-    if u.contraction < 1:
-        reach = min(reach, u.shift / (1 - u.contraction**length))
+    if u.contraction < 1 and not unknown:
+        reach = min(reach, u.shift / -math.expm1(length * math.log(u.contraction)))
     if math.isinf(reach):
         return math.inf
     counts = _restarts(replace(u, diameter=reach), MOST_EPOCHS)
@@ -147,17 +176,11 @@ class CyclicShift(Theorem):
 
     def _constant(self, constants: Constants, schedule: NoisyGradientSchedule, length: int) -> float:
         u = units(constants, schedule)
-        if schedule.n_steps != math.inf and schedule.n_steps / length > 10 * MOST_EPOCHS:
-            return cyclic_energy(u, length, math.inf, schedule.start)
-        if schedule.release != "checkpoints":
-            return cyclic_energy(u, length, schedule.n_steps, schedule.start)
-        # a segment may start anywhere in an epoch: each by its own worst position
-        gaps = np.diff((0, *schedule.checkpoints)).tolist()
-        total = 0.0
-        for gap in gaps:
-            count = math.ceil(gap / length)
-            lead = gap - 1 - length * (count - 1)
-            total += participation_energy(u, length, count, 0, lead, 0.0)
+        first, later = released_segments(schedule)
+        total = cyclic_energy(u, length, first, schedule.start)
+        for gap, uses in later:
+            # a segment may start anywhere in an epoch: its worst position acts at its last step
+            total += uses * _segment_energy(u, length, gap)
         return total
 
     def _scan(self, constants: Constants, schedule: NoisyGradientSchedule, length: int) -> float:
@@ -182,6 +205,14 @@ class CyclicShift(Theorem):
             _position_energy(np.where(place == j, s, 0.0) + error, v, c, diameter, schedule.start)
             for j in range(min(length, len(steps)))
         )
+
+
+def _segment_energy(u: Units, length: int, steps: int) -> float:
+    """mu^2 of the steps between two releases, from a common start."""
+    participations = math.ceil(steps / length)
+    if participations > 10 * MOST_EPOCHS:
+        return _unlimited(u, length, False)
+    return _pattern_energy(u, length, participations, 0, (steps - 1) % length, False)
 
 
 def _position_energy(s: Floats, v: Floats, c: Floats, diameter: float, start: str) -> float:

@@ -20,6 +20,7 @@ from dplangevin.privacy.theorems._units import (
     Units,
     check_meaningful,
     contraction,
+    released_segments,
     require_hidden_state,
     units,
 )
@@ -29,25 +30,24 @@ from dplangevin.schedules import NoisyGradientSchedule
 Floats = NDArray[np.float64]
 
 
-def minorant_energy(x: Floats, y: Floats) -> float:
-    """Sum of slope^2 dx over the greatest convex minorant of (0, 0), (x_1, y_1), ..., (x_T, y_T); x nondecreasing."""
-    hull_x, hull_y = [0.0], [0.0]
-    last = len(x) - 1
-    for i, (px, py) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
-        if px <= hull_x[-1] and i < last:
-            continue  # same abscissa, no lower ordinate: it cannot bind
-        while len(hull_x) > 1:
-            ax, ay, bx, by = hull_x[-2], hull_y[-2], hull_x[-1], hull_y[-1]
-            if (by - ay) * (px - ax) < (py - ay) * (bx - ax):
-                break
-            hull_x.pop()
-            hull_y.pop()
-        hull_x.append(px)
-        hull_y.append(py)
-    dx, dy = np.diff(hull_x), np.diff(hull_y)
-    if np.any(dx <= 0):
-        return math.inf
-    return float(np.sum(dy * (dy / dx)))
+def minorant_energy(widths: Floats, rises: Floats) -> float:
+    """Sum of slope^2 dx over the greatest convex minorant of (0, 0), (dx_1, dy_1), (dx_1 + dx_2, dy_1 + dy_2), ...
+
+    Neighbours whose slopes fall are pooled: only sums of nonnegative numbers are formed, so no digits cancel however
+    much the noise varies. A rise over no width has infinite slope and is pooled with what follows.
+    """
+    width, rise = [], []
+    for dx, dy in zip(widths.tolist(), rises.tolist(), strict=True):
+        while width and rise[-1] * dx >= dy * width[-1]:
+            dx += width.pop()
+            dy += rise.pop()
+        width.append(dx)
+        rise.append(dy)
+    total = 0.0
+    for dx, dy in zip(width, rise, strict=True):
+        if dy > 0 or math.isnan(dy):
+            total += dy * (dy / dx) if dx > 0 else math.inf
+    return math.inf if math.isnan(total) else total * (1 + 1e-15 * len(widths))
 
 
 def hull_energy(shifts: Floats, noises: Floats, contractions: Floats, start: float = 0.0) -> float:
@@ -56,9 +56,9 @@ def hull_energy(shifts: Floats, noises: Floats, contractions: Floats, start: flo
         logs = np.log(contractions)
     tail = np.concatenate([np.cumsum(logs[::-1])[::-1][1:], [0.0]])  # log C_t
     scale = np.exp(tail - max(float(np.max(tail)), 0.0))
-    x = np.cumsum((scale * noises) ** 2)
-    y = scale[0] * contractions[0] * start + np.cumsum(scale * shifts)
-    return minorant_energy(x, y)
+    rises = scale * shifts
+    rises[0] += scale[0] * contractions[0] * start
+    return minorant_energy((scale * noises) ** 2, rises)
 
 
 def same_start_mu(shift: float, noise: float, contraction: float, n_steps: float) -> float:
@@ -181,14 +181,19 @@ class OptimalShift(Theorem):
 
     def _constant(self, constants: Constants, schedule: NoisyGradientSchedule) -> float:
         u = units(constants, schedule)
-        if schedule.release == "checkpoints":
-            gaps = np.diff((0, *schedule.checkpoints))
-            return math.sqrt(sum(self._segment(u, int(gap), "data-independent") ** 2 for gap in gaps))
-        return self._segment(u, schedule.n_steps, schedule.start)
+        first, later = released_segments(schedule)
+        squares = [self._segment(u, first, schedule.start) ** 2]
+        squares += [uses * self._segment(u, gap, "data-independent") ** 2 for gap, uses in later]
+        return math.sqrt(sum(squares))
 
     @staticmethod
     def _segment(u: Units, n_steps: float, start: str) -> float:
-        """mu of n_steps from a common start, or from any start in the set."""
+        """mu of n_steps from a common start, or from any start in the set.
+
+        Endless runs from an unknown start include the shortest one, which forgets it least.
+        """
+        if start == "unknown" and math.isinf(n_steps):
+            n_steps = 1
         if u.contraction > 1:
             return expansive_mu(u, n_steps, start)
         fresh = math.inf
