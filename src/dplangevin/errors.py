@@ -29,3 +29,7 @@ class NotPrivateError(DplangevinError):
 
 class LedgerError(DplangevinError):
     """The ledger's database cannot be used as it is; nothing was charged and nothing was lost."""
+
+
+class ContradictionError(DplangevinError):
+    """The library claims more privacy than a run with the same public numbers has: a fault to report, not to catch."""

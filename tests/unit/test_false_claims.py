@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import mpmath
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dplangevin.errors import DplangevinError
+from dplangevin.errors import ContradictionError, DplangevinError
 from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.registry import THEOREMS
+from dplangevin.privacy.self_check import known_leak
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -206,3 +209,38 @@ def test_numbers_outside_double_precision(change: dict[str, float], sampling: st
     if "diameter" in change:
         return  # a small set hides the step; only no crash and no warning is asked
     no_claim_below(truth, constants, schedule)
+
+
+def test_a_contradiction_is_an_error_that_asks_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A theorem that claims half of what is true is caught, with and without a projection."""
+    free = Constants(n=100, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
+    schedule = NoisyGradientSchedule(step_size=0.2, noise_scale=0.05, n_steps=50)
+    honest = certify(free, schedule, delta=DELTA)
+    monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: honest)
+    loud = replace(schedule, noise_scale=0.04)
+    with pytest.raises(ContradictionError, match="please report it"):
+        certify(free, loud, delta=DELTA)
+    with pytest.raises(ContradictionError, match="optimal-shift"):
+        certify(free, loud, epsilon=honest.epsilon(DELTA), theorem="optimal-shift")
+    bounded = replace(free, diameter=0.05)
+    low = certify(bounded, replace(schedule, noise_scale=5.0), delta=DELTA, theorem="optimal-shift")
+    monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: low)
+    certify(bounded, loud, delta=DELTA, theorem="composition")
+    monkeypatch.setenv("DPLANGEVIN_SELF_CHECK", "full")
+    small = replace(honest, parts=(Gaussian(mu=1e-3),))
+    monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: small)
+    with pytest.raises(ContradictionError, match="fault of the library"):
+        certify(bounded, loud, delta=DELTA, theorem="optimal-shift")
+
+
+def test_the_self_check_knows_unknown_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, diameter=2.0)
+    schedule = NoisyGradientSchedule(step_size=0.5, noise_scale=0.5, n_steps=math.inf, start="unknown")
+    truth = threshold_epsilon(2.0, 0.25, 2.0, DELTA)
+    known = known_leak(constants, schedule, DELTA)
+    assert known is not None
+    assert truth * 0.99 < known <= truth
+    forgetful = THEOREMS["optimal-shift"].certify(constants, replace(schedule, start="data-independent"))
+    monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: forgetful)
+    with pytest.raises(ContradictionError):
+        certify(constants, schedule, delta=DELTA)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
+from dplangevin.privacy import self_check
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.registry import theorem_named, theorems_for
 from dplangevin.privacy.theorems._units import check_meaningful
@@ -109,6 +110,7 @@ def certify(
             "this run promises nothing at delta = 0; state delta > 0, or noise with a pure promise."
         )
     reported = delta if delta is not None else cost(best)
+    self_check.verify(best, constants, schedule, reported)
     beside = None if best.theorem == "composition" else _composition(constants, schedule)
     if beside is not None:
         beside = replace(beside, at_delta=reported)

@@ -35,37 +35,25 @@ def participation_energy(
 
     Between participations y is flat, so only the points just before one, and the last, can touch the minorant.
     """
-    log = math.log(u.contraction) if u.contraction > 0 else -math.inf
-    if participations == 0:
-        back, total = np.empty(0), float(idle + lead)
-    else:  # steps after each participation
-        back = idle + length * np.arange(participations - 1, -1, -1, dtype=float)
-        total = back[0] + 1 + lead
-    anchor = max(
-        log * total, 0.0
-    )  # c > 1: everything is scaled by e^-anchor, which leaves the energy unchanged
+    back = idle + length * np.arange(
+        participations - 1, -1, -1, dtype=float
+    )  # steps after each participation
     after = np.append(
         back + 1, 0.0
     )  # steps that follow the point just before each participation, and the end
-    counts = np.concatenate([[total - after[0]], after[:-1] - after[1:]])
-    widths = u.noise**2 * _noise_sum(u.contraction, after, counts, anchor)
-    rises = np.zeros(participations + 1)
-    rises[0] = start * math.exp(log * total - anchor) if start > 0 else 0.0
-    rises[1:] = u.shift * (np.exp(log * back - anchor) if log > -math.inf else (back == 0).astype(float))
-    return minorant_energy(widths, rises)
-
-
-def _noise_sum(c: float, after: Floats, counts: Floats, anchor: float) -> Floats:
-    """e^(-2 anchor) times the sum of c^{2i} over `counts` values of i from `after` on."""
-    if c == 1:
-        return counts
-    if c == 0:
-        return np.where(after == 0, np.minimum(counts, 1.0), 0.0)
-    log = math.log(c)
-    if c < 1:
-        return np.exp(2 * log * after) * np.expm1(2 * log * counts) / ((c - 1) * (c + 1))
-    # from the largest exponent down: e^(counts log) alone could overflow
-    return np.exp(2 * (log * (after + counts) - anchor)) * -np.expm1(-2 * log * counts) / ((c - 1) * (c + 1))
+    counts = np.append(float(lead) if participations else float(idle + lead), after[:-1] - after[1:])
+    log = math.log(max(u.contraction, 1e-300))
+    rises = np.append(start, np.full(participations, u.shift))
+    later = np.append(
+        0.0, np.ones(participations)
+    )  # a shift comes after its step's contraction, the start before
+    if log <= 0:  # in units of the last step of each stretch
+        logs, rises = log * after, rises * np.exp(log * (counts - later))
+        widths = counts if log == 0 else np.expm1(2 * log * counts) / math.expm1(2 * log)
+    else:  # of the first
+        logs = log * (after + counts - later)
+        widths = np.expm1(-2 * log * counts) / math.expm1(-2 * log) * np.exp(2 * log * (later - 1))
+    return minorant_energy(logs, widths * u.noise**2, rises)
 
 
 def cyclic_energy(u: Units, length: int, n_steps: float, start: str) -> float:

@@ -20,7 +20,9 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, inflated
+from dplangevin.privacy.theorems._units import contraction
 from dplangevin.privacy.theorems.exponential_mechanism import mean_gradient_sensitivity
+from dplangevin.privacy.theorems.optimal_shift import best_restart_mu, same_start_mu
 from dplangevin.problem.constants import Constants
 
 TRAJECTORY_REFERENCE = "Ganesh, Thakurta and Upadhyay (2023), lemma C.1, as Gaussian differential privacy"
@@ -102,12 +104,12 @@ def sgld_last_iterate(
     ((1 + c)/(1 - c)), bounded in K; on a set of finite diameter also min over t <= K of
     (c^t diam + s (1 - c^t)/(1 - c))^2 (1 - c^2) / ((1 - c^{2t}) sigma^2), s = a Delta, sigma^2 = 2 eta.
     """
-    mu = math.sqrt(_last_iterate_square(constants, inverse_temperature, step_size, n_steps))
+    mu = _last_iterate_mu(constants, inverse_temperature, step_size, n_steps)
     words = (START, ONLY_LAST)
     return _minted(constants, mu, "last-iterate", "SGLD last iterate", LAST_REFERENCE, words)
 
 
-def _last_iterate_square(
+def _last_iterate_mu(
     constants: Constants, inverse_temperature: float, step_size: float, n_steps: int | float
 ) -> float:
     beta = _check.positive("inverse_temperature", inverse_temperature)
@@ -117,34 +119,15 @@ def _last_iterate_square(
         raise AssumptionFailed(
             "the last-iterate bound does not apply: the projection is not exact. Use the trajectory bound."
         )
-    rate = constants.contraction(eta * beta)
+    rate = contraction(constants, eta * beta)
     if not rate <= 1:
         raise AssumptionFailed(
             f"the last-iterate bound does not apply: a step of eta beta = {eta * beta!r} is not a "
             f"contraction. Take eta beta <= 2/M = {2 / constants.smoothness!r}, or use the trajectory bound."
         )
-    shift, variance = eta * beta * mean_gradient_sensitivity(constants), 2 * eta
-    candidates = [steps * shift**2 / variance]
-    if rate < 1:
-        decay = rate**steps if rate > 0 else 0.0
-        candidates.append(shift**2 / variance * (1 - decay) / (1 + decay) * (1 + rate) / (1 - rate))
-    if math.isfinite(constants.diameter):
-        candidates.append(_best_window(constants.diameter, shift, variance, rate, steps))
-    return min(candidates)
-
-
-def _best_window(diameter: float, shift: float, variance: float, rate: float, steps: int | float) -> float:
-    """min over whole t <= K: forget everything but the last t steps."""
-    longest = int(min(steps, max(10, 4 * math.ceil(diameter / shift)), 10**6))
-    t = np.unique(
-        np.concatenate([np.arange(1, min(longest, 1000) + 1), np.geomspace(1, longest, 4000).astype(int)])
-    )
-    t = t.astype(float)
-    if rate == 1:
-        return float(np.min((diameter + t * shift) ** 2 / (t * variance)))
-    kept = rate**t
-    far = kept * diameter + shift * (1 - kept) / (1 - rate)
-    return float(np.min(far**2 * (1 - rate**2) / ((1 - kept**2) * variance)))
+    shift, noise = eta * beta * mean_gradient_sensitivity(constants), math.sqrt(2 * eta)
+    fresh = same_start_mu(shift, noise, rate, steps)
+    return min(fresh, best_restart_mu(shift, noise, rate, constants.diameter, steps))
 
 
 def underdamped_trajectory(

@@ -30,35 +30,42 @@ from dplangevin.schedules import NoisyGradientSchedule
 Floats = NDArray[np.float64]
 
 
-def minorant_energy(widths: Floats, rises: Floats) -> float:
+def minorant_energy(logs: Floats, widths: Floats, rises: Floats) -> float:
     """Sum of slope^2 dx over the greatest convex minorant of (0, 0), (dx_1, dy_1), (dx_1 + dx_2, dy_1 + dy_2), ...
 
-    Neighbours whose slopes fall are pooled: only sums of nonnegative numbers are formed, so no digits cancel however
-    much the noise varies. A rise over no width has infinite slope and is pooled with what follows.
+    dx = e^{2 log} width and dy = e^log rise. Neighbours whose slopes fall are pooled: only sums of nonnegative numbers
+    are formed, each in the scale of its larger term, so that no digits cancel and nothing that counts underflows
+    however much scales vary. A rise over no width has infinite slope and is pooled with what follows.
     """
-    width, rise = [], []
-    for dx, dy in zip(widths.tolist(), rises.tolist(), strict=True):
-        while width and rise[-1] * dx >= dy * width[-1]:
-            dx += width.pop()
-            dy += rise.pop()
-        width.append(dx)
-        rise.append(dy)
-    total = 0.0
-    for dx, dy in zip(width, rise, strict=True):
-        if dy > 0 or math.isnan(dy):
-            total += dy * (dy / dx) if dx > 0 else math.inf
+    pool: list[tuple[float, float, float, float]] = []  # log slope, log, width, rise
+    for log, dx, dy in zip(logs.tolist(), widths.tolist(), rises.tolist(), strict=True):
+        if log == -math.inf:
+            continue  # a later step forgets everything: no noise, no shift
+        steep = _log_slope(log, dx, dy)
+        while pool and pool[-1][0] >= steep:
+            _, other, width, rise = pool.pop()
+            top = max(log, other)
+            here, there = math.exp(log - top), math.exp(other - top)
+            log, dx, dy = top, dx * here**2 + width * there**2, dy * here + rise * there
+            steep = _log_slope(log, dx, dy)
+        pool.append((steep, log, dx, dy))
+    total = math.fsum(dy * (dy / dx) if dx > 0 else math.inf for _, _, dx, dy in pool if not dy <= 0)
     return math.inf if math.isnan(total) else total * (1 + 1e-15 * len(widths))
+
+
+def _log_slope(log: float, width: float, rise: float) -> float:
+    if not rise > 0:
+        return -math.inf if rise == 0 else math.nan
+    return math.log(rise) - math.log(width) - log if width > 0 else math.inf
 
 
 def hull_energy(shifts: Floats, noises: Floats, contractions: Floats, start: float = 0.0) -> float:
     """mu^2 of T steps from two starts at most `start` apart: arrays s_t, v_t, c_t of length T."""
     with np.errstate(divide="ignore"):
         logs = np.log(contractions)
-    tail = np.concatenate([np.cumsum(logs[::-1])[::-1][1:], [0.0]])  # log C_t
-    scale = np.exp(tail - max(float(np.max(tail)), 0.0))
-    rises = scale * shifts
-    rises[0] += scale[0] * contractions[0] * start
-    return minorant_energy((scale * noises) ** 2, rises)
+    rises = np.array(shifts, float)
+    rises[0] += contractions[0] * start
+    return minorant_energy(np.append(np.cumsum(logs[:0:-1])[::-1], 0.0), np.square(noises), rises)
 
 
 def same_start_mu(shift: float, noise: float, contraction: float, n_steps: float) -> float:
