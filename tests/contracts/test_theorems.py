@@ -1,130 +1,221 @@
-"""Laws every theorem on offer obeys: more noise never costs more, a stranger adjacency is never silently accepted."""
+"""Laws that every theorem of every family obeys, on one run each; the registry says which theorems there are."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
-from dplangevin.errors import AssumptionFailed, InvalidParameter
+from contracts._theorem_cases import BASE, CASES, Case
+from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.privacy.registry import FAMILIES, THEOREMS
-from dplangevin.privacy.theorem import Theorem
+from dplangevin.privacy.self_check import VARIABLE, known_leak
+from dplangevin.privacy.serialize import dumps, loads
+from dplangevin.privacy.theorem import TheoremFor
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
+from dplangevin.schedules import NoisyGradientSchedule, Schedule
+from dplangevin.schedules.noisy_gradient import RELEASE_MODES
 
 DELTA = 1e-5
-BASE = Constants(n=1000, lipschitz=1.0, smoothness=0.3, strong_convexity=0.05, diameter=1.0)
-RUNS: dict[str, tuple[Constants, NoisyGradientSchedule]] = {
-    "full": (BASE, NoisyGradientSchedule(step_size=0.5, noise_scale=0.05, n_steps=60)),
-    "cyclic": (
-        BASE,
-        NoisyGradientSchedule(
-            step_size=0.5, noise_scale=0.4, n_steps=60, batch_size=50, sampling="cyclic", order="secret"
-        ),
-    ),
-    "shuffle": (
-        BASE,
-        NoisyGradientSchedule(step_size=0.5, noise_scale=0.4, n_steps=60, batch_size=50, sampling="shuffle"),
-    ),
-    "without-replacement": (
-        BASE,
-        NoisyGradientSchedule(
-            step_size=0.5, noise_scale=0.4, n_steps=60, batch_size=50, sampling="without-replacement"
-        ),
-    ),
-    "poisson": (
-        replace(BASE, adjacency="add-remove", gradient_sensitivity=math.nan),
-        NoisyGradientSchedule(step_size=0.1, noise_scale=0.4, n_steps=60, batch_size=50, sampling="poisson"),
-    ),
-}
+KEYS = sorted(CASES, key=lambda key: (key[0].__name__, key[1]))
+GRADIENT = [key for key in KEYS if key[0] is NoisyGradientSchedule]
 
 
-def home(theorem: Theorem) -> tuple[Constants, NoisyGradientSchedule]:
-    for constants, schedule in RUNS.values():
-        try:
-            theorem.certify(constants, schedule)
-        except (AssumptionFailed, InvalidParameter):
-            continue
-        return constants, schedule
-    raise AssertionError(f"{theorem.name} applies to none of the reference runs")
+@pytest.fixture(autouse=True)
+def _full_self_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "full")
 
 
-@pytest.fixture(params=sorted(THEOREMS), scope="module")
-def theorem(request: pytest.FixtureRequest) -> Theorem:
-    return THEOREMS[request.param]
+def named(key: tuple[type[Schedule], str]) -> str:
+    return f"{key[0].__name__}-{key[1]}"
 
 
-def cost(theorem: Theorem, constants: Constants, schedule: NoisyGradientSchedule) -> float:
+every_theorem = pytest.mark.parametrize("key", KEYS, ids=named)
+every_gradient_theorem = pytest.mark.parametrize("key", GRADIENT, ids=named)
+
+
+def of(key: tuple[type[Schedule], str]) -> tuple[TheoremFor[Schedule], Case]:
+    return FAMILIES[key[0]][key[1]], CASES[key]
+
+
+def cost(theorem: TheoremFor[Schedule], constants: Constants, schedule: Schedule) -> float:
     return theorem.certify(constants, schedule).epsilon(DELTA)
 
 
-def test_more_noise_never_costs_more(theorem: Theorem) -> None:
-    constants, schedule = home(theorem)
-    here = cost(theorem, constants, schedule)
-    assert 0 < here < math.inf
-    noisier = replace(schedule, noise_scale=1.5 * float(schedule.noise_scale))  # type: ignore[arg-type]
-    assert cost(theorem, constants, noisier) <= here * (1 + 1e-9)
-
-
-def test_more_records_or_less_sensitivity_never_cost_more(theorem: Theorem) -> None:
-    constants, schedule = home(theorem)
-    here = cost(theorem, constants, schedule)
-    gentler = replace(constants, gradient_sensitivity=0.8 * constants.gradient_sensitivity)
-    assert cost(theorem, gentler, schedule) <= here * (1 + 1e-9)
-    if schedule.sampling == "full":
-        assert cost(theorem, replace(constants, n=2000), schedule) <= here * (1 + 1e-9)
-
-
-def test_more_steps_never_cost_less(theorem: Theorem) -> None:
-    constants, schedule = home(theorem)
-    longer = replace(schedule, n_steps=2 * int(schedule.n_steps))  # whole epochs
-    assert cost(theorem, constants, longer) >= cost(theorem, constants, schedule) * (1 - 1e-6)
-
-
-def test_never_cheaper_than_one_participation_of_an_exact_instance(theorem: Theorem) -> None:
-    from dplangevin.privacy.lower_bounds import lower_bound_epsilon
-
-    constants, schedule = home(theorem)
-    lower = lower_bound_epsilon(constants, schedule, DELTA)
-    if lower is None:
-        pytest.skip("no exact instance is implemented for this sampling")
-    assert cost(theorem, constants, schedule) >= lower * (1 - 1e-9)
-
-
-def test_what_it_says(theorem: Theorem) -> None:
-    constants, schedule = home(theorem)
-    g = theorem.certify(constants, schedule)
-    assert g.theorem == theorem.name
-    assert len(g.reference) > 10
-    assert g.adjacency == constants.adjacency
-    assert g.release == "last-iterate"
-    assert len(g.assumptions) >= 2
-    assert (2 * g).epsilon(DELTA) >= g.epsilon(DELTA)
-
-
-def test_uncovered_releases_are_refused(theorem: Theorem) -> None:
-    constants, schedule = home(theorem)
-    if theorem.name == "composition":
-        assert cost(theorem, constants, replace(schedule, release="trajectory")) == cost(
-            theorem, constants, schedule
-        )
-        return
-    for change in ({"release": "trajectory"}, {"release": "average"}, {"momentum": True}):
-        with pytest.raises(AssumptionFailed, match=theorem.name):
-            theorem.certify(constants, replace(schedule, **change))  # type: ignore[arg-type]
-
-
-def test_meaningless_sampling_is_refused_by_every_theorem(theorem: Theorem) -> None:
-    poisson = RUNS["poisson"][1]
-    subsets = RUNS["without-replacement"][1]
-    with pytest.raises((InvalidParameter, AssumptionFailed)):
-        theorem.certify(BASE, poisson)
-    with pytest.raises((InvalidParameter, AssumptionFailed)):
-        theorem.certify(RUNS["poisson"][0], subsets)
-
-
-def test_every_family_has_named_theorems() -> None:
+def test_every_theorem_on_offer_has_a_case() -> None:
+    offered = {(family, name) for family, theorems in FAMILIES.items() for name in theorems}
+    assert offered == set(CASES)
+    assert len(CASES) == 26
     for family, theorems in FAMILIES.items():
         assert theorems, family
         assert all(name == theorem.name for name, theorem in theorems.items())
+
+
+@every_theorem
+def test_more_noise_never_costs_more(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    here = cost(theorem, case.constants, case.schedule)
+    assert 0 < here < math.inf
+    assert cost(theorem, case.constants, replace(case.schedule, **case.noisier)) < here
+
+
+@every_theorem
+def test_less_sensitivity_or_more_records_never_cost_more(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    here = cost(theorem, case.constants, case.schedule)
+    largest = case.constants.gradient_sensitivity
+    gentler = replace(
+        case.constants, lipschitz=0.8 * case.constants.lipschitz, gradient_sensitivity=0.8 * largest
+    )
+    if case.constants.row_norm is not None:
+        gentler = replace(gentler, row_norm=0.8)
+    assert cost(theorem, gentler, case.schedule) < here
+    if getattr(case.schedule, "batch_size", None) is None and case.constants.row_norm is None:
+        more = replace(case.constants, n=2 * case.constants.n)
+        assert cost(theorem, more, case.schedule) <= here * (1 + 1e-9)
+
+
+@every_theorem
+def test_more_steps_never_cost_less(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    if not case.longer:
+        pytest.skip("one draw has no steps")
+    longer = replace(case.schedule, **case.longer)
+    assert cost(theorem, case.constants, longer) >= cost(theorem, case.constants, case.schedule) * (1 - 1e-6)
+
+
+@every_theorem
+def test_each_hypothesis_is_refused_by_name(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    for words, constants, schedule in case.broken:
+        with pytest.raises((AssumptionFailed, InvalidParameter), match=words):
+            theorem.certify(replace(case.constants, **constants), replace(case.schedule, **schedule))
+
+
+@every_theorem
+def test_many_releases_are_their_sum(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    g = theorem.certify(case.constants, case.schedule)
+    added = (g + g + g).epsilon(DELTA)
+    assert (3 * g).epsilon(DELTA) == pytest.approx(added, rel=1e-9)
+    assert added >= g.epsilon(DELTA)
+    assert (3 * g).extra_delta == pytest.approx((g + g + g).extra_delta, rel=1e-12)
+    assert (1 * g).epsilon(DELTA) == g.epsilon(DELTA)
+
+
+@every_theorem
+def test_what_is_written_is_proved_again(key: tuple[type[Schedule], str], tmp_path: Path) -> None:
+    theorem, case = of(key)
+    plan = Plan(constants=case.constants, schedule=case.schedule, delta=DELTA, theorem=theorem.name)
+    assert loads(dumps(plan.guarantee)) == plan.guarantee
+    save_plan(plan, tmp_path / "plan.json")
+    again = load_plan(tmp_path / "plan.json")
+    assert again.schedule == case.schedule
+    assert again.guarantee == plan.guarantee
+    text = (tmp_path / "plan.json").read_text()
+    claimed = repr(plan.guarantee.epsilon())
+    assert claimed in text
+    (tmp_path / "plan.json").write_text(text.replace(claimed, repr(0.9 * plan.guarantee.epsilon())))
+    with pytest.raises(InvalidParameter):
+        load_plan(tmp_path / "plan.json")
+
+
+@every_theorem
+def test_what_it_says(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    g: Guarantee = theorem.certify(case.constants, case.schedule)
+    assert g.theorem == theorem.name
+    assert len(g.reference) > 10
+    assert g.adjacency == case.constants.adjacency
+    assert g.release == case.schedule.release
+    assert len(g.assumptions) >= 2
+
+
+@every_theorem
+def test_every_release_is_covered_or_refused(key: tuple[type[Schedule], str]) -> None:
+    """Who sees more than the last iterate never pays less, and never less than is known to leak."""
+    theorem, case = of(key)
+    if "checkpoints" not in {f.name for f in fields(case.schedule)}:
+        assert case.schedule.release in ("draw", "noisy-answers", "last-iterate")
+        return
+    steps = int(case.schedule.n_steps)  # type: ignore[attr-defined]
+    last = replace(case.schedule, release="last-iterate")
+    try:
+        least = cost(theorem, case.constants, last)
+    except AssumptionFailed:
+        least = 0.0
+    for release in RELEASE_MODES:
+        places = (steps // 3, steps) if release == "checkpoints" else ()
+        seen = replace(case.schedule, release=release, checkpoints=places)
+        try:
+            found = theorem.certify(case.constants, seen)
+        except AssumptionFailed:
+            continue
+        assert found.release == release
+        assert found.epsilon(DELTA) >= least * (1 - 1e-9)
+        if isinstance(seen, NoisyGradientSchedule):
+            assert found.epsilon(DELTA) >= (known_leak(case.constants, seen, DELTA, full=True) or 0.0)
+
+
+@every_gradient_theorem
+@pytest.mark.parametrize("steps", [1, 20, 60, math.inf])
+@pytest.mark.parametrize("release", ["last-iterate", "checkpoints"])
+def test_unknown_starts_are_covered_or_refused(
+    key: tuple[type[Schedule], str], steps: float, release: str
+) -> None:
+    theorem, case = of(key)
+    places = (
+        {1: (1,), 20: (1, 20), 60: (20, 60)}.get(int(min(steps, 60)), ()) if release == "checkpoints" else ()
+    )
+    known = replace(case.schedule, n_steps=steps, release=release, checkpoints=places)
+    unknown = replace(known, start="unknown")
+    assert isinstance(unknown, NoisyGradientSchedule)
+    try:
+        found = cost(theorem, case.constants, unknown)
+    except AssumptionFailed:
+        return
+    assert theorem.name in ("optimal-shift", "cyclic-shift")
+    assert found >= cost(theorem, case.constants, known)
+    assert found >= (known_leak(case.constants, unknown, DELTA, full=True) or 0.0)
+
+
+@every_gradient_theorem
+def test_an_endless_run_costs_at_least_any_other(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    if theorem.name in ("composition", "secret-permutation"):
+        with pytest.raises(AssumptionFailed):
+            theorem.certify(case.constants, replace(case.schedule, n_steps=math.inf))
+        return
+    endless = cost(theorem, case.constants, replace(case.schedule, n_steps=math.inf))
+    for steps in (20, 60, 1000, 10_000_000):  # whole epochs
+        here = cost(theorem, case.constants, replace(case.schedule, n_steps=steps))
+        assert here <= endless * (1 + 1e-6), steps
+
+
+@every_gradient_theorem
+def test_never_below_an_exact_instance(key: tuple[type[Schedule], str]) -> None:
+    theorem, case = of(key)
+    assert isinstance(case.schedule, NoisyGradientSchedule)
+    for constants in (case.constants, replace(case.constants, diameter=math.inf)):
+        for steps in (20, 60, math.inf):
+            run = replace(case.schedule, n_steps=steps)
+            try:
+                found = cost(theorem, constants, run)
+            except AssumptionFailed:
+                continue
+            assert found >= (known_leak(constants, run, DELTA, full=True) or 0.0)
+
+
+@pytest.mark.parametrize("name", sorted(THEOREMS))
+def test_meaningless_sampling_is_refused_by_every_theorem(name: str) -> None:
+    poisson = CASES[NoisyGradientSchedule, "participation-start"]
+    subsets = CASES[NoisyGradientSchedule, "hidden-state-sgd"]
+    with pytest.raises(DplangevinError):
+        THEOREMS[name].certify(BASE, poisson.schedule)  # type: ignore[arg-type]
+    with pytest.raises(DplangevinError):
+        THEOREMS[name].certify(poisson.constants, subsets.schedule)  # type: ignore[arg-type]

@@ -119,7 +119,7 @@ def test_largest_norms():
 
 def test_overflow_is_refused():
     problem = Problem(
-        loss=Huber(transition=1e100), bounds=DataBounds(data_norm=1e10, target=(-1, 1)), n=2, n_features=1,
+        loss=Huber(transition=1e49), bounds=DataBounds(data_norm=1e10, target=(-1, 1)), n=2, n_features=1,
         constraint=Ball(1e10), fit_intercept=False,
     )  # fmt: skip
     potential = ProblemPotential(ArrayDataset([[1e10], [1e10]], [1.0, -1.0], problem), 1e290)

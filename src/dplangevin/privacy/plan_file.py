@@ -18,6 +18,7 @@ from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import CONSTRAINTS
 from dplangevin.problem.losses import LOSSES, Clipped
+from dplangevin.schedules import ExponentialSchedule
 
 FORMAT, VERSION = "dplangevin-plan", 1
 _DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15
@@ -142,6 +143,8 @@ def _inside(name: str) -> dict[str, type]:
         return {kind.__name__: kind for kind in kinds}
     if name == "constraint":
         return {kind.__name__: kind for kind in CONSTRAINTS.values()}
+    if name == "draws":
+        return {"ExponentialSchedule": ExponentialSchedule}
     return {"DataBounds": DataBounds} if name == "bounds" else {}
 
 
@@ -149,9 +152,10 @@ def _value(where: str, value: Any, allowed: Mapping[str, type], depth: int) -> A
     if isinstance(value, dict):
         return _read(where, value, allowed, depth + 1)
     if isinstance(value, list):
-        if len(value) > _MOST_ITEMS or any(isinstance(item, (dict, list)) for item in value):
+        nested = any(isinstance(item, list) or (isinstance(item, dict) and not allowed) for item in value)
+        if len(value) > _MOST_ITEMS or nested:
             raise InvalidParameter(f"{where} must be a short list of plain values.")
-        return tuple(_value(where, item, {}, depth + 1) for item in value)
+        return tuple(_value(where, item, allowed, depth + 1) for item in value)
     if value in ("inf", "-inf"):
         return math.inf if value == "inf" else -math.inf
     if isinstance(value, int) and abs(value) > _LARGEST_COUNT:

@@ -1,0 +1,344 @@
+"""One run per theorem on which the shared laws are tested, and its hypotheses, each broken in turn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dplangevin.problem.constants import Constants
+from dplangevin.schedules import (
+    DiscreteGradientSchedule,
+    ExponentialSchedule,
+    GibbsSchedule,
+    IteratedExponentialSchedule,
+    LangevinSchedule,
+    NoisyGradientSchedule,
+    ObjectivePerturbationSchedule,
+    OutputPerturbationSchedule,
+    PublicMirrorSchedule,
+    RashomonChainSchedule,
+    RashomonSchedule,
+    Schedule,
+    SufficientStatisticsSchedule,
+)
+
+Changes = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """constants and schedule of a run; changes of the schedule; (words of the refusal, changes of both) per hypothesis.
+
+    noisier : changes that add noise. longer : changes that add steps or releases, empty when there are none to add.
+    broken : a hypothesis in words, with changes of the constants and of the schedule that break it.
+    """
+
+    constants: Constants
+    schedule: Schedule
+    noisier: Changes
+    longer: Changes = field(default_factory=dict)
+    broken: tuple[tuple[str, Changes, Changes], ...] = ()
+
+
+BASE = Constants(
+    n=1000, lipschitz=1.0, smoothness=0.3, strong_convexity=0.05, diameter=1.0, dimension=4, hessian_rank=1
+)
+MOMENTS = replace(BASE, row_norm=1.0, label_bound=0.5)
+ADD_REMOVE: Changes = {"adjacency": "add-remove", "gradient_sensitivity": math.nan}
+UNBOUNDED: Changes = {"diameter": math.inf}
+ENDLESS: Changes = {"n_steps": math.inf}
+UNKNOWN: Changes = {"start": "unknown"}
+PATH = (
+    ("momentum", {}, {"momentum": True}),
+    ("whole path", {}, {"release": "trajectory"}),
+    ("whole path", {}, {"release": "average"}),
+    ("smoothness", {"smoothness": math.inf}, {}),
+)
+APART = ("never forced together", {"diameter": math.inf, "strong_convexity": 0.0}, ENDLESS)
+EXPANSIVE: Changes = {"convex": False}
+VARYING: Changes = {"noise_scale": tuple([0.05] * 60)}
+CHECKPOINTS: Changes = {"release": "checkpoints", "checkpoints": (20, 60)}
+FULL: Changes = {"sampling": "full", "batch_size": None}
+INEXACT: Changes = {"projection_error": 1e-9}
+
+
+def _batches(sampling: str, **more: Any) -> NoisyGradientSchedule:
+    return NoisyGradientSchedule(
+        step_size=0.1 if sampling == "poisson" else 0.5,
+        noise_scale=0.4,
+        n_steps=60,
+        batch_size=50,
+        sampling=sampling,  # type: ignore[arg-type]
+        **more,
+    )
+
+
+def _gradient(
+    schedule: NoisyGradientSchedule, *broken: tuple[str, Changes, Changes], **constants: Any
+) -> Case:
+    noise = float(schedule.noise_scale)  # type: ignore[arg-type]
+    return Case(
+        constants=replace(BASE, **constants),
+        schedule=schedule,
+        noisier={"noise_scale": 1.5 * noise},
+        longer={"n_steps": 2 * int(schedule.n_steps)},
+        broken=broken,
+    )
+
+
+_FULL_RUN = NoisyGradientSchedule(step_size=0.5, noise_scale=0.05, n_steps=60)
+_CYCLIC = {"sampling": "cyclic", "batch_size": 50}
+_BOUNDED = (
+    *PATH,
+    ("not full batch", {}, _CYCLIC),
+    ("not the last iterate alone", {}, CHECKPOINTS),
+    ("varies", {}, VARYING),
+    ("starting point may depend", {}, UNKNOWN),
+    ("bounded set", UNBOUNDED, {}),
+    ("inexact", INEXACT, {}),
+)
+_RANDOM = (
+    *PATH,
+    ("fresh random batch", {}, FULL),
+    ("starting point may depend", {}, UNKNOWN),
+    ("inexact", INEXACT, {}),
+    ("larger than n", {"n": 40}, {}),
+    ("no proved bound under", ADD_REMOVE, {}),
+)
+_EPOCHS = (
+    *PATH,
+    ("shared by checkpoints", {}, CHECKPOINTS),
+    ("varies", {}, {"noise_scale": tuple([0.4] * 60)}),
+    ("start may depend", {}, UNKNOWN),
+    ("not exact", INEXACT, {}),
+    ("expand distances", EXPANSIVE, {}),
+    ("inside an epoch", {}, {"n_steps": 61}),
+    ("not defined under adjacency", ADD_REMOVE, {}),
+)
+_MINIMISER = (
+    ("not convex", {"convex": False}, {}),
+    ("no ridge", {"strong_convexity": 0.0}, {}),
+    ("smoothness", {"smoothness": math.inf}, {}),
+    ("inexact", INEXACT, {}),
+    ("double precision", {}, {"tolerance": 1e-14}),
+)
+_PRECISE = 1e-6
+_CHAIN: Changes = {"tier": "certified", "step_size": 0.1, "n_steps": 50}
+_DRAW_CHAIN = (
+    ("not convex", {"convex": False}, _CHAIN),
+    ("smoothness", {"smoothness": math.inf}, _CHAIN),
+    ("dimension", {"dimension": None}, _CHAIN),
+)
+_EXPONENTIAL = (
+    ("unbounded", UNBOUNDED, {}),
+    ("not convex", {"convex": False}, {}),
+    ("too short", {}, {"tier": "pure", "step_size": 0.1, "n_steps": 1}),
+    *_DRAW_CHAIN,
+)
+_GIBBS = (
+    ("grid", {"dimension": 2}, {"grid": 10}),
+    ("pure tier", {}, {"tier": "pure", "step_size": 0.1, "n_steps": 5}),
+    ("not convex", {"convex": False}, {}),
+    ("strong_convexity is 0", {"strong_convexity": 0.0}, {}),
+    *_DRAW_CHAIN[1:],
+)
+_STAGE = ExponentialSchedule(inverse_temperature=100.0)
+_CHAINS = RashomonChainSchedule(
+    n_models=2,
+    threshold=0.05,
+    inverse_temperature=20.0,
+    tolerance=_PRECISE,
+    full_lipschitz=2.0,
+    step_size=1e-3,
+    n_steps=50,
+    ramp=0.1,
+)
+_SECRET = ("no secret uniform permutation", {}, {"sampling": "cyclic", "order": "public"})
+_INTEGERS = {"batch_size": 50, "sampling": "cyclic"}
+
+CASES: dict[tuple[type[Schedule], str], Case] = {
+    (NoisyGradientSchedule, "composition"): _gradient(
+        _FULL_RUN,
+        ("starting point may depend", {}, UNKNOWN),
+        ("without bound", {}, ENDLESS),
+        ("larger than n", {"n": 40}, _CYCLIC),
+        ("no proved bound under", {}, {"sampling": "poisson", "batch_size": 50}),
+    ),
+    (NoisyGradientSchedule, "optimal-shift"): _gradient(
+        _FULL_RUN,
+        *PATH,
+        ("not full batch", {}, _CYCLIC),
+        ("unknown start needs a bounded set", UNBOUNDED, UNKNOWN),
+        ("expand distances", EXPANSIVE | UNBOUNDED, {}),
+        APART,
+    ),
+    (NoisyGradientSchedule, "cyclic-shift"): _gradient(
+        _batches("cyclic"),
+        *PATH,
+        ("not cyclic", {}, FULL),
+        ("unknown start needs a bounded set", UNBOUNDED, UNKNOWN),
+        ("not defined under adjacency", ADD_REMOVE, {}),
+        APART,
+    ),
+    (NoisyGradientSchedule, "shuffled-shift"): _gradient(
+        _batches("shuffle"), *_EPOCHS, ("not shuffle", {}, FULL), APART
+    ),
+    (NoisyGradientSchedule, "secret-permutation"): _gradient(
+        _batches("shuffle"),
+        *_EPOCHS,
+        _SECRET,
+        ("not bounded", {}, ENDLESS),
+        ("divides n", {}, {"batch_size": 499}),
+    ),
+    (NoisyGradientSchedule, "block-recursion"): _gradient(
+        _FULL_RUN, *_BOUNDED, ("expands distances", EXPANSIVE, {})
+    ),
+    (NoisyGradientSchedule, "dobrushin"): _gradient(
+        _FULL_RUN, *_BOUNDED, ("too wide", {"diameter": 1e6}, ENDLESS), diameter=0.02
+    ),
+    (NoisyGradientSchedule, "hidden-state-sgd"): _gradient(_batches("without-replacement"), *_RANDOM, APART),
+    (NoisyGradientSchedule, "every-step-shift"): _gradient(
+        _batches("without-replacement"),
+        *_RANDOM,
+        ("not covered", {}, CHECKPOINTS),
+        ("expands distances", EXPANSIVE, {}),
+        APART,
+    ),
+    (NoisyGradientSchedule, "participation-start"): _gradient(
+        _batches("poisson"),
+        *_RANDOM[:-1],
+        ("no proved bound under", {"adjacency": "replace-one"}, {}),
+        ("not covered", {}, CHECKPOINTS),
+        ("not convex", EXPANSIVE, {}),
+        ("too large", {}, {"step_size": 15.0}),
+        APART,
+        **ADD_REMOVE,
+    ),
+    (NoisyGradientSchedule, "block-sgd"): _gradient(
+        _batches("without-replacement"),
+        *_RANDOM,
+        ("not covered", {}, CHECKPOINTS),
+        ("bounded set", UNBOUNDED, {}),
+    ),
+    (DiscreteGradientSchedule, "discrete-composition"): Case(
+        constants=BASE,
+        schedule=DiscreteGradientSchedule(step_size=0.5, noise_scale=0.05, n_steps=60),
+        noisier={"noise_scale": 0.08},
+        longer={"n_steps": 120},
+        broken=(
+            ("not defined under add-remove", ADD_REMOVE, _INTEGERS),
+            ("larger than n", {"n": 40}, _INTEGERS),
+            ("number of parameters", {"dimension": None}, {}),
+            ("too long", {}, {"noise_scale": 1e-9}),
+        ),
+    ),
+    (ObjectivePerturbationSchedule, "objective-perturbation"): Case(
+        constants=BASE,
+        schedule=ObjectivePerturbationSchedule(noise_scale=3.0, tolerance=_PRECISE, release_noise=1e-3),
+        noisier={"noise_scale": 5.0},
+        broken=(
+            *_MINIMISER,
+            ("no pure promise", {}, {"noise": "gaussian"}),
+            ("rank", {"hessian_rank": None}, {}),
+            ("dimension", {"dimension": None}, {}),
+        ),
+    ),
+    (ObjectivePerturbationSchedule, "gaussian-objective-perturbation"): Case(
+        constants=BASE,
+        schedule=ObjectivePerturbationSchedule(
+            noise_scale=3.0, tolerance=_PRECISE, release_noise=1e-3, noise="gaussian"
+        ),
+        noisier={"noise_scale": 5.0},
+        broken=(
+            *_MINIMISER,
+            ("not Gaussian", {}, {"noise": "gamma"}),
+            ("rank", {"hessian_rank": None}, {}),
+            ("noise is", {}, {"noise_scale": 0.01}),
+        ),
+    ),
+    (OutputPerturbationSchedule, "output-perturbation"): Case(
+        constants=BASE,
+        schedule=OutputPerturbationSchedule(noise_scale=0.02, tolerance=_PRECISE, noise="gaussian"),
+        noisier={"noise_scale": 0.05},
+        broken=_MINIMISER,
+    ),
+    (PublicMirrorSchedule, "public-mirror-descent"): Case(
+        constants=BASE,
+        schedule=PublicMirrorSchedule(step_size=0.5, noise_scale=0.02, n_steps=60),
+        noisier={"noise_scale": 0.05},
+        longer={"n_steps": 120},
+    ),
+    (SufficientStatisticsSchedule, "sufficient-statistics"): Case(
+        constants=MOMENTS,
+        schedule=SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=1.0, eigenvalue_floor=1.0),
+        noisier={"cross_noise": 2.0},
+        broken=(("row norm", {"row_norm": None}, {}), ("label", {"label_bound": None}, {})),
+    ),
+    (IteratedExponentialSchedule, "iterated-exponential-mechanism"): Case(
+        constants=BASE,
+        schedule=IteratedExponentialSchedule(draws=(_STAGE, _STAGE), radii=(0.2,)),
+        noisier={"radii": (0.1,)},
+        longer={"draws": (_STAGE,) * 3, "radii": (0.2, 0.2)},
+        broken=(("unbounded", UNBOUNDED, {}), ("not convex", {"convex": False}, {})),
+    ),
+    (LangevinSchedule, "langevin-trajectory"): Case(
+        constants=BASE,
+        schedule=LangevinSchedule(
+            inverse_temperature=100.0, step_size=0.01, n_steps=60, release="trajectory"
+        ),
+        noisier={"inverse_temperature": 50.0},
+        longer={"n_steps": 120},
+    ),
+    (LangevinSchedule, "langevin-last-iterate"): Case(
+        constants=BASE,
+        schedule=LangevinSchedule(inverse_temperature=100.0, step_size=0.01, n_steps=60),
+        noisier={"inverse_temperature": 50.0},
+        longer={"n_steps": 120},
+        broken=(
+            ("more than the last iterate", {}, {"release": "trajectory"}),
+            ("more than the last iterate", {}, {"release": "average"}),
+            ("more than the last iterate", {}, CHECKPOINTS),
+            ("varies", {}, {"step_size": tuple([0.01] * 60)}),
+            ("not convex", {"convex": False}, {}),
+            ("not exact", INEXACT, {}),
+            ("not a contraction", {}, {"step_size": 0.1}),
+            ("not a contraction", {"smoothness": math.inf}, {}),
+        ),
+    ),
+    (RashomonSchedule, "rashomon-draws"): Case(
+        constants=BASE,
+        schedule=RashomonSchedule(
+            n_models=3, threshold=0.05, inverse_temperature=100.0, tolerance=_PRECISE, excess=2.1
+        ),
+        noisier={"inverse_temperature": 50.0},
+        longer={"n_models": 6},
+        broken=(
+            *_MINIMISER,
+            ("dimension", {"dimension": None}, {}),
+            ("unbounded", UNBOUNDED, {}),
+            ("too short", {}, {"tier": "pure", "step_size": 0.1, "n_steps": 1}),
+        ),
+    ),
+    (RashomonChainSchedule, "rashomon-chains"): Case(
+        constants=BASE,
+        schedule=_CHAINS,
+        noisier={"inverse_temperature": 10.0},
+        longer={"n_steps": 100},
+        broken=(
+            *_MINIMISER,
+            ("below lipschitz", {}, {"full_lipschitz": 1.0}),
+            ("too small to hold", {}, {"interior": True}),
+            ("zero of the gradient", {}, {"ramp": 0.0}),
+        ),
+    ),
+}
+for _family, _schedule in (
+    (ExponentialSchedule, _STAGE),
+    (GibbsSchedule, GibbsSchedule(inverse_temperature=100.0)),
+):
+    for _name, _hypotheses in (("exponential-mechanism", _EXPONENTIAL), ("strongly-convex-gibbs", _GIBBS)):
+        CASES[_family, _name] = Case(
+            constants=BASE, schedule=_schedule, noisier={"inverse_temperature": 50.0}, broken=_hypotheses
+        )
