@@ -32,7 +32,7 @@ check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
 
 audit: $(VENV)/.ready-dev  ## attack every mechanism and estimator, honest and sabotaged, and print the table
 	PYTHONPATH=tests $(BIN)/python -m privacy.audit_table
-	$(BIN)/python -m pytest tests/privacy --ignore tests/privacy/test_audit_table.py
+	DPLANGEVIN_FUZZ=20000 $(BIN)/python -m pytest tests/privacy --ignore tests/privacy/test_audit_table.py
 
 bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py

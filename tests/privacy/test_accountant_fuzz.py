@@ -1,0 +1,116 @@
+"""The accountant against exact values on random runs: no theorem ever claims less than a test of the release attains.
+
+`make audit` runs it with DPLANGEVIN_FUZZ=20000 comparisons. Nothing here is statistical: there are no false alarms.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from dplangevin.errors import AssumptionFailed, NotPrivateError
+from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.registry import THEOREMS
+from dplangevin.privacy.theorem import inflated
+from dplangevin.privacy.theorems import composition, cyclic_shift, optimal_shift
+from privacy._accountant_draws import KINDS, chain, trials, walk
+from privacy._accountant_trials import Trial
+
+COMPARISONS = int(os.environ.get("DPLANGEVIN_FUZZ", "1000"))
+DELTAS = (1e-9, 1e-6, 1e-4, 1e-2, 0.2)
+EPSILONS = (0.0, 0.1, 1.0, 5.0)
+
+
+def comparisons(trial: Trial) -> Iterator[tuple[str, float, float]]:
+    """(theorem, claimed delta, attained delta) of every offer at several points of its curve."""
+    for name, theorem in THEOREMS.items():
+        try:
+            offer = theorem.certify(trial.constants, trial.schedule)
+        except AssumptionFailed:
+            continue
+        for delta in DELTAS:
+            eps = offer.epsilon(delta)
+            if math.isfinite(eps):
+                yield name, delta, trial.truth(eps * (1 + 1e-9) + 1e-12)
+        for eps in EPSILONS:
+            yield name, offer.delta(eps), trial.truth(eps + 1e-12)
+
+
+def wrong(claimed: float, attained: float) -> bool:
+    return not attained <= claimed * (1 + 1e-9) + 1e-15
+
+
+def contradictions(seed: int, least: int) -> tuple[Counter[str], list[str]]:
+    """Comparisons by theorem and kind, until there are enough, and those that fail."""
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    for number, trial in enumerate(trials(seed)):
+        for name, claimed, attained in comparisons(trial):
+            counts[name] += 1
+            counts[trial.kind] += 1
+            if wrong(claimed, attained):
+                failures.append(f"#{number} {name}: {claimed!r} < {attained!r} {trial}")
+        if sum(counts[name] for name in THEOREMS) >= least:
+            return counts, failures
+    raise AssertionError
+
+
+def test_no_claim_is_below_the_truth() -> None:
+    counts, failures = contradictions(20_240, COMPARISONS)
+    assert not failures, "\n".join(failures[:5])
+    assert sum(counts[name] for name in THEOREMS) >= COMPARISONS
+    if COMPARISONS >= 20_000:
+        assert all(counts[name] > 50 for name in THEOREMS), counts
+
+
+def test_the_accountant_answers_every_kind_of_run() -> None:
+    """Through the front door: certify takes the best offer, checks itself, and its claim is true."""
+    rng = np.random.default_rng(7)
+    for draw in KINDS:
+        for _ in range(3):
+            trial = draw(rng)
+            try:
+                found = certify(trial.constants, trial.schedule, delta=1e-5)
+            except NotPrivateError:
+                continue
+            assert not wrong(1e-5, trial.truth(found.epsilon() * (1 + 1e-9) + 1e-12))
+
+
+def _forget_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (optimal_shift, cyclic_shift):
+        monkeypatch.setattr(module, "released_segments", lambda schedule: (schedule.n_steps, []))
+
+
+def _forget_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = optimal_shift.OptimalShift._segment
+    monkeypatch.setattr(
+        optimal_shift.OptimalShift, "_segment", staticmethod(lambda u, t, _: known(u, t, "data-independent"))
+    )
+
+
+def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (optimal_shift, cyclic_shift, composition):
+        monkeypatch.setattr(module, "inflated", lambda value: 0.999 * inflated(value))
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "draw"),
+    [(_forget_checkpoints, chain), (_forget_starts, walk), (_shave, chain)],
+)
+def test_a_sabotaged_accountant_is_caught(
+    sabotage: Callable[[pytest.MonkeyPatch], None],
+    draw: Callable[[np.random.Generator], Trial],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sabotage(monkeypatch)
+    rng = np.random.default_rng(5)
+    for _ in range(400):
+        for _, claimed, attained in comparisons(draw(rng)):
+            if wrong(claimed, attained):
+                return
+    raise AssertionError("the sabotage went unnoticed")
