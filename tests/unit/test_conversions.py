@@ -72,9 +72,10 @@ def test_gdp_round_trip_is_on_the_private_side(mu: float, log_delta: float) -> N
 @given(epsilon0=st.floats(1e-3, 20), fraction=st.floats(0, 1))
 def test_pure_delta_is_that_of_randomised_response(epsilon0: float, fraction: float) -> None:
     epsilon = fraction * epsilon0
-    p = 1 / (1 + math.exp(-epsilon0))
-    exact = max(0.0, p - math.exp(epsilon) * (1 - p))
-    assert cv.pure_delta(epsilon0, epsilon) == pytest.approx(exact, rel=1e-6, abs=1e-12)
+    with mpmath.workdps(50):  # in doubles the difference cancels for epsilon near epsilon0
+        p = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon0)))
+        exact = float(max(mpmath.mpf(0), p - mpmath.exp(mpmath.mpf(epsilon)) * (1 - p)))
+    assert cv.pure_delta(epsilon0, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-300)
 
 
 def test_overflow_never_means_private() -> None:
