@@ -12,6 +12,8 @@ from dplangevin.privacy import compose
 from dplangevin.privacy.parts import Part
 from dplangevin.problem.constants import Adjacency
 
+_MOST_EVENTS = 10_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
@@ -170,18 +172,40 @@ class Guarantee:
         }
 
     def to_dp_event(self) -> Any:
-        """The same promise as a dp-accounting DpEvent, where events exist for every part."""
+        """The same promise as a dp-accounting DpEvent, where events exist for every part.
+
+        Pure parts become randomised response, the worst eps-DP mechanism: account them under REPLACE_ONE.
+        """
         from dp_accounting import dp_event
 
+        if self.extra_delta > 0:
+            raise InvalidParameter(
+                "dp-accounting has no event for an additive delta; export the parts alone."
+            )
         events = []
         for part in self.parts:
             event = part.event()
             if event is None:
-                raise InvalidParameter(f"dp-accounting has no event for a {type(part).__name__} part.")
-            events.append(dp_event.SelfComposedDpEvent(event, part.count) if part.count > 1 else event)
-        if self.extra_delta > 0:
-            events.append(dp_event.EpsilonDeltaDpEvent(0.0, self.extra_delta))
+                raise InvalidParameter(
+                    f"dp-accounting has no event for a part of type {type(part).__name__}; use epsilon(delta) here."
+                )
+            events.extend(_repeated(event, part.count))
         return events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
+
+
+def _repeated(event: Any, count: int) -> list[Any]:
+    """`count` uses of one event; dp-accounting 0.6.0 counts a self-composed randomised response once, so: one by one."""
+    from dp_accounting import dp_event
+
+    if count == 1:
+        return [event]
+    if not isinstance(event, dp_event.RandomizedResponseDpEvent):
+        return [dp_event.SelfComposedDpEvent(event, count)]
+    if count > _MOST_EVENTS:
+        raise InvalidParameter(
+            f"dp-accounting takes at most {_MOST_EVENTS} randomised responses here, got {count}; use epsilon(delta)."
+        )
+    return [event] * count
 
 
 def _joined(first: str, second: str) -> str:
