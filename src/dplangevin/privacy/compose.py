@@ -149,8 +149,8 @@ def _typical_loss(part: Part, reach: float) -> float:
 
 
 def _equal_responses(parts: Parts) -> tuple[float, int] | None:
-    """(eps0, count) when every part is eps0-DP with one eps0: then `responses` has the exact composition."""
-    if not all(isinstance(part, Pure) for part in parts):
+    """(eps0, count) of more than one use, all eps0-DP with one eps0: then `responses` has the exact composition."""
+    if not all(isinstance(part, Pure) for part in parts) or (len(parts) == 1 and parts[0].count == 1):
         return None
     values = {part.pure() for part in parts}
     return (values.pop(), sum(part.count for part in parts)) if len(values) == 1 else None

@@ -38,8 +38,13 @@ _ROUNDING = 1e-15  # four units of round-off, relative to the largest term of a 
 _SMALL_MU = 1.0
 
 
+def square_over(value: float, divisor: float) -> float:
+    """value^2 / divisor, rounded up: never zero for a positive value."""
+    return 0.0 if value == 0 else max(value * value / divisor * (1 + 4e-16), _TINY)
+
+
 def gdp_delta(mu: float, epsilon: ArrayLike) -> Floats:
-    """delta(eps) of mu-GDP: Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2), rounded up (by 1e-11 at most for mu < 500).
+    """delta(eps) of mu-GDP: Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2), rounded up.
 
     With x = eps/mu - mu/2, the Mills ratio m and density phi this is phi(x) (m(x) - m(x + mu)); for mu < 1 the
     difference is the integral of e^{-xt - t^2/2} (1 - e^{-mu t}) over t > 0, in which nothing cancels. Where doubles
@@ -202,7 +207,9 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     if not rho > 0 or not math.isfinite(rho):
         return 0.0 if rho == 0 else 1.0
     centre = max((epsilon / rho + 1) / 2 - 1, 1e-3)
-    orders = 1 + centre * np.geomspace(0.02, 50, 2001)
+    coarse = 1 + centre * np.geomspace(0.02, 50, 41)
+    value = (coarse - 1) * (rho * coarse - epsilon + np.log1p(-1 / coarse)) - np.log(coarse)
+    orders = 1 + (coarse[int(np.argmin(value))] - 1) * np.geomspace(0.8, 1.25, 41)
     return rdp_delta(orders, rho * orders, epsilon)
 
 

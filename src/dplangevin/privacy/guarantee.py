@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.privacy import compose
+from dplangevin.privacy import compose, readouts
+from dplangevin.privacy.conversions import Floats
 from dplangevin.privacy.parts import Part
 from dplangevin.problem.constants import Adjacency
 
@@ -94,6 +97,44 @@ class Guarantee:
     def mu(self) -> float | None:
         """mu when the whole guarantee is mu-GDP, else None."""
         return compose.gaussian_mu(self.parts) if self.extra_delta == 0 else None
+
+    def rdp(self, orders: ArrayLike) -> Floats:
+        """Renyi divergence at each order (> 1; infinity for the largest loss), rounded up; infinite where unproved.
+
+        Examples
+        --------
+        >>> from dplangevin.privacy.parts import Gaussian
+        >>> g = Guarantee(parts=(Gaussian(mu=1.0),), adjacency="replace-one", release="draw", theorem="composition",
+        ...               reference="Dong, Roth and Su (2022)")
+        >>> g.rdp([2, 8]).round(6).tolist(), round(g.zcdp(), 6), round(float(g.tradeoff(0.05)), 6)
+        ([1.0, 4.0], 0.5, 0.740489)
+        >>> print(g.advantage(prior=0.5, exceeded=1e-6))
+        Whether one record was used, or another in its place: a test that sees the release catches at most 38.2925% ...
+        """
+        if self.extra_delta > 0:
+            return readouts.rdp((), orders) + math.inf
+        return readouts.rdp(self.parts, orders)
+
+    def zcdp(self) -> float:
+        """The smallest proved rho of rho-zCDP (divergence at most rho alpha at every order), or infinity."""
+        return math.inf if self.extra_delta > 0 else readouts.zcdp(self.parts)
+
+    def tradeoff(self, alpha: ArrayLike) -> Floats:
+        """The least share of members that any test misses which accuses at most a share alpha of non-members."""
+        reach = (
+            self.epsilon(self.extra_delta + 1e-9) if self.extra_delta < 1 - 1e-9 and self.mu is None else 0.0
+        )
+        return readouts.tradeoff(self.delta, self.mu, reach, alpha)
+
+    def advantage(self, prior: float = 0.5, exceeded: float | None = None) -> readouts.Advantage:
+        """What a membership-inference attacker gains, in numbers and (printed) in words.
+
+        `prior` is the attacker's belief beforehand. `exceeded` is the probability with which the bound on the belief
+        afterwards may fail (default: the guarantee's delta, or 1e-6); a pure promise never fails.
+        """
+        if exceeded is None:
+            exceeded = self.at_delta or 1e-6
+        return readouts.advantage(self.delta, self.epsilon, self.adjacency, prior, exceeded)
 
     @property
     def kind(self) -> str:
@@ -194,7 +235,7 @@ class Guarantee:
 
 
 def _repeated(event: Any, count: int) -> list[Any]:
-    """`count` uses of one event; dp-accounting 0.6.0 counts a self-composed randomised response once, so: one by one."""
+    """`count` uses of one event. dp-accounting 0.6.0 counts a self-composed randomised response once: one by one."""
     from dp_accounting import dp_event
 
     if count == 1:
@@ -229,6 +270,18 @@ class NotPrivate:
 
     @property
     def mu(self) -> float | None:
+        raise self._refuse()
+
+    def rdp(self, orders: ArrayLike) -> Floats:
+        raise self._refuse()
+
+    def zcdp(self) -> float:
+        raise self._refuse()
+
+    def tradeoff(self, alpha: ArrayLike) -> Floats:
+        raise self._refuse()
+
+    def advantage(self, prior: float = 0.5, exceeded: float | None = None) -> readouts.Advantage:
         raise self._refuse()
 
     def __add__(self, other: object) -> NotPrivate:

@@ -62,6 +62,13 @@ class Part(ABC):
         """Renyi curve of ONE use, or None when none is proved."""
         return None
 
+    def zcdp(self) -> float:
+        """rho with Renyi divergence of ONE use at most rho alpha at every order; infinity when none is proved.
+
+        eps-DP is (eps^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 3.3), and eps-zCDP because alpha > 1.
+        """
+        return min(cv.square_over(self.pure(), 2), self.pure())
+
     def pld(self, grid: float) -> Any | None:
         """dp-accounting's PrivacyLossDistribution of ONE use on a grid, or None without a dominating pair."""
         return None
@@ -132,7 +139,10 @@ class BoundedRange(Part):
         return self.value
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * (self.value * self.value) / 8, cv.pure_rdp(self.value, orders))
+        return np.minimum(orders * cv.square_over(self.value, 8), cv.pure_rdp(self.value, orders))
+
+    def zcdp(self) -> float:
+        return min(cv.square_over(self.value, 8), self.value)
 
     def pld(self, grid: float) -> Any:
         # the worst curve over all bounded-range laws is a supremum of convex ones, so it has a dominating pair
@@ -161,7 +171,10 @@ class Gaussian(Part):
         return cv.gdp_epsilon(self.mu, delta)
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders * (self.mu * self.mu / 2)
+        return orders * cv.square_over(self.mu, 2)
+
+    def zcdp(self) -> float:
+        return cv.square_over(self.mu, 2)
 
     def pld(self, grid: float) -> Any | None:
         return gaussian_pld(self.mu, grid) if 0 < self.mu < math.inf else None
@@ -192,6 +205,9 @@ class Concentrated(Part):
 
     def rdp(self, orders: Floats) -> Floats:
         return orders * self.rho
+
+    def zcdp(self) -> float:
+        return self.rho
 
     def event(self) -> Any:
         from dp_accounting import dp_event
@@ -237,6 +253,10 @@ class SampledGaussian(Part):
     def rdp(self, orders: Floats) -> Floats:
         curve = sg.renyi_poisson if self.sampling == "poisson" else sg.renyi_without_replacement
         return curve(orders, self.rate, self.noise_multiplier)
+
+    def zcdp(self) -> float:
+        # sampling helps at no large order: the divergence of the mixture tends to that of the Gaussian
+        return cv.square_over(1 / self.noise_multiplier, 2)
 
     def pld(self, grid: float) -> Any:
         if self.rate == 1:

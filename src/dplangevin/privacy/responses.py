@@ -76,7 +76,7 @@ def _edges(first: int, last: int, mean: float, spread: float) -> Floats:
 
 
 def _log_binomial(j: Floats, count: int, p: float, q: float, epsilon0: float) -> Floats:
-    """log P[Bin(count, p) = j] by Loader's saddle point: no cancellation, rounded up but for a relative error below 1e-9."""
+    """log P[Bin(count, p) = j] by Loader's saddle point, rounded up but for a relative error below 1e-9."""
     rest = count - j
     inside = (j > 0) & (rest > 0)
     safe, other = np.where(inside, j, 1.0), np.where(inside, rest, 1.0)
