@@ -311,6 +311,12 @@ def test_bounded_range_parts_compose_by_their_own_curve() -> None:
         assert worst <= three.delta(epsilon) < pure.delta(epsilon)
 
 
+def test_huge_losses_compose_without_a_loss_distribution() -> None:
+    both = promise(BoundedRange(value=5000.0)) + promise(BoundedRange(value=300.0))
+    assert 5000 < both.epsilon(1e-3) <= 5300
+    assert both.delta(100.0) == 1.0
+
+
 def test_gaussian_squares_do_not_underflow() -> None:
     tiny = promise(Gaussian(mu=1e-170)) + promise(Gaussian(mu=2e-170))
     assert tiny.mu == pytest.approx(math.sqrt(5) * 1e-170, rel=1e-14)
@@ -342,6 +348,6 @@ def test_a_printed_promise_names_what_it_rests_on() -> None:
     text = str(promise(Gaussian(mu=1.0), assumptions=("rows are clipped",)))
     assert text.splitlines() == [
         "no finite epsilon at delta = 0.0; ask epsilon(delta); replace-one; may be seen: draw",
-        "by t: r",
+        "by t (unstated): r",
         "- assumes: rows are clipped",
     ]

@@ -49,17 +49,19 @@ def symmetric_profile(hockey_stick: Callable[[Floats], Floats], span: float, gri
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, index, deltas))
 
 
-def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any:
+def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any | None:
     """A dominating distribution of any delta(eps) curve that is valid in both directions.
 
     The true curve is convex in e^eps, so the greatest convex minorant of valid points is valid too; below
-    eps = 0 it is 1 - g + g h(1/g), g = e^eps (the other direction).
+    eps = 0 it is 1 - g + g h(1/g), g = e^eps (the other direction). None where nearly all losses are huge.
     """
     first = np.concatenate([[0.0], epsilons]) if epsilons[0] > 0 else epsilons
     level = np.concatenate([[1.0], deltas]) if epsilons[0] > 0 else deltas
     kept = first <= 690.0
     if not kept.all():  # beyond that e^eps overflows: the last chord is replaced by a level line
         first, level = first[kept], level[kept]
+    if level[-1] > 0.9:
+        return None
     ratio = np.exp(first)
     # the mirror image of a chord is a chord, so the corners are enough
     ratios = np.concatenate([1 / ratio[:0:-1], ratio])

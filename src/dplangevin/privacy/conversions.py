@@ -209,7 +209,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     centre = max((epsilon / rho + 1) / 2 - 1, 1e-3)
     coarse = 1 + centre * np.geomspace(0.02, 50, 41)
     value = (coarse - 1) * (rho * coarse - epsilon + np.log1p(-1 / coarse)) - np.log(coarse)
-    orders = 1 + (coarse[int(np.argmin(value))] - 1) * np.geomspace(0.8, 1.25, 41)
+    orders = 1 + (coarse[int(np.argmin(value))] - 1) * np.geomspace(0.8, 1.25, 301)
     return rdp_delta(orders, rho * orders, epsilon)
 
 

@@ -12,6 +12,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.privacy import compose, readouts
 from dplangevin.privacy.conversions import Floats
+from dplangevin.privacy.origins import Origin, origin_of
 from dplangevin.privacy.parts import Part
 from dplangevin.problem.constants import Adjacency
 
@@ -43,7 +44,7 @@ class Guarantee:
     (4.3772, 2.0)
     >>> print(replace(g, at_delta=1e-5))
     (4.377179, 1e-05)-differential privacy; replace-one; may be seen: last-iterate
-    by composition: Dong, Roth and Su (2022)
+    by composition (published): Dong, Roth and Su (2022)
     """
 
     parts: tuple[Part, ...]
@@ -72,7 +73,8 @@ class Guarantee:
         return "\n".join(
             [
                 f"{promise}; {self.adjacency}; may be seen: {self.release}",
-                f"by {self.theorem}: {self.reference}",
+                f"by {self.theorem} ({self.origin.kind}): {self.reference}",
+                *(f"- proof: {place}" for place in self.origin.proofs),
                 *(f"- assumes: {words}" for words in self.assumptions),
             ]
         )
@@ -97,6 +99,11 @@ class Guarantee:
     def mu(self) -> float | None:
         """mu when the whole guarantee is mu-GDP, else None."""
         return compose.gaussian_mu(self.parts) if self.extra_delta == 0 else None
+
+    @property
+    def origin(self) -> Origin:
+        """Whether the theorem is used as a paper has it ("published") or was "proved here", and where."""
+        return origin_of(self.theorem)
 
     def rdp(self, orders: ArrayLike) -> Floats:
         """Renyi divergence at each order (> 1; infinity for the largest loss), rounded up; infinite where unproved.
@@ -207,6 +214,8 @@ class Guarantee:
             "release": self.release,
             "theorem": self.theorem,
             "reference": self.reference,
+            "origin": self.origin.kind,
+            "proofs": list(self.origin.proofs),
             "assumptions": list(self.assumptions),
             "arithmetic": self.arithmetic,
             "extra_delta": self.extra_delta,

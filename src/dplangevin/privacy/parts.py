@@ -144,7 +144,7 @@ class BoundedRange(Part):
     def zcdp(self) -> float:
         return min(cv.square_over(self.value, 8), self.value)
 
-    def pld(self, grid: float) -> Any:
+    def pld(self, grid: float) -> Any | None:
         # the worst curve over all bounded-range laws is a supremum of convex ones, so it has a dominating pair
         epsilons = np.linspace(0.0, self.value, 201)
         deltas = np.array([self.delta(float(epsilon)) for epsilon in epsilons])
@@ -315,7 +315,7 @@ class Profile(Part):
     def floor(self) -> float:
         return self.deltas[-1]
 
-    def pld(self, grid: float) -> Any:
+    def pld(self, grid: float) -> Any | None:
         return connect_the_dots(np.asarray(self.epsilons), np.asarray(self.deltas), grid)
 
     def group(self, size: int) -> Part:
