@@ -58,6 +58,47 @@ def test_gdp_delta_against_mpmath_in_the_tails() -> None:
         assert float(cv.gdp_delta(mu, epsilon)) == pytest.approx(float(exact), rel=1e-9, abs=1e-300)
 
 
+def exact_gdp_delta(mu: float, epsilon: float) -> mpmath.mpf:
+    m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+    root = mpmath.sqrt(2)
+    return (mpmath.erfc((e / m - m / 2) / root) - mpmath.exp(e) * mpmath.erfc((e / m + m / 2) / root)) / 2
+
+
+@pytest.mark.parametrize(
+    "mu", [1e-300, 1e-30, 1e-12, 1e-8, 1e-5, 1e-3, 0.03, 0.7, 1.3, 20.0, 400.0, 1e5, 1e9]
+)
+def test_gdp_delta_and_epsilon_are_never_low_and_hardly_high(mu: float) -> None:
+    near = np.random.default_rng(7).uniform(-6, 36, 12)
+    for epsilon in [0.0, *(mu * (near + mu / 2)).tolist()]:
+        if epsilon < 0:
+            continue
+        with mpmath.workdps(80 if mu > 1e-20 else 700):
+            exact = exact_gdp_delta(mu, epsilon)
+            found = mpmath.mpf(float(cv.gdp_delta(mu, epsilon)))
+            assert exact <= found
+            loose = mpmath.mpf("2e-11") if mu < 1e3 else mpmath.mpf(mu * 1e-13)
+            assert found <= exact * (1 + loose) + mpmath.mpf("1e-300")
+            if 1e-290 < found < 0.9:
+                back = cv.gdp_epsilon(mu, float(found))
+                assert exact_gdp_delta(mu, back) <= mpmath.mpf(float(found))
+                assert back <= epsilon * (1 + 1e-9) + 1e-9 * mu
+
+
+def test_gdp_delta_beyond_doubles_is_never_zero() -> None:
+    assert float(cv.gdp_delta(1e-6, 1.0)) == 5e-324
+    assert float(cv.gdp_delta(1e-320, 1.0)) == 5e-324
+    assert 0 < float(cv.gdp_delta(1e-320, 0.0)) < 1e-320
+    assert float(cv.gdp_delta(1e200, 1e300)) == 1.0
+    assert float(cv.gdp_delta(1.0, math.inf)) == 0.0
+
+
+def test_gdp_delta_below_zero_is_the_other_direction() -> None:
+    for mu, epsilon in ((1e-4, -1e-4), (0.5, -0.3), (3.0, -2.0)):
+        with mpmath.workdps(60):
+            exact = exact_gdp_delta(mu, epsilon)
+            assert exact <= float(cv.gdp_delta(mu, epsilon)) <= exact * (1 + mpmath.mpf("2e-11"))
+
+
 @settings(max_examples=60, deadline=None)
 @given(mu=st.floats(1e-3, 50), log_delta=st.floats(-40, -0.5))
 def test_gdp_round_trip_is_on_the_private_side(mu: float, log_delta: float) -> None:
@@ -72,10 +113,10 @@ def test_gdp_round_trip_is_on_the_private_side(mu: float, log_delta: float) -> N
 @given(epsilon0=st.floats(1e-3, 20), fraction=st.floats(0, 1))
 def test_pure_delta_is_that_of_randomised_response(epsilon0: float, fraction: float) -> None:
     epsilon = fraction * epsilon0
-    with mpmath.workdps(50):  # in doubles the difference cancels for epsilon near epsilon0
+    with mpmath.workdps(60):
         p = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon0)))
-        exact = float(max(mpmath.mpf(0), p - mpmath.exp(mpmath.mpf(epsilon)) * (1 - p)))
-    assert cv.pure_delta(epsilon0, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-300)
+        exact = max(mpmath.mpf(0), p - mpmath.exp(mpmath.mpf(epsilon)) * (1 - p))
+        assert exact <= cv.pure_delta(epsilon0, epsilon) <= exact * (1 + mpmath.mpf("1e-14"))
 
 
 def test_overflow_never_means_private() -> None:

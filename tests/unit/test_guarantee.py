@@ -6,13 +6,16 @@ import json
 import math
 import pickle
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import responses
 from dplangevin.privacy.guarantee import Guarantee, NotPrivate
 from dplangevin.privacy.parts import (
     Approximate,
@@ -184,6 +187,143 @@ def test_export_to_dp_accounting() -> None:
         promise(gdp_profile(0.5, 10)).to_dp_event()
 
 
+def test_pure_and_bounded_range_parts_export_as_randomised_response() -> None:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import PLDAccountant
+
+    for part in (Pure(value=0.3, count=3), BoundedRange(value=0.3, count=3)):
+        g = promise(part)
+        theirs = PLDAccountant(NeighboringRelation.REPLACE_ONE).compose(g.to_dp_event())
+        assert theirs.get_epsilon(1e-3) >= g.epsilon(1e-3) * (1 - 1e-3)
+        assert theirs.get_epsilon(1e-3) == pytest.approx(
+            promise(Pure(value=0.3, count=3)).epsilon(1e-3), rel=1e-3
+        )
+    assert type(promise(Pure(value=0.0)).to_dp_event()).__name__ == "NoOpDpEvent"
+    assert promise(Pure(value=math.inf)).to_dp_event().noise_parameter == 0
+
+
+def test_concentrated_parts_export_and_what_has_no_event_is_refused_by_name() -> None:
+    from dp_accounting.rdp import RdpAccountant
+
+    g = promise(Concentrated(rho=0.1, count=2))
+    assert RdpAccountant().compose(g.to_dp_event()).get_epsilon(1e-5) == pytest.approx(
+        g.epsilon(1e-5), rel=2e-2
+    )
+    for bad in (Renyi(orders=(2.0,), values=(0.1,)), Approximate(value=0.1, slack=1e-6)):
+        with pytest.raises(InvalidParameter, match=f"no event for .*{type(bad).__name__}"):
+            promise(bad).to_dp_event()
+    with pytest.raises(InvalidParameter, match="additive delta"):
+        promise(Gaussian(mu=1.0), extra_delta=1e-9).to_dp_event()
+
+
+@pytest.mark.parametrize("value", [1e-9, 1e-6, 1e-5, 1.0])
+def test_a_trillion_pure_releases_are_quick_small_and_right(value: float) -> None:
+    """Against the central limit: the loss of k responses is within 4e-3 of Gaussian here, and never below it."""
+    import tracemalloc
+    from time import perf_counter
+
+    many = 10**12 * promise(Pure(value=value))
+    tracemalloc.start()
+    start = perf_counter()
+    found = many.epsilon(1e-6)
+    elapsed, peak = perf_counter() - start, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert elapsed < 5  # a second on an idle machine; tracing alone doubles it
+    assert peak < 20e6
+    if value < 1e-4:
+        limit = cv.gdp_epsilon(value * 1e6, 1e-6)
+        assert limit * (1 - 1e-6) <= found <= limit * 1.001
+    else:  # mean k eps tanh(eps/2), standard deviation 2 eps sqrt(k p q)
+        p = 1 / (1 + math.exp(-value))
+        limit = 1e12 * value * math.tanh(value / 2) + 2 * value * 1e6 * math.sqrt(p * (1 - p)) * 4.753424
+        assert limit * (1 - 1e-9) <= found <= limit * (1 + 5e-9)
+
+
+def exact_responses(value: float, count: int, epsilon: float) -> mpmath.mpf:
+    p, total = 1 / (1 + mpmath.exp(-mpmath.mpf(value))), mpmath.mpf(0)
+    for j in range(count + 1):
+        loss = (2 * j - count) * mpmath.mpf(value)
+        if loss > epsilon:
+            total += (
+                mpmath.binomial(count, j) * p**j * (1 - p) ** (count - j) * (1 - mpmath.exp(epsilon - loss))
+            )
+    return total
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [(1.0, 10), (0.1, 100), (0.01, 800), (3.0, 7), (0.5, 1), (20.0, 3)]
+)
+def test_composed_responses_against_the_exact_sum(value: float, count: int) -> None:
+    for fraction in (0.0, 0.01, 0.1, 0.3, 0.7, 0.999):
+        epsilon = fraction * value * count
+        with mpmath.workdps(50):
+            exact = exact_responses(value, count, epsilon)
+            found = responses.response_delta(value, count, epsilon)
+            assert exact <= found <= exact * (1 + mpmath.mpf("1e-8")) + mpmath.mpf("1e-299")
+            if 1e-200 < found < 1:
+                back = responses.response_epsilon(value, count, float(found))
+                assert exact_responses(value, count, back) <= found
+                assert back <= epsilon + 1e-5 * value * count
+
+
+def test_blocks_of_responses_are_above_the_exact_sum_and_close() -> None:
+    """20,000 responses need blocks (6,000): against the sum over every j."""
+    value, count = 0.01, 20_000
+    counts = np.arange(count + 1)
+    log_mass = stats.binom.logpmf(counts, count, 1 / (1 + math.exp(-value)))
+    for epsilon in (0.5, 2.0, 6.0):
+        gain = -np.expm1(np.minimum(epsilon - value * (2 * counts - count), 0.0))
+        exact = float(np.sum(np.exp(log_mass) * gain))
+        assert exact * (1 - 1e-9) <= responses.response_delta(value, count, epsilon) <= exact * 1.02
+
+
+def test_approximate_parts_reach_the_loss_distribution() -> None:
+    """30 x (1, 0.001): each fails with probability 0.001, else answers as randomised response does."""
+    many = promise(Approximate(value=1.0, slack=1e-3, count=30))
+    failed = 1 - (1 - 1e-3) ** 30
+    found = many.epsilon(0.06)
+    assert found <= 22.0
+    for epsilon in (0.0, 10.0, 18.0, found):
+        exact = failed + (1 - failed) * float(exact_responses(1.0, 30, epsilon))
+        assert exact * (1 - 1e-9) <= many.delta(epsilon) <= exact * (1 + 2e-3)
+    assert many.epsilon(failed * 0.999) == math.inf
+    mixed = many + promise(Concentrated(rho=0.1))
+    assert found < mixed.epsilon(0.06) < found + 0.7
+
+
+def test_bounded_range_parts_compose_by_their_own_curve() -> None:
+    """Three bounded-range laws, by brute force over two-point laws: the composed curve is above all of them."""
+    value, count = 0.4, 3
+    three = promise(BoundedRange(value=value, count=count))
+    pure = promise(Pure(value=value, count=count))
+    for epsilon in (0.3, 0.6, 0.9):
+        worst = 0.0
+        for shift in np.linspace(0.02, 0.98, 25) * value:
+            high = -math.expm1(shift - value) / (math.exp(shift) - math.exp(shift - value))
+            masses = np.array(
+                [1 - high, high]
+            )  # of the second law, where the log ratio is shift - value, shift
+            ratios = np.exp(np.array([shift - value, shift]))
+            q, r = masses, ratios
+            for _ in range(count - 1):
+                q, r = np.outer(q, masses).ravel(), np.outer(r, ratios).ravel()
+            worst = max(worst, float(np.sum(q * np.maximum(0.0, r - math.exp(epsilon)))))
+        assert worst <= three.delta(epsilon) < pure.delta(epsilon)
+
+
+def test_huge_losses_compose_without_a_loss_distribution() -> None:
+    both = promise(BoundedRange(value=5000.0)) + promise(BoundedRange(value=300.0))
+    assert 5000 < both.epsilon(1e-3) <= 5300
+    assert both.delta(100.0) == 1.0
+
+
+def test_gaussian_squares_do_not_underflow() -> None:
+    tiny = promise(Gaussian(mu=1e-170)) + promise(Gaussian(mu=2e-170))
+    assert tiny.mu == pytest.approx(math.sqrt(5) * 1e-170, rel=1e-14)
+    assert tiny.epsilon(1e-175) > 0
+    assert (10**12 * promise(Gaussian(mu=1e-180))).mu == pytest.approx(1e-174, rel=1e-14)
+
+
 def test_huge_counts_stay_cheap() -> None:
     many = promise(Pure(value=1.0, count=100_000))
     assert many.epsilon(0.0) == 100_000
@@ -208,6 +348,6 @@ def test_a_printed_promise_names_what_it_rests_on() -> None:
     text = str(promise(Gaussian(mu=1.0), assumptions=("rows are clipped",)))
     assert text.splitlines() == [
         "no finite epsilon at delta = 0.0; ask epsilon(delta); replace-one; may be seen: draw",
-        "by t: r",
+        "by t (unstated): r",
         "- assumes: rows are clipped",
     ]

@@ -49,21 +49,33 @@ def symmetric_profile(hockey_stick: Callable[[Floats], Floats], span: float, gri
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, index, deltas))
 
 
-def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any:
+def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any | None:
     """A dominating distribution of any delta(eps) curve that is valid in both directions.
 
     The true curve is convex in e^eps, so the greatest convex minorant of valid points is valid too; below
-    eps = 0 it is 1 - g + g h(1/g), g = e^eps (the other direction).
+    eps = 0 it is 1 - g + g h(1/g), g = e^eps (the other direction). None where nearly all losses are huge.
     """
-    top = int(np.ceil(epsilons[-1] / grid))
-    positive = np.arange(0, top + 1) * grid
-    ratio = np.exp(np.minimum(positive, 700.0))
-    step = np.interp(ratio, np.exp(np.minimum(epsilons, 700.0)), deltas, left=1.0)
+    first = np.concatenate([[0.0], epsilons]) if epsilons[0] > 0 else epsilons
+    level = np.concatenate([[1.0], deltas]) if epsilons[0] > 0 else deltas
+    kept = first <= 690.0
+    if not kept.all():  # beyond that e^eps overflows: the last chord is replaced by a level line
+        first, level = first[kept], level[kept]
+    if level[-1] > 0.9:
+        return None
+    ratio = np.exp(first)
+    # the mirror image of a chord is a chord, so the corners are enough
     ratios = np.concatenate([1 / ratio[:0:-1], ratio])
-    values = np.concatenate([(1 - 1 / ratio + step / ratio)[:0:-1], step])
-    minorant = np.interp(ratios, *_lower_hull(ratios, values))
-    lookup = np.concatenate([-positive[:0:-1], positive])
-    return symmetric_profile(lambda eps: np.interp(eps, lookup, minorant), float(positive[-1]), grid)
+    values = np.concatenate([(1 - 1 / ratio + level / ratio)[:0:-1], level])
+    corners, heights = _lower_hull(ratios, values)
+    span = max(float(first[-1]), grid)
+
+    def minorant(eps: Floats) -> Floats:
+        inside = np.interp(np.exp(np.clip(eps, -690.0, 690.0)), corners, heights)
+        return np.where(
+            eps < -first[-1], np.maximum(-np.expm1(eps) + np.exp(eps) * level[-1], heights[0]), inside
+        )
+
+    return symmetric_profile(minorant, span, grid)
 
 
 def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:

@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy._pld import GRID
-from dplangevin.privacy.parts import Gaussian, Part
+from dplangevin.privacy._pld import GRID, connect_the_dots
+from dplangevin.privacy.parts import Gaussian, Part, Pure
+from dplangevin.privacy.responses import response_delta, response_epsilon
 
 Parts = tuple[Part, ...]
+_LOWEST = np.array([1.01])
+_MOST_CELLS = 600_000
 
 
 def merged(parts: Parts) -> Parts:
@@ -39,7 +42,13 @@ def gaussian_mu(parts: Parts) -> float | None:
     """mu of the composition when every part is Gaussian."""
     if not all(isinstance(part, Gaussian) for part in parts):
         return None
-    return math.sqrt(sum(part.count * part.mu * part.mu for part in parts if isinstance(part, Gaussian)))
+    spent = [(part.count, part.mu) for part in parts if isinstance(part, Gaussian)]
+    largest = max((mu for _, mu in spent), default=0.0)
+    if largest in (0.0, math.inf) or spent == [(1, largest)]:
+        return largest
+    # in units of the largest, so that no square underflows; rounded up
+    squares = math.fsum(count * (mu / largest) ** 2 for count, mu in spent)
+    return math.nextafter(largest * math.sqrt(squares) * (1 + 4e-16), math.inf)
 
 
 def renyi(parts: Parts, orders: cv.Floats) -> cv.Floats | None:
@@ -55,18 +64,35 @@ def renyi(parts: Parts, orders: cv.Floats) -> cv.Floats | None:
 
 @lru_cache(maxsize=32)
 def loss_distribution(parts: Parts) -> Any | None:
-    """Composed privacy loss distribution, or None when a part has no dominating pair or losses are too large."""
+    """Composed privacy loss distribution, or None when it would be too large or Renyi addition serves as well.
+
+    A part without a dominating pair of its own takes that of its curve delta(eps); only where a part without a Renyi
+    curve makes Renyi addition impossible.
+    """
     grid = _grid(parts)
     if grid is None:
         return None
     total = None
+    mixed = any(part.rdp(_LOWEST) is None for part in parts)
     for part in parts:
         pld = part.pld(grid)
+        if pld is None and mixed:
+            pld = _curve_pld(part, grid)
         if pld is None:
             return None
         pld = _repeated(pld, part.count)
         total = pld if total is None else total.compose(pld)
     return total
+
+
+def _curve_pld(part: Part, grid: float) -> Any | None:
+    """A dominating distribution from delta(eps) of a part (which holds in both directions)."""
+    top = part.epsilon(1e-15)
+    if not math.isfinite(top):
+        return None
+    epsilons = np.concatenate([[0.0], np.geomspace(max(top, 1e-9) * 1e-4, max(top, 1e-9), 400)])
+    deltas = np.minimum.accumulate([part.delta(float(value)) for value in epsilons])
+    return connect_the_dots(epsilons, deltas, grid)
 
 
 def _repeated(pld: Any, count: int) -> Any:
@@ -79,16 +105,55 @@ def _repeated(pld: Any, count: int) -> Any:
 
 
 def _grid(parts: Parts) -> float | None:
-    """The grid, coarser (by powers of two) for large losses so that time and memory stay bounded; any is valid."""
+    """The grid: any is valid, a finer one is tighter. None where time and memory would not stay bounded.
+
+    It grows (by powers of two) with the losses, and shrinks to a quarter of a small loss that is met many times.
+    """
     curve = renyi(parts, cv.ORDERS)
     reach = sum(part.count * part.pure() for part in parts)
     if curve is not None:
         reach = min(reach, cv.rdp_epsilon(cv.ORDERS, curve, 1e-15))
     elif math.isinf(reach):
-        reach = sum(part.count * part.epsilon(1e-15 / part.count) for part in parts)
+        reach = sum(_reach(part) for part in parts)
     if not math.isfinite(reach) or reach > 1e4:
         return None
-    return GRID * 2.0 ** max(0, math.ceil(math.log2(max(reach, 1e-9) / 60)))
+    coarse = GRID * 2.0 ** max(0, math.ceil(math.log2(max(reach, 1e-9) / 60)))
+    grid = coarse
+    for part in parts:
+        scale = _typical_loss(part, reach)
+        if part.count > 1 and 0 < scale < 4 * grid:
+            grid = max(2.0 ** math.floor(math.log2(scale / 4)), coarse / 4096, reach / _MOST_CELLS)
+    grid = min(grid, coarse)
+    # rounding a loss of size s to a grid g > s gives it the variance s g
+    spread = sum(
+        part.count * _typical_loss(part, reach) * max(_typical_loss(part, reach), grid) for part in parts
+    )
+    if 20 * math.sqrt(spread) < 4 * _MOST_CELLS * grid:
+        return grid
+    most = sum(part.count * (part.epsilon(max(1e-15, part.floor())) + grid) for part in parts)
+    return grid if most < 4 * _MOST_CELLS * grid else None
+
+
+def _reach(part: Part) -> float:
+    """A loss that `count` uses of a part hardly exceed."""
+    each = part.epsilon(max(1e-15 / part.count, part.floor()))
+    return min(part.count, 10 * math.sqrt(part.count) + part.count * math.tanh(each / 2)) * each
+
+
+def _typical_loss(part: Part, reach: float) -> float:
+    """The standard deviation of one use's loss, roughly."""
+    curve = part.rdp(_LOWEST)
+    if curve is None or not np.isfinite(curve[0]):
+        return min(part.epsilon(max(1e-15, part.floor())), reach)
+    return min(math.sqrt(2 * float(curve[0])), reach)
+
+
+def _equal_responses(parts: Parts) -> tuple[float, int] | None:
+    """(eps0, count) of more than one use, all eps0-DP with one eps0: then `responses` has the exact composition."""
+    if not all(isinstance(part, Pure) for part in parts) or (len(parts) == 1 and parts[0].count == 1):
+        return None
+    values = {part.pure() for part in parts}
+    return (values.pop(), sum(part.count for part in parts)) if len(values) == 1 else None
 
 
 def epsilon(parts: Parts, delta: float) -> float:
@@ -105,7 +170,10 @@ def epsilon(parts: Parts, delta: float) -> float:
         curve = renyi(parts, cv.ORDERS)
         if curve is not None:
             candidates.append(cv.rdp_epsilon(cv.ORDERS, curve, delta))
-        if len(parts) > 1 or parts[0].count > 1:
+        equal = _equal_responses(parts)
+        if equal is not None:
+            candidates.append(response_epsilon(*equal, delta))
+        elif len(parts) > 1 or parts[0].count > 1:
             pld = loss_distribution(parts)
             if pld is not None:
                 candidates.append(float(pld.get_epsilon_for_delta(delta)))
@@ -128,7 +196,10 @@ def delta(parts: Parts, epsilon_: float) -> float:
     curve = renyi(parts, cv.ORDERS)
     if curve is not None:
         candidates.append(cv.rdp_delta(cv.ORDERS, curve, epsilon_))
-    if len(parts) > 1 or parts[0].count > 1:
+    equal = _equal_responses(parts)
+    if equal is not None:
+        candidates.append(response_delta(*equal, epsilon_))
+    elif len(parts) > 1 or parts[0].count > 1:
         pld = loss_distribution(parts)
         if pld is not None:
             candidates.append(float(pld.get_delta_for_epsilon(epsilon_)))
@@ -139,20 +210,27 @@ def delta(parts: Parts, epsilon_: float) -> float:
 
 def _basic(parts: Parts, delta_: float) -> float:
     """Basic composition, delta shared out: every use by itself, or Renyi parts as one and the rest apart."""
-    uses = sum(part.count for part in parts)
-    best = sum(part.count * part.epsilon(delta_ / uses) for part in parts)
-    curved = tuple(part for part in parts if part.rdp(cv.ORDERS) is not None)
+    best = _shared_out(parts, delta_)
+    curved = tuple(part for part in parts if part.rdp(_LOWEST) is not None)
     loose = tuple(part for part in parts if part not in curved)
     if not curved or not loose:
         return best
     curve = renyi(curved, cv.ORDERS)
     assert curve is not None
-    uses = sum(part.count for part in loose)
-    for share in (0.5, 0.1, 0.01, 0.9, 0.99):
-        each = (1 - share) * delta_ / uses
-        total = sum(part.count * part.epsilon(each) for part in loose)
-        best = min(best, total + cv.rdp_epsilon(cv.ORDERS, curve, share * delta_))
+    spare = delta_ - sum(part.count * part.floor() for part in loose)
+    for share in (0.5, 0.1, 0.01, 0.9, 0.99) if spare > 0 else ():
+        total = _shared_out(loose, delta_ - share * spare)
+        best = min(best, total + cv.rdp_epsilon(cv.ORDERS, curve, share * spare))
     return best
+
+
+def _shared_out(parts: Parts, delta_: float) -> float:
+    """The sum of epsilons when every use gets its floor and an equal share of what is left of delta."""
+    spare = delta_ - sum(part.count * part.floor() for part in parts)
+    if spare < 0:
+        return math.inf
+    each = spare / sum(part.count for part in parts) * (1 - 1e-12)
+    return sum(part.count * part.epsilon(part.floor() + each) for part in parts)
 
 
 def _smallest(candidates: list[float]) -> float:

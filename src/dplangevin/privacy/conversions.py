@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtri
+from scipy.special import erfcx, ndtr, ndtri
 
 from dplangevin import _check
 
@@ -32,26 +32,62 @@ ORDERS: Floats = np.unique(
 """Renyi orders: within 0.04% of the continuous optimum for mu in [0.3, 3]."""
 
 
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+_TINY = 5e-324
+_ROUNDING = 1e-15  # four units of round-off, relative to the largest term of a sum
+_SMALL_MU = 1.0
+
+
+def square_over(value: float, divisor: float) -> float:
+    """value^2 / divisor, rounded up: never zero for a positive value."""
+    return 0.0 if value == 0 else max(value * value / divisor * (1 + 4e-16), _TINY)
+
+
 def gdp_delta(mu: float, epsilon: ArrayLike) -> Floats:
-    """delta(eps) of mu-GDP: Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2), without cancellation."""
+    """delta(eps) of mu-GDP: Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2), rounded up.
+
+    With x = eps/mu - mu/2, the Mills ratio m and density phi this is phi(x) (m(x) - m(x + mu)); for mu < 1 the
+    difference is the integral of e^{-xt - t^2/2} (1 - e^{-mu t}) over t > 0, in which nothing cancels. Where doubles
+    underflow the answer is the smallest positive one, never zero.
+    """
     eps = np.asarray(epsilon, float)
     if mu == 0:
         return np.where(eps >= 0, 0.0, -np.expm1(np.minimum(eps, 0)))
     if not math.isfinite(mu):
         return np.ones_like(eps)
-    near, far = eps / mu - mu / 2, eps / mu + mu / 2
-    upper = log_ndtr(-near)
-    # e^eps phi(far) = phi(near): the second term through the Mills ratio, so that large mu loses no digits
     with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
-        mills = np.where(
-            far > 0,
-            np.log(math.sqrt(math.pi / 2) * erfcx(np.maximum(far, 0.0) / math.sqrt(2))),
-            log_ndtr(-far) + far**2 / 2 + math.log(2 * math.pi) / 2,
-        )
-        lower = -(near**2) / 2 - math.log(2 * math.pi) / 2 + mills
-        gap = np.where(np.isneginf(upper), 0.0, np.minimum(lower - upper, 0.0))
-        result = np.where(np.isneginf(upper), 0.0, np.exp(upper) * -np.expm1(gap))
-    return np.asarray(np.clip(result, 0.0, 1.0))
+        size = np.abs(eps)
+        ratio = np.minimum(size / mu, 1e300)
+        # three units of rounding down: for large mu the subtraction loses absolute digits
+        near = ratio - mu / 2 - 3 * np.spacing(np.maximum(ratio, mu / 2))
+        above = (_gdp_small if mu < _SMALL_MU else _gdp_large)(mu, np.minimum(near, 1e3))
+        above = np.where(np.isinf(size), 0.0, np.maximum(above * (1 + 5e-12), _TINY))
+        # the other side of eps = 0, by symmetry: 1 - e^eps + e^eps delta(-eps)
+        result = np.where(eps >= 0, above, (-np.expm1(-size) + np.exp(-size) * above) * (1 + 1e-15))
+    return np.asarray(np.where(np.isnan(result), 1.0, np.clip(result, 0.0, 1.0)))
+
+
+def _gdp_large(mu: float, near: Floats) -> Floats:
+    """phi(x) (m(x) - m(x + mu)), with Phi(-x) for the first product where x is negative."""
+    density = np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
+    far = _mills(near + mu)
+    return np.where(near > 0, density * (_mills(np.maximum(near, 0.0)) - far), ndtr(-near) - density * far)
+
+
+def _mills(x: Floats) -> Floats:
+    """Phi(-x) / phi(x)."""
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)))
+
+
+def _gdp_small(mu: float, near: Floats) -> Floats:
+    """phi(x) times the integral of e^{-xt - t^2/2} (1 - e^{-mu t}); the part beyond 48 e-foldings is below 1e-18."""
+    x = near[..., None]
+    top = 96 / (x + np.sqrt(x**2 + 96))
+    t = top * (1 + _NODES) / 2
+    small = mu * t
+    share = np.where(small > 1e-17, -np.expm1(-small) / np.maximum(small, 1e-300), 1.0)
+    total = np.sum(top / 2 * _WEIGHTS * t * share * np.exp(-x * t - t**2 / 2), axis=-1)
+    return np.asarray(mu * (np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi) * total))
 
 
 def _invert_decreasing(delta_of: Callable[[float], float], delta: float, start: float = 1.0) -> float:
@@ -86,7 +122,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if mu > 1e6:  # delta <= Phi(-eps/mu + mu/2), as good as exact here and safe from cancellation
         with np.errstate(over="ignore"):
-            return float(np.float64(mu) * (np.float64(mu) / 2 + max(-ndtri(delta), 0.0)) * (1 + 1e-15))
+            return float(np.float64(mu) * (np.float64(mu) / 2 + max(-ndtri(delta), 0.0)) * (1 + 4e-15))
     high = mu * mu / 2 + mu
     while float(gdp_delta(mu, high)) > delta:
         high *= 2
@@ -137,8 +173,9 @@ def rdp_epsilon(orders: ArrayLike, values: ArrayLike, delta: float) -> float:
         return math.inf
     alpha, r = np.asarray(orders, float), np.asarray(values, float)
     r = np.where(np.isnan(r), np.inf, r)
-    eps = r + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
-    best = float(np.min(eps))
+    tail = (math.log(delta) + np.log(alpha)) / (alpha - 1)
+    eps = r + np.log1p(-1 / alpha) - tail
+    best = float(np.min(eps + _ROUNDING * (r + np.abs(tail) + 1)))
     return max(best, 0.0)
 
 
@@ -147,7 +184,8 @@ def rdp_delta(orders: ArrayLike, values: ArrayLike, epsilon: float) -> float:
     alpha, r = np.asarray(orders, float), np.asarray(values, float)
     r = np.where(np.isnan(r), np.inf, r)
     log_delta = (alpha - 1) * (r - epsilon + np.log1p(-1 / alpha)) - np.log(alpha)
-    return float(min(1.0, math.exp(min(0.0, float(np.min(log_delta))))))
+    log_delta = log_delta + _ROUNDING * ((alpha - 1) * (r + epsilon + 1) + np.log(alpha))
+    return float(min(1.0, max(math.exp(min(0.0, float(np.min(log_delta)))) * (1 + 1e-15), _TINY)))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -169,7 +207,9 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
     if not rho > 0 or not math.isfinite(rho):
         return 0.0 if rho == 0 else 1.0
     centre = max((epsilon / rho + 1) / 2 - 1, 1e-3)
-    orders = 1 + centre * np.geomspace(0.02, 50, 2001)
+    coarse = 1 + centre * np.geomspace(0.02, 50, 41)
+    value = (coarse - 1) * (rho * coarse - epsilon + np.log1p(-1 / coarse)) - np.log(coarse)
+    orders = 1 + (coarse[int(np.argmin(value))] - 1) * np.geomspace(0.8, 1.25, 301)
     return rdp_delta(orders, rho * orders, epsilon)
 
 
@@ -177,7 +217,7 @@ def pure_delta(epsilon0: float, epsilon: float) -> float:
     """delta at eps of an epsilon0-DP mechanism (attained by randomised response)."""
     if epsilon >= epsilon0:
         return 0.0
-    return -math.expm1(epsilon - epsilon0) / (1 + math.exp(-epsilon0))
+    return min(1.0, -math.expm1(epsilon - epsilon0) / (1 + math.exp(-epsilon0)) * (1 + 1e-15))
 
 
 def pure_epsilon(epsilon0: float, delta: float) -> float:
@@ -200,7 +240,7 @@ def bounded_range_delta(epsilon0: float, epsilon: float) -> float:
     """delta at eps of one epsilon0-bounded-range mechanism: (1 - e^{-(e0 - e)/2})^2 / (1 - e^{-e0})."""
     if epsilon >= epsilon0:
         return 0.0
-    return math.expm1(-(epsilon0 - epsilon) / 2) ** 2 / -math.expm1(-epsilon0)
+    return min(1.0, math.expm1(-(epsilon0 - epsilon) / 2) ** 2 / -math.expm1(-epsilon0) * (1 + 2e-15))
 
 
 def bounded_range_epsilon(epsilon0: float, delta: float) -> float:

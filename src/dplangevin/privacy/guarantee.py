@@ -6,11 +6,17 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.privacy import compose
+from dplangevin.privacy import compose, readouts
+from dplangevin.privacy.conversions import Floats
+from dplangevin.privacy.origins import Origin, origin_of
 from dplangevin.privacy.parts import Part
 from dplangevin.problem.constants import Adjacency
+
+_MOST_EVENTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,7 @@ class Guarantee:
     (4.3772, 2.0)
     >>> print(replace(g, at_delta=1e-5))
     (4.377179, 1e-05)-differential privacy; replace-one; may be seen: last-iterate
-    by composition: Dong, Roth and Su (2022)
+    by composition (published): Dong, Roth and Su (2022)
     """
 
     parts: tuple[Part, ...]
@@ -67,7 +73,8 @@ class Guarantee:
         return "\n".join(
             [
                 f"{promise}; {self.adjacency}; may be seen: {self.release}",
-                f"by {self.theorem}: {self.reference}",
+                f"by {self.theorem} ({self.origin.kind}): {self.reference}",
+                *(f"- proof: {place}" for place in self.origin.proofs),
                 *(f"- assumes: {words}" for words in self.assumptions),
             ]
         )
@@ -92,6 +99,49 @@ class Guarantee:
     def mu(self) -> float | None:
         """mu when the whole guarantee is mu-GDP, else None."""
         return compose.gaussian_mu(self.parts) if self.extra_delta == 0 else None
+
+    @property
+    def origin(self) -> Origin:
+        """Whether the theorem is used as a paper has it ("published") or was "proved here", and where."""
+        return origin_of(self.theorem)
+
+    def rdp(self, orders: ArrayLike) -> Floats:
+        """Renyi divergence at each order (> 1; infinity for the largest loss), rounded up; infinite where unproved.
+
+        Examples
+        --------
+        >>> from dplangevin.privacy.parts import Gaussian
+        >>> g = Guarantee(parts=(Gaussian(mu=1.0),), adjacency="replace-one", release="draw", theorem="composition",
+        ...               reference="Dong, Roth and Su (2022)")
+        >>> g.rdp([2, 8]).round(6).tolist(), round(g.zcdp(), 6), round(float(g.tradeoff(0.05)), 6)
+        ([1.0, 4.0], 0.5, 0.740489)
+        >>> print(g.advantage(prior=0.5, exceeded=1e-6))
+        Whether one record was used, or another in its place: a test that sees the release catches at most 38.2925% ...
+        """
+        if self.extra_delta > 0:
+            return readouts.rdp((), orders) + math.inf
+        return readouts.rdp(self.parts, orders)
+
+    def zcdp(self) -> float:
+        """The smallest proved rho of rho-zCDP (divergence at most rho alpha at every order), or infinity."""
+        return math.inf if self.extra_delta > 0 else readouts.zcdp(self.parts)
+
+    def tradeoff(self, alpha: ArrayLike) -> Floats:
+        """The least share of members that any test misses which accuses at most a share alpha of non-members."""
+        reach = (
+            self.epsilon(self.extra_delta + 1e-9) if self.extra_delta < 1 - 1e-9 and self.mu is None else 0.0
+        )
+        return readouts.tradeoff(self.delta, self.mu, reach, alpha)
+
+    def advantage(self, prior: float = 0.5, exceeded: float | None = None) -> readouts.Advantage:
+        """What a membership-inference attacker gains, in numbers and (printed) in words.
+
+        `prior` is the attacker's belief beforehand. `exceeded` is the probability with which the bound on the belief
+        afterwards may fail (default: the guarantee's delta, or 1e-6); a pure promise never fails.
+        """
+        if exceeded is None:
+            exceeded = self.at_delta or 1e-6
+        return readouts.advantage(self.delta, self.epsilon, self.adjacency, prior, exceeded)
 
     @property
     def kind(self) -> str:
@@ -164,24 +214,48 @@ class Guarantee:
             "release": self.release,
             "theorem": self.theorem,
             "reference": self.reference,
+            "origin": self.origin.kind,
+            "proofs": list(self.origin.proofs),
             "assumptions": list(self.assumptions),
             "arithmetic": self.arithmetic,
             "extra_delta": self.extra_delta,
         }
 
     def to_dp_event(self) -> Any:
-        """The same promise as a dp-accounting DpEvent, where events exist for every part."""
+        """The same promise as a dp-accounting DpEvent, where events exist for every part.
+
+        Pure parts become randomised response, the worst eps-DP mechanism: account them under REPLACE_ONE.
+        """
         from dp_accounting import dp_event
 
+        if self.extra_delta > 0:
+            raise InvalidParameter(
+                "dp-accounting has no event for an additive delta; export the parts alone."
+            )
         events = []
         for part in self.parts:
             event = part.event()
             if event is None:
-                raise InvalidParameter(f"dp-accounting has no event for a {type(part).__name__} part.")
-            events.append(dp_event.SelfComposedDpEvent(event, part.count) if part.count > 1 else event)
-        if self.extra_delta > 0:
-            events.append(dp_event.EpsilonDeltaDpEvent(0.0, self.extra_delta))
+                raise InvalidParameter(
+                    f"dp-accounting has no event for a part of type {type(part).__name__}; use epsilon(delta) here."
+                )
+            events.extend(_repeated(event, part.count))
         return events[0] if len(events) == 1 else dp_event.ComposedDpEvent(events)
+
+
+def _repeated(event: Any, count: int) -> list[Any]:
+    """`count` uses of one event. dp-accounting 0.6.0 counts a self-composed randomised response once: one by one."""
+    from dp_accounting import dp_event
+
+    if count == 1:
+        return [event]
+    if not isinstance(event, dp_event.RandomizedResponseDpEvent):
+        return [dp_event.SelfComposedDpEvent(event, count)]
+    if count > _MOST_EVENTS:
+        raise InvalidParameter(
+            f"dp-accounting takes at most {_MOST_EVENTS} randomised responses here, got {count}; use epsilon(delta)."
+        )
+    return [event] * count
 
 
 def _joined(first: str, second: str) -> str:
@@ -205,6 +279,18 @@ class NotPrivate:
 
     @property
     def mu(self) -> float | None:
+        raise self._refuse()
+
+    def rdp(self, orders: ArrayLike) -> Floats:
+        raise self._refuse()
+
+    def zcdp(self) -> float:
+        raise self._refuse()
+
+    def tradeoff(self, alpha: ArrayLike) -> Floats:
+        raise self._refuse()
+
+    def advantage(self, prior: float = 0.5, exceeded: float | None = None) -> readouts.Advantage:
         raise self._refuse()
 
     def __add__(self, other: object) -> NotPrivate:

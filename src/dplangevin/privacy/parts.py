@@ -54,9 +54,20 @@ class Part(ABC):
         """The epsilon of ONE use with delta = 0; infinity when there is none."""
         return math.inf
 
+    def floor(self) -> float:
+        """The smallest delta at which ONE use promises a finite epsilon (its limit, when none is smallest)."""
+        return 0.0
+
     def rdp(self, orders: Floats) -> Floats | None:
         """Renyi curve of ONE use, or None when none is proved."""
         return None
+
+    def zcdp(self) -> float:
+        """rho with Renyi divergence of ONE use at most rho alpha at every order; infinity when none is proved.
+
+        eps-DP is (eps^2 / 2)-zCDP (Bun and Steinke, 2016, Proposition 3.3), and eps-zCDP because alpha > 1.
+        """
+        return min(cv.square_over(self.pure(), 2), self.pure())
 
     def pld(self, grid: float) -> Any | None:
         """dp-accounting's PrivacyLossDistribution of ONE use on a grid, or None without a dominating pair."""
@@ -69,6 +80,17 @@ class Part(ABC):
     def group(self, size: int) -> Part:
         """What one use promises to a group of `size` records."""
         raise InvalidParameter(f"no group guarantee is proved for {self.kind} parts of a group of {size}.")
+
+
+def _response_event(epsilon: float) -> Any:
+    """Randomised response, the worst eps-DP mechanism: it answers at random with probability 2 / (1 + e^eps)."""
+    from dp_accounting import dp_event
+
+    if epsilon == 0:
+        return dp_event.NoOpDpEvent()
+    # rounded down, so that the event is never the more private of the two; 0 is an answer without noise
+    noise = 2 * math.exp(-epsilon) / (1 + math.exp(-epsilon)) * (1 - 1e-15)
+    return dp_event.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +116,7 @@ class Pure(Part):
         return pure_pld(self.value, 0.0, grid)
 
     def event(self) -> Any:
-        from dp_accounting import dp_event
-
-        return dp_event.EpsilonDeltaDpEvent(self.value, 0.0)
+        return _response_event(self.value)
 
     def group(self, size: int) -> Part:
         return replace(self, value=self.value * size)
@@ -119,15 +139,19 @@ class BoundedRange(Part):
         return self.value
 
     def rdp(self, orders: Floats) -> Floats:
-        return np.minimum(orders * (self.value * self.value) / 8, cv.pure_rdp(self.value, orders))
+        return np.minimum(orders * cv.square_over(self.value, 8), cv.pure_rdp(self.value, orders))
 
-    def pld(self, grid: float) -> Any:
-        return pure_pld(self.value, 0.0, grid)
+    def zcdp(self) -> float:
+        return min(cv.square_over(self.value, 8), self.value)
+
+    def pld(self, grid: float) -> Any | None:
+        # the worst curve over all bounded-range laws is a supremum of convex ones, so it has a dominating pair
+        epsilons = np.linspace(0.0, self.value, 201)
+        deltas = np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+        return connect_the_dots(epsilons, deltas, grid)
 
     def event(self) -> Any:
-        from dp_accounting import dp_event
-
-        return dp_event.EpsilonDeltaDpEvent(self.value, 0.0)
+        return _response_event(self.value)
 
     def group(self, size: int) -> Part:
         return replace(self, value=self.value * size)
@@ -147,7 +171,10 @@ class Gaussian(Part):
         return cv.gdp_epsilon(self.mu, delta)
 
     def rdp(self, orders: Floats) -> Floats:
-        return orders * (self.mu * self.mu / 2)
+        return orders * cv.square_over(self.mu, 2)
+
+    def zcdp(self) -> float:
+        return cv.square_over(self.mu, 2)
 
     def pld(self, grid: float) -> Any | None:
         return gaussian_pld(self.mu, grid) if 0 < self.mu < math.inf else None
@@ -155,7 +182,9 @@ class Gaussian(Part):
     def event(self) -> Any:
         from dp_accounting import dp_event
 
-        return dp_event.GaussianDpEvent(1 / self.mu) if self.mu > 0 else dp_event.NoOpDpEvent()
+        if self.mu == 0:
+            return dp_event.NoOpDpEvent()
+        return dp_event.GaussianDpEvent(1 / self.mu * (1 - 1e-15) if self.mu < math.inf else 0.0)
 
     def group(self, size: int) -> Part:
         return replace(self, mu=self.mu * size)
@@ -176,6 +205,9 @@ class Concentrated(Part):
 
     def rdp(self, orders: Floats) -> Floats:
         return orders * self.rho
+
+    def zcdp(self) -> float:
+        return self.rho
 
     def event(self) -> Any:
         from dp_accounting import dp_event
@@ -221,6 +253,10 @@ class SampledGaussian(Part):
     def rdp(self, orders: Floats) -> Floats:
         curve = sg.renyi_poisson if self.sampling == "poisson" else sg.renyi_without_replacement
         return curve(orders, self.rate, self.noise_multiplier)
+
+    def zcdp(self) -> float:
+        # sampling helps at no large order: the divergence of the mixture tends to that of the Gaussian
+        return cv.square_over(1 / self.noise_multiplier, 2)
 
     def pld(self, grid: float) -> Any:
         if self.rate == 1:
@@ -276,7 +312,10 @@ class Profile(Part):
         share = (self.deltas[place - 1] - delta) / (self.deltas[place - 1] - self.deltas[place])
         return min(high, (low + math.log1p(share * math.expm1(width))) * (1 + 1e-14))
 
-    def pld(self, grid: float) -> Any:
+    def floor(self) -> float:
+        return self.deltas[-1]
+
+    def pld(self, grid: float) -> Any | None:
         return connect_the_dots(np.asarray(self.epsilons), np.asarray(self.deltas), grid)
 
     def group(self, size: int) -> Part:
@@ -296,12 +335,15 @@ class Approximate(Part):
     slack: float
 
     def delta(self, epsilon: float) -> float:
-        return self.slack + (1 - self.slack) * cv.pure_delta(self.value, epsilon)
+        return min(1.0, self.slack + (1 - self.slack) * cv.pure_delta(self.value, epsilon) * (1 + 1e-15))
+
+    def epsilon(self, delta: float) -> float:
+        if delta < self.slack:
+            return math.inf
+        return cv._invert_decreasing(self.delta, delta, start=max(self.value, 1e-300))
+
+    def floor(self) -> float:
+        return self.slack
 
     def pld(self, grid: float) -> Any:
         return pure_pld(self.value, self.slack, grid)
-
-    def event(self) -> Any:
-        from dp_accounting import dp_event
-
-        return dp_event.EpsilonDeltaDpEvent(self.value, self.slack)

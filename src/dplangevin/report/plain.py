@@ -19,6 +19,8 @@ def as_dict(answer: Answer) -> dict[str, Any]:
         "kind": guarantee.kind,
         "theorem": guarantee.theorem,
         "reference": guarantee.reference,
+        "origin": guarantee.origin.kind,
+        "proofs": list(guarantee.origin.proofs),
         "composition_epsilon": answer.composition_epsilon,
         "lower_bound_epsilon": answer.lower_bound_epsilon,
         "adjacency": guarantee.adjacency,

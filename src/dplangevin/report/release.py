@@ -60,7 +60,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         Section(
             title="Holds when", blocks=[Bullets(items=guarantee.assumptions or ("nothing more is assumed",))]
         ),
-        Section(title="Theorem", blocks=[Text(words=f"{guarantee.theorem}: {guarantee.reference}.")]),
+        Section(title="Theorem", blocks=[Text(words=_theorem(guarantee))]),
         *_facts("Stated bounds of the data", plain["data_bounds"]),
         *_facts("What ran", plain["settings"]),
         *(
@@ -296,3 +296,7 @@ def _beside(guarantee: Guarantee, delta: float) -> float | None:
 
 def _odds(epsilon: float) -> float:
     return math.exp(epsilon) if epsilon < 700 else math.inf
+
+
+def _theorem(guarantee: Guarantee) -> str:
+    return f"{guarantee.theorem}: {guarantee.reference}. This statement is {guarantee.origin}."

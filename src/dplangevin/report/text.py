@@ -114,6 +114,7 @@ def _table(answer: Answer) -> Table:
         table.add_row("mu (Gaussian DP)", number(guarantee.mu))
     table.add_row("theorem", escape(guarantee.theorem))
     table.add_row("reference", escape(guarantee.reference))
+    table.add_row("origin", escape(str(guarantee.origin)))
     table.add_row("adjacency", guarantee.adjacency)
     table.add_row("release", guarantee.release)
     return table
