@@ -222,8 +222,8 @@ def test_a_set_too_wide_for_nodes():
     [
         ({}, {"momentum": True}),
         ({}, {"release": "average"}),
-        ({}, {"sampling": "shuffle", "batch_size": 10}),
-        ({}, {"sampling": "cyclic", "batch_size": 10, "order": "secret"}),
+        ({"diameter": 0.01}, {"sampling": "shuffle", "batch_size": 10}),
+        ({"diameter": 0.01}, {"sampling": "cyclic", "batch_size": 10, "order": "secret"}),
         ({"adjacency": "add-remove"}, {"sampling": "cyclic", "batch_size": 10}),
         ({"adjacency": "add-remove"}, {"sampling": "without-replacement", "batch_size": 10}),
         ({}, {"sampling": "poisson", "batch_size": 10}),

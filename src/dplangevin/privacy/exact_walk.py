@@ -74,26 +74,39 @@ def exact_law(
 
     Raises ArithmeticError when the quadrature does not conserve mass to 1e-9.
     """
+    return exact_laws(maps, noise, diameter, [n_steps], start_scale=start_scale, start=start)[0]
+
+
+def exact_laws(
+    maps: Maps,
+    noise: float,
+    diameter: float,
+    lengths: Sequence[float],
+    *,
+    start_scale: float = 0.0,
+    start: float = 0.0,
+) -> list[WalkLaw]:
+    """`exact_law` for several numbers of steps at once."""
     half = diameter / 2
     x, w = _legendre(nodes_needed(noise, diameter))
     nodes, weights = half * x, half * w
     places = np.concatenate([[-half], nodes, [half]])
-
-    def law(positions: Floats, before: Floats, masses: Floats) -> WalkLaw:
-        return WalkLaw(
-            masses=masses, before=before, positions=positions, maps=maps, noise=noise, diameter=diameter
-        )
-
     step = _transition(places, maps, noise, nodes, weights, half)
-    if math.isinf(n_steps):
-        masses = _stationary(step)
-        return law(places, masses, masses)
-    positions, before = _start(start, start_scale, half)
-    masses = before @ _transition(positions, maps, noise, nodes, weights, half)
-    if n_steps == 1:
-        return law(positions, before, masses)
-    before = _advance(masses, step, int(n_steps) - 2)
-    return law(places, before, before @ step)
+    positions, first = _start(start, start_scale, half)
+    after_one = first @ _transition(positions, maps, noise, nodes, weights, half)
+
+    def law(n_steps: float) -> WalkLaw:
+        at, before = places, first
+        if math.isinf(n_steps):
+            before = masses = _stationary(step)
+        elif n_steps == 1:
+            at, masses = positions, after_one
+        else:
+            before = _advance(after_one, step, int(n_steps) - 2)
+            masses = before @ step
+        return WalkLaw(masses=masses, before=before, positions=at, maps=maps, noise=noise, diameter=diameter)
+
+    return [law(n_steps) for n_steps in lengths]
 
 
 def _start(centre: float, scale: float, half: float) -> tuple[Floats, Floats]:

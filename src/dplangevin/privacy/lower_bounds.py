@@ -5,14 +5,17 @@ curvature m, on an interval. The data sets differ in one record of slope +Delta/
 or in one record of slope Delta that is present or absent (add-remove). The other records push with a common
 drift, which is scanned. Every valid upper bound for the same constants is at least the value returned here.
 
-Without a projection the path is Gaussian and the value is exact for the instance; a projection that is almost
-never felt costs its probability; otherwise the law is computed by `exact_walk`.
+Without a projection the path is Gaussian given the batches and the value is exact for the instance (`free_walk_bounds`
+averages over random batches and secret orders); a projection that is almost never felt costs its probability;
+otherwise the law is computed by `exact_walk`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +23,15 @@ from scipy.special import ndtr
 
 from dplangevin import _check
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.exact_walk import Maps, affine, epsilon_between, exact_law
+from dplangevin.privacy.exact_walk import Maps, affine, epsilon_between, exact_laws
+from dplangevin.privacy.free_walk_bounds import free_walk_epsilon
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
 
 Floats = NDArray[np.float64]
+Bound = Callable[[Constants, NoisyGradientSchedule, float], float | None]
+WALKS = ("full", "without-replacement", "poisson")
+"""Samplings whose walk on an interval is computed."""
 WIDEST = 64.0
 """Largest D / v whose walk is computed (about 450 nodes); wider sets become a box with a shorter side."""
 
@@ -32,8 +39,8 @@ WIDEST = 64.0
 def lower_bound_epsilon(constants: Constants, schedule: NoisyGradientSchedule, delta: float) -> float | None:
     """An eps that no correct (eps, delta) claim about this run can be below; None when no instance is known.
 
-    n_steps = infinity asks for claims that hold for every number of steps. Averages, momentum and shuffled or
-    secret orders have no instance here. A walk stands for the last iterate (the last checkpoint) alone, which
+    n_steps = infinity asks for claims that hold for every number of steps. Averages and momentum have no instance
+    here. A walk stands for the last iterate (the last checkpoint) alone, which
     bounds checkpoints and trajectories too.
 
     Examples
@@ -47,24 +54,44 @@ def lower_bound_epsilon(constants: Constants, schedule: NoisyGradientSchedule, d
     if schedule.momentum or schedule.release == "average" or not _implemented(constants, schedule):
         return None
     schedule = _until_released(schedule)
-    found = []
-    if schedule.sampling in ("full", "cyclic"):
-        found.append(_free_epsilon(constants, schedule, delta))
-    if schedule.sampling != "cyclic" and schedule.constant and not (found and math.isinf(constants.diameter)):
+    public = schedule.sampling == "full" or (schedule.sampling == "cyclic" and schedule.order == "public")
+    free = _longest(_free_epsilon if public else free_walk_epsilon)
+    found = [free(constants, schedule, delta)]
+    if schedule.sampling in WALKS and schedule.constant and math.isfinite(constants.diameter):
         found.append(_walk_epsilon(constants, schedule, delta))
     known = [value for value in found if value is not None]
     return max(0.0, max(known) * (1 - 1e-9) - 1e-12) if known else None
 
 
+def _longest(bound: Bound) -> Bound:
+    """The bound; for an endless run on a bounded set the largest over numbers of steps: all have to be covered."""
+
+    def best(constants: Constants, schedule: NoisyGradientSchedule, delta: float) -> float | None:
+        if math.isfinite(schedule.n_steps) or math.isinf(constants.diameter):
+            return bound(constants, schedule, delta)
+
+        @cache
+        def after(steps: int) -> float:
+            return bound(constants, replace(schedule, n_steps=steps), delta) or 0.0
+
+        crossing = min(constants.diameter**2 / _variance(schedule), 1e15)
+        centre = max((max(int(crossing / 2**i), 1) for i in range(16)), key=after)
+        low, high = max(centre // 2, 1), 2 * centre
+        while high - low > 2:
+            third = max((high - low) // 3, 1)
+            if after(low + third) < after(high - third):
+                low += third
+            else:
+                high -= third
+        return max(after(steps) for steps in (low, low + 1, high, centre)) or None
+
+    return best
+
+
 def _implemented(constants: Constants, schedule: NoisyGradientSchedule) -> bool:
     if schedule.sampling == "full":
         return True
-    if schedule.sampling == "poisson":
-        return constants.adjacency == "add-remove"
-    public = schedule.sampling == "without-replacement" or (
-        schedule.sampling == "cyclic" and schedule.order == "public"
-    )
-    return public and constants.adjacency == "replace-one"
+    return constants.adjacency == ("add-remove" if schedule.sampling == "poisson" else "replace-one")
 
 
 def _until_released(schedule: NoisyGradientSchedule) -> NoisyGradientSchedule:
@@ -89,9 +116,6 @@ def _free_epsilon(constants: Constants, schedule: NoisyGradientSchedule, delta: 
     if math.isinf(constants.diameter):
         mu = gaussian_mu(constants, schedule)
         return math.inf if math.isinf(mu) else cv.gdp_epsilon(mu, delta)
-    if math.isinf(schedule.n_steps):  # a claim for every number of steps is one for this number too
-        enough = min(40 / max(1 - factor, 1e-9), (constants.diameter / 40) ** 2 / _variance(schedule))
-        schedule = replace(schedule, n_steps=int(min(max(enough, 1.0), 1e6)))
     mu = gaussian_mu(constants, schedule)
     met = projection_probability(constants, schedule)
     if not met < 0.5:
@@ -184,19 +208,26 @@ def _endless_mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
 
 
 def projection_probability(constants: Constants, schedule: NoisyGradientSchedule) -> float:
-    """Union bound on the probability that a driftless path ever leaves the interval; needs |1 - eta m| <= 1."""
+    """Bound on the probability that either path ever leaves the interval, placed around both; |1 - eta m| <= 1.
+
+    The two means are at most `reach` apart, so each has (D - reach) / 2 to either side. Without contraction a path
+    exceeds a level with at most twice the probability of its end doing so (Levy); otherwise every step is charged.
+    """
     if math.isinf(schedule.n_steps):
         return 1.0
     steps = np.asarray(schedule.step_size)
+    size = schedule.divisor(constants.n)
     factor = float(np.max(np.abs(1 - steps * constants.strong_convexity)))
-    shifts = steps * constants.gradient_sensitivity / schedule.divisor(constants.n)
+    period = math.ceil(constants.n / size)
+    shift = float(np.max(steps)) * constants.gradient_sensitivity / size
     variances = np.multiply(steps, schedule.noise_scale) ** 2
-    reach, spread = schedule.n_steps * float(np.mean(shifts)), schedule.n_steps * float(np.mean(variances))
+    reach, spread = math.ceil(schedule.n_steps / period) * shift, schedule.n_steps * float(np.mean(variances))
     if factor < 1:
-        reach = min(reach, float(np.max(shifts)) / (1 - factor))
+        reach = min(reach, shift / (1 - factor**period))
         spread = min(spread, float(np.max(variances)) / (1 - factor**2))
     deviation = math.hypot(math.sqrt(spread), schedule.start_scale)
-    return min(1.0, 2 * (schedule.n_steps + 1) * float(ndtr((reach - constants.diameter / 2) / deviation)))
+    times = 2.0 if constants.strong_convexity == 0 else schedule.n_steps + 1.0
+    return min(1.0, 2 * times * float(ndtr((reach - constants.diameter) / 2 / deviation)))
 
 
 def _walk_epsilon(constants: Constants, schedule: NoisyGradientSchedule, delta: float) -> float | None:
@@ -206,16 +237,22 @@ def _walk_epsilon(constants: Constants, schedule: NoisyGradientSchedule, delta: 
     if width is None:
         return None
     factor = 1 - float(np.max(schedule.step_size)) * constants.strong_convexity
+    lengths = [n_steps]
     if abs(factor) <= 1 and n_steps > 12 * (width / noise) ** 2 + 50:
-        n_steps = math.inf  # the walk has forgotten its start to within e^-59
+        # the walk has forgotten its start to within e^-59; a claim for every number of steps covers shorter ones too
+        crossing = (width / noise) ** 2
+        shorter = [math.ceil(crossing * share) for share in (0.25, 0.5, 1.0, 2.0)]
+        lengths = [math.inf, *(shorter if math.isinf(n_steps) else ())]
     found = []
     for drift in _drifts(constants, schedule, noise, width, delta):
         pair = instance(constants, schedule, drift)
         try:
-            laws = [exact_law(maps, noise, width, n_steps, start_scale=schedule.start_scale) for maps in pair]
+            laws = [
+                exact_laws(maps, noise, width, lengths, start_scale=schedule.start_scale) for maps in pair
+            ]
         except ArithmeticError:
             continue
-        found.append(epsilon_between(laws[0], laws[1], delta))
+        found += [epsilon_between(first, second, delta) for first, second in zip(*laws, strict=True)]
     return max(found, default=None)
 
 
