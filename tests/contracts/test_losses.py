@@ -117,6 +117,35 @@ def test_slope_is_the_derivative_of_the_value(loss: Loss) -> None:
     )
 
 
+@pytest.mark.parametrize("loss", CONVEX + NONCONVEX, ids=words)
+def test_curvature_is_the_derivative_of_the_slope_within_its_bound(loss: Loss) -> None:
+    """Up to corners of the slope, which a random score meets with probability 0 (1e-5 of them within the width)."""
+    rng = np.random.default_rng(0)
+    width = 1e-5
+    u, y = scores(loss, 200, 4.0, rng)
+    curvature = loss.curvature(u, y)
+    if loss.score_dimension == 1:
+        change = (loss.slope(u + width, y) - loss.slope(u - width, y)) / (2 * width)
+        corner = np.abs(change - curvature) > 1e-4
+        assert corner.mean() < 0.01
+        change = np.where(corner, curvature, change)
+        size = np.abs(curvature)
+    else:
+        steps = width * np.eye(loss.score_dimension)
+        change = np.stack(
+            [(loss.slope(u + step, y) - loss.slope(u - step, y)) / (2 * width) for step in steps], axis=-1
+        )
+        size = np.linalg.norm(curvature, ord=2, axis=(-2, -1))
+    np.testing.assert_allclose(curvature, change, atol=1e-6 * (1 + np.exp(4.0)), rtol=1e-6)
+    assert size.max() <= loss.curvature_bound * (1 + 1e-12)
+    if loss.convex:
+        least = curvature if loss.score_dimension == 1 else np.linalg.eigvalsh(curvature)
+        assert least.min() >= -1e-15
+    far = np.array([-1e300, -800.0, 800.0, 1e300])
+    if loss.score_dimension == 1 and math.isfinite(loss.curvature_bound):
+        assert np.all(np.isfinite(loss.curvature(far, labels(loss)[0])))
+
+
 @pytest.mark.parametrize("loss", CONVEX, ids=words)
 def test_convex_in_the_score(loss: Loss) -> None:
     rng = np.random.default_rng(2)

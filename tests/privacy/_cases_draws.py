@@ -77,12 +77,12 @@ def langevin() -> Case:
         problem(1, 0.4, math.inf),
         LangevinSchedule(inverse_temperature=1.0, step_size=0.2, n_steps=8),
     )
-    weak = replace(schedule, inverse_temperature=4.0, step_size=0.05)  # the same drift, half of the noise
+    weak = replace(schedule, noise_scale=schedule.noise_scale / 2)  # the same drift, half of the noise
     claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
     powers = (1 - 0.2 * 0.4) ** np.arange(8)
     exact = 2 * 0.2 * powers.sum() / math.sqrt(2 * 0.2 * np.sum(powers**2))
     return pair("Langevin diffusion (SGLD)", "strongly convex, 8 steps, last iterate", of, (schedule, weak), 1e-2,
-                "LangevinMechanism", exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
+                "NoisyGradientDescent", exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
 
 
 def discrete() -> Case:

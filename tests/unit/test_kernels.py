@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset, _kernels, _moments
-from dplangevin.data._slope_laws import slope_law
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import (
     Ball,
@@ -114,7 +113,7 @@ def test_no_theta_makes_a_record_exceed_its_bound(loss: Loss, kernel: str, monke
     st.sampled_from([0.0, 1.0]),
 )
 def test_laws_are_the_slopes_of_the_losses(loss: Loss, scores: list[float], y: float) -> None:
-    law = slope_law(loss)
+    law = loss.law
     assert law is not None
     given_scores = np.array(scores)
     result, labels = given_scores.copy(), np.full(len(scores), y)
@@ -126,8 +125,8 @@ def test_laws_are_the_slopes_of_the_losses(loss: Loss, scores: list[float], y: f
 
 
 def test_losses_that_are_not_known_use_their_own_slope() -> None:
-    assert slope_law(Softmax(n_classes=3)) is None
-    assert slope_law(Clipped(Squared(), 0.5)).high == 0.5
+    assert Softmax(n_classes=3).law is None
+    assert Clipped(Squared(), 0.5).law.high == 0.5
 
 
 @pytest.mark.parametrize("kernel", ["numpy", COMPILED])
@@ -208,10 +207,10 @@ class TestMoments:
             data.gradient_sum(loss, near)
         np.testing.assert_allclose(data.gradient_sum(loss, far), plain(data, loss, far), rtol=1e-10)
         assert not np.allclose(plain(data, loss, far), plain_quadratic(data, far))
-        assert not _moments.covers(data, slope_law(loss), np.full((4, 1), math.nan))
-        assert not _moments.covers(data, slope_law(loss), np.full((4, 1), 1e200))
-        assert not _moments.covers(data, slope_law(Logistic()), near)
-        assert not _moments.covers(data, slope_law(SmoothedPinball(quantile=0.5, width=1.0)), near)
+        assert not _moments.covers(data, loss.law, np.full((4, 1), math.nan))
+        assert not _moments.covers(data, loss.law, np.full((4, 1), 1e200))
+        assert not _moments.covers(data, Logistic().law, near)
+        assert not _moments.covers(data, SmoothedPinball(quantile=0.5, width=1.0).law, near)
 
     def test_a_mini_batch_is_not_the_whole(self) -> None:
         loss = Clipped(Squared(), 9.0)

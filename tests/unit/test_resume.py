@@ -19,7 +19,13 @@ from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
-from dplangevin.mechanisms import MECHANISMS, PublicMirrorDescent, Release, discrete_gradient
+from dplangevin.mechanisms import (
+    MECHANISMS,
+    NoisyGradientDescent,
+    PublicMirrorDescent,
+    Release,
+    discrete_gradient,
+)
 from dplangevin.mechanisms import run as run_plan
 from dplangevin.mechanisms.public_sample import public_map
 from dplangevin.mechanisms.run_state import RunState
@@ -392,7 +398,6 @@ def test_another_mirror_map_is_another_run(tmp_path: Path) -> None:
 def test_a_stopped_langevin_run_stops_again(tmp_path: Path) -> None:
     plan, path = langevin(1.0, release="trajectory"), tmp_path / "run.state"
     assert plan.problem is not None
-    mechanism = MECHANISMS[LangevinSchedule]
 
     def fails(step: int, theta: Any) -> bool:
         if step == 5:
@@ -402,9 +407,10 @@ def test_a_stopped_langevin_run_stops_again(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         with pytest.raises(Interrupted):
-            mechanism.run(plan, data(plan.problem), SEED, stop=fails, state=path)
-    release = mechanism.run(plan, data(plan.problem), SEED, stop=lambda step, theta: step == 5, state=path)
-    expected = mechanism.run(plan, data(plan.problem), SEED, stop=lambda step, theta: step == 5)
+            NoisyGradientDescent(stop=fails).run(plan, data(plan.problem), SEED, state=path)
+    stops = NoisyGradientDescent(stop=lambda step, theta: step == 5)
+    release = stops.run(plan, data(plan.problem), SEED, state=path)
+    expected = stops.run(plan, data(plan.problem), SEED)
     assert release.n_steps == 5
     assert release.digest() == expected.digest()
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._check import choice, count
-from dplangevin.data._slope_laws import KINDS, SlopeLaw, slope_law
 from dplangevin.problem import Loss
+from dplangevin.problem.losses.slope_law import KINDS, SlopeLaw
 
 FloatArray = NDArray[np.float64]
 GROUP = 4096  # records per accumulator; the bound on rounding errors (privacy.theorems) counts on it
@@ -143,7 +143,7 @@ def kernel_for(loss: Loss, n_bytes: int, wanted: str = "auto") -> Kernel:
 
 @lru_cache(maxsize=64)
 def _kernel(loss: Loss, compiled: bool) -> Kernel:
-    law = slope_law(loss)
+    law = loss.law
     if compiled and law is not None and find_spec("numba") is not None:
         return CompiledKernel(loss=loss, law=law)
     return NumpyKernel(loss=loss, law=law)

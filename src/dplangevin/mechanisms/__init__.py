@@ -9,7 +9,6 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.discrete_gradient import DiscreteGradientDescent
 from dplangevin.mechanisms.exponential import ExponentialMechanism, IteratedExponentialMechanism
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.langevin import LangevinMechanism
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation
 from dplangevin.mechanisms.output_perturbation import OutputPerturbation
@@ -25,7 +24,6 @@ from dplangevin.schedules import (
     ExponentialSchedule,
     GibbsSchedule,
     IteratedExponentialSchedule,
-    LangevinSchedule,
     NoisyGradientSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
@@ -45,7 +43,6 @@ MECHANISMS: dict[type[Schedule], Any] = {
     ExponentialSchedule: ExponentialMechanism(),
     GibbsSchedule: ExponentialMechanism(),
     IteratedExponentialSchedule: IteratedExponentialMechanism(),
-    LangevinSchedule: LangevinMechanism(),
     RashomonSchedule: RashomonDraws(),
     RashomonChainSchedule: RashomonChains(),
 }

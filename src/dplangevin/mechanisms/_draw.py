@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from dplangevin.data._moments import moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
+from dplangevin.mechanisms._minimise import hessian_sum
 from dplangevin.planner.exact_methods import exact_method
 from dplangevin.problem import Ball
 from dplangevin.samplers.active_ball import active_ball
@@ -105,17 +105,4 @@ def _logistic(potential: ProblemPotential, body: Body, size: int, rng: np.random
 
 def logistic_hessian(potential: ProblemPotential, theta: Floats) -> Floats:
     """Hessian of the data term of V: beta / n sum weight s (1 - s) x x'."""
-    total = potential.data.summed(_logistic_curvatures, theta)
-    return total * (potential.inverse_temperature / potential.problem.n)
-
-
-def _logistic_curvatures(data: Dataset, theta: Floats) -> Floats:
-    """sum weight s (1 - s) x x'."""
-    total = np.zeros((theta.size, theta.size))
-    for block in data.blocks():
-        chance = expit(block.rows @ theta)
-        curvature = chance * (1 - chance)
-        if block.weights is not None:
-            curvature = curvature * block.weights
-        total += block.rows.T @ (curvature[:, None] * block.rows)
-    return total
+    return hessian_sum(potential.data, theta) * (potential.inverse_temperature / potential.problem.n)

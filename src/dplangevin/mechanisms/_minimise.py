@@ -211,11 +211,7 @@ def quadratic_minimiser(
 
 
 def hessian_sum(data: Dataset, theta: Floats) -> Floats:
-    """sum_i weight_i Hessian of loss_i at theta, by central differences of the slope in the score.
-
-    Only the solver's speed depends on its accuracy. Entry ((j, c), (k, d)) of column j, class c is at (j K + c,
-    k K + d).
-    """
+    """sum_i weight_i Hessian of loss_i at theta. Entry ((j, c), (k, d)) of column j, class c is at (j K + c, k K + d)."""
     return data.summed(_hessian_sum, theta)
 
 
@@ -238,17 +234,8 @@ def _curvatures(data: Dataset, block: Block, theta: Floats) -> Floats:
     loss = data.problem.loss
     classes = loss.score_dimension
     scores = block.rows @ theta.reshape(-1, classes)
-    result = np.empty((len(scores), classes, classes))
-    width = 1e-6 * (1 + np.abs(scores).max(axis=1))
-    for d in range(classes):
-        ahead, behind = scores.copy(), scores.copy()
-        ahead[:, d] += width
-        behind[:, d] -= width
-        if classes == 1:
-            change = loss.slope(ahead[:, 0], block.labels) - loss.slope(behind[:, 0], block.labels)
-        else:
-            change = loss.slope(ahead, block.labels) - loss.slope(behind, block.labels)
-        result[:, :, d] = change.reshape(len(scores), classes) / (2 * width[:, None])
     if classes == 1:
-        result = np.maximum(result, 0.0)
+        result = loss.curvature(scores[:, 0], block.labels)[:, None, None]
+    else:
+        result = loss.curvature(scores, block.labels)
     return result if block.weights is None else result * block.weights[:, None, None]

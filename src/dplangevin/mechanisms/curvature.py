@@ -166,10 +166,8 @@ def _scores(block: Block, theta: Floats) -> Floats:
 
 
 def _curvatures(loss: Loss, scores: Floats, block: Block) -> Floats:
-    """h'' by central differences, kept within its bounds so that no rounding exceeds the sensitivity."""
-    width = 1e-6 * (1 + np.abs(scores))
-    change = loss.slope(scores + width, block.labels) - loss.slope(scores - width, block.labels)
-    return np.clip(np.nan_to_num(change / (2 * width)), 0.0, largest_curvature(loss))
+    """h'', kept within its bounds so that no rounding exceeds the sensitivity."""
+    return np.clip(np.nan_to_num(loss.curvature(scores, block.labels)), 0.0, largest_curvature(loss))
 
 
 def _limits(loss: Loss) -> tuple[float, float]:

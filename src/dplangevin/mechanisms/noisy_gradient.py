@@ -19,10 +19,12 @@ from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
+from dplangevin.samplers.sgld import geometric_weights, running_shares
 from dplangevin.schedules import NoisyGradientSchedule
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Stop = Callable[[int, Floats], bool]
 
 
 class NoisyGradientDescent:
@@ -30,8 +32,17 @@ class NoisyGradientDescent:
 
     References
     ----------
-    Altschuler and Talwar (2022), Algorithm 1; Chourasia, Ye and Shokri (2021), Algorithm 1.
+    Altschuler and Talwar (2022), Algorithm 1; Chourasia, Ye and Shokri (2021), Algorithm 1; Ganesh, Thakurta and
+    Upadhyay (2023), Lemma C.1 and section F (Langevin diffusion, discretised).
+
+    Parameters
+    ----------
+    stop : stop(step, theta) may look at every iterate and end the run early, for plans with release="trajectory": they
+        are charged in full whenever they stop. A run that goes on from a file asks it about the steps that are left.
     """
+
+    def __init__(self, *, stop: Stop | None = None) -> None:
+        self.stop = stop
 
     def run(
         self,
@@ -51,6 +62,11 @@ class NoisyGradientDescent:
         noise (random_state is not asked again) and the same charge.
         """
         schedule = checked(plan, data, NoisyGradientSchedule)
+        if self.stop is not None and schedule.release != "trajectory":
+            raise InvalidParameter(
+                f"stop looks at every iterate, but the promise is for release={schedule.release!r}; plan with "
+                "release='trajectory'."
+            )
         steps = self._steps(plan, schedule, n_steps)
         keeper = RunState.at(state, plan, steps, save_every=save_every)
 
@@ -114,8 +130,12 @@ class NoisyGradientDescent:
 
         position = None if keeper is None else redrawn(keeper, draws, rng)
         saved = None if keeper is None else partial(keeper.after, rng=rng)
-        value, iterates = walk(schedule, steps, start, etas, noisy, project, position, saved)
-        return Release(value=value, plan=plan, seeded=seeded, n_steps=steps, iterates=iterates)
+        shares = average_shares(schedule, problem.ridge, steps)
+        value, iterates = walk(
+            schedule, steps, start, etas, noisy, project, position, saved, shares, self.stop
+        )
+        made = steps if self.stop is None else max(iterates)
+        return Release(value=value, plan=plan, seeded=seeded, n_steps=made, iterates=iterates)
 
 
 def redrawn(keeper: RunState, draws: Callable[[], object], rng: np.random.Generator) -> Position | None:
@@ -139,28 +159,45 @@ def walk(
     project: Callable[[Floats], Floats],
     position: Position | None = None,
     after: Callable[[Position], None] | None = None,
+    shares: Floats | None = None,
+    stop: Stop | None = None,
 ) -> tuple[Floats, dict[int, Floats]]:
     """The descent itself, given noisy gradients: what is released, and the iterates that the release covers.
 
-    It begins at `position`, or else at `start`; `after` sees every position.
+    It begins at `position`, or else at `start`; `after` sees every position, and `stop` may end it. With `shares` the
+    total is the running average of the iterates that the steps start from, otherwise the sum of those they lead to.
     """
     keep = _kept(schedule, steps)
     at = position or Position(step=0, theta=start, previous=start, total=np.zeros_like(start))
     for t in progress(range(at.step, steps), "noisy gradient descent"):
+        if shares is not None:
+            at.total += shares[t] * (at.theta - at.total)
         point = at.theta + (t / (t + 3)) * (at.theta - at.previous) if schedule.momentum else at.theta
         at.previous, at.theta = at.theta, project(point - etas[t] * noisy(t, point))
         at.step = t + 1
-        if t >= schedule.average_from:
+        if shares is None and t >= schedule.average_from:
             at.total += at.theta
         if at.step in keep:
             at.iterates[at.step] = at.theta
+        if stop is not None and stop(at.step, at.theta.copy()):
+            break
         if after is not None:
             after(at)
-    total, theta, iterates = at.total, at.theta, at.iterates
-    value = total / (steps - schedule.average_from) if schedule.release == "average" else theta
-    if schedule.release == "checkpoints":
-        value = iterates[schedule.checkpoints[-1]]
-    return value, iterates
+    value = at.theta
+    if schedule.release == "average":
+        value = at.total if shares is not None else at.total / (steps - schedule.average_from)
+    elif schedule.release == "checkpoints":
+        value = at.iterates[schedule.checkpoints[-1]]
+    return value, at.iterates
+
+
+def average_shares(schedule: NoisyGradientSchedule, ridge: float, steps: int) -> Floats | None:
+    """Each step's share in the running average of the iterates that steps start from; None for sums."""
+    if schedule.weights == "uniform":
+        return None
+    if schedule.weights == "leading":
+        return running_shares(np.ones(steps), steps)
+    return running_shares(geometric_weights(float(np.asarray(schedule.step_size)), ridge, steps), steps)
 
 
 def _kept(schedule: NoisyGradientSchedule, steps: int) -> frozenset[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms._draw import logistic_hessian
 from dplangevin.mechanisms._minimise import Objective, minimise
 from dplangevin.mechanisms._perturbed import release_once
-from dplangevin.mechanisms.langevin import langevin_position
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import SAVE_EVERY, RunState, StatePath
 from dplangevin.privacy.plan import Plan
@@ -29,7 +29,7 @@ from dplangevin.samplers.problem_potential import ProblemPotential
 from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import MOST, score_envelope
 from dplangevin.samplers.score_proximal import score_proximal
-from dplangevin.samplers.sgld import sgld
+from dplangevin.samplers.sgld import LangevinRun, sgld
 from dplangevin.schedules.rashomon import RashomonChainSchedule, RashomonSchedule
 
 Floats = NDArray[np.float64]
@@ -173,8 +173,19 @@ def _chains(
         stop,
         rng,
         project=problem.constraint.project,
-        **langevin_position(keeper, rng),
+        **_position(keeper, rng),
     )
     if not math.isfinite(float(np.sum(run.last))):
         raise AssumptionFailed("the chains overflowed; take a smaller step_size.")
     return run.last
+
+
+def _position(keeper: RunState | None, rng: np.random.Generator) -> dict[str, Any]:
+    """Where the chains begin and how they are saved; the generator is put where it stood."""
+    if keeper is None:
+        return {}
+    saved = keeper.position()
+    if saved is not None:
+        keeper.restore(rng)
+    begin = None if saved is None else LangevinRun(**saved)
+    return {"resume": begin, "after": partial(keeper.after, rng=rng)}

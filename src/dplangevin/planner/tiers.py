@@ -22,7 +22,13 @@ from dplangevin.privacy.theorems.gibbs import gibbs_temperature
 from dplangevin.privacy.theorems.sampler_certificates import sup_norm_cost, total_variation_allowance
 from dplangevin.problem import Problem
 from dplangevin.problem.reach import full_lipschitz, largest_norm
-from dplangevin.schedules import DrawSchedule, ExponentialSchedule, GibbsSchedule, LangevinSchedule
+from dplangevin.schedules import (
+    DrawSchedule,
+    ExponentialSchedule,
+    GibbsSchedule,
+    LangevinSchedule,
+    NoisyGradientSchedule,
+)
 
 Law = Literal["auto", "exponential", "gibbs"]
 SUP_NORM_SHARE = 0.005
@@ -37,7 +43,7 @@ class Candidate:
     """A schedule with its theorem and expected passes over the data; bounded when those are known beforehand."""
 
     tier: str
-    schedule: DrawSchedule | LangevinSchedule
+    schedule: DrawSchedule | NoisyGradientSchedule
     theorem: str | None
     evaluations: float
     excess_risk: float | None
@@ -131,7 +137,7 @@ def process(problem: Problem, epsilon: float, delta: float) -> Candidate:
     return Candidate(
         tier="process",
         schedule=schedule,
-        theorem="langevin-trajectory",
+        theorem="composition",
         evaluations=float(steps),
         excess_risk=excess,
     )
@@ -141,9 +147,9 @@ def _last_iterate(problem: Problem, mu: float) -> Candidate:
     constants = problem.constants
     rate = 1 / (2 * constants.smoothness)
     steps = math.ceil(math.log(1e3) / -math.log1p(-rate * constants.strong_convexity))
-    theorem = "langevin-last-iterate"
+    theorem = "optimal-shift"
 
-    def schedule(log_beta: float) -> LangevinSchedule:
+    def schedule(log_beta: float) -> NoisyGradientSchedule:
         beta = math.exp(log_beta)
         return LangevinSchedule(inverse_temperature=beta, step_size=rate / beta, n_steps=steps)
 

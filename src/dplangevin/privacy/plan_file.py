@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import CONSTRAINTS
 from dplangevin.problem.losses import LOSSES, Clipped
-from dplangevin.schedules import ExponentialSchedule
+from dplangevin.schedules import ExponentialSchedule, LangevinSchedule
 
 FORMAT, VERSION = "dplangevin-plan", 1
 _DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15
 _KEYS = {"format", "version", "library", "schedule", "problem", "constants", "delta", "theorem", "guarantee"}
+_FORMER_SCHEDULES: dict[str, Callable[..., Any]] = {"LangevinSchedule": LangevinSchedule}
+_FORMER_THEOREMS = {"langevin-trajectory": "composition", "langevin-last-iterate": "optimal-shift"}
+"""Names in files of older versions: the same runs, and the theorems that give them the same promise or a better one."""
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
@@ -71,7 +75,10 @@ def plan_from_plain(plain: Any) -> Plan:
         raise InvalidParameter(f"theorem must be a name, got {theorem!r}.")
     if isinstance(delta, bool) or not isinstance(delta, (int, float)):
         raise InvalidParameter(f"delta must be a number, got {delta!r}.")
-    schedule = _read("schedule", plain["schedule"], {kind.__name__: kind for kind in FAMILIES})
+    schedule = _read(
+        "schedule", plain["schedule"], {kind.__name__: kind for kind in FAMILIES} | _FORMER_SCHEDULES
+    )
+    theorem = _FORMER_THEOREMS.get(theorem, theorem)
     problem = constants = None
     if plain["problem"] is not None:
         problem = _read("problem", plain["problem"], {"Problem": Problem})
@@ -114,7 +121,7 @@ def _written(value: Any) -> Any:
     raise InvalidParameter(f"a plan file cannot hold a {type(value).__name__}.")
 
 
-def _read(where: str, value: Any, allowed: Mapping[str, type], depth: int = 0) -> Any:
+def _read(where: str, value: Any, allowed: Mapping[str, Callable[..., Any]], depth: int = 0) -> Any:
     """An instance of one of the allowed classes; its constructor checks types and ranges."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in allowed:
         raise InvalidParameter(
@@ -123,7 +130,7 @@ def _read(where: str, value: Any, allowed: Mapping[str, type], depth: int = 0) -
     if depth > _DEEPEST:
         raise InvalidParameter(f"{where} is nested too deeply.")
     kind = allowed[value["type"]]
-    known = {each.name for each in fields(kind) if each.init}
+    known = set(inspect.signature(kind).parameters)
     given = {name: item for name, item in value.items() if name != "type"}
     if unknown := sorted(set(given) - known):
         raise InvalidParameter(f"{where} has unknown fields: {', '.join(unknown)}.")
@@ -148,7 +155,7 @@ def _inside(name: str) -> dict[str, type]:
     return {"DataBounds": DataBounds} if name == "bounds" else {}
 
 
-def _value(where: str, value: Any, allowed: Mapping[str, type], depth: int) -> Any:
+def _value(where: str, value: Any, allowed: Mapping[str, Callable[..., Any]], depth: int) -> Any:
     if isinstance(value, dict):
         return _read(where, value, allowed, depth + 1)
     if isinstance(value, list):

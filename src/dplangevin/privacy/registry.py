@@ -15,7 +15,6 @@ from dplangevin.privacy.theorems.discrete_gradient import DiscreteComposition
 from dplangevin.privacy.theorems.dobrushin import Dobrushin
 from dplangevin.privacy.theorems.draws import ExponentialMechanism, IteratedExponential, StronglyConvexGibbs
 from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
-from dplangevin.privacy.theorems.langevin import LangevinLastIterate, LangevinTrajectory
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
     ObjectivePerturbation,
@@ -32,7 +31,6 @@ from dplangevin.schedules import (
     ExponentialSchedule,
     GibbsSchedule,
     IteratedExponentialSchedule,
-    LangevinSchedule,
     NoisyGradientSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
@@ -75,7 +73,6 @@ FAMILIES: dict[type[Schedule], Mapping[str, TheoremFor[Any]]] = {
     ExponentialSchedule: _listed(ExponentialMechanism(), StronglyConvexGibbs()),
     GibbsSchedule: _listed(ExponentialMechanism(), StronglyConvexGibbs()),
     IteratedExponentialSchedule: _listed(IteratedExponential()),
-    LangevinSchedule: _listed(LangevinTrajectory(), LangevinLastIterate()),
     RashomonSchedule: _listed(RashomonDraws()),
     RashomonChainSchedule: _listed(RashomonChains()),
 }

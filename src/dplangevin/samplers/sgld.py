@@ -65,7 +65,7 @@ def sgld(
     theta = np.array(start, float)
     if theta.ndim != 2:
         raise InvalidParameter(f"start must have shape [p, k], got {theta.shape}.")
-    share = None if weights is None else _shares(weights, n_steps)
+    share = None if weights is None else running_shares(weights, n_steps)
     average = None if share is None else np.zeros_like(theta)
     kept, done = {0: theta.copy()} if 0 in keep else {}, 0
     if resume is not None:
@@ -108,7 +108,7 @@ def _per_step(name: str, value: ArrayLike, n_steps: int) -> Floats:
     return np.broadcast_to(numbers, (n_steps,))
 
 
-def _shares(weights: ArrayLike, n_steps: int) -> Floats:
+def running_shares(weights: ArrayLike, n_steps: int) -> Floats:
     """w_t over the sum of the weights up to t, for a running average."""
     numbers = np.asarray(weights, float)
     if numbers.shape != (n_steps,) or np.any(numbers < 0) or not numbers.sum() > 0:

@@ -1,75 +1,66 @@
-"""The schedule of Langevin diffusion as noisy gradient flow, discretised (SGLD)."""
+"""Langevin steps: noisy gradient steps written in temperatures."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.schedules.base import Schedule
-from dplangevin.schedules.noisy_gradient import RELEASE_MODES, ReleaseMode
+from dplangevin.schedules.noisy_gradient import NoisyGradientSchedule, ReleaseMode
 
-Weights = Literal["uniform", "geometric"]
+Average = Literal["uniform", "geometric"]
+AVERAGES: tuple[Average, ...] = ("uniform", "geometric")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LangevinSchedule(Schedule):
+def LangevinSchedule(
+    *,
+    inverse_temperature: ArrayLike,
+    step_size: ArrayLike,
+    n_steps: int | float,
+    release: ReleaseMode = "last-iterate",
+    weights: Average = "uniform",
+    checkpoints: tuple[int, ...] = (),
+) -> NoisyGradientSchedule:
     """theta <- project(theta - eta_t beta_t grad F(theta) + N(0, 2 eta_t I)), full batch, from theta = 0 projected.
+
+    This is the noisy gradient step with learning rate a_t = eta_t beta_t and noise sqrt(2 / eta_t) / beta_t on the
+    mean gradient, and that schedule is returned: `inverse_temperature` and `time_step` of it read beta_t and eta_t.
 
     Parameters
     ----------
     inverse_temperature : beta_t, a number or one per step (see `power_temperatures`).
-    step_size : eta_t, a number or one per step; a_t = eta_t beta_t is the learning rate.
-    n_steps : number of steps.
-    release : "trajectory" (everything, stop whenever), "average", "checkpoints" or "last-iterate".
+    step_size : eta_t, a number or one per step.
+    n_steps, release, checkpoints : as in `NoisyGradientSchedule`.
     weights : of the average of the iterates 0 .. n_steps - 1: "uniform", or "geometric", proportional to
         (1 - a ridge)^-(t + 1), for strongly convex objectives.
-    checkpoints : the steps that are released, with release="checkpoints".
+
+    Examples
+    --------
+    >>> schedule = LangevinSchedule(inverse_temperature=100.0, step_size=0.01, n_steps=50)
+    >>> schedule.step_size, round(schedule.noise_scale, 6), round(schedule.inverse_temperature, 6)
+    (1.0, 0.141421, 100.0)
     """
-
-    mechanism: ClassVar[str] = "langevin"
-    inverse_temperature: float | tuple[float, ...]
-    step_size: float | tuple[float, ...]
-    n_steps: int
-    release: ReleaseMode = "last-iterate"
-    weights: Weights = "uniform"
-    checkpoints: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check.put(self, inverse_temperature=_check.per_step("inverse_temperature", self.inverse_temperature))
-        _check.put(self, step_size=_check.per_step("step_size", self.step_size))
-        _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
-        _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
-        _check.put(self, weights=_check.choice("weights", self.weights, ("uniform", "geometric")))
-        for name in ("inverse_temperature", "step_size"):
-            value = getattr(self, name)
-            if isinstance(value, tuple) and len(value) != self.n_steps:
-                raise InvalidParameter(f"{name} has {len(value)} entries, but n_steps is {self.n_steps}.")
-        if self.weights == "geometric" and not self.constant:
-            raise InvalidParameter("geometric weights need one inverse_temperature and one step_size.")
-        steps = tuple(_check.count("checkpoints", step) for step in self.checkpoints)
-        ordered = all(a < b for a, b in pairwise(steps)) and (not steps or steps[-1] <= self.n_steps)
-        if (self.release == "checkpoints") != bool(steps) or not ordered:
-            raise InvalidParameter(
-                f"checkpoints must be increasing steps up to n_steps = {self.n_steps}, given exactly when "
-                f"release='checkpoints'; got {self.checkpoints!r} with release={self.release!r}."
-            )
-        _check.put(self, checkpoints=steps)
-
-    @property
-    def tier(self) -> str:
-        """The noise of the process is the privacy."""
-        return "process"
-
-    @property
-    def constant(self) -> bool:
-        """True when neither temperature nor step varies."""
-        return not isinstance(self.inverse_temperature, tuple) and not isinstance(self.step_size, tuple)
+    beta = _check.per_step("inverse_temperature", inverse_temperature)
+    eta = _check.per_step("step_size", step_size)
+    for name, value in (("inverse_temperature", beta), ("step_size", eta)):
+        if isinstance(value, tuple) and len(value) != n_steps:
+            raise InvalidParameter(f"{name} has {len(value)} entries, but n_steps is {n_steps}.")
+    average = _check.choice("weights", weights, AVERAGES)
+    if average == "geometric" and (isinstance(beta, tuple) or isinstance(eta, tuple)):
+        raise InvalidParameter("geometric weights need one inverse_temperature and one step_size.")
+    rate = np.multiply(eta, beta)
+    noise = np.sqrt(np.divide(2.0, eta)) / beta
+    return NoisyGradientSchedule(
+        step_size=rate.tolist(),
+        noise_scale=noise.tolist(),
+        n_steps=n_steps,
+        release=release,
+        checkpoints=checkpoints,
+        weights="uniform" if release != "average" else "geometric" if average == "geometric" else "leading",
+    )
 
 
 def power_temperatures(peak: float, exponent: float, n_steps: int) -> tuple[float, ...]:

@@ -18,6 +18,8 @@ Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"
 SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
 ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
 RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
+Weights = Literal["uniform", "leading", "geometric"]
+WEIGHTS: tuple[Weights, ...] = ("uniform", "leading", "geometric")
 Order = Literal["public", "secret"]
 Start = Literal["data-independent", "unknown"]
 
@@ -39,6 +41,9 @@ class NoisyGradientSchedule(Schedule):
     release : what leaves the run. Averages are functions of the whole path and are accounted as such.
     checkpoints : the steps whose iterates are released, when release is "checkpoints".
     average_from : first step (from 0) of the tail that is averaged, when release is "average".
+    weights : of the average: "uniform" over the iterates after step average_from; "leading", uniform over the iterates
+        that each step starts from (0 .. n_steps - 1, the ones that bounds on diffusions are about); "geometric", over
+        those with weights proportional to (1 - step_size ridge)^-(t + 1), for strongly convex objectives.
     momentum : Nesterov momentum t / (t + 3); accounted by composition only.
     order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
     start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
@@ -58,6 +63,7 @@ class NoisyGradientSchedule(Schedule):
     order: Order = "public"
     start: Start = "data-independent"
     start_scale: float = 0.0
+    weights: Weights = "uniform"
 
     def __post_init__(self) -> None:
         _check.put(self, step_size=_check.per_step("step_size", self.step_size))
@@ -68,6 +74,7 @@ class NoisyGradientSchedule(Schedule):
         _check.put(self, order=_check.choice("order", self.order, ("public", "secret")))
         _check.put(self, start=_check.choice("start", self.start, ("data-independent", "unknown")))
         _check.put(self, start_scale=_check.nonnegative("start_scale", self.start_scale))
+        _check.put(self, weights=_check.choice("weights", self.weights, WEIGHTS))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         self._check_batches()
         self._check_lengths()
@@ -108,6 +115,18 @@ class NoisyGradientSchedule(Schedule):
             raise InvalidParameter(
                 f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
             )
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        if self.weights == "uniform":
+            return
+        if self.release != "average" or self.average_from or math.isinf(self.n_steps):
+            raise InvalidParameter(
+                f"weights={self.weights!r} are of the average of all iterates of a finite run; use release='average' "
+                "and average_from=0, or leave weights out."
+            )
+        if self.weights == "geometric" and (self.momentum or not self.constant):
+            raise InvalidParameter("geometric weights need plain steps of one size and one noise scale.")
 
     @classmethod
     def from_diffusion(
@@ -139,6 +158,16 @@ class NoisyGradientSchedule(Schedule):
         """True when neither step size nor noise varies."""
         return not isinstance(self.step_size, tuple) and not isinstance(self.noise_scale, tuple)
 
+    @property
+    def time_step(self) -> float | tuple[float, ...]:
+        """eta_t of the same run as Langevin steps, theta - eta beta grad + N(0, 2 eta): (step_size noise_scale)^2/2."""
+        return _number_or_tuple(np.multiply(self.step_size, self.noise_scale) ** 2 / 2)
+
+    @property
+    def inverse_temperature(self) -> float | tuple[float, ...]:
+        """beta_t of the same run as Langevin steps: 2 / (step_size noise_scale^2)."""
+        return _number_or_tuple(2.0 / np.multiply(self.step_size, np.square(self.noise_scale)))
+
     def divisor(self, n: int) -> int:
         """The public divisor of the gradient sum."""
         return n if self.batch_size is None else self.batch_size
@@ -150,3 +179,8 @@ class NoisyGradientSchedule(Schedule):
     def noise_scales(self) -> NDArray[np.float64]:
         """noise_scale_t for every step (finite n_steps only)."""
         return np.broadcast_to(np.asarray(self.noise_scale, float), (int(self.n_steps),)).copy()
+
+
+def _number_or_tuple(values: NDArray[np.float64]) -> float | tuple[float, ...]:
+    plain = values.tolist()
+    return tuple(plain) if isinstance(plain, list) else float(plain)

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin.problem.losses.slope_law import SlopeLaw
+
 FloatArray = NDArray[np.float64]
 
 
@@ -18,7 +20,7 @@ class Loss(ABC):
     A loss of score_dimension 1 is vectorised over broadcastable arrays score and y. A loss of score_dimension
     K > 1 takes score[..., K] with y[...]. The gradient of a record is slope times its row, so its norm is at
     most slope_bound |x| and its smoothness at most curvature_bound |x|^2, for every score and every label
-    within label_range.
+    within label_range. A loss states its `law`, or else slope and curvature.
     """
 
     name: ClassVar[str]
@@ -31,9 +33,23 @@ class Loss(ABC):
         """The sum of h(score; y) over the first axis, the records."""
         return np.asarray(self.value(score, y).sum(axis=0))
 
-    @abstractmethod
+    @property
+    def law(self) -> SlopeLaw | None:
+        """The slope as a formula that compiled sums know, from which slope and curvature follow; None without one."""
+        return None
+
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The derivative of h in the score."""
+        return self._law().slope(score, y)
+
+    def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """The second derivative of h in the score, [..., K, K] for K > 1; at a corner of h', one of its sides."""
+        return self._law().curvature(score, y)
+
+    def _law(self) -> SlopeLaw:
+        if self.law is None:
+            raise NotImplementedError(f"{type(self).__name__} states neither law nor slope and curvature.")
+        return self.law
 
     @abstractmethod
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses.base import FloatArray, Loss, reached
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -46,8 +47,19 @@ class Clipped(Loss):
         inside = self.loss.value(np.clip(score, low, high), y)
         return inside + self.bound * (np.maximum(score - high, 0) + np.maximum(low - score, 0))
 
+    @property
+    def law(self) -> SlopeLaw | None:
+        inner = self.loss.law
+        if inner is None:
+            return None
+        return replace(inner, low=max(inner.low, -self.bound), high=min(inner.high, self.bound))
+
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.clip(self.loss.slope(score, y), -self.bound, self.bound)
+
+    def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        inside = np.abs(self.loss.slope(score, y)) < self.bound
+        return np.where(inside, self.loss.curvature(score, y), 0.0)
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return reached(self.loss.inverse_slope(slope, y), slope, -self.bound, self.bound)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.problem.losses.base import FloatArray, Loss, reached
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -32,8 +33,9 @@ class Huber(Loss):
         near = np.minimum(distance, self.transition)
         return near * (distance - near / 2)
 
-    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        return np.clip(score - y, -self.transition, self.transition)
+    @property
+    def law(self) -> SlopeLaw:
+        return SlopeLaw(kind="affine", low=-self.transition, high=self.transition)
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return reached(slope + y, slope, -self.transition, self.transition)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from dplangevin.problem.losses.base import FloatArray, Loss
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -35,8 +36,9 @@ class Logistic(Loss):
         logs = np.log(np.multiply.reduceat(factors, np.arange(0, len(factors), 512), axis=0)).sum(axis=0)
         return np.asarray(np.maximum(score, 0).sum(axis=0) - (y * score).sum(axis=0) + logs)
 
-    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        return np.asarray(expit(score) - y, np.float64)
+    @property
+    def law(self) -> SlopeLaw:
+        return SlopeLaw(kind="logistic")
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(logit(np.clip(slope + y, 0.0, 1.0)), np.float64)

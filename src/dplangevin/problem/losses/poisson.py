@@ -10,6 +10,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.problem.losses.base import FloatArray, Loss
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -28,10 +29,12 @@ class Poisson(Loss):
         _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        return _exp(score) - y * score
+        with np.errstate(over="ignore"):
+            return np.exp(score) - y * score
 
-    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        return _exp(score) - y
+    @property
+    def law(self) -> SlopeLaw:
+        return SlopeLaw(kind="exponential")
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
@@ -51,8 +54,3 @@ class Poisson(Loss):
 
     def clipped_curvature(self, bound: float) -> float:
         return self.target_bound + bound
-
-
-def _exp(score: FloatArray) -> FloatArray:
-    with np.errstate(over="ignore"):
-        return np.exp(score)

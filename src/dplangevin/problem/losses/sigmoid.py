@@ -30,6 +30,10 @@ class Sigmoid(Loss):
         error = expit((1 - 2 * y) * score)
         return np.asarray((1 - 2 * y) * error * (1 - error), np.float64)
 
+    def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        error = expit((1 - 2 * y) * score)
+        return np.asarray((1 - 2 * y) ** 2 * error * (1 - error) * (1 - 2 * error), np.float64)
+
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidParameter(
             "the sigmoid loss is not convex, so its slope has no inverse; it needs no clipping."

@@ -9,6 +9,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.problem.losses.base import FloatArray, Loss, reached
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -30,9 +31,9 @@ class SmoothedHinge(Loss):
         near = np.minimum(gap, self.width)
         return near / self.width * (gap - near / 2)
 
-    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        sign = _sign(y)
-        return -sign * np.clip((1 - sign * score) / self.width, 0, 1)
+    @property
+    def law(self) -> SlopeLaw:
+        return SlopeLaw(kind="hinge", scale=1 / self.width)
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         sign = _sign(y)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.problem.losses.base import FloatArray, Loss, reached
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -39,8 +40,15 @@ class SmoothedPinball(Loss):
         bend = (near**2 / self.width + self.width / 4) / 2  # |r| / 2, rounded off inside the corner
         return bend + np.abs(residual - near) / 2 + (0.5 - self.quantile) * residual
 
-    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        return np.clip((score - y) / self.width + 0.5 - self.quantile, -self.quantile, 1 - self.quantile)
+    @property
+    def law(self) -> SlopeLaw:
+        return SlopeLaw(
+            kind="affine",
+            scale=1 / self.width,
+            shift=0.5 - self.quantile,
+            low=-self.quantile,
+            high=1 - self.quantile,
+        )
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         score = y + self.width * (slope + self.quantile - 0.5)

@@ -52,13 +52,23 @@ class Softmax(Loss):
         return np.asarray(np.log(np.exp(below).sum(axis=-1)) - own, np.float64)
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        slope = np.exp(score - score.max(axis=-1, keepdims=True))
-        slope /= slope.sum(axis=-1, keepdims=True)
+        slope = _shares(score)
         slope -= self._one_hot(y)
         if self.slope_clip is not None:
             norm = np.sqrt(np.einsum("...c,...c->...", slope, slope))
             slope *= (self.slope_clip / np.maximum(norm, self.slope_clip))[..., None]
         return np.asarray(slope, np.float64)
+
+    def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        if self.slope_clip is not None:
+            raise InvalidParameter(
+                "a softmax slope clipped in norm is not the gradient of any loss, so it has no curvature; "
+                "leave slope_clip out."
+            )
+        shares = _shares(score)
+        bend = -shares[..., :, None] * shares[..., None, :]
+        bend[..., np.arange(self.n_classes), np.arange(self.n_classes)] += shares
+        return np.asarray(bend)
 
     def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
         return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
@@ -95,3 +105,9 @@ class Softmax(Loss):
         if self.slope_clip is None:
             return ()
         return (f"the softmax slope is clipped to norm {self.slope_clip:g} and is not a gradient",)
+
+
+def _shares(score: FloatArray) -> FloatArray:
+    shares = np.exp(score - score.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    return np.asarray(shares, np.float64)

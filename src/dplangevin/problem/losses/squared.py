@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from dplangevin.problem.losses.base import FloatArray, Loss
+from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -19,8 +20,9 @@ class Squared(Loss):
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return (score - y) ** 2 / 2
 
-    def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        return score - y
+    @property
+    def law(self) -> SlopeLaw:
+        return SlopeLaw(kind="affine")
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return slope + y

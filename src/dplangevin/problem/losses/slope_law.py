@@ -1,24 +1,14 @@
-"""The slopes of the library's losses as one formula with five numbers, evaluated in place."""
+"""The slope of a loss of one score as one formula with five numbers; slope and curvature are written here alone."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dplangevin.problem.losses import (
-    Clipped,
-    Huber,
-    Logistic,
-    Loss,
-    Poisson,
-    SmoothedHinge,
-    SmoothedPinball,
-    Squared,
-)
+from scipy.special import expit
 
 Floats = NDArray[np.float64]
 Kind = Literal["affine", "logistic", "exponential", "hinge"]
@@ -40,12 +30,38 @@ class SlopeLaw:
     low: float = -math.inf
     high: float = math.inf
 
+    def slope(self, score: Floats, y: Floats) -> Floats:
+        """The slopes at broadcastable scores and labels."""
+        slopes = np.array(np.broadcast_to(score, np.broadcast_shapes(np.shape(score), np.shape(y))), float)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._replace(slopes, y)
+        return slopes
+
+    def curvature(self, score: Floats, y: Floats) -> Floats:
+        """The derivative of the slope in the score; 0 where it is clipped. At a corner, one of the two sides."""
+        if self.kind == "logistic":
+            chance = expit(score)
+            bend = chance * (1 - chance)
+        elif self.kind == "exponential":
+            with np.errstate(over="ignore"):
+                bend = np.exp(score)
+        else:
+            bend = np.asarray(self.scale)
+        slope = self.slope(score, y)
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        if self.kind == "hinge":
+            sign = _sign(y)
+            low, high = np.maximum(low, -(1 + sign) / 2), np.minimum(high, (1 - sign) / 2)
+        return np.where((slope > low) & (slope < high), bend, 0.0)
+
     def apply(self, scores: Floats, labels: Floats) -> None:
         """Turn scores [rows] or [rows, k] into slopes, in place. Scores must not be NaN.
 
         Overflows are harmless, and the caller's to ignore.
         """
-        y = labels if scores.ndim == 1 else labels[:, None]
+        self._replace(scores, labels if scores.ndim == 1 else labels[:, None])
+
+    def _replace(self, scores: Floats, y: Floats) -> None:
         low, high = self.low, self.high
         if self.kind == "affine":
             scores -= y
@@ -66,7 +82,7 @@ class SlopeLaw:
             np.exp(scores, out=scores)
             scores -= y
         else:
-            sign = np.where(y > 0.5, 1.0, -1.0)
+            sign = _sign(y)
             scores -= sign
             scores *= self.scale
             np.maximum(scores, -(1 + sign) / 2, out=scores)
@@ -77,27 +93,5 @@ class SlopeLaw:
             np.minimum(scores, high, out=scores)
 
 
-def slope_law(loss: Loss) -> SlopeLaw | None:
-    """The law of a loss of one score; None for losses that this file does not know."""
-    if isinstance(loss, Clipped):
-        inner = slope_law(loss.loss)
-        if inner is None:
-            return None
-        return replace(inner, low=max(inner.low, -loss.bound), high=min(inner.high, loss.bound))
-    if isinstance(loss, Logistic):
-        return SlopeLaw(kind="logistic")
-    if isinstance(loss, Squared):
-        return SlopeLaw(kind="affine")
-    if isinstance(loss, Huber):
-        return SlopeLaw(kind="affine", low=-loss.transition, high=loss.transition)
-    if isinstance(loss, SmoothedPinball):
-        return SlopeLaw(
-            kind="affine",
-            scale=1 / loss.width,
-            shift=0.5 - loss.quantile,
-            low=-loss.quantile,
-            high=1 - loss.quantile,
-        )
-    if isinstance(loss, SmoothedHinge):
-        return SlopeLaw(kind="hinge", scale=1 / loss.width)
-    return SlopeLaw(kind="exponential") if isinstance(loss, Poisson) else None
+def _sign(y: Floats) -> Floats:
+    return np.where(np.asarray(y) > 0.5, 1.0, -1.0)
