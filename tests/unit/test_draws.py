@@ -19,7 +19,7 @@ from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
 from dplangevin.mechanisms.langevin import LangevinMechanism
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import BoundedRange
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.proximal_certificate import START_GAP, uniform_start_ratio, warm_start_ratio
 from dplangevin.privacy.theorems.draws import sup_norm, total_variation
 from dplangevin.problem import Ball, Box, DataBounds, Huber, Logistic, Problem, Sigmoid, Simplex, WholeSpace
@@ -243,7 +243,7 @@ def test_lens_draws_the_gaussian_it_says():
 
 
 def test_exact_exponential_is_pure_and_concentrated():
-    plan = Plan(constants=CONSTANTS, schedule=ExponentialSchedule(inverse_temperature=7500.0), delta=0.0)
+    plan = Price(constants=CONSTANTS, schedule=ExponentialSchedule(inverse_temperature=7500.0), delta=0.0)
     assert plan.guarantee.epsilon(0.0) == pytest.approx(1.0, rel=1e-8)
     assert plan.guarantee.theorem == "exponential-mechanism"
     part = plan.guarantee.parts[0]
@@ -536,13 +536,13 @@ def test_langevin_may_stop_whenever():
         seen.append(step)
         return step == 7
 
-    release = LangevinMechanism().run(plan, records(problem), 3, stop=stop)
+    release = LangevinMechanism(stop).run(plan, records(problem), 3)
     assert release.n_steps == 7
     assert seen == list(range(1, 8))
     assert sorted(release.iterates) == seen
     last = Plan(problem=problem, schedule=replace(base, release="last-iterate"), delta=1e-6)
     with pytest.raises(InvalidParameter, match="stop looks at every iterate"):
-        LangevinMechanism().run(last, records(problem), 3, stop=stop)
+        LangevinMechanism(stop).run(last, records(problem), 3)
 
 
 def test_projection_is_what_the_problem_says():

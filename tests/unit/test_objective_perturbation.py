@@ -18,7 +18,7 @@ from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation as Mechanism
 from dplangevin.planner import choose
 from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
@@ -113,7 +113,7 @@ def test_gaussian_noise_has_no_pure_promise() -> None:
     with pytest.raises(AssumptionFailed, match="no pure promise"):
         ObjectivePerturbation().certify(BASE, run)
     with pytest.raises(NotPrivateError, match="delta = 0"):
-        Plan(constants=BASE, schedule=run, delta=0.0)
+        Price(constants=BASE, schedule=run, delta=0.0)
     with pytest.raises(AssumptionFailed, match="Raise noise_scale"):
         GaussianObjectivePerturbation().certify(BASE, replace(run, noise_scale=1e-6))
 
@@ -354,7 +354,7 @@ def test_plans_of_other_mechanisms_are_refused() -> None:
         Mechanism().run(other, data, 0)
     run = ObjectivePerturbationSchedule(noise_scale=2.0, **EXACT)
     with pytest.raises(InvalidParameter, match="no problem"):
-        Mechanism().run(Plan(constants=BASE, schedule=run, delta=0.0), data, 0)
+        Mechanism().run(Price(constants=BASE, schedule=run, delta=0.0), data, 0)
     elsewhere = problem("logistic", 2.0, 4, 1, 6.0, "replace-one")
     with pytest.raises(InvalidParameter, match="another problem"):
         Mechanism().run(Plan(problem=elsewhere, schedule=run, delta=0.0), data, 0)

@@ -17,7 +17,7 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateErro
 from dplangevin.mechanisms import _minimise
 from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
 from dplangevin.mechanisms.output_perturbation import OutputPerturbation as Mechanism
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.privacy.theorems.output_perturbation import (
     OutputPerturbation,
@@ -114,7 +114,7 @@ def test_calibration_is_the_inverse_of_the_theorem(
         n=n, lipschitz=2.0, smoothness=1 + ridge, strong_convexity=ridge, adjacency=adjacency
     )  # type: ignore[arg-type]
     schedule = calibrated_output_perturbation(constants, epsilon=epsilon, delta=delta)
-    promised = Plan(constants=constants, schedule=schedule, delta=delta).guarantee.epsilon()
+    promised = Price(constants=constants, schedule=schedule, delta=delta).guarantee.epsilon()
     assert 0.999 * epsilon <= promised <= epsilon
     expected = (constants.gradient_sensitivity + 2 * schedule.tolerance) / (n * ridge)
     assert minimiser_sensitivity(constants, schedule.tolerance) == pytest.approx(expected, rel=1e-12)
@@ -133,7 +133,7 @@ def test_each_hypothesis_is_refused_by_name() -> None:
     with pytest.raises(AssumptionFailed, match="double precision"):
         OutputPerturbation().certify(BASE, replace(run, tolerance=1e-12))
     with pytest.raises(NotPrivateError, match="delta = 0"):
-        Plan(constants=BASE, schedule=replace(run, noise="gaussian"), delta=0.0)
+        Price(constants=BASE, schedule=replace(run, noise="gaussian"), delta=0.0)
 
 
 @pytest.mark.parametrize(

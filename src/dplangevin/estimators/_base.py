@@ -75,7 +75,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise InvalidParameter("sample_weight must have one entry per row of X.")
         if self.public_data is not None:
             return fit_public(self, X, y, weights, encode, options)
-        self._check_ledger()
         share, both = interval_share(self.intervals), None
         self.__dict__.pop("uncertainty_", None)
         if share:
@@ -89,7 +88,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(recipe)
         problem = recipe.plan.problem
-        assert problem is not None
         data = dataset_of(X, y, problem, encode, weights)
         if self.verbose:
             print(data.describe(problem.loss))
@@ -102,11 +100,12 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 ledger=self.ledger,
                 secure=self._secure(),
                 state=self.state,
+                rows_per_person=self.max_rows_per_person,
             )
             self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
         else:
             release, self.uncertainty_ = run_with_intervals(
-                both, data, self.random_state, self.ledger, self.state
+                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person
             )
             self.privacy_ = self._promise(both.guarantee, release.seeded, both.words)
         self.plan_ = recipe
@@ -128,15 +127,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.secure and getattr(self, "public_data", None) is not None:
             raise InvalidParameter("public_data has no secure form yet; leave it out with secure=True.")
         return bool(self.secure)
-
-    def _check_ledger(self) -> None:
-        """The budget and the estimator promise to the same person, before anything is charged."""
-        rows = getattr(self.ledger, "max_rows_per_person", None)
-        if rows is not None and rows != self.max_rows_per_person:
-            raise InvalidParameter(
-                f"max_rows_per_person = {self.max_rows_per_person!r} differs from the ledger's {rows!r}: the estimator "
-                "and the budget would promise to different people. State the same number in both."
-            )
 
     def _check_person(self, guarantee: Guarantee) -> None:
         """The promise to a person with several rows, before anything runs."""

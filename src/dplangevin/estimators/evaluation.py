@@ -12,8 +12,10 @@ from dplangevin.estimators._held_out import held_out
 from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
 from dplangevin.estimators._scoring import PER_RECORD, Scoring
-from dplangevin.mechanisms.noisy_sums import release_best, release_sums
+from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.privacy.theorems.noisy_max import calibrated_max
 
@@ -28,7 +30,7 @@ class PrivateScore:
     ----------
     value : the noisy metric. interval : covers the metric on the population with probability `level`, counting both
         the sampling of the records and the noise.
-    guarantee : what computing it cost the people in X, y. The model's own guarantee is separate.
+    plan : the noise. guarantee : what computing it cost the people in X, y. The model's own guarantee is separate.
     seeded : the noise came from a user's seed; whoever knows it can undo the noise.
     cap : per-record losses were cut off here. table : the reliability table of metric="calibration".
     """
@@ -37,6 +39,7 @@ class PrivateScore:
     value: float
     interval: tuple[float, float]
     level: float
+    plan: Price
     guarantee: Guarantee
     seeded: bool
     cap: float | None = None
@@ -49,6 +52,7 @@ class PrivateSelection:
 
     index: int
     metric: str
+    plan: Price
     guarantee: Guarantee
     seeded: bool
 
@@ -68,6 +72,7 @@ def private_score(
     max_rows_per_person: int = 1,
     ledger: Spender | None = None,
     random_state: Any = None,
+    state: StatePath = None,
 ) -> PrivateScore:
     """Score a fitted model on private records under a stated guarantee.
 
@@ -85,6 +90,7 @@ def private_score(
     bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
     level : of the interval. max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     ledger : a Spender, charged before the records are read. random_state : a seed voids the promise, see DPRidge.
+    state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
 
     Examples
     --------
@@ -98,15 +104,22 @@ def private_score(
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
     records = held_out(X, y)
-    plan = scoring.plan(epsilon, delta, max_rows_per_person)
-    plan = plan.with_assumptions(*scoring.words(model, random_state))
-    release = release_sums(plan, lambda: scoring.sums(model, records), random_state, ledger=ledger)
+    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model, random_state))
+    release = NoisySums().run(
+        plan,
+        lambda: scoring.sums(model, records),
+        random_state,
+        ledger=ledger,
+        state=state,
+        rows_per_person=max_rows_per_person,
+    )
     value, interval, table = scoring.read(release, len(records), level)
     return PrivateScore(
         metric=metric,
         value=value,
         interval=interval,
         level=level,
+        plan=plan,
         guarantee=plan.guarantee.group(max_rows_per_person),
         seeded=release.seeded,
         cap=scoring.stated_cap,
@@ -126,6 +139,7 @@ def private_selection(
     max_rows_per_person: int = 1,
     ledger: Spender | None = None,
     random_state: Any = None,
+    state: StatePath = None,
 ) -> PrivateSelection:
     """Choose one of a few fitted models by its score on private records, with pure epsilon in all.
 
@@ -151,7 +165,7 @@ def private_selection(
         scoring.check(model)
     records = held_out(X, y)
     words = [words for model in models for words in scoring.words(model, random_state)]
-    plan = calibrated_max(
+    schedule = calibrated_max(
         candidates=len(models),
         unit=scoring.unit,
         epsilon=epsilon,
@@ -159,8 +173,19 @@ def private_selection(
         rows_per_person=max_rows_per_person,
         assumptions=tuple(dict.fromkeys(words)),
     )
-    release = release_best(plan, lambda: scoring.totals(models, records), random_state, ledger=ledger)
-    promise = plan.guarantee.group(max_rows_per_person)
+    plan = Price(schedule=schedule, delta=0.0)
+    release = NoisyMax().run(
+        plan,
+        lambda: [scoring.totals(models, records)],
+        random_state,
+        ledger=ledger,
+        state=state,
+        rows_per_person=max_rows_per_person,
+    )
     return PrivateSelection(
-        index=int(release.values[0][0]), metric=metric, guarantee=promise, seeded=release.seeded
+        index=int(release.values[0][0]),
+        metric=metric,
+        plan=plan,
+        guarantee=plan.guarantee.group(max_rows_per_person),
+        seeded=release.seeded,
     )

@@ -14,8 +14,11 @@ from dplangevin.privacy.theorems.cyclic_shift import CyclicShift
 from dplangevin.privacy.theorems.discrete_gradient import DiscreteComposition
 from dplangevin.privacy.theorems.dobrushin import Dobrushin
 from dplangevin.privacy.theorems.draws import ExponentialMechanism, IteratedExponential, StronglyConvexGibbs
+from dplangevin.privacy.theorems.generalized_gaussian import CorrectedWorstShift, WorstShift
 from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
 from dplangevin.privacy.theorems.langevin import LangevinLastIterate, LangevinTrajectory
+from dplangevin.privacy.theorems.noisy_max import NoisyMaxTheorem
+from dplangevin.privacy.theorems.noisy_sums import NoisySumsTheorem
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
     ObjectivePerturbation,
@@ -28,12 +31,16 @@ from dplangevin.privacy.theorems.rashomon import RashomonChains, RashomonDraws
 from dplangevin.privacy.theorems.shuffled_shift import SecretPermutation, ShuffledShift
 from dplangevin.privacy.theorems.sufficient_statistics import SufficientStatistics
 from dplangevin.schedules import (
+    CorrectedAnswersSchedule,
     DiscreteGradientSchedule,
     ExponentialSchedule,
     GibbsSchedule,
     IteratedExponentialSchedule,
     LangevinSchedule,
+    NoisyAnswersSchedule,
     NoisyGradientSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
     PublicMirrorSchedule,
@@ -78,6 +85,10 @@ FAMILIES: dict[type[Schedule], Mapping[str, TheoremFor[Any]]] = {
     LangevinSchedule: _listed(LangevinTrajectory(), LangevinLastIterate()),
     RashomonSchedule: _listed(RashomonDraws()),
     RashomonChainSchedule: _listed(RashomonChains()),
+    NoisySumsSchedule: _listed(NoisySumsTheorem()),
+    NoisyMaxSchedule: _listed(NoisyMaxTheorem()),
+    NoisyAnswersSchedule: _listed(WorstShift()),
+    CorrectedAnswersSchedule: _listed(CorrectedWorstShift()),
 }
 
 
