@@ -27,7 +27,7 @@ from dplangevin.privacy.generalized_gaussian import (
 from dplangevin.privacy.generalized_gaussian_calibration import noise_delta, rounded_up, smallest_sigma
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.loss_sum import Loss, LossSum
+from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss
 from dplangevin.privacy.parts import Gaussian, Pure
 from dplangevin.privacy.plan import Price
 from dplangevin.schedules import NoisyAnswersSchedule
@@ -243,7 +243,7 @@ def test_cut_points_invert_the_loss(p: float, shift: float) -> None:
 
 
 def test_a_loss_without_finite_mass_gives_no_promise() -> None:
-    dead = Loss(step=0.1, first=-1, mass=np.zeros(3), infinity=0.5, count=1)
+    dead = PrivacyLoss(step=0.1, first=-1, mass=np.zeros(3), infinity=0.5, count=1)
     assert LossSum([dead]).delta(1.0) == 1.0
     assert certified_delta(8, 6.0, 2, 20.0) == 1.0
 

@@ -20,6 +20,7 @@ from dplangevin.estimators._public import compare_public, fit_public
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms import run
+from dplangevin.mechanisms.release import SEEDED
 from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.planner import choose
 from dplangevin.privacy import conversions as cv
@@ -214,9 +215,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee",
         ]
         if seeded:
-            words.append(
-                "the noise came from random_state: the promise holds only against those who do not know it"
-            )
+            words.append(SEEDED)
         guarantee = replace(
             guarantee, assumptions=(*guarantee.assumptions, *words, *more, *self._public_words())
         )

@@ -128,12 +128,12 @@ class Scoring:
         """The exact sums, in whole numbers. This reads the records."""
         return records.summed(partial(_part_sums, self, model))
 
-    def totals(self, models: Sequence[Any], records: HeldOut) -> Floats:
+    def totals(self, models: Sequence[Any], records: HeldOut) -> list[Floats]:
         """The sum of 1 - loss of each model, in whole units, which add up exactly. This reads the records.
 
         1 - loss >= 0: under add-remove a record moves every total upwards, which the proof of noisy max uses.
         """
-        return records.summed(partial(_part_totals, self, tuple(models)))[0]
+        return records.summed(partial(_part_totals, self, tuple(models)))
 
     def loss_sums(self, shares: Floats) -> list[Floats]:
         """Sums of losses in [0, 1], in whole units."""
@@ -174,7 +174,7 @@ class Scoring:
         low, high = max(share - width, 0.0), min(share + width, 1.0)
         return self.limit * share, (self.limit * low, self.limit * high)
 
-    def words(self, model: Any, random_state: Any) -> tuple[str, ...]:
+    def words(self, model: Any) -> tuple[str, ...]:
         """What the guarantee assumes, and what it is silent about."""
         words = [
             "the model was given beforehand: what its own fitting revealed is not counted here",
@@ -189,10 +189,6 @@ class Scoring:
             words.append(
                 f"{', '.join(learned)} learned from data outside any guarantee: unless that data is public, "
                 "nothing is promised about the model itself"
-            )
-        if random_state is not None:
-            words.append(
-                "the noise came from random_state: the promise holds only against those who do not know it"
             )
         return tuple(words)
 

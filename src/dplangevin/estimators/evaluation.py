@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dplangevin import _check
@@ -13,6 +14,7 @@ from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
 from dplangevin.estimators._scoring import PER_RECORD, Scoring
 from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
+from dplangevin.mechanisms.release import SEEDED, AnswersRelease
 from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
@@ -104,27 +106,14 @@ def private_score(
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
     records = held_out(X, y)
-    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model, random_state))
-    release = NoisySums().run(
-        plan,
-        lambda: scoring.sums(model, records),
-        random_state,
-        ledger=ledger,
-        state=state,
-        rows_per_person=max_rows_per_person,
-    )
+    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model))
+    exact, rows = partial(scoring.sums, model, records), max_rows_per_person
+    release = NoisySums().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
     value, interval, table = scoring.read(release, len(records), level)
     return PrivateScore(
-        metric=metric,
-        value=value,
-        interval=interval,
-        level=level,
-        plan=plan,
-        guarantee=plan.guarantee.group(max_rows_per_person),
-        seeded=release.seeded,
-        cap=scoring.stated_cap,
-        table=table,
-    )
+        metric=metric, value=value, interval=interval, level=level, plan=plan, guarantee=_promise(release, rows),
+        seeded=release.seeded, cap=scoring.stated_cap, table=table,
+    )  # fmt: skip
 
 
 def private_selection(
@@ -164,7 +153,7 @@ def private_selection(
     for model in models:
         scoring.check(model)
     records = held_out(X, y)
-    words = [words for model in models for words in scoring.words(model, random_state)]
+    words = [words for model in models for words in scoring.words(model)]
     schedule = calibrated_max(
         candidates=len(models),
         unit=scoring.unit,
@@ -174,18 +163,13 @@ def private_selection(
         assumptions=tuple(dict.fromkeys(words)),
     )
     plan = Price(schedule=schedule, delta=0.0)
-    release = NoisyMax().run(
-        plan,
-        lambda: [scoring.totals(models, records)],
-        random_state,
-        ledger=ledger,
-        state=state,
-        rows_per_person=max_rows_per_person,
-    )
-    return PrivateSelection(
-        index=int(release.values[0][0]),
-        metric=metric,
-        plan=plan,
-        guarantee=plan.guarantee.group(max_rows_per_person),
-        seeded=release.seeded,
-    )
+    exact, rows = partial(scoring.totals, models, records), max_rows_per_person
+    release = NoisyMax().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
+    promise, index = _promise(release, rows), int(release.values[0][0])
+    return PrivateSelection(index=index, metric=metric, plan=plan, guarantee=promise, seeded=release.seeded)
+
+
+def _promise(release: AnswersRelease, rows: int) -> Guarantee:
+    """The promise to a person with so many rows, with what a seed does to it."""
+    promise = release.guarantee.group(rows)
+    return replace(promise, assumptions=(*promise.assumptions, SEEDED)) if release.seeded else promise

@@ -15,6 +15,7 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
 
 Floats = NDArray[np.float64]
+SEEDED = "the noise came from random_state: the promise holds only against those who do not know it"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

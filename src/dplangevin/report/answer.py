@@ -36,7 +36,7 @@ class Answer:
     calibrated: bool = False
 
 
-def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def account_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
     """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
     guarantee = accountant.account(**options)
     delta = guarantee.at_delta or 0.0
@@ -54,7 +54,7 @@ def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answe
     )
 
 
-def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def calibration_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
     """Find the noise (or the number of steps) that a promise allows and account that run."""
     plan = calibration.calibrate(**options)
     delta = float(options["delta"])
