@@ -57,7 +57,6 @@ def classification(name: str, promise: str, epsilon: float, seeds: int) -> Float
             data_norm=1.0,
             fit_intercept=False,
         ).plan
-        assert plan.problem is not None
         data, loss = ArrayDataset(split.X, split.y, plan.problem), plan.problem.loss
         bound = loss.bound if isinstance(loss, Clipped) else 1.0
         for seed in noise:
@@ -91,7 +90,6 @@ def regression(name: str, epsilon: float, seeds: int) -> Floats:
             data_norm=math.sqrt(split.X.shape[1]),
             fit_intercept=True,
         ).plan
-        assert plan.problem is not None
         data = ArrayDataset(split.X, split.y, plan.problem)
         for seed in noise:
             theta = run(plan, data, seed).value

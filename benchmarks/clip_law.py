@@ -72,7 +72,6 @@ def measure(
             model="logistic", n=n, n_features=X.shape[1], epsilon=epsilon, delta=delta,
             mechanism="noisy-gd" if delta else "auto", **options,
         ).plan  # fmt: skip
-    assert plan.problem is not None
     data, loss = ArrayDataset(X[:n], y[:n], plan.problem), plan.problem.loss
     bound = loss.bound if isinstance(loss, Clipped) else 1.0
     losses = [_figures((X[n:] @ run(plan, data, s).value)[:, None], y[n:], bound)[1] for s in range(seeds)]

@@ -73,7 +73,6 @@ def measure(name: str, model: str, epsilon: float, delta: float, seeds: int) -> 
         data_norm=1.0,
         fit_intercept=False,
     ).plan
-    assert plan.problem is not None
     data, loss = ArrayDataset(X[:n], y[:n], plan.problem), plan.problem.loss
     bound = loss.bound if isinstance(loss, Clipped) else 1.0
     results = []

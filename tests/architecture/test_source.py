@@ -65,6 +65,31 @@ def test_every_module_says_what_it_is(path: Path) -> None:
     assert len((ast.get_docstring(tree(path)) or "").split()) >= 2
 
 
+def test_a_class_name_exists_once() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in modules():
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name(path))
+    assert not {word: paths for word, paths in homes.items() if len(paths) > 1}
+
+
+def test_only_the_till_charges() -> None:
+    """Reserve and commit are called by the till and, for a run that goes on, by its state; the ledger has its own."""
+    allowed = {"payment.py", "run_state.py"}
+    guilty = [
+        name(path)
+        for path in modules()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("reserve", "reserve_under", "commit")
+        and path.name not in allowed
+        and "ledger" not in path.parts
+    ]
+    assert not guilty
+
+
 def test_randomness_comes_from_a_generator() -> None:
     guilty = {name(p): calls for p in python_files() if (calls := global_random_calls(tree(p)))}
     assert not guilty

@@ -21,9 +21,11 @@ from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import _metrics
 from dplangevin.estimators._scoring import GRID, Scoring, noise_law
 from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
-from dplangevin.mechanisms.noisy_sums import release_best, release_sums, sum_noise
-from dplangevin.privacy.theorems.noisy_max import NoisyMax, calibrated_max
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumGroup, calibrated_sums
+from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums, sum_noise
+from dplangevin.privacy.plan import Price
+from dplangevin.privacy.theorems.noisy_max import calibrated_max
+from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
+from dplangevin.schedules import NoisyMaxSchedule, NoisySumsSchedule, SumGroup
 
 EXACT = 1e6  # an epsilon at which the noise vanishes
 METRICS = ("accuracy", "log-loss", "auc", "calibration")
@@ -71,6 +73,7 @@ def test_a_record_moves_a_histogram_by_what_the_plan_says(adjacency: str) -> Non
 def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, adjacency: str) -> None:
     scoring = Scoring(metric=metric, adjacency=adjacency)
     plan = scoring.plan(1.0, 0.0, 1)
+    sums: Any = plan.schedule
     shares = np.array([0.0, 1.0, 0.3, 0.77777])
     base = scoring.loss_sums(shares)
     costs = []
@@ -81,7 +84,7 @@ def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, ad
             if adjacency == "add-remove":
                 other = np.delete(shares, place)
             moved = [np.abs(a - b).sum() for a, b in zip(scoring.loss_sums(other), base, strict=True)]
-            costs.append(sum(m / group.scale for m, group in zip(moved, plan.groups, strict=True)))
+            costs.append(sum(m / group.scale for m, group in zip(moved, sums.groups, strict=True)))
     assert max(costs) <= plan.guarantee.epsilon()
     assert max(costs) == pytest.approx(1.0, abs=1e-8)  # a perfect record against a hopeless one
 
@@ -92,10 +95,10 @@ def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, ad
 @pytest.mark.parametrize("scale", [0.4, 3.0])
 def test_geometric_noise_has_its_law(scale: float) -> None:
     """Chi-square against the probability mass function; false alarm 1e-4 per case."""
-    plan = NoisySums(
+    plan = NoisySumsSchedule(
         groups=(SumGroup(answers=40_000, unit=1, scale=scale),), noise="geometric", adjacency="add-remove"
     )
-    draws = sum_noise(plan, plan.groups[0], np.random.default_rng(2))
+    draws = sum_noise(plan.noise, plan.groups[0], np.random.default_rng(2))
     ratio = math.exp(-1 / scale)
     cells = np.arange(-int(5 * scale) - 1, int(5 * scale) + 2)
     expected = len(draws) * (1 - ratio) / (1 + ratio) * ratio ** np.abs(cells)
@@ -120,7 +123,7 @@ def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacenc
             adjacency=adjacency,  # type: ignore[arg-type]
             rows_per_person=rows,
         )
-        whole = plan.guarantee.group(rows)
+        whole = Price(schedule=plan, delta=delta).guarantee.group(rows)
         assert epsilon * (1 - 1e-6) <= whole.epsilon(delta) <= epsilon
         best = calibrated_max(
             candidates=3,
@@ -129,13 +132,18 @@ def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacenc
             adjacency=adjacency,
             rows_per_person=rows,  # type: ignore[arg-type]
         )
-        assert epsilon * (1 - 1e-6) <= best.guarantee.group(rows).epsilon() <= epsilon
+        assert (
+            epsilon * (1 - 1e-6) <= Price(schedule=best, delta=0.0).guarantee.group(rows).epsilon() <= epsilon
+        )
 
 
 def test_costs_by_hand() -> None:
     group = SumGroup(answers=4, unit=3, scale=6.0)
     cost = {
-        (noise, adjacency): NoisySums(groups=(group,), noise=noise, adjacency=adjacency).guarantee  # type: ignore[arg-type]
+        (noise, adjacency): Price(
+            schedule=NoisySumsSchedule(groups=(group,), noise=noise, adjacency=adjacency),  # type: ignore[arg-type]
+            delta=1e-6 if noise == "gaussian" else 0.0,
+        ).guarantee
         for noise in ("geometric", "gamma", "gaussian")
         for adjacency in ("replace-one", "add-remove")
     }
@@ -144,12 +152,15 @@ def test_costs_by_hand() -> None:
     assert cost["gamma", "replace-one"].epsilon() == pytest.approx(0.5 * math.sqrt(2))
     assert cost["gaussian", "replace-one"].mu == pytest.approx(0.5 * math.sqrt(2))
     assert cost["gaussian", "add-remove"].mu == pytest.approx(0.5)
-    single = NoisySums(
+    single = NoisySumsSchedule(
         groups=(SumGroup(answers=1, unit=3, scale=6.0),), noise="geometric", adjacency="replace-one"
     )
-    assert single.guarantee.epsilon() == pytest.approx(0.5)
+    assert Price(schedule=single, delta=0.0).guarantee.epsilon() == pytest.approx(0.5)
     maximum = {
-        a: NoisyMax(candidates=4, unit=3, scale=6.0, adjacency=a).guarantee.epsilon()  # type: ignore[arg-type]
+        a: Price(
+            schedule=NoisyMaxSchedule(candidates=4, unit=3, scale=6.0, adjacency=a),  # type: ignore[arg-type]
+            delta=0.0,
+        ).guarantee.epsilon()
         for a in ("replace-one", "add-remove")
     }
     assert maximum["replace-one"] == pytest.approx(1.0)
@@ -158,8 +169,8 @@ def test_costs_by_hand() -> None:
 
 def test_the_smaller_noise_is_taken() -> None:
     scoring = Scoring(metric="auc", adjacency="replace-one")
-    assert scoring.plan(1.0, 1e-6, 1).noise == "geometric"
-    assert scoring.plan(0.05, 0.2, 1).noise == "gaussian"
+    assert scoring.plan(1.0, 1e-6, 1).schedule.noise == "geometric"
+    assert scoring.plan(0.05, 0.2, 1).schedule.noise == "gaussian"
     gaussian = private_score(MODEL, X_TRAIN, Y_TRAIN, epsilon=0.05, delta=0.2, metric="auc", random_state=0)
     assert gaussian.guarantee.mu is not None
     assert gaussian.guarantee.epsilon(0.2) <= 0.05
@@ -251,10 +262,11 @@ def test_a_class_lost_in_noise_gives_no_area() -> None:
 
 def test_the_choice_has_its_law() -> None:
     """Two candidates g apart: the better one wins with probability 1 - exp(-g / scale) / 2. Four sigmas, 6e-5."""
-    plan = NoisyMax(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
+    schedule = NoisyMaxSchedule(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
+    plan = Price(schedule=schedule, delta=0.0)
     rng = np.random.default_rng(9)
     totals = np.array([10.0, 13.0])
-    wins = [release_best(plan, lambda: totals, rng).values[0][0] for _ in range(6000)]
+    wins = [NoisyMax().run(plan, lambda: [totals], rng).values[0][0] for _ in range(6000)]
     chance = 1 - math.exp(-3 / 4) / 2
     assert np.mean(wins) == pytest.approx(chance, abs=4 * math.sqrt(chance * (1 - chance) / 6000))
 
@@ -380,16 +392,15 @@ def test_bad_choices_are_named() -> None:
         private_selection([MODEL], X, y, epsilon=1.0)
     with pytest.raises(InvalidParameter, match="metric"):
         private_selection([MODEL, MODEL], X, y, epsilon=1.0, metric="auc")
-    with pytest.raises(InvalidParameter, match="candidates"):
-        release_best(
-            NoisyMax(candidates=3, unit=1, scale=1.0, adjacency="add-remove"), lambda: np.zeros(2), 0
-        )
+    best = NoisyMaxSchedule(candidates=3, unit=1, scale=1.0, adjacency="add-remove")
+    with pytest.raises(InvalidParameter, match="answers"):
+        NoisyMax().run(Price(schedule=best, delta=0.0), lambda: [np.zeros(2)], 0)
     plan = calibrated_sums([(3, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency="add-remove")
     with pytest.raises(InvalidParameter, match="answers"):
-        release_sums(plan, lambda: [np.zeros(2)], 0)
+        NoisySums().run(Price(schedule=plan, delta=0.0), lambda: [np.zeros(2)], 0)
     with pytest.raises(InvalidParameter, match="whole"):
-        NoisySums(
+        NoisySumsSchedule(
             groups=(SumGroup(answers=1, unit=0.5, scale=1.0),), noise="geometric", adjacency="add-remove"
         )
     with pytest.raises(InvalidParameter, match="groups"):
-        NoisySums(groups=(), noise="geometric", adjacency="add-remove")
+        NoisySumsSchedule(groups=(), noise="geometric", adjacency="add-remove")

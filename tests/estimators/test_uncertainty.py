@@ -74,7 +74,6 @@ def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -
     """Share of covered coefficients over many data sets, mean width over the usual one, share of infinite ones."""
     rng = np.random.default_rng(seed)
     _, both = plan_with_intervals(0.15, options(model, n, p, **changes))
-    assert both.plan.problem is not None
     hits, widths, usual = [], [], []
     for _ in range(sets):
         X, y = draw(model, n, p, rng)

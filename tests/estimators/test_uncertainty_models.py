@@ -25,7 +25,6 @@ from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms._minimise import hessian_sum
 from dplangevin.mechanisms.curvature import _sums, contrasts, curvature_groups, largest_curvature, unpacked
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumGroup
 from dplangevin.problem import (
     Clipped,
     DataBounds,
@@ -38,6 +37,7 @@ from dplangevin.problem import (
     Softmax,
     Squared,
 )
+from dplangevin.schedules import NoisySumsSchedule, SumGroup
 
 MOST_COUNT = 20.0
 QUANTILE = 0.7
@@ -140,7 +140,6 @@ def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -
     rng = np.random.default_rng(seed)
     _, both = plan_with_intervals(0.15, options(model, n, p, **changes))
     problem, truth = both.plan.problem, estimand(model, p)
-    assert problem is not None
     hits, widths, usual = [], [], []
     for _ in range(sets):
         X, y = draw(model, n, p, rng)
@@ -219,9 +218,9 @@ def problem_of(loss: Any, norm: float, adjacency: str, n: int = 3) -> Problem:
     return Problem(loss=loss, bounds=bounds, n=n, n_features=2, fit_intercept=False, adjacency=adjacency)  # type: ignore[arg-type]
 
 
-def unit_plan(problem: Problem, **asked: bool) -> NoisySums:
+def unit_sums(problem: Problem, **asked: bool) -> NoisySumsSchedule:
     groups = tuple(SumGroup(answers=a, unit=u, scale=1.0) for a, u, _ in curvature_groups(problem, **asked))
-    return NoisySums(groups=groups, noise="gaussian", adjacency=problem.adjacency)
+    return NoisySumsSchedule(groups=groups, noise="gaussian", adjacency=problem.adjacency)
 
 
 @pytest.mark.parametrize("norm", [0.1, 1.0, 10.0, 100.0])
@@ -242,7 +241,7 @@ def test_a_record_moves_the_sums_by_what_the_plan_says(
 ) -> None:
     """Random and worst neighbours at several data norms: never more than the reach of a group, and it is attained."""
     problem = problem_of(loss, norm, adjacency)
-    plan = unit_plan(problem, **asked)
+    plan = unit_sums(problem, **asked)
     rng = np.random.default_rng(9)
     worst = np.zeros(len(plan.groups))
     for trial in range(30):
@@ -265,7 +264,7 @@ def test_a_record_moves_the_sums_by_what_the_plan_says(
         else:
             others[1:] = labels[1:]
         sides = [ArrayDataset(X, y, problem) for X, y in ((rows, labels), (other, others))]
-        moves = zip(*(_sums(side, theta, plan) for side in sides), strict=True)
+        moves = zip(*(_sums(side, theta, plan.sizes) for side in sides), strict=True)
         worst = np.maximum(worst, [np.linalg.norm(a - b) for a, b in moves])
     reach = np.array([group.reach("gaussian", problem.adjacency) for group in plan.groups])
     assert (worst <= reach * (1 + 1e-9)).all()
@@ -295,7 +294,7 @@ def test_the_softmax_sum_is_the_hessian_in_contrasts() -> None:
     problem = problem_of(Softmax(n_classes=4), 2.0, "replace-one", 500)
     data = ArrayDataset(rng.uniform(-1, 1, (500, 2)), rng.integers(4, size=500), problem)
     theta = rng.standard_normal(8)
-    found = unpacked(_sums(data, theta, unit_plan(problem, dispersion=False))[0])
+    found = unpacked(_sums(data, theta, unit_sums(problem, dispersion=False).sizes)[0])
     basis = np.kron(np.eye(2), contrasts(4))
     np.testing.assert_allclose(found, basis.T @ hessian_sum(data, theta) @ basis, atol=1e-4)
 
@@ -304,7 +303,7 @@ def test_meat_is_what_it_says() -> None:
     rng = np.random.default_rng(6)
     problem = problem_of(SmoothedHinge(), 2.0, "replace-one", 300)
     X, y, theta = rng.uniform(-1, 1, (300, 2)), rng.integers(2, size=300), np.array([0.5, -1.0])
-    sums = _sums(ArrayDataset(X, y, problem), theta, unit_plan(problem, dispersion=False, meat=True))
+    sums = _sums(ArrayDataset(X, y, problem), theta, unit_sums(problem, dispersion=False, meat=True).sizes)
     slopes = problem.loss.slope(X @ theta, y)
     np.testing.assert_allclose(unpacked(sums[1]), (X * slopes[:, None] ** 2).T @ X)
 

@@ -33,7 +33,7 @@ def counts(words: str, **options: Any) -> Case:
     return Case(
         name="generalised Gaussian counts",
         configuration=words,
-        covers=("GeneralizedGaussianMechanism",),
+        covers=("GeneralizedGaussianMechanism", "GeneralizedGaussianNoise"),
         claim=mechanism.guarantee,
         honest=ratios(mechanism, change),
         sabotages={"noise / 2": ratios(mechanism, change, 2.0)},
@@ -52,7 +52,7 @@ def touched() -> Case:
     return Case(
         name="generalised Gaussian counts",
         configuration="50 counts, p = 1, 3 touched, replaced",
-        covers=("GeneralizedGaussianMechanism",),
+        covers=("GeneralizedGaussianMechanism", "GeneralizedGaussianNoise"),
         claim=right.guarantee,
         honest=ratios(right, change),
         sabotages={"sensitivity without 2": ratios(wrong, change)},
@@ -102,7 +102,7 @@ def sparse() -> Case:
     return Case(
         name="sparse vector correction",
         configuration="20 counts, p = 2, share 0.02",
-        covers=("SparseVectorCorrection",),
+        covers=("SparseVectorCorrection", "SparseVector"),
         claim=mechanism.guarantee,
         honest=ratios(mechanism, change, widest=2.0),
         sabotages={"noise / 2": ratios(mechanism, change, 2.0, widest=2.0)},

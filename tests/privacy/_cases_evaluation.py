@@ -14,9 +14,11 @@ from dplangevin.estimators._scoring import Scoring
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms.curvature import _sums
-from dplangevin.mechanisms.noisy_sums import release_best, release_sums
+from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.theorems.noisy_max import calibrated_max
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, calibrated_sums
+from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
+from dplangevin.schedules import NoisySumsSchedule
 from privacy._case import Case, Draw
 
 
@@ -33,9 +35,10 @@ class Model:
         return np.column_stack([1 - score, score])
 
 
-def runs_of(plan: NoisySums, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
+def runs_of(plan: NoisySumsSchedule, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
     """Noisy sums scored by the likelihood ratio (geometric noise), or projected on the direction that differs."""
-    run = replace(plan, groups=tuple(replace(group, scale=group.scale / factor) for group in plan.groups))
+    weaker = replace(plan, groups=tuple(replace(group, scale=group.scale / factor) for group in plan.groups))
+    run = priced(weaker)
 
     def ratio(values: Any) -> float:
         total = 0.0
@@ -45,12 +48,16 @@ def runs_of(plan: NoisySums, sides: tuple[list[np.ndarray], list[np.ndarray]], f
         return total
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        return np.array([ratio(release_sums(run, lambda: sides[side], rng).values) for _ in range(runs)])
+        return np.array([ratio(NoisySums().run(run, lambda: sides[side], rng).values) for _ in range(runs)])
 
     return draw
 
 
-def exact(plan: NoisySums, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
+def priced(schedule: Any) -> Price:
+    return Price(schedule=schedule, delta=1e-6 if getattr(schedule, "noise", "") == "gaussian" else 0.0)
+
+
+def exact(plan: NoisySumsSchedule, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
     """epsilon (mu) of this pair over the claim: how far the sums move, in units of the noise."""
     order = 1 if plan.noise == "geometric" else 2
     moves = [
@@ -58,17 +65,17 @@ def exact(plan: NoisySums, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> 
         for a, b, group in zip(*sides, plan.groups, strict=True)
     ]
     if plan.noise == "gaussian":
-        return float(np.linalg.norm(moves)) / (plan.guarantee.mu or np.nan)
-    return sum(moves) / plan.guarantee.epsilon(0.0)
+        return float(np.linalg.norm(moves)) / (priced(plan).guarantee.mu or np.nan)
+    return sum(moves) / priced(plan).guarantee.epsilon(0.0)
 
 
-def sums(name: str, words: str, plan: NoisySums, sides: Any, *, two: bool = False) -> Case:
+def sums(name: str, words: str, plan: Any, sides: Any, *, two: bool = False) -> Case:
     word = "sensitivity without 2" if two else "noise / 2"
     return Case(
         name=name,
         configuration=words,
-        covers=("release_sums",),
-        claim=plan.guarantee,
+        covers=("NoisySums",),
+        claim=priced(plan).guarantee,
         honest=runs_of(plan, sides, 1.0),
         sabotages={word: runs_of(plan, sides, 2.0)},
         exact_ratio=exact(plan, sides),
@@ -81,7 +88,7 @@ def losses(metric: str, adjacency: str) -> Case:
     best, worst = np.array([0.0, 0.3, 0.6]), np.array([1.0, 0.3, 0.6])
     if adjacency == "add-remove":
         best = best[1:]
-    plan = scoring.plan(1.0, 0.0, 1)
+    plan = scoring.plan(1.0, 0.0, 1).schedule
     return sums(
         f"private score, {metric}",
         adjacency,
@@ -111,18 +118,20 @@ def selection(adjacency: str) -> Case:
     totals = [np.array([5.0, 5.0]), np.array([4.0, 6.0] if adjacency == "replace-one" else [5.0, 6.0])]
 
     def draw(factor: float) -> Draw:
-        run = replace(plan, scale=plan.scale / factor)
+        run = priced(replace(plan, scale=plan.scale / factor))
 
         def wins(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-            return np.array([release_best(run, lambda: totals[side], rng).values[0][0] for _ in range(runs)])
+            return np.array(
+                [NoisyMax().run(run, lambda: [totals[side]], rng).values[0][0] for _ in range(runs)]
+            )
 
         return wins
 
     return Case(
         name="private selection (noisy max)",
         configuration=f"two candidates, a tie, {adjacency}",
-        covers=("release_best",),
-        claim=plan.guarantee,
+        covers=("NoisyMax",),
+        claim=priced(plan).guarantee,
         honest=draw(1.0),
         sabotages={"noise / 4": draw(4.0)},
         loose="one bit: from a tie at most 0.55 of epsilon shows, so only a factor of 4 is caught",
@@ -140,13 +149,13 @@ def curvature(delta: float, model: str = "logistic") -> Case:
     _, both = plan_with_intervals(0.6, options)
     worst = {"logistic": [0.0, 0.0], "svc": [0.01, 0.01], "multinomial": [0.0, 0.0, -40.0] * 2}
     problem, theta = both.plan.problem, np.array(worst[model])
-    assert problem is not None
+    schedule: Any = both.curvature.schedule
     first, second = (
-        _sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, both.curvature)
+        _sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, schedule.sizes)
         for row in ([1.0, 0.0], [0.0, 1.0])
     )
     words = f"{model}, {'Gaussian noise' if delta else 'pure'}"
-    return sums("curvature", words, both.curvature, (first, second))
+    return sums("curvature", words, schedule, (first, second))
 
 
 def score() -> Case:

@@ -33,7 +33,6 @@ def linear_problem(n: int, adjacency: str = "replace-one", ridge: float = 0.0) -
 
 def runs_of(plan: Plan, sides: tuple[list[int], list[int]]) -> Draw:
     """Released values of runs on records that pull with these signs; whole trajectories where they are released."""
-    assert plan.problem is not None
     tables = [
         ArrayDataset(np.ones((len(pulls), 1)), FAR * np.array(pulls, float), plan.problem) for pulls in sides
     ]

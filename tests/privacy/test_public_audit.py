@@ -36,7 +36,6 @@ CASES: dict[str, tuple[dict[str, Any], str, list[int], list[int]]] = {
 
 def scores(plan: Plan, pulls: list[int], seed: int) -> np.ndarray:
     """The released coefficient along the record, mapped back to the metric in which the noise is isotropic."""
-    assert plan.problem is not None
     mirror = public_map(X_PUBLIC, Y_PUBLIC, plan.problem)
     rows = ArrayDataset(np.tile([0.6, 0.8], (len(pulls), 1)), FAR * np.array(pulls, float), plan.problem)
     rng = np.random.default_rng(seed)

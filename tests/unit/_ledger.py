@@ -46,5 +46,4 @@ def tiny_plan(adjacency: Any = "replace-one") -> Plan:
 
 def tiny_data(plan: Plan) -> ArrayDataset:
     rng = np.random.default_rng(7)
-    assert plan.problem is not None
     return ArrayDataset(rng.standard_normal((20, 2)), rng.integers(0, 2, 20).astype(float), plan.problem)

@@ -19,7 +19,7 @@ from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import BoundedRange
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.proximal_certificate import START_GAP, uniform_start_ratio, warm_start_ratio
 from dplangevin.privacy.theorems.draws import sup_norm, total_variation
 from dplangevin.problem import Ball, Box, DataBounds, Huber, Logistic, Problem, Sigmoid, Simplex, WholeSpace
@@ -243,7 +243,7 @@ def test_lens_draws_the_gaussian_it_says():
 
 
 def test_exact_exponential_is_pure_and_concentrated():
-    plan = Plan(constants=CONSTANTS, schedule=ExponentialSchedule(inverse_temperature=7500.0), delta=0.0)
+    plan = Price(constants=CONSTANTS, schedule=ExponentialSchedule(inverse_temperature=7500.0), delta=0.0)
     assert plan.guarantee.epsilon(0.0) == pytest.approx(1.0, rel=1e-8)
     assert plan.guarantee.theorem == "exponential-mechanism"
     part = plan.guarantee.parts[0]

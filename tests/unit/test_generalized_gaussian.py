@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import gennorm
 
-from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.mechanisms import maximum_error
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, draw
 from dplangevin.privacy import conversions as cv
@@ -27,9 +27,10 @@ from dplangevin.privacy.generalized_gaussian import (
 from dplangevin.privacy.generalized_gaussian_calibration import noise_delta, rounded_up, smallest_sigma
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.loss_sum import Loss, LossSum
+from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss
 from dplangevin.privacy.parts import Gaussian, Pure
-from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers, certify
+from dplangevin.privacy.plan import Price
+from dplangevin.schedules import NoisyAnswersSchedule
 
 # --- the law -----------------------------------------------------------------------------------------------------
 
@@ -242,7 +243,7 @@ def test_cut_points_invert_the_loss(p: float, shift: float) -> None:
 
 
 def test_a_loss_without_finite_mass_gives_no_promise() -> None:
-    dead = Loss(step=0.1, first=-1, mass=np.zeros(3), infinity=0.5, count=1)
+    dead = PrivacyLoss(step=0.1, first=-1, mass=np.zeros(3), infinity=0.5, count=1)
     assert LossSum([dead]).delta(1.0) == 1.0
     assert certified_delta(8, 6.0, 2, 20.0) == 1.0
 
@@ -433,8 +434,8 @@ def test_changed_counts_are_doubled_for_touched_ones_under_replacement() -> None
     assert (replaced.changed_counts, added.changed_counts) == (6, 3)
     assert replaced.sigma == stated.sigma == pytest.approx(math.sqrt(2) * added.sigma, rel=1e-5)
     # m instead of 2m at p = 2 would turn 1e-6 into 2.18e-4
-    wrong = NoisyAnswers(answers=100, changed=6, sensitivity=1, p=2, sigma=added.sigma)
-    assert certify(wrong, delta=1e-6).delta(1.0) == pytest.approx(2.18e-4, rel=1e-2)
+    wrong = NoisyAnswersSchedule(answers=100, changed=6, sensitivity=1, p=2, sigma=added.sigma)
+    assert Price(schedule=wrong, delta=1e-6).guarantee.delta(1.0) == pytest.approx(2.18e-4, rel=1e-2)
 
 
 def test_release_adds_the_noise_it_promised() -> None:
@@ -481,15 +482,15 @@ def test_bad_input(change: dict[str, object], words: str) -> None:
 
 
 def test_a_pure_promise_needs_laplace() -> None:
-    noise = NoisyAnswers(answers=3, changed=3, sensitivity=1, p=1.5, sigma=10)
-    with pytest.raises(AssumptionFailed, match="unbounded privacy loss"):
-        certify(noise, delta=0)
+    noise = NoisyAnswersSchedule(answers=3, changed=3, sensitivity=1, p=1.5, sigma=10)
+    with pytest.raises(NotPrivateError, match="promises nothing at delta = 0"):
+        Price(schedule=noise, delta=0.0)
 
 
 def test_wrong_counts_are_refused() -> None:
     mechanism = GeneralizedGaussianMechanism(k=3, epsilon=1, delta=1e-6, p=2)
     rng = np.random.default_rng(0)
-    with pytest.raises(InvalidParameter, match="2 entries"):
+    with pytest.raises(InvalidParameter, match=r"\[2\] numbers, but the promise was made for \[3\]"):
         mechanism.release([1.0, 2.0], rng)
     with pytest.raises(InvalidParameter, match="finite"):
         mechanism.release([1.0, math.nan, 2.0], rng)

@@ -163,7 +163,6 @@ class WatchedData(ArrayDataset):
 
 def test_the_cost_is_written_before_data_is_read(ledger: Ledger) -> None:
     plan, budget = tiny_plan(), ledger.dataset("a", epsilon=9, delta=1e-5)
-    assert plan.problem is not None
     rng = np.random.default_rng(0)
     data = WatchedData(rng.standard_normal((20, 2)), np.zeros(20), plan.problem)
     data.seen, data.budget = [], budget
@@ -178,7 +177,6 @@ def test_a_run_that_fails_stays_charged(ledger: Ledger) -> None:
             raise OSError("the disk went away")
 
     plan, budget = tiny_plan(), ledger.dataset("a", epsilon=9, delta=1e-5)
-    assert plan.problem is not None
     with pytest.raises(OSError, match="went away"):
         run(plan, Broken(np.zeros((20, 2)), np.zeros(20), plan.problem), ledger=budget)
     (entry,) = budget.history()
@@ -188,7 +186,6 @@ def test_a_run_that_fails_stays_charged(ledger: Ledger) -> None:
 
 def test_a_refused_run_reads_nothing(ledger: Ledger) -> None:
     plan, budget = tiny_plan(), ledger.dataset("a", epsilon=1e-3, delta=1e-5)
-    assert plan.problem is not None
     data = WatchedData(np.zeros((20, 2)), np.zeros(20), plan.problem)
     data.seen, data.budget = [], budget
     with pytest.raises(BudgetExceeded):

@@ -12,7 +12,7 @@ import pytest
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -154,7 +154,7 @@ def test_plans_without_a_fixed_length_and_seed_flags() -> None:
     endless = plan(of, n_steps=math.inf)
     with pytest.raises(InvalidParameter, match="n_steps"):
         NoisyGradientDescent().run(endless, data(of))
-    first = NoisyGradientDescent().run(endless, data(of), 4, n_steps=30)
+    first = NoisyGradientDescent(n_steps=30).run(endless, data(of), 4)
     assert first.n_steps == 30
     assert first.seeded
     unseeded = NoisyGradientDescent().run(plan(of), data(of))
@@ -163,18 +163,20 @@ def test_plans_without_a_fixed_length_and_seed_flags() -> None:
     np.testing.assert_array_equal(first.value, pickle.loads(pickle.dumps(first)).value)
     shuffled = plan(of, n_steps=math.inf, sampling="shuffle", batch_size=20)
     with pytest.raises(InvalidParameter, match="inside an epoch"):
-        NoisyGradientDescent().run(shuffled, data(of), n_steps=31)
+        NoisyGradientDescent(n_steps=31).run(shuffled, data(of))
 
 
 def test_the_plan_and_the_data_must_belong_together() -> None:
     of, other = problem(), problem(ridge=0.06)
     with pytest.raises(InvalidParameter, match="another problem"):
         NoisyGradientDescent().run(plan(of), data(other))
-    priced = Plan(constants=of.constants, schedule=plan(of).schedule, delta=1e-5)
+    priced = Price(constants=of.constants, schedule=plan(of).schedule, delta=1e-5)
     with pytest.raises(InvalidParameter, match="no problem"):
         NoisyGradientDescent().run(priced, data(of))
-    with pytest.raises(InvalidParameter, match="constants differ"):
-        Plan(problem=of, constants=other.constants, schedule=plan(of).schedule, delta=1e-5)
+    with pytest.raises(TypeError, match="constants"):
+        Plan(problem=of, constants=other.constants, schedule=plan(of).schedule, delta=1e-5)  # type: ignore[call-arg]
+    with pytest.raises(InvalidParameter, match="needs constants"):
+        Price(schedule=plan(of).schedule, delta=1e-5)
 
 
 def test_the_cost_is_reserved_before_the_data_is_read() -> None:

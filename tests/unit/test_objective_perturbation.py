@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
-from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation as Mechanism
+from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation
 from dplangevin.planner import choose
 from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
-    ObjectivePerturbation,
+    ObjectivePerturbationTheorem,
     calibrated_objective_perturbation,
 )
 from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Softmax
@@ -47,7 +47,7 @@ BASE = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, 
 def certified(constants: Constants, **changes: Any) -> float:
     fields: dict[str, Any] = {"noise_scale": 2.0, **EXACT}
     return (
-        ObjectivePerturbation()
+        ObjectivePerturbationTheorem()
         .certify(constants, ObjectivePerturbationSchedule(**(fields | changes)))
         .epsilon()
     )
@@ -101,7 +101,7 @@ def test_rounding_in_the_smoothness_never_hides_the_curvature() -> None:
 def test_each_hypothesis_is_refused_by_name(
     changes: dict[str, Any], schedule: dict[str, Any], word: str, noise: str
 ) -> None:
-    theorem = ObjectivePerturbation() if noise == "gamma" else GaussianObjectivePerturbation()
+    theorem = ObjectivePerturbationTheorem() if noise == "gamma" else GaussianObjectivePerturbation()
     run = ObjectivePerturbationSchedule(**({"noise_scale": 2.0, "noise": noise, **EXACT} | schedule))
     theorem.certify(BASE, replace(run, tolerance=1.0))
     with pytest.raises(AssumptionFailed, match=word):
@@ -111,9 +111,9 @@ def test_each_hypothesis_is_refused_by_name(
 def test_gaussian_noise_has_no_pure_promise() -> None:
     run = ObjectivePerturbationSchedule(noise_scale=2.0, noise="gaussian", **EXACT)
     with pytest.raises(AssumptionFailed, match="no pure promise"):
-        ObjectivePerturbation().certify(BASE, run)
+        ObjectivePerturbationTheorem().certify(BASE, run)
     with pytest.raises(NotPrivateError, match="delta = 0"):
-        Plan(constants=BASE, schedule=run, delta=0.0)
+        Price(constants=BASE, schedule=run, delta=0.0)
     with pytest.raises(AssumptionFailed, match="Raise noise_scale"):
         GaussianObjectivePerturbation().certify(BASE, replace(run, noise_scale=1e-6))
 
@@ -315,7 +315,7 @@ def test_the_run_is_the_stationary_point_of_the_tilted_objective() -> None:
         tilts = []
         for factor in (1.0, 2.0):
             plan = Plan(problem=of, schedule=replace(run, noise_scale=3.0 * factor), delta=delta)
-            theta = Mechanism().run(plan, data, 5).value
+            theta = ObjectivePerturbation().run(plan, data, 5).value
             tilts.append(-(data.gradient_sum(of.loss, theta[:, None])[:, 0] + 6.0 * theta))
         np.testing.assert_allclose(tilts[1], 2 * tilts[0], atol=1e-6)
         assert np.linalg.norm(tilts[0]) > 0.1
@@ -326,7 +326,7 @@ def test_a_constrained_run_stays_in_the_set() -> None:
     rng = np.random.default_rng(0)
     data = ArrayDataset(rng.standard_normal((40, 3)), rng.integers(0, 2, 40), of)
     plan = Plan(problem=of, schedule=calibrated_objective_perturbation(of.constants, epsilon=1.0), delta=0.0)
-    release = Mechanism().run(plan, data, 1)
+    release = ObjectivePerturbation().run(plan, data, 1)
     assert np.linalg.norm(release.value) <= 0.2
     assert release.n_steps == 1  # the number of solver steps depends on the data and is not released
 
@@ -351,13 +351,13 @@ def test_plans_of_other_mechanisms_are_refused() -> None:
     data = ArrayDataset(np.ones((4, 1)), np.zeros(4), of)
     other = Plan(problem=of, schedule=OutputPerturbationSchedule(noise_scale=1.0, tolerance=1e-6), delta=0.0)
     with pytest.raises(InvalidParameter, match="output-perturbation"):
-        Mechanism().run(other, data, 0)
+        ObjectivePerturbation().run(other, data, 0)
     run = ObjectivePerturbationSchedule(noise_scale=2.0, **EXACT)
     with pytest.raises(InvalidParameter, match="no problem"):
-        Mechanism().run(Plan(constants=BASE, schedule=run, delta=0.0), data, 0)
+        ObjectivePerturbation().run(Price(constants=BASE, schedule=run, delta=0.0), data, 0)
     elsewhere = problem("logistic", 2.0, 4, 1, 6.0, "replace-one")
     with pytest.raises(InvalidParameter, match="another problem"):
-        Mechanism().run(Plan(problem=elsewhere, schedule=run, delta=0.0), data, 0)
+        ObjectivePerturbation().run(Plan(problem=elsewhere, schedule=run, delta=0.0), data, 0)
 
 
 def test_a_long_minimiser_is_scaled_back_within_the_certificate() -> None:

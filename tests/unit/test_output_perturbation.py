@@ -16,11 +16,11 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.mechanisms import _minimise
 from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
-from dplangevin.mechanisms.output_perturbation import OutputPerturbation as Mechanism
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.output_perturbation import OutputPerturbation
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.theorems._minimiser import default_tolerance
 from dplangevin.privacy.theorems.output_perturbation import (
-    OutputPerturbation,
+    OutputPerturbationTheorem,
     calibrated_output_perturbation,
     minimiser_sensitivity,
 )
@@ -114,7 +114,7 @@ def test_calibration_is_the_inverse_of_the_theorem(
         n=n, lipschitz=2.0, smoothness=1 + ridge, strong_convexity=ridge, adjacency=adjacency
     )  # type: ignore[arg-type]
     schedule = calibrated_output_perturbation(constants, epsilon=epsilon, delta=delta)
-    promised = Plan(constants=constants, schedule=schedule, delta=delta).guarantee.epsilon()
+    promised = Price(constants=constants, schedule=schedule, delta=delta).guarantee.epsilon()
     assert 0.999 * epsilon <= promised <= epsilon
     expected = (constants.gradient_sensitivity + 2 * schedule.tolerance) / (n * ridge)
     assert minimiser_sensitivity(constants, schedule.tolerance) == pytest.approx(expected, rel=1e-12)
@@ -129,11 +129,11 @@ def test_each_hypothesis_is_refused_by_name() -> None:
         ({"projection_error": 1e-9}, "inexact"),
     ):
         with pytest.raises(AssumptionFailed, match=word):
-            OutputPerturbation().certify(replace(BASE, **changes), run)  # type: ignore[arg-type]
+            OutputPerturbationTheorem().certify(replace(BASE, **changes), run)  # type: ignore[arg-type]
     with pytest.raises(AssumptionFailed, match="double precision"):
-        OutputPerturbation().certify(BASE, replace(run, tolerance=1e-12))
+        OutputPerturbationTheorem().certify(BASE, replace(run, tolerance=1e-12))
     with pytest.raises(NotPrivateError, match="delta = 0"):
-        Plan(constants=BASE, schedule=replace(run, noise="gaussian"), delta=0.0)
+        Price(constants=BASE, schedule=replace(run, noise="gaussian"), delta=0.0)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_without_the_certificate_nothing_is_released_and_nothing_is_said(
     plan = Plan(problem=of, schedule=calibrated_output_perturbation(of.constants, epsilon=1.0), delta=0.0)
     monkeypatch.setattr(_minimise, "MOST_STEPS", 1)
     with pytest.raises(AssumptionFailed, match="nothing is released") as failure:
-        Mechanism().run(plan, data, 0)
+        OutputPerturbation().run(plan, data, 0)
     assert "0.12" not in str(failure.value)
     assert str(failure.value).count("tolerance") == 2
 
@@ -228,7 +228,7 @@ def test_the_noise_is_the_one_that_was_priced() -> None:
     plan = Plan(problem=of, schedule=calibrated_output_perturbation(of.constants, epsilon=1.0), delta=0.0)
     scale = plan.schedule.noise_scale  # type: ignore[attr-defined]
     rng = np.random.default_rng(4)
-    noise = np.array([Mechanism().run(plan, data, rng).value for _ in range(1500)]) - minimiser(
+    noise = np.array([OutputPerturbation().run(plan, data, rng).value for _ in range(1500)]) - minimiser(
         of, rows, labels
     )
     norms = np.linalg.norm(noise, axis=1)
@@ -244,9 +244,9 @@ def test_the_budget_is_reserved_before_and_committed_after() -> None:
     plan = Plan(
         problem=of, schedule=calibrated_output_perturbation(of.constants, epsilon=1.0, delta=1e-6), delta=1e-6
     )
-    release = Mechanism().run(plan, data, 0, ledger=budget)
+    release = OutputPerturbation().run(plan, data, 0, ledger=budget)
     assert budget.calls == ["reserve", "commit token 64"]
     assert release.seeded
-    assert not Mechanism().run(plan, data).seeded
+    assert not OutputPerturbation().run(plan, data).seeded
     assert np.linalg.norm(release.value) <= 0.01
     assert plan.guarantee.mu is not None

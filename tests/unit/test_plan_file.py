@@ -12,7 +12,7 @@ import pytest
 from dplangevin.cli.main import run as command
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.planner import choose
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.plan_file import load_plan, plan_from_plain, save_plan
 from dplangevin.problem import Ball, Box, DataBounds, Problem, Simplex, Softmax
 from dplangevin.problem.constants import Constants
@@ -24,8 +24,8 @@ ASKED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _plans() -> dict[str, Plan]:
-    found = {
+def _plans() -> dict[str, Price]:
+    found: dict[str, Price] = {
         f"{model} {mechanism}": choose(model=model, mechanism=mechanism, **ASKED).plan
         for model, mechanism in (
             ("logistic", "noisy-gd"), ("huber", "noisy-sgd"), ("svc", "objective-perturbation"),
@@ -33,7 +33,7 @@ def _plans() -> dict[str, Plan]:
         )
     }  # fmt: skip
     found["secure"] = choose(model="logistic", secure=True, **ASKED).plan
-    found["constants"] = Plan(
+    found["constants"] = Price(
         constants=Constants(n=100, lipschitz=1.0, smoothness=1.0, diameter=2.0),
         schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=(0.1, 0.2), n_steps=2),
         delta=1e-5,

@@ -115,7 +115,6 @@ def test_pure_rule_closed_form() -> None:
     recipe = choose(**ADULT, epsilon=0.1, delta=0.0, adjacency="replace-one")
     problem, schedule = recipe.plan.problem, recipe.plan.schedule
     assert isinstance(schedule, ObjectivePerturbationSchedule)
-    assert problem is not None
     ridge = 0.2 * 2 * math.sqrt(50) / 0.1
     assert problem.ridge * problem.n == pytest.approx(ridge, rel=1e-12)
     left = 0.99 * 0.1 - math.log1p(0.25 / ridge)
@@ -288,7 +287,6 @@ def test_the_unit_of_the_features_does_not_matter(delta: float) -> None:
     thetas = []
     for unit in (1.0, 10.0):
         recipe = plan_for(n=2000, n_features=20, data_norm=unit, fit_intercept=False, delta=delta)
-        assert recipe.plan.problem is not None
         data = ArrayDataset(unit * rows, labels, recipe.plan.problem)
         thetas.append(unit * run(recipe.plan, data, 0).value)
     np.testing.assert_allclose(thetas[0], thetas[1], rtol=1e-4, atol=1e-4)
@@ -305,7 +303,6 @@ def test_plans_learn(delta: float, adjacency: str, least: float) -> None:
         n=20_000, n_features=10, data_norm=1.0, fit_intercept=False, delta=delta, adjacency=adjacency
     )
     problem = recipe.plan.problem
-    assert problem is not None
     data = ArrayDataset(rows, labels, problem)
     scores = [rows @ run(recipe.plan, data, seed).value for seed in range(5)]
     assert min(float(((score > 0) == (labels > 0)).mean()) for score in scores) > least

@@ -15,7 +15,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms import NoisyGradientDescent, PublicMirrorDescent, run
 from dplangevin.mechanisms.mirror_map import LossMap, MirrorMap, QuadraticMap
 from dplangevin.mechanisms.public_sample import PublicSample, public_map
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.theorems.public_mirror_descent import mirror_noise
 from dplangevin.problem import (
     Ball,
@@ -103,7 +103,7 @@ def test_noise_vector_33(changes: dict[str, Any], expected: float) -> None:
     assert noise == pytest.approx(expected, rel=1e-6)
     thesis = math.sqrt(8 * 0.03**2 * 60 * math.log(1e5)) / 1e4
     assert thesis == pytest.approx(2.2301533e-4, rel=1e-6)
-    plan = Plan(constants=constants, schedule=schedule(noise_scale=noise, n_steps=60), delta=1e-5)
+    plan = Price(constants=constants, schedule=schedule(noise_scale=noise, n_steps=60), delta=1e-5)
     assert 1 - 1e-6 < plan.guarantee.epsilon() <= 1
 
 

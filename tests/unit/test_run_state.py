@@ -48,7 +48,6 @@ def plan(**changes: Any) -> Plan:
 
 def data(of: Plan, seed: int = 0) -> ArrayDataset:
     rng = np.random.default_rng(seed)
-    assert of.problem is not None
     return ArrayDataset(rng.standard_normal((N, P)), rng.integers(0, 2, N), of.problem)
 
 

@@ -15,7 +15,7 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.privacy import risk
 from dplangevin.privacy.paper_references import thesis_moment_factor
 from dplangevin.samplers import langevin_certificates as lc
-from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpace
+from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpaceBody
 from dplangevin.samplers.hit_and_run import hit_and_run
 from dplangevin.samplers.mala import mala
 from dplangevin.samplers.overdamped import normalised, overdamped
@@ -270,7 +270,9 @@ def test_hit_and_run(body):
     exact = body.gaussian(np.zeros((2, 3000)), 4.0, np.random.default_rng(12))
     assert stats.ks_2samp(draws[0], exact[0]).pvalue > 1e-3
     with pytest.raises(InvalidParameter, match="ball or a box"):
-        hit_and_run(quadratic([1.0]), WholeSpace(dimension=1), np.zeros((1, 1)), 1, np.random.default_rng(0))
+        hit_and_run(
+            quadratic([1.0]), WholeSpaceBody(dimension=1), np.zeros((1, 1)), 1, np.random.default_rng(0)
+        )
 
 
 # --- certificates of the thesis ----------------------------------------------------------------------------

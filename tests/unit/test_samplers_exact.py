@@ -287,7 +287,7 @@ def test_envelope_refusals():
         elliptical_envelope(potential, body, np.full(2, 3.0), zero, 4.0, 1.0, 1, rng)
     with pytest.raises(AssumptionFailed, match="exact minimiser"):
         elliptical_envelope(
-            potential, bodies.WholeSpace(dimension=2), np.full(2, 0.1), zero, 4.0, 1.0, 1, rng
+            potential, bodies.WholeSpaceBody(dimension=2), np.full(2, 0.1), zero, 4.0, 1.0, 1, rng
         )
     with pytest.raises(AssumptionFailed, match="after 50 proposals"):
         elliptical_envelope(potential, body, np.full(2, 0.7), zero, 4.0, 1.0, 10_000, rng, max_proposals=50)

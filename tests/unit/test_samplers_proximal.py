@@ -22,7 +22,7 @@ from dplangevin.privacy.proximal_certificate import (
     total_variation_steps,
     uniform_start_ratio,
 )
-from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpace
+from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpaceBody
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.proximal import proximal
@@ -51,7 +51,7 @@ def test_one_step_is_the_exact_autoregression(stated):
     """
     s2, eta, k = 0.25, 0.5, 20_000
     start = np.full((2, k), 0.7)
-    body = WholeSpace(dimension=2)
+    body = WholeSpaceBody(dimension=2)
     potential = quadratic(np.zeros(2), 1 / s2, strong_convexity=stated)
     x = proximal(potential, body, start, eta, 1, np.random.default_rng(1)).theta
     rho = s2 / (s2 + eta)

@@ -120,8 +120,23 @@ def test_every_class_of_parts_has_a_json_form() -> None:
     assert set(STRATEGIES) == library
 
 
+def test_rows_a_person_are_written_where_there_are_several() -> None:
+    one = Guarantee(
+        parts=(Pure(value=0.5),), adjacency="replace-one", release="draw", theorem="t", reference="r"
+    )
+    assert "rows_per_person" not in serialize.dumps(one)  # files of before stay what they were
+    assert serialize.loads(serialize.dumps(one.group(3))) == one.group(3)
+    assert one.group(3).group(3) == one.group(3).group(2) == one.group(3)
+    with pytest.raises(InvalidParameter, match="3 rows a person, not for 4"):
+        one.group(3).group(4)
+    with pytest.raises(InvalidParameter, match="rows a person"):
+        one + one.group(3)
+
+
 def test_every_field_of_a_guarantee_is_written() -> None:
-    assert {*serialize._FIELDS, "composition"} == {field.name for field in fields(Guarantee)}
+    assert {*serialize._FIELDS, "rows_per_person", "composition"} == {
+        field.name for field in fields(Guarantee)
+    }
 
 
 @given(guarantees, st.none() | guarantees)

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.sufficient_statistics import SufficientStatistics as Mechanism
-from dplangevin.mechanisms.sufficient_statistics import moments, symmetric_noise
+from dplangevin.mechanisms.sufficient_statistics import SufficientStatistics, moments, symmetric_noise
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.theorems.sufficient_statistics import (
-    SufficientStatistics,
+    SufficientStatisticsTheorem,
     calibrated_sufficient_statistics,
 )
 from dplangevin.problem import Ball, Clipped, Constants, DataBounds, Logistic, Problem, Squared
@@ -39,7 +38,7 @@ def problem(
 
 def mu(of: Problem, gram: float, cross: float) -> float:
     run = SufficientStatisticsSchedule(gram_noise=gram, cross_noise=cross, eigenvalue_floor=1.0)
-    value = SufficientStatistics().certify(of.constants, run).mu
+    value = SufficientStatisticsTheorem().certify(of.constants, run).mu
     assert value is not None
     return value
 
@@ -148,7 +147,7 @@ def test_without_noise_it_is_ridge_regression() -> None:
     rows, labels, weights = rng.standard_normal((80, 4)), rng.uniform(-5, 5, 80), rng.uniform(0, 1, 80)
     data = ArrayDataset(rows, labels, of, weights)
     run = SufficientStatisticsSchedule(gram_noise=1e-9, cross_noise=1e-9, eigenvalue_floor=1e-9)
-    theta = Mechanism().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
+    theta = SufficientStatistics().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
     clipped = np.column_stack([rows / np.maximum(np.linalg.norm(rows, axis=1) / 3, 1)[:, None], np.ones(80)])
     expected = np.linalg.solve(
         (clipped.T * weights) @ clipped + 8 * np.eye(5), (clipped.T * weights) @ labels
@@ -164,7 +163,7 @@ def test_every_noise_level_gives_a_finite_answer(constraint: Ball | None) -> Non
     for noise in (1e-6, 1.0, 1e6):
         run = SufficientStatisticsSchedule(gram_noise=noise, cross_noise=noise, eigenvalue_floor=noise)
         plan = Plan(problem=of, schedule=run, delta=1e-5)
-        values = np.array([Mechanism().run(plan, data, seed).value for seed in range(50)])
+        values = np.array([SufficientStatistics().run(plan, data, seed).value for seed in range(50)])
         assert np.isfinite(values).all()
         assert np.linalg.norm(values, axis=1).max() < (10 if constraint is None else 0.5 + 1e-12)
 
@@ -174,7 +173,7 @@ def test_the_constrained_answer_is_the_constrained_minimiser() -> None:
     of = problem(n=50, dimension=3, constraint=Ball(0.2), ridge=0.01)
     data = ArrayDataset(rng.standard_normal((50, 3)), rng.choice([-1.0, 1.0], 50), of)
     run = SufficientStatisticsSchedule(gram_noise=1e-9, cross_noise=1e-9, eigenvalue_floor=1e-9)
-    theta = Mechanism().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
+    theta = SufficientStatistics().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
     gram, cross = moments(data)
     gradient = (gram + 0.5 * np.eye(3)) @ theta - cross
     assert np.linalg.norm(theta) == pytest.approx(0.2)
@@ -185,9 +184,9 @@ def test_hypotheses_and_bad_input_are_named() -> None:
     run = SufficientStatisticsSchedule(gram_noise=1.0, cross_noise=1.0, eigenvalue_floor=1.0)
     bare = Constants(n=5, lipschitz=1.0, dimension=2)
     with pytest.raises(AssumptionFailed, match="row norm"):
-        SufficientStatistics().certify(bare, run)
+        SufficientStatisticsTheorem().certify(bare, run)
     with pytest.raises(AssumptionFailed, match="label_bound"):
-        SufficientStatistics().certify(replace(bare, row_norm=1.0), run)
+        SufficientStatisticsTheorem().certify(replace(bare, row_norm=1.0), run)
     with pytest.raises(CalibrationFailed, match="dimension"):
         calibrated_sufficient_statistics(replace(bare, dimension=None), epsilon=1.0, delta=1e-5)
     with pytest.raises(NotPrivateError, match="delta = 0"):
@@ -198,4 +197,4 @@ def test_hypotheses_and_bad_input_are_named() -> None:
     other = problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2))
     data = ArrayDataset(np.zeros((2, 2)), np.zeros(2), other)
     with pytest.raises(InvalidParameter, match="squared loss only"):
-        Mechanism().run(Plan(problem=other, schedule=run, delta=1e-5), data, 0)
+        SufficientStatistics().run(Plan(problem=other, schedule=run, delta=1e-5), data, 0)

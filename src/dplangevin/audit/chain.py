@@ -34,7 +34,7 @@ def chain_attack(
     probabilities are exact given the law one step earlier, which is propagated by Gauss-Legendre quadrature.
     """
     schedule = _checked(plan)
-    laws = _line if plan.problem is not None and plan.problem.dimension == 1 else _plane
+    laws = _line if plan.problem.dimension == 1 else _plane
     sizes, powers = laws(plan, schedule, canary)
     return from_tests(sizes, powers, claim, delta=delta, canary=canary.name)
 
@@ -43,7 +43,6 @@ def _checked(plan: Plan) -> NoisyGradientSchedule:
     schedule, problem = plan.schedule, plan.problem
     fits = (
         isinstance(schedule, NoisyGradientSchedule)
-        and problem is not None
         and schedule.sampling == "full"
         and schedule.constant
         and schedule.release == "last-iterate"
@@ -65,7 +64,6 @@ class _Step:
     """theta -> theta - eta (gradient sum / n + ridge theta) on one data set, for columns of points."""
 
     def __init__(self, plan: Plan, schedule: NoisyGradientSchedule, records: Records) -> None:
-        assert plan.problem is not None
         self.problem, self.step = plan.problem, float(np.max(schedule.step_size))
         self.data = ArrayDataset(*records, plan.problem)
 

@@ -16,7 +16,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms import run
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,8 @@ class Target:
 
 def as_target(target: Any, problem: Problem | None, n: int | None, n_features: int | None) -> Target:
     """The target of an audit from what the user has: a Plan, an estimator or a callable."""
+    if isinstance(target, Price) and not isinstance(target, Plan):
+        raise InvalidParameter("this price has constants but no problem, so it cannot be run, nor audited.")
     if isinstance(target, Plan):
         return _plan_target(target)
     if hasattr(target, "fit") and hasattr(target, "get_params"):
@@ -46,8 +48,6 @@ def as_target(target: Any, problem: Problem | None, n: int | None, n_features: i
 
 
 def _plan_target(plan: Plan) -> Target:
-    if plan.problem is None:
-        raise InvalidParameter("this plan has constants but no problem, so it cannot be run, nor audited.")
     problem = plan.problem
 
     def on(X: Floats, y: Floats) -> Runner:

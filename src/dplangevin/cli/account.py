@@ -9,7 +9,7 @@ import typer
 from dplangevin.cli import options as o
 
 
-def account(
+def account_command(
     context: typer.Context,
     n: o.Records,
     lipschitz: o.Lipschitz,
@@ -41,7 +41,7 @@ def account(
         from dplangevin.report import plot as picture
 
         picture.check(plot, question)
-    found = answer.account(question, reasons=not (quiet or as_json), with_lower_bound=not quiet)
+    found = answer.account_answer(question, reasons=not (quiet or as_json), with_lower_bound=not quiet)
     if quiet:
         typer.echo(repr(found.delta if epsilon is not None else found.epsilon))
     elif as_json:

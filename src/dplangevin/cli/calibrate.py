@@ -9,7 +9,7 @@ import typer
 from dplangevin.cli import options as o
 
 
-def calibrate(
+def calibrate_command(
     context: typer.Context,
     n: o.Records,
     lipschitz: o.Lipschitz,
@@ -38,7 +38,7 @@ def calibrate(
     """
     from dplangevin.report import answer, plain, text
 
-    found = answer.calibrate(
+    found = answer.calibration_answer(
         o.for_library(context.params), reasons=not (quiet or as_json), with_lower_bound=not quiet
     )
     if quiet:

@@ -14,9 +14,9 @@ import typer
 
 from dplangevin import errors
 from dplangevin._version import __version__
-from dplangevin.cli.account import account
+from dplangevin.cli.account import account_command
 from dplangevin.cli.audit import audit
-from dplangevin.cli.calibrate import calibrate
+from dplangevin.cli.calibrate import calibrate_command
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
 from dplangevin.cli.ledger import app as ledger_app
@@ -40,8 +40,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("account")(account)
-app.command("calibrate")(calibrate)
+app.command("account")(account_command)
+app.command("calibrate")(calibrate_command)
 app.command("plan")(plan)
 app.command("fit")(fit)
 app.command("predict")(predict)

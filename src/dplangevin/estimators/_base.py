@@ -20,6 +20,7 @@ from dplangevin.estimators._public import compare_public, fit_public
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms import run
+from dplangevin.mechanisms.release import SEEDED
 from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.planner import choose
 from dplangevin.privacy import conversions as cv
@@ -75,7 +76,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise InvalidParameter("sample_weight must have one entry per row of X.")
         if self.public_data is not None:
             return fit_public(self, X, y, weights, encode, options)
-        self._check_ledger()
         share, both = interval_share(self.intervals), None
         self.__dict__.pop("uncertainty_", None)
         if share:
@@ -89,7 +89,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(recipe)
         problem = recipe.plan.problem
-        assert problem is not None
         data = dataset_of(X, y, problem, encode, weights)
         if self.verbose:
             print(data.describe(problem.loss))
@@ -102,11 +101,12 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 ledger=self.ledger,
                 secure=self._secure(),
                 state=self.state,
+                rows_per_person=self.max_rows_per_person,
             )
             self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
         else:
             release, self.uncertainty_ = run_with_intervals(
-                both, data, self.random_state, self.ledger, self.state
+                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person
             )
             self.privacy_ = self._promise(both.guarantee, release.seeded, both.words)
         self.plan_ = recipe
@@ -128,15 +128,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         if self.secure and getattr(self, "public_data", None) is not None:
             raise InvalidParameter("public_data has no secure form yet; leave it out with secure=True.")
         return bool(self.secure)
-
-    def _check_ledger(self) -> None:
-        """The budget and the estimator promise to the same person, before anything is charged."""
-        rows = getattr(self.ledger, "max_rows_per_person", None)
-        if rows is not None and rows != self.max_rows_per_person:
-            raise InvalidParameter(
-                f"max_rows_per_person = {self.max_rows_per_person!r} differs from the ledger's {rows!r}: the estimator "
-                "and the budget would promise to different people. State the same number in both."
-            )
 
     def _check_person(self, guarantee: Guarantee) -> None:
         """The promise to a person with several rows, before anything runs."""
@@ -224,9 +215,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee",
         ]
         if seeded:
-            words.append(
-                "the noise came from random_state: the promise holds only against those who do not know it"
-            )
+            words.append(SEEDED)
         guarantee = replace(
             guarantee, assumptions=(*guarantee.assumptions, *words, *more, *self._public_words())
         )

@@ -18,8 +18,8 @@ from dplangevin.mechanisms.curvature import curvature_groups, largest_curvature
 from dplangevin.planner import Recipe, choose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, calibrated_sums
+from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
 from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
 from dplangevin.problem import (
     Clipped,
@@ -34,6 +34,7 @@ from dplangevin.problem import (
     Squared,
     WholeSpace,
 )
+from dplangevin.schedules import NoisySumsSchedule
 
 DEFAULT_SHARE = 0.15
 SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off
@@ -49,7 +50,7 @@ class IntervalPlan:
     """The plan of a fit and that of its curvature: charged together, run one after the other."""
 
     plan: Plan
-    curvature: NoisySums
+    curvature: Price
     guarantee: Guarantee = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,9 +58,15 @@ class IntervalPlan:
         _check.put(self, guarantee=replace(both, release="draw + noisy-answers", at_delta=self.plan.delta))
 
     @property
+    def deviations(self) -> list[float]:
+        """Of the noise on one entry of each of the curvature's sums."""
+        sums = self.curvature.schedule
+        assert isinstance(sums, NoisySumsSchedule)
+        return [group.deviation(sums.noise) for group in sums.groups]
+
+    @property
     def words(self) -> str:
         """What the intervals assume."""
-        assert self.plan.problem is not None
         plain = _plain(self.plan.problem.loss)
         model = "a correct linear model, errors that do not depend on x"
         if isinstance(plain, LIKELIHOODS):
@@ -122,11 +129,10 @@ def _caution(both: IntervalPlan) -> str | None:
     That is within three deviations of one entry, or within the largest eigenvalue of a random symmetric matrix.
     """
     problem = both.plan.problem
-    assert problem is not None
-    classes, group = problem.loss.score_dimension, both.curvature.groups[0]
+    classes = problem.loss.score_dimension
     size = problem.n_columns * max(classes - 1, 1)
     largest = largest_curvature(problem.loss) if classes == 1 else 1 - 1 / classes  # trace of diag(p) - p p^T
-    doubt = group.deviation(both.curvature.noise) * max(1 / MOST_DOUBT, math.sqrt(2 * size))
+    doubt = both.deviations[0] * max(1 / MOST_DOUBT, math.sqrt(2 * size))
     if problem.n * largest * problem.row_norm**2 / size >= doubt:
         return None
     return (
@@ -142,7 +148,7 @@ def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) ->
     The ridge Lambda = 10 rank M / epsilon spends about a tenth of epsilon on the determinant; its bias is undone.
     """
     problem, delta = recipe.plan.problem, recipe.plan.delta
-    if problem is None or not isinstance(problem.constraint, WholeSpace):
+    if not isinstance(problem.constraint, WholeSpace):
         raise InvalidParameter("intervals need an unconstrained fit; leave radius out.")
     loss = _consistent(problem.loss)
     problem = replace(problem, loss=loss, ridge=0.0)
@@ -186,7 +192,6 @@ def _plain(loss: Loss) -> Loss:
 def interval_plan(plan: Plan, epsilon: float) -> IntervalPlan:
     """The plan together with a curvature release that takes what is left of (epsilon, plan.delta)."""
     problem, delta = plan.problem, plan.delta
-    assert problem is not None
     if delta == 0:
         return _with_curvature(plan, problem, epsilon - plan.guarantee.epsilon(0.0), 0.0)
     goal, fit = cv.gdp_mu(epsilon, delta), cv.gdp_mu(plan.guarantee.epsilon(delta), delta)
@@ -222,4 +227,4 @@ def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) 
         noise="gamma" if delta == 0 else "gaussian",
         adjacency=problem.adjacency,
     )
-    return IntervalPlan(plan=plan, curvature=curvature)
+    return IntervalPlan(plan=plan, curvature=Price(schedule=curvature, delta=delta))

@@ -43,7 +43,6 @@ def fit_public(
     options: dict[str, Any],
 ) -> Floats:
     """Tune on the public sample, run once on the private one, and store what may be seen; returns theta."""
-    model._check_ledger()
     _warn_shared(model.public_data, X.given if isinstance(X, LargeData) else X)
     tuner = _tuner(model, encode, options)
     tuned = tuner.tune(model.public_method)
@@ -54,11 +53,15 @@ def fit_public(
     if model.verbose:
         print(recipe)
     plan, problem = tuned.plan, tuned.plan.problem
-    assert problem is not None
     model._check_person(plan.guarantee)
     data = dataset_of(X, y, problem, encode, weights)
     release = PublicMirrorDescent(tuned.mirror).run(
-        plan, data, model.random_state, ledger=model.ledger, state=model.state
+        plan,
+        data,
+        model.random_state,
+        ledger=model.ledger,
+        state=model.state,
+        rows_per_person=model.max_rows_per_person,
     )
     model.privacy_ = model._promise(
         plan.guarantee,
@@ -156,7 +159,6 @@ def _same_rows(first: NDArray[Any], second: NDArray[Any]) -> bool:
 def _recipe(tuned: Tuned, others: dict[str, Tuned], options: dict[str, Any]) -> Recipe:
     schedule, problem = tuned.plan.schedule, tuned.plan.problem
     assert isinstance(schedule, PublicMirrorSchedule)
-    assert problem is not None
     reasons = [
         f"protected: {problem.n} private rows; not protected: {tuned.n_public} public rows",
         f"start: the minimiser of the public loss with ridge {tuned.start_ridge:.3g}",

@@ -24,9 +24,11 @@ from dplangevin.estimators._metrics import (
     reliability,
 )
 from dplangevin.estimators._pipeline import learned_steps
-from dplangevin.mechanisms.noisy_sums import SumsRelease
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumNoise, calibrated_sums
+from dplangevin.mechanisms.release import AnswersRelease
+from dplangevin.privacy.plan import Price
+from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
+from dplangevin.schedules.noisy_answers import NoisySumsSchedule, SumNoise
 
 Floats = NDArray[np.float64]
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
@@ -105,7 +107,7 @@ class Scoring:
             return [(pair, self.unit, 1 - MOMENT_SHARE), (1, self.unit, MOMENT_SHARE)]
         return [(2 * (len(self.edges) - 1), self.unit, 1.0)]
 
-    def plan(self, epsilon: float, delta: float, rows: int) -> NoisySums:
+    def plan(self, epsilon: float, delta: float, rows: int, words: Sequence[str] = ()) -> Price:
         """The noise that meets (epsilon, delta): of the two kinds, the smaller one."""
         noises: list[SumNoise] = ["geometric"] if delta == 0 else ["geometric", "gaussian"]
         offers = [
@@ -119,18 +121,19 @@ class Scoring:
             )
             for noise in noises
         ]
-        return min(offers, key=lambda plan: noise_law(plan)[0])
+        best = min(offers, key=lambda offer: noise_law(offer)[0])
+        return Price(schedule=best.with_assumptions(*words), delta=delta)
 
     def sums(self, model: Any, records: HeldOut) -> list[Floats]:
         """The exact sums, in whole numbers. This reads the records."""
         return records.summed(partial(_part_sums, self, model))
 
-    def totals(self, models: Sequence[Any], records: HeldOut) -> Floats:
+    def totals(self, models: Sequence[Any], records: HeldOut) -> list[Floats]:
         """The sum of 1 - loss of each model, in whole units, which add up exactly. This reads the records.
 
         1 - loss >= 0: under add-remove a record moves every total upwards, which the proof of noisy max uses.
         """
-        return records.summed(partial(_part_totals, self, tuple(models)))[0]
+        return records.summed(partial(_part_totals, self, tuple(models)))
 
     def loss_sums(self, shares: Floats) -> list[Floats]:
         """Sums of losses in [0, 1], in whole units."""
@@ -141,37 +144,37 @@ class Scoring:
         return sums
 
     def read(
-        self, release: SumsRelease, n: int, level: float
+        self, release: AnswersRelease, n: int, level: float
     ) -> tuple[float, tuple[float, float], tuple[ReliabilityBin, ...]]:
         """Value, interval and table; n is used only where it is public."""
-        plan = release.plan
-        assert isinstance(plan, NoisySums)
+        noise = release.plan.schedule
+        assert isinstance(noise, NoisySumsSchedule)
         if self.metric in PER_RECORD:
-            return (*self._mean(release.values, plan, n, level), ())
+            return (*self._mean(release.values, noise, n, level), ())
         if self.metric == "auc":
-            return (*area_under_curve(release.values[0], *noise_law(plan), level), ())
-        return reliability(release.values[0], self.edges, *noise_law(plan), level)
+            return (*area_under_curve(release.values[0], *noise_law(noise), level), ())
+        return reliability(release.values[0], self.edges, *noise_law(noise), level)
 
     def _mean(
-        self, values: tuple[Floats, ...], plan: NoisySums, n: int, level: float
+        self, values: tuple[Floats, ...], schedule: NoisySumsSchedule, n: int, level: float
     ) -> tuple[float, tuple[float, float]]:
         """The noisy mean of the losses and its interval; accuracy is 1 - the share of wrong answers."""
         first = values[0] / self.unit
         size = float(n) if len(first) == 1 else max(float(first.sum()), 1.0)
         share = min(max(float(first[0]) / size, 0.0), 1.0)
-        deviation, dimension = noise_law(plan)
+        deviation, dimension = noise_law(schedule)
         noise = deviation / self.unit / size * (1.0 if len(first) == 1 else math.hypot(share, 1 - share))
         if self.metric == "accuracy":
             low, high = proportion_interval(share, size, noise, dimension, level)
             return 1 - share, (1 - high, 1 - low)
-        doubt = noise_law(plan, 1)[0] / self.unit / size
+        doubt = noise_law(schedule, 1)[0] / self.unit / size
         second = float(values[1][0]) / self.unit / size + doubt  # rather too much than too little
         variance = min(max(second - share**2, doubt**2), share * (1 - share) + doubt)
         width = float(half_width(level, math.sqrt(variance / size), noise, dimension))
         low, high = max(share - width, 0.0), min(share + width, 1.0)
         return self.limit * share, (self.limit * low, self.limit * high)
 
-    def words(self, model: Any, random_state: Any) -> tuple[str, ...]:
+    def words(self, model: Any) -> tuple[str, ...]:
         """What the guarantee assumes, and what it is silent about."""
         words = [
             "the model was given beforehand: what its own fitting revealed is not counted here",
@@ -187,17 +190,13 @@ class Scoring:
                 f"{', '.join(learned)} learned from data outside any guarantee: unless that data is public, "
                 "nothing is promised about the model itself"
             )
-        if random_state is not None:
-            words.append(
-                "the noise came from random_state: the promise holds only against those who do not know it"
-            )
         return tuple(words)
 
 
-def noise_law(plan: NoisySums, group: int = 0) -> tuple[float, int | None]:
+def noise_law(schedule: NoisySumsSchedule, group: int = 0) -> tuple[float, int | None]:
     """Standard deviation of the noise on one answer, and its law for `half_width`."""
-    scale = plan.groups[group].scale
-    if plan.noise == "gaussian":
+    scale = schedule.groups[group].scale
+    if schedule.noise == "gaussian":
         return scale, None
     half = 1 / (2 * scale)  # two-sided geometric, sd = 1 / (sqrt 2 sinh half), close to Laplace
     return math.sqrt(2) * math.exp(-half) / -math.expm1(-2 * half), 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dplangevin import _check
@@ -12,8 +13,11 @@ from dplangevin.estimators._held_out import held_out
 from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
 from dplangevin.estimators._scoring import PER_RECORD, Scoring
-from dplangevin.mechanisms.noisy_sums import release_best, release_sums
+from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
+from dplangevin.mechanisms.release import SEEDED, AnswersRelease
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.privacy.theorems.noisy_max import calibrated_max
 
@@ -28,7 +32,7 @@ class PrivateScore:
     ----------
     value : the noisy metric. interval : covers the metric on the population with probability `level`, counting both
         the sampling of the records and the noise.
-    guarantee : what computing it cost the people in X, y. The model's own guarantee is separate.
+    plan : the noise. guarantee : what computing it cost the people in X, y. The model's own guarantee is separate.
     seeded : the noise came from a user's seed; whoever knows it can undo the noise.
     cap : per-record losses were cut off here. table : the reliability table of metric="calibration".
     """
@@ -37,6 +41,7 @@ class PrivateScore:
     value: float
     interval: tuple[float, float]
     level: float
+    plan: Price
     guarantee: Guarantee
     seeded: bool
     cap: float | None = None
@@ -49,6 +54,7 @@ class PrivateSelection:
 
     index: int
     metric: str
+    plan: Price
     guarantee: Guarantee
     seeded: bool
 
@@ -68,6 +74,7 @@ def private_score(
     max_rows_per_person: int = 1,
     ledger: Spender | None = None,
     random_state: Any = None,
+    state: StatePath = None,
 ) -> PrivateScore:
     """Score a fitted model on private records under a stated guarantee.
 
@@ -85,6 +92,7 @@ def private_score(
     bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
     level : of the interval. max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     ledger : a Spender, charged before the records are read. random_state : a seed voids the promise, see DPRidge.
+    state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
 
     Examples
     --------
@@ -98,20 +106,14 @@ def private_score(
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
     records = held_out(X, y)
-    plan = scoring.plan(epsilon, delta, max_rows_per_person)
-    plan = plan.with_assumptions(*scoring.words(model, random_state))
-    release = release_sums(plan, lambda: scoring.sums(model, records), random_state, ledger=ledger)
+    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model))
+    exact, rows = partial(scoring.sums, model, records), max_rows_per_person
+    release = NoisySums().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
     value, interval, table = scoring.read(release, len(records), level)
     return PrivateScore(
-        metric=metric,
-        value=value,
-        interval=interval,
-        level=level,
-        guarantee=plan.guarantee.group(max_rows_per_person),
-        seeded=release.seeded,
-        cap=scoring.stated_cap,
-        table=table,
-    )
+        metric=metric, value=value, interval=interval, level=level, plan=plan, guarantee=_promise(release, rows),
+        seeded=release.seeded, cap=scoring.stated_cap, table=table,
+    )  # fmt: skip
 
 
 def private_selection(
@@ -126,6 +128,7 @@ def private_selection(
     max_rows_per_person: int = 1,
     ledger: Spender | None = None,
     random_state: Any = None,
+    state: StatePath = None,
 ) -> PrivateSelection:
     """Choose one of a few fitted models by its score on private records, with pure epsilon in all.
 
@@ -150,8 +153,8 @@ def private_selection(
     for model in models:
         scoring.check(model)
     records = held_out(X, y)
-    words = [words for model in models for words in scoring.words(model, random_state)]
-    plan = calibrated_max(
+    words = [words for model in models for words in scoring.words(model)]
+    schedule = calibrated_max(
         candidates=len(models),
         unit=scoring.unit,
         epsilon=epsilon,
@@ -159,8 +162,14 @@ def private_selection(
         rows_per_person=max_rows_per_person,
         assumptions=tuple(dict.fromkeys(words)),
     )
-    release = release_best(plan, lambda: scoring.totals(models, records), random_state, ledger=ledger)
-    promise = plan.guarantee.group(max_rows_per_person)
-    return PrivateSelection(
-        index=int(release.values[0][0]), metric=metric, guarantee=promise, seeded=release.seeded
-    )
+    plan = Price(schedule=schedule, delta=0.0)
+    exact, rows = partial(scoring.totals, models, records), max_rows_per_person
+    release = NoisyMax().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
+    promise, index = _promise(release, rows), int(release.values[0][0])
+    return PrivateSelection(index=index, metric=metric, plan=plan, guarantee=promise, seeded=release.seeded)
+
+
+def _promise(release: AnswersRelease, rows: int) -> Guarantee:
+    """The promise to a person with so many rows, with what a seed does to it."""
+    promise = release.guarantee.group(rows)
+    return replace(promise, assumptions=(*promise.assumptions, SEEDED)) if release.seeded else promise

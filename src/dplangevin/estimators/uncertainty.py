@@ -27,9 +27,10 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import MOST_DOUBT, IntervalPlan
 from dplangevin.estimators._intervals import half_width
 from dplangevin.mechanisms import Release, run
-from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms.curvature import Curvature, contrasts, release_curvature
+from dplangevin.mechanisms.mechanism import fingerprint
 from dplangevin.mechanisms.run_state import RunState, StatePath
+from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender
 from dplangevin.schedules import ObjectivePerturbationSchedule
 
@@ -102,20 +103,28 @@ class WithIntervals:
 
 
 def run_with_intervals(
-    both: IntervalPlan, data: Dataset, random_state: Any, ledger: Spender | None, state: StatePath = None
+    both: IntervalPlan,
+    data: Dataset,
+    random_state: Any,
+    ledger: Spender | None,
+    state: StatePath = None,
+    rows_per_person: int | None = None,
 ) -> tuple[Release, Uncertainty]:
     """Charge once, fit, release the curvature at the fitted point, and work out the uncertainty.
 
     A run that goes on from `state` makes both releases again with the noise of both, so the point is the same.
     """
 
-    def make(rng: np.random.Generator, seeded: bool) -> _Pair:
+    saved = RunState.at(state, both.plan, both.curvature)
+
+    def release_both(rng: np.random.Generator, seeded: bool) -> _Pair:
+        if saved is not None:
+            saved.check_records(lambda salt: fingerprint(data, salt))
         release = replace(run(both.plan, data, rng), seeded=seeded)
         curvature = release_curvature(both.curvature, data, np.array(release.value), rng)
         return _Pair(release=release, curvature=curvature)
 
-    keeper = RunState.at(state, both.plan, both.curvature)
-    made = charged(both, data, make, random_state, ledger, keeper)
+    made = pay(both, release_both, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
     return made.release, uncertainty(both, np.array(made.release.value), made.curvature)
 
 
@@ -138,11 +147,10 @@ def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Unce
     With several classes everything is worked out in contrasts and turned back into centred coefficients.
     """
     problem, schedule = both.plan.problem, both.plan.schedule
-    assert problem is not None
     assert isinstance(schedule, ObjectivePerturbationSchedule)
     classes, d = problem.loss.score_dimension, problem.dimension
     basis = np.asarray(np.kron(np.eye(problem.n_columns), contrasts(classes)), np.float64)
-    doubts = [group.deviation(both.curvature.noise) for group in both.curvature.groups]
+    doubts = both.deviations
     values, vectors = np.linalg.eigh(curvature.matrix)
     values = np.maximum(values, doubts[0])
     inverse = (vectors / values) @ vectors.T

@@ -17,7 +17,7 @@ _POINTS = 5
 
 
 @dataclass(frozen=True)
-class Row:
+class RateRow:
     """A row of a table: what is measured, and the powers of n, p and epsilon it claims."""
 
     name: str
@@ -29,7 +29,7 @@ class Row:
 class Fitted:
     """Measured points and slopes."""
 
-    rows: Sequence[Row]
+    rows: Sequence[RateRow]
     slopes: Sequence[tuple[float, float, float]]
     points: Sequence[tuple[str, str, float, float]]
 
@@ -54,7 +54,7 @@ class Fitted:
         return "Measured slopes (claimed):\n" + "\n".join(lines)
 
 
-def slopes_figure(rows: Sequence[Row], repeats: int, start: tuple[int, int, float]) -> tuple[Any, Fitted]:
+def slopes_figure(rows: Sequence[RateRow], repeats: int, start: tuple[int, int, float]) -> tuple[Any, Fitted]:
     """Measure every row along each axis from `start` upwards (x 16 in n, x 8 in p, x 8 in epsilon)."""
     made, axes = _draw.figure(3, height=3.9)
     ranges = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 
 from dplangevin.gallery import _draw
-from dplangevin.gallery._rates import Row, slopes_figure
+from dplangevin.gallery._rates import RateRow, slopes_figure
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.iterated_exponential import iterated_schedule
 from dplangevin.privacy.risk import langevin_strongly_convex
@@ -27,12 +27,12 @@ def draw(output: Path, *, quick: bool) -> str:
     """Excess empirical risk of every row on an instance that its bound is about, with fitted slopes."""
     repeats = 200 if quick else 2000
     rows = (
-        Row("ERM convex, eps", cone_exponential, (-1, 1, -1)),
-        Row("ERM m-SC, eps (iterated)", iterated, (-2, 2, -2)),
-        Row("ERM non-convex, eps", worst_plateau, (-1, 1, -1)),
-        Row("ERM convex, (eps, delta)", cone_diffusion, (-1, 0.5, -1)),
-        Row("ERM m-SC, (eps, delta)", strongly_convex_diffusion, (-2, 1, -2)),
-        Row("Rashomon, eps", thresholded, (-1, 1, -1)),
+        RateRow("ERM convex, eps", cone_exponential, (-1, 1, -1)),
+        RateRow("ERM m-SC, eps (iterated)", iterated, (-2, 2, -2)),
+        RateRow("ERM non-convex, eps", worst_plateau, (-1, 1, -1)),
+        RateRow("ERM convex, (eps, delta)", cone_diffusion, (-1, 0.5, -1)),
+        RateRow("ERM m-SC, (eps, delta)", strongly_convex_diffusion, (-2, 1, -2)),
+        RateRow("Rashomon, eps", thresholded, (-1, 1, -1)),
     )
     made, fitted = slopes_figure(rows, repeats, start=(20_000, 8, 0.25))
     _draw.save(made, output / "erm-rates.svg")

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammainc, ndtri
 
 from dplangevin.gallery import _draw
-from dplangevin.gallery._rates import Row, slopes_figure
+from dplangevin.gallery._rates import RateRow, slopes_figure
 from dplangevin.gallery.erm_rates import DELTA, RADIUS, iterated, strongly_convex_diffusion
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.risk import (
@@ -27,13 +27,13 @@ def draw(output: Path, *, quick: bool) -> str:
     """Population risk where sampling error rules (large epsilon) and where privacy does (small epsilon)."""
     repeats = 200 if quick else 2000
     rows = (
-        Row("convex, eps, privacy rules", lambda n, p, e, k, rng: linear_pure(100 * n, p, e / 1000), (-1, 1, -1)),
-        Row("convex, eps, sampling rules", lambda n, p, e, k, rng: linear_pure(n, p, 30 * e), (-0.5, 0, 0)),
-        Row("convex, (eps, delta), privacy rules",
+        RateRow("convex, eps, privacy rules", lambda n, p, e, k, rng: linear_pure(100 * n, p, e / 1000), (-1, 1, -1)),
+        RateRow("convex, eps, sampling rules", lambda n, p, e, k, rng: linear_pure(n, p, 30 * e), (-0.5, 0, 0)),
+        RateRow("convex, (eps, delta), privacy rules",
             lambda n, p, e, k, rng: linear_gibbs(100 * n, p, e / 400), (-1, 0.5, -1)),
-        Row("m-SC, eps, privacy rules", lambda n, p, e, k, rng: quadratic(100 * n, p, e / 12, k, rng), (-2, 2, -2)),
-        Row("m-SC, sampling rules", lambda n, p, e, k, rng: quadratic(n, p, 400 * e, k, rng), (-1, 0, 0)),
-        Row("m-SC, (eps, delta), privacy rules",
+        RateRow("m-SC, eps, privacy rules", lambda n, p, e, k, rng: quadratic(100 * n, p, e / 12, k, rng), (-2, 2, -2)),
+        RateRow("m-SC, sampling rules", lambda n, p, e, k, rng: quadratic(n, p, 400 * e, k, rng), (-1, 0, 0)),
+        RateRow("m-SC, (eps, delta), privacy rules",
             lambda n, p, e, k, rng: quadratic_gaussian(100 * n, p, e / 200, k, rng), (-2, 1, -2)),
     )  # fmt: skip
     made, fitted = slopes_figure(rows, repeats, start=(4000, 8, 1.0))

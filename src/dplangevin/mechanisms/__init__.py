@@ -8,23 +8,30 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.discrete_gradient import DiscreteGradientDescent
 from dplangevin.mechanisms.exponential import ExponentialMechanism, IteratedExponentialMechanism
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, GeneralizedGaussianNoise
+from dplangevin.mechanisms.mechanism import Mechanism
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
+from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
 from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation
 from dplangevin.mechanisms.output_perturbation import OutputPerturbation
 from dplangevin.mechanisms.public_mirror_descent import PublicMirrorDescent
 from dplangevin.mechanisms.rashomon import RashomonChains, RashomonDraws
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.mechanisms.sparse_vector import SparseVector
 from dplangevin.mechanisms.sufficient_statistics import SufficientStatistics
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.schedules import (
+    CorrectedAnswersSchedule,
     DiscreteGradientSchedule,
     ExponentialSchedule,
     GibbsSchedule,
     IteratedExponentialSchedule,
+    NoisyAnswersSchedule,
     NoisyGradientSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
     PublicMirrorSchedule,
@@ -34,7 +41,7 @@ from dplangevin.schedules import (
     SufficientStatisticsSchedule,
 )
 
-MECHANISMS: dict[type[Schedule], Any] = {
+MECHANISMS: dict[type[Schedule], Mechanism[Any, Any, Any]] = {
     NoisyGradientSchedule: NoisyGradientDescent(),
     DiscreteGradientSchedule: DiscreteGradientDescent(),
     ObjectivePerturbationSchedule: ObjectivePerturbation(),
@@ -45,6 +52,10 @@ MECHANISMS: dict[type[Schedule], Any] = {
     IteratedExponentialSchedule: IteratedExponentialMechanism(),
     RashomonSchedule: RashomonDraws(),
     RashomonChainSchedule: RashomonChains(),
+    NoisySumsSchedule: NoisySums(),
+    NoisyMaxSchedule: NoisyMax(),
+    NoisyAnswersSchedule: GeneralizedGaussianNoise(),
+    CorrectedAnswersSchedule: SparseVector(),
 }
 
 
@@ -56,11 +67,13 @@ def run(
     ledger: Spender | None = None,
     secure: bool = False,
     state: StatePath = None,
+    rows_per_person: int | None = None,
 ) -> Release:
     """Run a plan on data with the mechanism its schedule belongs to.
 
     secure=True insists on noise that is exact in integers: a plan whose proof is about real-valued noise is refused.
     state names a private file from which the same call goes on after a crash: with the same noise, charged once.
+    rows_per_person is to whom the request promises, where it says so; the ledger must say the same.
     """
     if secure and plan.guarantee.arithmetic != "discrete-grid":
         raise AssumptionFailed(
@@ -75,7 +88,9 @@ def run(
         )
     if mechanism is None:
         raise InvalidParameter(f"no mechanism runs a {type(plan.schedule).__name__}.")
-    release: Release = mechanism.run(plan, data, random_state, ledger=ledger, state=state)
+    release: Release = mechanism.run(
+        plan, data, random_state, ledger=ledger, state=state, rows_per_person=rows_per_person
+    )
     return release
 
 

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class PublicSetting:
     """One setting: problem number (its clip), ridge of the map, steps, step size, mixing, and whether to average."""
 
     problem: int = 0
@@ -56,12 +56,12 @@ class Round:
     def scores(
         self,
         mode: Mode,
-        candidates: Iterable[Candidate],
+        candidates: Iterable[PublicSetting],
         problems: Sequence[Problem],
         noises: Sequence[float],
         repeats: int,
         seed: Sequence[int],
-    ) -> Iterator[tuple[Candidate, float]]:
+    ) -> Iterator[tuple[PublicSetting, float]]:
         """(setting, excess loss) of simulated private runs, each setting `repeats` times.
 
         noises are those of one step, for each problem; T steps have sqrt(T) times as much. Settings that differ only in
@@ -126,7 +126,7 @@ class Simulation:
         self,
         start: Floats,
         gradient: Callable[[Floats], Floats],
-        settings: list[Candidate],
+        settings: list[PublicSetting],
         repeats: int,
         rng: np.random.Generator,
     ) -> tuple[Floats, Floats]:

@@ -16,9 +16,10 @@ from scipy.special import softmax
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.noisy_sums import release_sums
-from dplangevin.privacy.theorems.noisy_sums import NoisySums
+from dplangevin.mechanisms.noisy_sums import NoisySums
+from dplangevin.privacy.plan import Price
 from dplangevin.problem import Clipped, Loss, Poisson, Problem, Softmax
+from dplangevin.schedules import NoisySumsSchedule
 
 Floats = NDArray[np.float64]
 MATRIX_SHARE = 0.8  # of the budget, for the curvature when two scalars take the rest
@@ -85,9 +86,11 @@ def contrasts(classes: int) -> Floats:
     return np.asarray(basis / np.sqrt(steps * (steps + 1)))
 
 
-def release_curvature(plan: NoisySums, data: Dataset, theta: Floats, rng: np.random.Generator) -> Curvature:
+def release_curvature(plan: Price, data: Dataset, theta: Floats, rng: np.random.Generator) -> Curvature:
     """Add the plan's noise to the curvature at theta, a point that was itself released."""
-    release = release_sums(plan, lambda: _sums(data, theta, plan), rng)
+    schedule = plan.schedule
+    assert isinstance(schedule, NoisySumsSchedule)
+    release = NoisySums().run(plan, lambda: _sums(data, theta, schedule.sizes), rng)
     matrix, *more = release.values
     if len(more) == 1:
         return Curvature(matrix=unpacked(matrix), meat=unpacked(more[0]))
@@ -111,10 +114,10 @@ def unpacked(vector: Floats) -> Floats:
     return matrix
 
 
-def _sums(data: Dataset, theta: Floats, plan: NoisySums) -> list[Floats]:
-    ends = np.cumsum([group.answers for group in plan.groups])
+def _sums(data: Dataset, theta: Floats, sizes: tuple[int, ...]) -> list[Floats]:
+    ends = np.cumsum(sizes)
     task = _softmax_sum if data.problem.loss.score_dimension > 1 else _sum
-    return np.split(data.summed(task, theta, len(plan.groups) == 2)[: ends[-1]], ends[:-1])
+    return np.split(data.summed(task, theta, len(sizes) == 2)[: ends[-1]], ends[:-1])
 
 
 def _sum(data: Dataset, theta: Floats, meat: bool) -> Floats:

@@ -7,14 +7,10 @@ from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms._integer_sums import integer_gradient_sum
-from dplangevin.mechanisms._perturbed import checked
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
 from dplangevin.mechanisms.noisy_gradient import drawn_batches, redrawn, walk
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.run_state import Position, RunState
 from dplangevin.privacy.theorems.discrete_gradient import integer_bound
 from dplangevin.samplers.discrete import discrete_gaussian
 from dplangevin.schedules.discrete_gradient import DiscreteGradientSchedule
@@ -22,7 +18,7 @@ from dplangevin.schedules.discrete_gradient import DiscreteGradientSchedule
 Floats = NDArray[np.float64]
 
 
-class DiscreteGradientDescent:
+class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
     """theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)), as the plan's schedule says.
 
     Everything after S_t + Z_t is post-processing of integers, floating point included.
@@ -32,63 +28,47 @@ class DiscreteGradientDescent:
     Canonne, Kamath and Steinke (2020); Mironov (2012) for the attack that this defeats.
     """
 
-    def run(
-        self,
-        plan: Plan,
-        data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-        save_every: float = SAVE_EVERY,
-    ) -> Release:
-        """Run the plan on the data and release what it covers. A seed is refused: it would be the weak spot.
+    family = DiscreteGradientSchedule
 
-        The noise is never in the file `state`: a run goes on from its position with fresh noise, so its release has the
-        law of an undisturbed one. Only one release can follow: the last position is saved before it is committed.
-        """
-        schedule = checked(plan, data, DiscreteGradientSchedule)
+    def _seed(self, random_state: object) -> None:
+        """A seed is refused: it would be the weak spot."""
         refuse_seed(random_state)
-        keeper = RunState.at(state, plan, save_every=save_every)
 
-        def make(rng: np.random.Generator, seeded: bool) -> Release:
-            return _descend(plan, schedule, data, keeper, rng)
+    def draw(
+        self,
+        schedule: DiscreteGradientSchedule,
+        data: Dataset,
+        saved: RunState | None,
+        rng: np.random.Generator,
+    ) -> Draw:
+        """Descend, and round to the public grid.
 
-        return charged(plan, data, make, None, ledger, keeper)
+        The noise is never in the file of a saved run: it goes on from its position with fresh noise, so its release has
+        the law of an undisturbed one. Only one release can follow: the last position is saved before it is committed.
+        """
+        problem, real, steps = data.problem, schedule.real(), schedule.n_steps
+        divisor, grid = schedule.divisor(problem.n), schedule.grid(problem.n)
+        bound = integer_bound(problem.constants, schedule)
+        # Batches are counted at their worst, so their order needs to be free of the data but not secret.
+        batches = drawn_batches(real, data.n_samples, divisor, problem.n, rng)
 
+        def noisy(t: int, point: Floats) -> Floats:
+            total = integer_gradient_sum(data, point, next(batches), grid, bound)
+            total = total + discrete_gaussian(schedule.resolution, problem.dimension)
+            return np.asarray(total * (grid / divisor) + problem.ridge * point)
 
-def _descend(
-    plan: Plan,
-    schedule: DiscreteGradientSchedule,
-    data: Dataset,
-    keeper: RunState | None,
-    rng: np.random.Generator,
-) -> Release:
-    problem, real, steps = data.problem, schedule.real(), schedule.n_steps
-    divisor, grid = schedule.divisor(problem.n), schedule.grid(problem.n)
-    bound = integer_bound(plan.constants, schedule)
-    # Batches are counted at their worst, so their order needs to be free of the data but not secret.
-    batches = drawn_batches(real, data.n_samples, divisor, problem.n, rng)
+        project = problem.constraint.project
+        start = project(np.zeros(problem.dimension))
+        etas = np.full(steps, schedule.step_size)
+        position = None if saved is None else redrawn(saved, lambda: next(batches), rng)
 
-    def noisy(t: int, point: Floats) -> Floats:
-        total = integer_gradient_sum(data, point, next(batches), grid, bound)
-        total = total + discrete_gaussian(schedule.resolution, problem.dimension)
-        return np.asarray(total * (grid / divisor) + problem.ridge * point)
+        def after(at: Position) -> None:
+            if saved is not None:
+                saved.after(at, rng, now=at.step == steps)
 
-    project = problem.constraint.project
-    start = project(np.zeros(problem.dimension))
-    etas = np.full(steps, schedule.step_size)
-    position = None if keeper is None else redrawn(keeper, lambda: next(batches), rng)
-
-    def saved(at: Position) -> None:
-        if keeper is not None:
-            keeper.after(at, rng, now=at.step == steps)
-
-    value, iterates = walk(real, steps, start, etas, noisy, project, position, saved)
-    rounded = {step: on_grid(theta, schedule.output_grid) for step, theta in iterates.items()}
-    return Release(
-        value=on_grid(value, schedule.output_grid), plan=plan, seeded=False, n_steps=steps, iterates=rounded
-    )
+        value, iterates = walk(real, steps, start, etas, noisy, project, position, after)
+        rounded = {step: on_grid(theta, schedule.output_grid) for step, theta in iterates.items()}
+        return Draw(value=on_grid(value, schedule.output_grid), n_steps=steps, iterates=rounded)
 
 
 def on_grid(values: Floats, grid: float) -> Floats:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,9 @@ from numpy.typing import NDArray
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms._draw import draw
-from dplangevin.mechanisms._perturbed import release_once
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import RunState, StatePath
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.run_state import RunState
 from dplangevin.planner.exact_methods import exact_method
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Ball, Problem
 from dplangevin.samplers.bodies import body_of
 from dplangevin.samplers.lens import LensBody
@@ -25,7 +23,7 @@ from dplangevin.schedules import DrawSchedule, IteratedExponentialSchedule
 Floats = NDArray[np.float64]
 
 
-class ExponentialMechanism:
+class ExponentialMechanism(FitMechanism[DrawSchedule]):
     """theta ~ exp(-beta F) on the problem's set, at the tier of the schedule; runs Gibbs schedules too.
 
     References
@@ -33,25 +31,26 @@ class ExponentialMechanism:
     McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2023), Algorithm 2; Gopi, Lee and Liu (2022).
     """
 
-    def run(
-        self,
-        plan: Plan,
-        data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Release:
-        """Draw once and release the draw."""
-        schedule = plan.schedule
-        if isinstance(schedule, DrawSchedule) and plan.problem is not None:
-            _check_drawable(schedule, plan.problem)
-        return release_once(
-            plan, data, DrawSchedule, _padded(_single), random_state, ledger, RunState.at(state, plan)
-        )
+    family = DrawSchedule
+
+    def check(self, schedule: DrawSchedule, problem: Problem) -> None:
+        """The tier has a sampler, and the loss a value."""
+        if schedule.tier == "exact":
+            exact_method(problem, schedule.grid)
+        else:
+            body_of(problem.constraint, problem.dimension)
+        problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
+
+    def draw(
+        self, schedule: DrawSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """One draw."""
+        with _padded(schedule.padding):
+            value = draw(schedule, data, rng)[:, 0]
+        return Draw(value=data.problem.constraint.project(value))
 
 
-class IteratedExponentialMechanism:
+class IteratedExponentialMechanism(FitMechanism[IteratedExponentialSchedule]):
     """The exponential mechanism on a ball, then on smaller balls around the last draw, cut with the first ball.
 
     The earlier draws are covered by the promise too: they are the release's iterates.
@@ -61,75 +60,45 @@ class IteratedExponentialMechanism:
     Ganesh, Thakurta and Upadhyay (2023), Algorithm 3.
     """
 
-    def run(
+    family = IteratedExponentialSchedule
+
+    def check(self, schedule: IteratedExponentialSchedule, problem: Problem) -> None:
+        """Parts of a ball, with a sampler for each."""
+        if not isinstance(problem.constraint, Ball):
+            raise InvalidParameter(
+                f"the iterated mechanism runs on a ball, not on the {problem.constraint.name}; use Ball(radius)."
+            )
+        if schedule.tier == "exact" and problem.dimension > 1:
+            raise AssumptionFailed(
+                "exact draws on a part of the ball need one parameter; use tier='pure' or 'certified'."
+            )
+
+    def draw(
         self,
-        plan: Plan,
+        schedule: IteratedExponentialSchedule,
         data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Release:
-        """Draw stage by stage and release the last draw."""
-        schedule, problem = plan.schedule, plan.problem
-        if isinstance(schedule, IteratedExponentialSchedule) and problem is not None:
-            if not isinstance(problem.constraint, Ball):
-                raise InvalidParameter(
-                    f"the iterated mechanism runs on a ball, not on the {problem.constraint.name}; use Ball(radius)."
-                )
-            if schedule.tier == "exact" and problem.dimension > 1:
-                raise AssumptionFailed(
-                    "exact draws on a part of the ball need one parameter; use tier='pure' or 'certified'."
-                )
-        kept: dict[int, Floats] = {}
-
-        def stages(schedule: IteratedExponentialSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
-            return _stages(schedule, data, rng, kept)
-
-        family, keeper = IteratedExponentialSchedule, RunState.at(state, plan)
-        return release_once(plan, data, family, _padded(stages), random_state, ledger, keeper, kept)
+        saved: RunState | None,
+        rng: np.random.Generator,
+    ) -> Draw:
+        """Draw stage by stage; the last draw is the value."""
+        constraint = data.problem.constraint
+        assert isinstance(constraint, Ball)
+        iterates: dict[int, Floats] = {}
+        theta, body = np.zeros(data.problem.dimension), None
+        with _padded(schedule.padding):
+            for number, stage in enumerate(schedule.draws, 1):
+                theta = constraint.project(draw(stage, data, rng, body=body)[:, 0])
+                iterates[number] = theta
+                if number < len(schedule.draws):
+                    body = LensBody(centre=theta, outer=constraint.radius, inner=schedule.radii[number - 1])
+        return Draw(value=constraint.project(theta), n_steps=len(iterates), iterates=iterates)
 
 
-def _check_drawable(schedule: DrawSchedule, problem: Problem) -> None:
-    """Public refusals, before the ledger is charged."""
-    if schedule.tier == "exact":
-        exact_method(problem, schedule.grid)
-    else:
-        body_of(problem.constraint, problem.dimension)
-    problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
-
-
-def _single(schedule: DrawSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
-    return draw(schedule, data, rng)[:, 0]
-
-
-def _stages(
-    schedule: IteratedExponentialSchedule,
-    data: Dataset,
-    rng: np.random.Generator,
-    kept: dict[int, Floats],
-) -> Floats:
-    constraint = data.problem.constraint
-    assert isinstance(constraint, Ball)
-    theta, body = np.zeros(data.problem.dimension), None
-    for number, stage in enumerate(schedule.draws, 1):
-        theta = constraint.project(draw(stage, data, rng, body=body)[:, 0])
-        kept[number] = theta
-        if number < len(schedule.draws):
-            body = LensBody(centre=theta, outer=constraint.radius, inner=schedule.radii[number - 1])
-    return theta
-
-
-def _padded(answer: Callable[..., Floats]) -> Callable[..., Floats]:
-    """`answer`, made to take at least the schedule's padding."""
-
-    def waited(
-        schedule: DrawSchedule | IteratedExponentialSchedule, data: Dataset, rng: np.random.Generator
-    ) -> Floats:
-        end = time.monotonic() + schedule.padding
-        try:
-            return answer(schedule, data, rng)
-        finally:
-            time.sleep(max(0.0, end - time.monotonic()))
-
-    return waited
+@contextmanager
+def _padded(seconds: float) -> Iterator[None]:
+    """What is done inside takes at least so long."""
+    end = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        time.sleep(max(0.0, end - time.monotonic()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,11 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms import maximum_error as error
+from dplangevin.mechanisms.mechanism import AnswerMechanism
+from dplangevin.mechanisms.release import AnswersRelease
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers, certify, checked_power
+from dplangevin.privacy.plan import Price
+from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
+from dplangevin.schedules.noisy_answers import NoisyAnswersSchedule, checked_power
 
 Floats = NDArray[np.float64]
 Objective = Literal["max", "rmse"]
@@ -41,6 +46,8 @@ class GeneralizedGaussianMechanism:
     touched_counts : how many counts ONE RECORD can touch, as another way to state it: under "replace-one" twice
         as many may differ (one record leaves, one comes), under "add-remove" as many.
     adjacency : "replace-one" or "add-remove".
+    rows_per_person : the promise is for all rows of a person who owns at most so many; sensitivity and changed_counts
+        are then those of so many rows.
 
     Privacy
     -------
@@ -68,8 +75,9 @@ class GeneralizedGaussianMechanism:
     changed_counts: int = None  # type: ignore[assignment]
     touched_counts: int | None = None
     adjacency: Adjacency = "replace-one"
+    rows_per_person: int = 1
     sigma: float = field(init=False)
-    guarantee: Guarantee = field(init=False, compare=False, repr=False)
+    plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check.put(self, k=_check.count("k", self.k))
@@ -86,7 +94,16 @@ class GeneralizedGaussianMechanism:
         _check.put(self, p=self._shape())
         scale = smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
         _check.put(self, sigma=scale if self.sensitivity == 1 else scale * self.sensitivity * (1 + 1e-14))
-        _check.put(self, guarantee=certify(self.schedule, delta=self.delta))
+        schedule = NoisyAnswersSchedule(
+            answers=self.k,
+            changed=self.changed_counts,
+            sensitivity=self.sensitivity,
+            p=self.p,
+            sigma=self.sigma,
+            adjacency=self.adjacency,
+            rows_per_person=self.rows_per_person,
+        )
+        _check.put(self, plan=Price(schedule=schedule, delta=self.delta))
 
     def _changed(self) -> int:
         if self.changed_counts is not None and self.touched_counts is not None:
@@ -114,21 +131,21 @@ class GeneralizedGaussianMechanism:
         return best_shape(self.k, self.changed_counts, self.epsilon, self.delta, self.objective)
 
     @property
-    def schedule(self) -> NoisyAnswers:
+    def schedule(self) -> NoisyAnswersSchedule:
         """The public parameters that were certified and are run."""
-        return NoisyAnswers(
-            answers=self.k,
-            changed=self.changed_counts,
-            sensitivity=self.sensitivity,
-            p=self.p,
-            sigma=self.sigma,
-            adjacency=self.adjacency,
-        )
+        schedule = self.plan.schedule
+        assert isinstance(schedule, NoisyAnswersSchedule)
+        return schedule
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a release promises."""
+        return self.plan.guarantee
 
     @property
     def grid(self) -> float:
         """Answers are rounded to multiples of this power of two."""
-        return float(2.0 ** (math.floor(math.log2(self.sigma)) - 20))
+        return self.schedule.grid
 
     @property
     def standard_deviation(self) -> float:
@@ -157,18 +174,16 @@ class GeneralizedGaussianMechanism:
         width = self.margin(level, simultaneous=simultaneous)
         return values - width, values + width
 
-    def release(self, counts: ArrayLike, rng: np.random.Generator) -> Floats:
-        """The noisy counts."""
-        values = np.asarray(counts, float).ravel()
-        if values.size != self.k:
-            raise InvalidParameter(
-                f"counts has {values.size} entries, but the promise was made for k = {self.k}."
-            )
-        result = np.empty(self.k)
-        for start in range(0, self.k, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            result[part] = self._noisy(values[part], rng)
-        return result
+    def release(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+    ) -> Floats:
+        """The noisy counts; counts that are a function are read after the ledger is charged."""
+        return released(self.plan, counts, random_state, ledger, state, self.rows_per_person).values[0]
 
     def release_blocks(self, blocks: Iterable[ArrayLike], rng: np.random.Generator) -> Iterator[Floats]:
         """The noisy counts block by block, for k beyond memory; more than k counts are refused."""
@@ -180,13 +195,9 @@ class GeneralizedGaussianMechanism:
                 raise InvalidParameter(
                     f"the blocks hold more than the k = {self.k} counts the promise was made for."
                 )
-            yield self._noisy(values, rng)
-
-    def _noisy(self, values: Floats, rng: np.random.Generator) -> Floats:
-        if not np.all(np.isfinite(values)):
-            raise InvalidParameter("counts must be finite numbers; nothing was released.")
-        noisy = values + self.sigma * draw(values.size, self.p, rng)
-        return np.asarray(np.round(noisy / self.grid) * self.grid)
+            if not np.all(np.isfinite(values)):
+                raise InvalidParameter("counts must be finite numbers; nothing was released.")
+            yield noisy(self.schedule, values, rng)
 
     def describe(self) -> str:
         """The promise and the error in words."""
@@ -211,6 +222,48 @@ class GeneralizedGaussianMechanism:
             "margin_95": self.margin(0.95),
             "guarantee": self.guarantee.to_dict(),
         }
+
+
+class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
+    """answers + sigma GGauss(p), rounded to a public grid."""
+
+    family = NoisyAnswersSchedule
+
+    def draw(
+        self, schedule: NoisyAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator
+    ) -> tuple[Floats, ...]:
+        values, result = exact[0].ravel(), np.empty(schedule.answers)
+        for start in range(0, schedule.answers, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            result[part] = noisy(schedule, values[part], rng)
+        return (result,)
+
+
+def noisy(schedule: NoisyAnswersSchedule, values: Floats, rng: np.random.Generator) -> Floats:
+    """Some of the answers with their noise."""
+    answers = values + schedule.sigma * draw(values.size, schedule.p, rng)
+    return np.asarray(np.round(answers / schedule.grid) * schedule.grid)
+
+
+def released(
+    plan: Price,
+    counts: ArrayLike | Callable[[], ArrayLike],
+    random_state: object,
+    ledger: Spender | None,
+    state: StatePath,
+    rows_per_person: int,
+    mechanism: AnswerMechanism[Any] | None = None,
+) -> AnswersRelease:
+    """Counts through the till."""
+    exact = counts if callable(counts) else lambda: counts
+    return (mechanism or GeneralizedGaussianNoise()).run(
+        plan,
+        lambda: [np.asarray(exact(), float).ravel()],
+        random_state,
+        ledger=ledger,
+        state=state,
+        rows_per_person=rows_per_person,
+    )
 
 
 def draw(size: int, p: float, rng: np.random.Generator) -> Floats:

@@ -13,12 +13,10 @@ from dplangevin._check import count
 from dplangevin._progress import progress
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms._charged import charged
-from dplangevin.mechanisms._perturbed import checked
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.run_state import Position, RunState
+from dplangevin.privacy.plan import Price
+from dplangevin.problem import Problem
 from dplangevin.samplers.sgld import geometric_weights, running_shares
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -27,57 +25,40 @@ Rows = NDArray[np.intp]
 Stop = Callable[[int, Floats], bool]
 
 
-class NoisyGradientDescent:
+class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     """theta <- project(theta - eta_t (G_t + Z_t)), exactly as the plan's schedule says.
+
+    Parameters
+    ----------
+    n_steps : needed only for a plan that covers every number of steps; a public choice.
+    stop : stop(step, theta) may look at every iterate and end the run early, for plans with release="trajectory": they
+        are charged in full whenever they stop. A run that goes on from a file asks it about the steps that are left.
 
     References
     ----------
     Altschuler and Talwar (2022), Algorithm 1; Chourasia, Ye and Shokri (2021), Algorithm 1; Ganesh, Thakurta and
     Upadhyay (2023), Lemma C.1 and section F (Langevin diffusion, discretised).
-
-    Parameters
-    ----------
-    stop : stop(step, theta) may look at every iterate and end the run early, for plans with release="trajectory": they
-        are charged in full whenever they stop. A run that goes on from a file asks it about the steps that are left.
     """
 
-    def __init__(self, *, stop: Stop | None = None) -> None:
-        self.stop = stop
+    family = NoisyGradientSchedule
 
-    def run(
-        self,
-        plan: Plan,
-        data: Dataset,
-        random_state: object = None,
-        *,
-        n_steps: int | None = None,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-        save_every: float = SAVE_EVERY,
-    ) -> Release:
-        """Run the plan on the data and release what it covers.
+    def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:
+        self.n_steps, self.stop = n_steps, stop
 
-        n_steps is needed only for a plan that covers every number of steps; it is a public choice. With `state`, a
-        file, the run is saved every so many seconds, and a run that finds its file goes on from there: with the same
-        noise (random_state is not asked again) and the same charge.
-        """
-        schedule = checked(plan, data, NoisyGradientSchedule)
+    def check(self, schedule: NoisyGradientSchedule, problem: Problem) -> None:
+        """The number of steps is known, and a stopping rule sees no more than the promise covers."""
+        self._steps(schedule, problem)
         if self.stop is not None and schedule.release != "trajectory":
             raise InvalidParameter(
                 f"stop looks at every iterate, but the promise is for release={schedule.release!r}; plan with "
                 "release='trajectory'."
             )
-        steps = self._steps(plan, schedule, n_steps)
-        keeper = RunState.at(state, plan, steps, save_every=save_every)
 
-        def make(rng: np.random.Generator, seeded: bool) -> Release:
-            return self._descend(plan, schedule, data, steps, seeded, keeper, rng)
+    def _settings(self, plan: Price) -> tuple[object, ...]:
+        return () if self.n_steps is None else (self.n_steps,)
 
-        return charged(plan, data, make, random_state, ledger, keeper)
-
-    @staticmethod
-    def _steps(plan: Plan, schedule: NoisyGradientSchedule, n_steps: int | None) -> int:
-        planned = schedule.n_steps
+    def _steps(self, schedule: NoisyGradientSchedule, problem: Problem) -> int:
+        planned, n_steps = schedule.n_steps, self.n_steps
         if math.isfinite(planned):
             if n_steps is not None and n_steps != planned:
                 raise InvalidParameter(
@@ -85,9 +66,11 @@ class NoisyGradientDescent:
                 )
             return int(planned)
         if n_steps is None:
-            raise InvalidParameter("the plan covers every number of steps; say how many to run with n_steps.")
+            raise InvalidParameter(
+                "the plan covers every number of steps; say how many to run: NoisyGradientDescent(n_steps=...)."
+            )
         steps = count("n_steps", n_steps)
-        epoch = math.ceil(plan.constants.n / schedule.divisor(plan.constants.n))
+        epoch = math.ceil(problem.n / schedule.divisor(problem.n))
         if schedule.sampling == "shuffle" and steps % epoch:
             raise InvalidParameter(
                 f"n_steps = {steps} stops inside an epoch of {epoch} steps, which this guarantee does not cover; "
@@ -95,18 +78,12 @@ class NoisyGradientDescent:
             )
         return steps
 
-    def _descend(
-        self,
-        plan: Plan,
-        schedule: NoisyGradientSchedule,
-        data: Dataset,
-        steps: int,
-        seeded: bool,
-        keeper: RunState | None,
-        rng: np.random.Generator,
-    ) -> Release:
-        problem = plan.problem
-        assert problem is not None
+    def draw(
+        self, schedule: NoisyGradientSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """Descend; the release is the last iterate, the average or the checkpoints."""
+        problem = data.problem
+        steps = self._steps(schedule, problem)
         project, divisor = problem.constraint.project, schedule.divisor(problem.n)
         etas = np.broadcast_to(np.asarray(schedule.step_size, float), (steps,))
         noises = np.broadcast_to(np.asarray(schedule.noise_scale, float), (steps,))
@@ -128,25 +105,25 @@ class NoisyGradientDescent:
             next(batches)
             rng.standard_normal(problem.dimension)
 
-        position = None if keeper is None else redrawn(keeper, draws, rng)
-        saved = None if keeper is None else partial(keeper.after, rng=rng)
+        position = None if saved is None else redrawn(saved, draws, rng)
+        after = None if saved is None else partial(saved.after, rng=rng)
         shares = average_shares(schedule, problem.ridge, steps)
         value, iterates = walk(
-            schedule, steps, start, etas, noisy, project, position, saved, shares, self.stop
+            schedule, steps, start, etas, noisy, project, position, after, shares, self.stop
         )
         made = steps if self.stop is None else max(iterates)
-        return Release(value=value, plan=plan, seeded=seeded, n_steps=made, iterates=iterates)
+        return Draw(value=value, n_steps=made, iterates=iterates)
 
 
-def redrawn(keeper: RunState, draws: Callable[[], object], rng: np.random.Generator) -> Position | None:
+def redrawn(saved: RunState, draws: Callable[[], object], rng: np.random.Generator) -> Position | None:
     """The saved position, after what its steps have drawn was drawn again: orders of batches live in the draws."""
-    found = keeper.position()
-    if found is None:
+    fields = saved.position()
+    if fields is None:
         return None
-    position = Position(**found)
+    position = Position(**fields)
     for _ in range(position.step):
         draws()
-    keeper.check_generator(rng)
+    saved.check_generator(rng)
     return position
 
 

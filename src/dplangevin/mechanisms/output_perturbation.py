@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms._minimise import Objective, minimise
-from dplangevin.mechanisms._perturbed import perturbation, release_once
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import RunState, StatePath
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms._perturbed import perturbation
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.run_state import RunState
 from dplangevin.schedules import OutputPerturbationSchedule
 
 
-class OutputPerturbation:
+class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
     """project(argmin of the problem over its set + noise).
 
     References
@@ -23,25 +20,18 @@ class OutputPerturbation:
     Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 1.
     """
 
-    def run(
+    family = OutputPerturbationSchedule
+
+    def draw(
         self,
-        plan: Plan,
+        schedule: OutputPerturbationSchedule,
         data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Release:
-        """Run the plan on the data and release the noisy minimiser."""
-        return release_once(
-            plan, data, OutputPerturbationSchedule, _answer, random_state, ledger, RunState.at(state, plan)
-        )
-
-
-def _answer(
-    schedule: OutputPerturbationSchedule, data: Dataset, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    problem = data.problem
-    noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
-    objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
-    return minimise(objective, schedule.tolerance, schedule.iterations) + noise
+        saved: RunState | None,
+        rng: np.random.Generator,
+    ) -> Draw:
+        """The noisy minimiser."""
+        problem = data.problem
+        noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
+        objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
+        found = minimise(objective, schedule.tolerance, schedule.iterations)
+        return Draw(value=problem.constraint.project(found + noise))

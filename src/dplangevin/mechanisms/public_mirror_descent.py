@@ -10,20 +10,17 @@ from numpy.typing import NDArray
 from dplangevin._progress import progress
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms._charged import charged
-from dplangevin.mechanisms._perturbed import checked
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
 from dplangevin.mechanisms.mirror_map import MirrorMap
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import SAVE_EVERY, Position, RunState, StatePath
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.run_state import Position, RunState
+from dplangevin.privacy.plan import Price
 from dplangevin.problem import Problem
 from dplangevin.schedules import PublicMirrorSchedule
 
 Floats = NDArray[np.float64]
 
 
-class PublicMirrorDescent:
+class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
     """Noisy private gradients, public geometry: exactly what the plan's schedule says, from the public minimiser.
 
     Parameters
@@ -35,38 +32,13 @@ class PublicMirrorDescent:
     Ganesh (2022), Chapter 4, Algorithm 1; Amid et al. (2022), Public data-assisted mirror descent (mode "mix").
     """
 
+    family = PublicMirrorSchedule
+
     def __init__(self, mirror: MirrorMap) -> None:
         self.mirror = mirror
 
-    def run(
-        self,
-        plan: Plan,
-        data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-        save_every: float = SAVE_EVERY,
-    ) -> Release:
-        """Run the plan on the private data and release the last iterate or the average."""
-        schedule = checked(plan, data, PublicMirrorSchedule)
-        self._check_map(data.problem)
-        keeper = None if state is None else RunState(state, plan, self._map_hash(), save_every=save_every)
-
-        def make(rng: np.random.Generator, seeded: bool) -> Release:
-            value = self._descend(schedule, data, keeper, rng)
-            return Release(value=value, plan=plan, seeded=seeded, n_steps=schedule.n_steps)
-
-        return charged(plan, data, make, random_state, ledger, keeper)
-
-    def _map_hash(self) -> str:
-        """What the map does at one odd point: another map is another run."""
-        start, odd = self.mirror.start, np.cos(np.arange(1.0, self.mirror.dimension + 1))
-        point = self.mirror.constraint.project(start + odd)
-        seen = (start, self.mirror.gradient(point), self.mirror.step(point, odd))
-        return hashlib.sha256(b"".join(values.tobytes() for values in seen)).hexdigest()
-
-    def _check_map(self, problem: Problem) -> None:
+    def check(self, schedule: PublicMirrorSchedule, problem: Problem) -> None:
+        """The map is on the problem's set."""
         if self.mirror.dimension != problem.dimension:
             raise InvalidParameter(
                 f"the mirror map has {self.mirror.dimension} coordinates but the problem has {problem.dimension}; "
@@ -78,20 +50,24 @@ class PublicMirrorDescent:
                 f"{problem.constraint!r}; make the map for the plan's problem."
             )
 
-    def _descend(
-        self,
-        schedule: PublicMirrorSchedule,
-        data: Dataset,
-        keeper: RunState | None,
-        rng: np.random.Generator,
-    ) -> Floats:
+    def _settings(self, plan: Price) -> tuple[object, ...]:
+        """What the map does at one odd point: another map is another run."""
+        start, odd = self.mirror.start, np.cos(np.arange(1.0, self.mirror.dimension + 1))
+        point = self.mirror.constraint.project(start + odd)
+        seen = (start, self.mirror.gradient(point), self.mirror.step(point, odd))
+        return (hashlib.sha256(b"".join(values.tobytes() for values in seen)).hexdigest(),)
+
+    def draw(
+        self, schedule: PublicMirrorSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """The last iterate or the average."""
         problem, start = data.problem, np.array(self.mirror.start)
         etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_scale")
         weights = schedule.per_step("mixing")
         at = Position(step=0, theta=start, previous=start, total=np.zeros(problem.dimension))
-        if keeper is not None and (found := keeper.position()) is not None:
-            at = Position(**found)
-            keeper.restore(rng)
+        if saved is not None and (fields := saved.position()) is not None:
+            at = Position(**fields)
+            saved.restore(rng)
         for t in progress(range(at.step, schedule.n_steps), "mirror descent"):
             gradient = data.gradient_sum(problem.loss, at.theta[:, None])[:, 0] / problem.n
             noisy = gradient + problem.ridge * at.theta + noises[t] * rng.standard_normal(problem.dimension)
@@ -99,11 +75,12 @@ class PublicMirrorDescent:
             at.step = t + 1
             if t >= schedule.average_from:
                 at.total += at.theta
-            if keeper is not None:
-                keeper.after(at, rng)
+            if saved is not None:
+                saved.after(at, rng)
+        value = at.theta
         if schedule.release == "average" and schedule.n_steps:
-            return at.total / (schedule.n_steps - schedule.average_from)
-        return at.theta
+            value = at.total / (schedule.n_steps - schedule.average_from)
+        return Draw(value=value, n_steps=schedule.n_steps)
 
 
 def advance(

@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from dplangevin import _check
 from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms._public_rounds import Candidate, Round
+from dplangevin.mechanisms._public_rounds import PublicSetting, Round
 from dplangevin.mechanisms.mirror_map import MirrorMap
 from dplangevin.mechanisms.public_sample import PublicSample
 from dplangevin.privacy.plan import Plan
@@ -140,11 +140,11 @@ class PublicTuner:
                 ridge=model.mirror.ridge, start_ridge=self.start_ridge, exact=True
             )
             return replace(model, method=method, mirror=mirror)
-        scores: dict[Candidate, list[float]] = {}
+        scores: dict[PublicSetting, list[float]] = {}
         rounds = self._rounds
         for number, fold in progress(enumerate(rounds), "tuning on public rows", total=len(rounds)):
             if method == "public-only":
-                scores.setdefault(Candidate(), []).append(fold.start_excess())
+                scores.setdefault(PublicSetting(), []).append(fold.start_excess())
                 continue
             seed = [self._seed, 2, number]  # the same noise for every method and setting
             runs = fold.scores(
@@ -155,7 +155,7 @@ class PublicTuner:
                 self.repeats,
                 seed,
             )
-            mine: dict[Candidate, list[float]] = {}
+            mine: dict[PublicSetting, list[float]] = {}
             for candidate, score in runs:
                 mine.setdefault(candidate, []).append(score)
             for candidate, repeated in mine.items():
@@ -180,7 +180,7 @@ class PublicTuner:
         """Each method at its best, on the same held-out public rows with the same simulated noise."""
         return {method: self.tune(method) for method in methods}
 
-    def _candidates(self, method: str) -> Iterator[Candidate]:
+    def _candidates(self, method: str) -> Iterator[PublicSetting]:
         """The settings to try; gradient steps are in units of the largest eigenvalue of the public Hessian."""
         mirror = method == "mirror"
         ridges = [share * self._unit for share in MAP_RIDGES] if mirror else [0.0]
@@ -189,7 +189,7 @@ class PublicTuner:
         mixings: tuple[float | None, ...] = MIXINGS if method == "mix" else (None,)
         for ridge, problem, mixing in itertools.product(ridges, range(len(self.problems)), mixings):
             for n_steps, size, average in itertools.product(steps, sizes, (False, True)):
-                yield Candidate(
+                yield PublicSetting(
                     problem=problem,
                     ridge=ridge,
                     n_steps=n_steps,
@@ -198,7 +198,7 @@ class PublicTuner:
                     average=average,
                 )
 
-    def _plan(self, method: str, best: Candidate) -> Plan:
+    def _plan(self, method: str, best: PublicSetting) -> Plan:
         schedule = PublicMirrorSchedule(
             step_size=best.step_size,
             noise_scale=self._noise[best.problem] * math.sqrt(max(best.n_steps, 1)),

@@ -13,11 +13,8 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.mechanisms._draw import logistic_hessian
 from dplangevin.mechanisms._minimise import Objective, minimise
-from dplangevin.mechanisms._perturbed import release_once
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import SAVE_EVERY, RunState, StatePath
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.run_state import RunState
 from dplangevin.privacy.theorems.rashomon import start_scale
 from dplangevin.problem import Logistic, Problem
 from dplangevin.problem.constraints import Ball
@@ -35,7 +32,7 @@ from dplangevin.schedules.rashomon import RashomonChainSchedule, RashomonSchedul
 Floats = NDArray[np.float64]
 
 
-class RashomonDraws:
+class RashomonDraws(FitMechanism[RashomonSchedule]):
     """Independent draws of exp(-beta h(F - F*)): the release's value is [dimension, n_models].
 
     References
@@ -43,25 +40,35 @@ class RashomonDraws:
     Ganesh, Thakurta and Upadhyay (2024), Theorem 2.1.
     """
 
-    def run(
-        self,
-        plan: Plan,
-        data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Release:
-        """Draw the models and release them, all of them, and nothing else."""
-        schedule, problem = plan.schedule, plan.problem
-        if isinstance(schedule, RashomonSchedule) and problem is not None:
-            _check_draws(schedule, problem)
-        return release_once(
-            plan, data, RashomonSchedule, _draws, random_state, ledger, RunState.at(state, plan)
-        )
+    family = RashomonSchedule
+
+    def check(self, schedule: RashomonSchedule, problem: Problem) -> None:
+        """The excess is the problem's, and the tier has a sampler."""
+        if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):
+            raise AssumptionFailed(
+                "the schedule's excess is below that of the problem; compute it with problem.excess."
+            )
+        if schedule.tier != "exact":
+            return
+        if not exact_dimensions(problem):
+            raise AssumptionFailed(
+                f"no exact sampler of the thresholded score is known for the {problem.loss.name} loss on the "
+                f"{problem.constraint.name}; use tier='pure' or 'certified'."
+            )
+        level = schedule.inverse_temperature * (schedule.threshold + schedule.ramp / 2)
+        if problem.dimension > 1 and level > MOST:
+            raise AssumptionFailed(
+                f"exact draws need beta psi of at most {MOST:g}, got {level:.4g}; use tier='pure' or 'certified'."
+            )
+
+    def draw(
+        self, schedule: RashomonSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """The models, all of them, and nothing else."""
+        return Draw(value=data.problem.constraint.project(_draws(schedule, data, rng)))
 
 
-class RashomonChains:
+class RashomonChains(FitMechanism[RashomonChainSchedule]):
     """Chains that follow the gradient of the flat score with noise of their own.
 
     References
@@ -69,56 +76,31 @@ class RashomonChains:
     Ganesh, Thakurta and Upadhyay (2024), Theorem 2.3.
     """
 
-    def run(
-        self,
-        plan: Plan,
-        data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-        save_every: float = SAVE_EVERY,
-    ) -> Release:
-        """Run the chains and release the last point of each."""
-        schedule, problem = plan.schedule, plan.problem
-        if isinstance(schedule, RashomonChainSchedule) and problem is not None:
-            if not full_lipschitz(problem) <= schedule.full_lipschitz * (1 + 1e-9):
-                raise AssumptionFailed(
-                    "the schedule's full_lipschitz is below that of the problem; compute it with problem.reach."
-                )
-            if schedule.interior and not interior_minimisers(problem):
-                raise AssumptionFailed(
-                    "the schedule says that minimisers are interior, but the problem's set does not contain the ball "
-                    "of radius lipschitz / ridge; raise the radius or the ridge."
-                )
-        keeper = RunState.at(state, plan, save_every=save_every)
-        chains = partial(_chains, keeper)
-        return release_once(plan, data, RashomonChainSchedule, chains, random_state, ledger, keeper)
+    family = RashomonChainSchedule
+
+    def check(self, schedule: RashomonChainSchedule, problem: Problem) -> None:
+        """What the schedule says of the problem is true."""
+        if not full_lipschitz(problem) <= schedule.full_lipschitz * (1 + 1e-9):
+            raise AssumptionFailed(
+                "the schedule's full_lipschitz is below that of the problem; compute it with problem.reach."
+            )
+        if schedule.interior and not interior_minimisers(problem):
+            raise AssumptionFailed(
+                "the schedule says that minimisers are interior, but the problem's set does not contain the ball "
+                "of radius lipschitz / ridge; raise the radius or the ridge."
+            )
+
+    def draw(
+        self, schedule: RashomonChainSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """The last point of each chain."""
+        return Draw(value=data.problem.constraint.project(_chains(saved, schedule, data, rng)))
 
 
 def exact_dimensions(problem: Problem) -> bool:
     """Whether exact draws of the score are known: one parameter, or logistic regression on a ball."""
     ball = isinstance(problem.constraint, Ball)
     return ball and (problem.dimension == 1 or isinstance(problem.loss, Logistic))
-
-
-def _check_draws(schedule: RashomonSchedule, problem: Problem) -> None:
-    if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):
-        raise AssumptionFailed(
-            "the schedule's excess is below that of the problem; compute it with problem.excess."
-        )
-    if schedule.tier != "exact":
-        return
-    if not exact_dimensions(problem):
-        raise AssumptionFailed(
-            f"no exact sampler of the thresholded score is known for the {problem.loss.name} loss on the "
-            f"{problem.constraint.name}; use tier='pure' or 'certified'."
-        )
-    level = schedule.inverse_temperature * (schedule.threshold + schedule.ramp / 2)
-    if problem.dimension > 1 and level > MOST:
-        raise AssumptionFailed(
-            f"exact draws need beta psi of at most {MOST:g}, got {level:.4g}; use tier='pure' or 'certified'."
-        )
 
 
 def _score(
@@ -158,7 +140,7 @@ def _exact(score: ScorePotential, centre: Floats, body: Body, size: int, rng: np
 
 
 def _chains(
-    keeper: RunState | None, schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Generator
+    saved: RunState | None, schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Generator
 ) -> Floats:
     problem = data.problem
     score, _ = _score(data, 1.0, schedule)
@@ -173,7 +155,7 @@ def _chains(
         stop,
         rng,
         project=problem.constraint.project,
-        **_position(keeper, rng),
+        **_position(saved, rng),
     )
     if not math.isfinite(float(np.sum(run.last))):
         raise AssumptionFailed("the chains overflowed; take a smaller step_size.")

@@ -1,4 +1,4 @@
-"""Release: what left the private rail, with the plan that paid for it."""
+"""Releases: what left the private rail, with the plan that paid for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dplangevin.errors import NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 
 Floats = NDArray[np.float64]
+SEEDED = "the noise came from random_state: the promise holds only against those who do not know it"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,6 +65,27 @@ class Release:
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AnswersRelease:
+    """Noisy answers, one array for each of the schedule's sizes; for a noisy max, the index."""
+
+    values: tuple[Floats, ...]
+    plan: Price
+    seeded: bool
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised."""
+        return self.plan.guarantee
+
+    def digest(self) -> str:
+        """A hash of the released numbers, for the ledger."""
+        content = hashlib.sha256()
+        for value in self.values:
+            content.update(np.ascontiguousarray(value).tobytes())
+        return content.hexdigest()
 
 
 def _rebuild(value: Floats, plan: Plan, seeded: bool, n_steps: int, iterates: dict[int, Floats]) -> Release:

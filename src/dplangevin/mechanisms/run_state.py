@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,8 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin._rng import generator
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Priced, Spender, TokenSpender
 
 Floats = NDArray[np.float64]
@@ -56,20 +56,20 @@ class RunState:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], plan: Plan, *more: object, save_every: float = SAVE_EVERY
+        self, path: str | os.PathLike[str], plan: Price, *more: object, save_every: float = SAVE_EVERY
     ) -> None:
         if not isinstance(path, str | os.PathLike):
             raise InvalidParameter(f"state must be the path of a file, got {type(path).__name__}.")
         self.path = Path(path)
         self._save_every = _check.nonnegative("save_every", save_every)
-        public = (VERSION, plan.problem, plan.schedule, plan.theorem, plan.delta, *more)
+        public = (VERSION, getattr(plan, "problem", None), plan.schedule, plan.theorem, plan.delta, *more)
         self._plan = hashlib.sha256(repr(public).encode()).hexdigest()
         self._content: dict[str, Any] = {}
         self._saved = time.monotonic()
 
     @classmethod
     def at(
-        cls, path: StatePath, plan: Plan, *more: object, save_every: float = SAVE_EVERY
+        cls, path: StatePath, plan: Price, *more: object, save_every: float = SAVE_EVERY
     ) -> RunState | None:
         """The state in this file; None when no file is named."""
         return None if path is None else cls(path, plan, *more, save_every=save_every)
@@ -128,9 +128,9 @@ class RunState:
                 "Delete it to begin anew, which is charged anew; nothing was read or charged."
             )
 
-    def check_data(self, data: Dataset) -> None:
-        """Refuse other records than those of the run's beginning."""
-        found, before = _fingerprint(data, self._content["salt"]), self._content["data"]
+    def check_records(self, fingerprint: Callable[[str], str]) -> None:
+        """Refuse other records than those of the run's beginning: fingerprint(salt) is a hash of what is read."""
+        found, before = fingerprint(self._content["salt"]), self._content["data"]
         if before is None:
             self._content["data"] = found
             self._write()
@@ -220,30 +220,6 @@ class RunState:
             f"the state of the run could not be written to {self.path} ({error.strerror}). {charged}, and nothing was "
             f"released{rest}. Make room, or choose another folder."
         ) from error
-
-
-def _fingerprint(data: Dataset, salt: str) -> str:
-    """A hash of all clipped records, and of one gradient.
-
-    Gradients alone are not enough: the slope of a quantile or a hinge loss is the same for many labels, so a changed
-    record might not move them. A change that clipping undoes does not change the release. The gradient tells
-    another kernel, whose roundings differ.
-    """
-    theta = np.cos(np.arange(1.0, data.problem.dimension + 1))[:, None]
-    content = hashlib.sha256(salt.encode())
-    content.update(data.n_samples.to_bytes(8, "little"))
-    content.update(data.summed(_record_hash, salt).tobytes())
-    content.update(data.gradient_sum(data.problem.loss, theta / np.linalg.norm(theta)).tobytes())
-    return content.hexdigest()
-
-
-def _record_hash(data: Dataset, salt: str) -> Floats:
-    """A hash of the records as eight whole numbers below 2^32: sums over partitions stay exact."""
-    content = hashlib.sha256(salt.encode())
-    for block in data.blocks():
-        for values in (block.rows, block.labels, block.weights):
-            content.update(b"none" if values is None else np.ascontiguousarray(values).data)
-    return np.frombuffer(content.digest(), np.uint32).astype(float)
 
 
 def _rebuilt(state: Any) -> np.random.Generator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,15 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainccinv
 
 from dplangevin import _check
-from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, draw
+from dplangevin.errors import CalibrationFailed
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, draw, released
+from dplangevin.mechanisms.mechanism import AnswerMechanism
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import decreasing_root
-from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers, certify_corrected
+from dplangevin.privacy.plan import Price
+from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
+from dplangevin.schedules.noisy_answers import CorrectedAnswersSchedule, NoisyAnswersSchedule
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +42,7 @@ class SparseVectorCorrection:
 
     Parameters
     ----------
-    k, epsilon, delta, p, sensitivity, changed_counts, adjacency : as in GeneralizedGaussianMechanism.
+    k, epsilon, delta, p, sensitivity, changed_counts, adjacency, rows_per_person : as in GeneralizedGaussianMechanism.
     corrections : c, the largest number of counts that are mended.
     share : part of the budget (of mu^2, in the Gaussian limit) that pays for the corrections.
     answer_ratio : b / a, the epsilon of one mended answer over that of one search.
@@ -65,10 +70,11 @@ class SparseVectorCorrection:
     sensitivity: float = 1.0
     changed_counts: int = None  # type: ignore[assignment]
     adjacency: Adjacency = "replace-one"
+    rows_per_person: int = 1
     sigma: float = field(init=False)
     search_epsilon: float = field(init=False)
     answer_epsilon: float = field(init=False)
-    guarantee: Guarantee = field(init=False, compare=False, repr=False)
+    plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check.put(self, delta=_check.open_unit("delta", self.delta))
@@ -83,28 +89,39 @@ class SparseVectorCorrection:
             sensitivity=self.sensitivity,
             changed_counts=self.changed_counts,
             adjacency=self.adjacency,
+            rows_per_person=self.rows_per_person,
         )
         _check.put(self, p=plain.p, changed_counts=plain.changed_counts)
+        if self.threshold is not None:
+            _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
         self._calibrate()
-        if self.threshold is None:
-            level = math.pow(float(gammainccinv(1 / self.p, min(1.0, self.corrections / self.k))), 1 / self.p)
-            _check.put(self, threshold=self.sigma * level)
-        _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+        _check.put(self, threshold=self._schedule.threshold)
+
+    @property
+    def _schedule(self) -> CorrectedAnswersSchedule:
+        schedule = self.plan.schedule
+        assert isinstance(schedule, CorrectedAnswersSchedule)
+        return schedule
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a release promises."""
+        return self.plan.guarantee
 
     def _calibrate(self) -> None:
         """The largest mu whose split meets (epsilon, delta); the split that was certified is the one that is kept."""
 
         def excess(log_scale: float) -> float:
-            delta = self._promise(*self._scales(math.exp(-log_scale))).delta(self.epsilon * (1 - MARGIN))
-            return max(math.log(max(delta, 1e-300) / self.delta), -4.0)
+            promise = self._priced(*self._scales(math.exp(-log_scale))).guarantee
+            return max(math.log(max(promise.delta(self.epsilon * (1 - MARGIN)), 1e-300) / self.delta), -4.0)
 
         start = -math.log(cv.gdp_mu(self.epsilon, self.delta))
         place, _ = decreasing_root(excess, start, -20.0, 1e-5)
         sigma, search, answer = self._scales(math.exp(-place))
-        promise = self._promise(sigma, search, answer)
-        if not promise.delta(self.epsilon) <= self.delta:
+        plan = self._priced(sigma, search, answer)
+        if not plan.guarantee.delta(self.epsilon) <= self.delta:
             raise CalibrationFailed("no noise was certified; lower the share or the number of corrections.")
-        _check.put(self, sigma=sigma, search_epsilon=search, answer_epsilon=answer, guarantee=promise)
+        _check.put(self, sigma=sigma, search_epsilon=search, answer_epsilon=answer, plan=plan)
 
     def _scales(self, mu: float) -> tuple[float, float, float]:
         """(sigma, epsilon of a search, epsilon of an answer) when the Gaussian limit of the whole budget is mu."""
@@ -112,36 +129,61 @@ class SparseVectorCorrection:
         search = mu * math.sqrt(self.share / (self.corrections * (1 + self.answer_ratio**2)))
         return rounded_up(noise * self.sensitivity), search, self.answer_ratio * search
 
-    def _promise(self, sigma: float, search: float, answer: float) -> Guarantee:
-        noise = NoisyAnswers(
+    def _priced(self, sigma: float, search: float, answer: float) -> Price:
+        noise = NoisyAnswersSchedule(
             answers=self.k,
             changed=self.changed_counts,
             sensitivity=self.sensitivity,
             p=self.p,
             sigma=sigma,
             adjacency=self.adjacency,
+            rows_per_person=self.rows_per_person,
         )
-        return certify_corrected(
-            noise, hits=self.corrections, search_epsilon=search, answer_epsilon=answer, delta=self.delta
+        level = math.pow(float(gammainccinv(1 / self.p, min(1.0, self.corrections / self.k))), 1 / self.p)
+        schedule = CorrectedAnswersSchedule(
+            noise=noise,
+            adjacency=self.adjacency,
+            hits=self.corrections,
+            search_epsilon=search,
+            answer_epsilon=answer,
+            threshold=sigma * level if self.threshold is None else self.threshold,
         )
+        return Price(schedule=schedule, delta=self.delta)
 
-    def release(self, counts: ArrayLike, rng: np.random.Generator) -> Floats:
-        """The noisy, corrected counts."""
-        values = np.asarray(counts, float).ravel()
-        if values.size != self.k or not np.all(np.isfinite(values)):
-            raise InvalidParameter(
-                f"counts must be {self.k} finite numbers, got {values.size}; nothing was released."
-            )
-        errors = self.sigma * draw(self.k, self.p, rng)
-        search, answer = self.sensitivity / self.search_epsilon, self.sensitivity / self.answer_epsilon
-        heights = np.abs(errors) + rng.laplace(scale=4 * search, size=self.k)
+    def release(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+    ) -> Floats:
+        """The noisy, corrected counts; counts that are a function are read after the ledger is charged."""
+        release = released(
+            self.plan, counts, random_state, ledger, state, self.rows_per_person, SparseVector()
+        )
+        return release.values[0]
+
+
+class SparseVector(AnswerMechanism[CorrectedAnswersSchedule]):
+    """Noisy answers, then searches for the largest errors, which are mended."""
+
+    family = CorrectedAnswersSchedule
+
+    def draw(
+        self, schedule: CorrectedAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator
+    ) -> tuple[Floats, ...]:
+        noise, values = schedule.noise, exact[0]
+        errors = noise.sigma * draw(noise.answers, noise.p, rng)
+        search = noise.sensitivity / schedule.search_epsilon
+        answer = noise.sensitivity / schedule.answer_epsilon
+        heights = np.abs(errors) + rng.laplace(scale=4 * search, size=noise.answers)
         noisy, start = values + errors, 0
-        for _ in range(self.corrections):
-            hits = np.flatnonzero(heights[start:] >= self.threshold + rng.laplace(scale=2 * search))
+        for _ in range(schedule.hits):
+            hits = np.flatnonzero(heights[start:] >= schedule.threshold + rng.laplace(scale=2 * search))
             if hits.size == 0:
                 break
             place = start + int(hits[0])
             noisy[place] -= errors[place] + rng.laplace(scale=answer)
             start = place + 1
-        grid = 2.0 ** (math.floor(math.log2(self.sigma)) - 20)
-        return np.asarray(np.round(noisy / grid) * grid)
+        return (np.asarray(np.round(noisy / noise.grid) * noise.grid),)

@@ -9,18 +9,15 @@ from dplangevin.data._moments import moments as moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms._minimise import quadratic_minimiser
-from dplangevin.mechanisms._perturbed import release_once
-from dplangevin.mechanisms.release import Release
-from dplangevin.mechanisms.run_state import RunState, StatePath
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.run_state import RunState
 from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
 from dplangevin.schedules import SufficientStatisticsSchedule
 
 Floats = NDArray[np.float64]
 
 
-class SufficientStatistics:
+class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):
     """Release G + noise and c + noise, floor the eigenvalues of G, and solve (G + n ridge I) theta = c over the set.
 
     The problem's loss is Clipped(Squared(), bound): the bound plays no part here, since moments need bounded rows
@@ -31,33 +28,29 @@ class SufficientStatistics:
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, Algorithm 1.
     """
 
-    def run(
+    family = SufficientStatisticsSchedule
+
+    def check(self, schedule: SufficientStatisticsSchedule, problem: Problem) -> None:
+        """Only the squared loss is a function of moments."""
+        loss = problem.loss
+        if not (isinstance(loss, Clipped) and isinstance(loss.loss, Squared)):
+            raise InvalidParameter(
+                f"moments determine the minimiser of the squared loss only; the problem has the {loss.name} loss. "
+                "Use Clipped(Squared(), bound) (any bound), or another mechanism."
+            )
+
+    def draw(
         self,
-        plan: Plan,
+        schedule: SufficientStatisticsSchedule,
         data: Dataset,
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Release:
-        """Run the plan on the data and release the solution; everything after the noise is post-processing."""
-        if plan.problem is not None:
-            _check_squared(plan.problem)
-        return release_once(
-            plan, data, SufficientStatisticsSchedule, _answer, random_state, ledger, RunState.at(state, plan)
-        )
+        saved: RunState | None,
+        rng: np.random.Generator,
+    ) -> Draw:
+        """The solution; everything after the noise is post-processing."""
+        return Draw(value=data.problem.constraint.project(_solution(schedule, data, rng)))
 
 
-def _check_squared(problem: Problem) -> None:
-    loss = problem.loss
-    if not (isinstance(loss, Clipped) and isinstance(loss.loss, Squared)):
-        raise InvalidParameter(
-            f"moments determine the minimiser of the squared loss only; the problem has the {loss.name} loss. "
-            "Use Clipped(Squared(), bound) (any bound), or another mechanism."
-        )
-
-
-def _answer(schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
+def _solution(schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     problem = data.problem
     gram, cross = moments(data)
     gram = gram + schedule.gram_noise * symmetric_noise(len(cross), rng)

@@ -8,7 +8,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.planner import risk, rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
-from dplangevin.privacy.calibrate import least_noise
+from dplangevin.privacy.calibrate import least_noise_plan
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 from dplangevin.schedules import NoisyGradientSchedule
@@ -117,13 +117,12 @@ def _last_iterate(request: Request) -> Recipe:
     schedule = NoisyGradientSchedule(
         step_size=1 / problem.constants.smoothness, noise_scale=1.0, n_steps=2 * rules.MOST_STEPS
     )
-    plan = least_noise(
-        problem.constants,
+    plan = least_noise_plan(
+        problem,
         schedule,
         epsilon=request.epsilon,
         delta=request.delta,
         theorem=request.theorem,
-        problem=problem,
     )
     found = plan.schedule
     assert isinstance(found, NoisyGradientSchedule)
@@ -174,13 +173,12 @@ def noisy_sgd(request: Request) -> Recipe:
         average_from=0 if hidden else start,
         momentum=not hidden,
     )
-    plan = least_noise(
-        problem.constants,
+    plan = least_noise_plan(
+        problem,
         schedule,
         epsilon=request.epsilon,
         delta=request.delta,
         theorem=request.theorem or "composition",
-        problem=problem,
     )
     found = plan.schedule
     assert isinstance(found, NoisyGradientSchedule)

@@ -84,7 +84,6 @@ def _with_ridge(request: Request) -> Problem:
 
 def _recipe(request: Request, found: SamplerPlan) -> Recipe:
     problem = found.plan.problem
-    assert problem is not None
     width = problem.constants.diameter
     where = f"a ball of radius {width / 2:.3g}" if math.isfinite(width) else "the whole space"
     bias = problem.ridge / 2 * (request.radius or START_DISTANCE / problem.row_norm) ** 2

@@ -32,7 +32,6 @@ class Recipe:
 
     def __str__(self) -> str:
         promise, problem = self.plan.guarantee, self.plan.problem
-        assert problem is not None
         delta = promise.at_delta or 0.0
         budget = f"epsilon = {promise.epsilon(delta):.4g}" + (
             f", delta = {delta:.3g}" if delta else " (pure)"

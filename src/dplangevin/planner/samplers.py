@@ -14,7 +14,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
 from dplangevin.planner import tiers
-from dplangevin.planner.tiers import Candidate
+from dplangevin.planner.tiers import TierOffer
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 from dplangevin.schedules import DrawSchedule
@@ -123,7 +123,7 @@ def _checked(epsilon: float, delta: float, tier: str) -> tuple[float, float]:
     return epsilon, delta
 
 
-def _priced(problem: Problem, chosen: Candidate, delta: float, padding: float) -> SamplerPlan:
+def _priced(problem: Problem, chosen: TierOffer, delta: float, padding: float) -> SamplerPlan:
     schedule, steps = chosen.schedule, 0
     if isinstance(schedule, DrawSchedule):
         schedule, steps = replace(schedule, padding=padding), schedule.n_steps
@@ -138,8 +138,8 @@ def _priced(problem: Problem, chosen: Candidate, delta: float, padding: float) -
 
 def _candidate(
     problem: Problem, epsilon: float, delta: float, tier: Tier, law: tiers.Law, grid: int
-) -> Candidate:
-    builders: dict[str, Callable[[], Candidate]] = {
+) -> TierOffer:
+    builders: dict[str, Callable[[], TierOffer]] = {
         "exact": lambda: tiers.exact(problem, epsilon, delta, law, grid),
         "pure": lambda: tiers.pure(problem, epsilon, delta),
         "certified": lambda: tiers.certified(problem, epsilon, delta, law),
@@ -162,7 +162,7 @@ def _candidate(
 
 
 def _check_time(
-    problem: Problem, chosen: Candidate, seconds: float, max_seconds: float | None, padding: float
+    problem: Problem, chosen: TierOffer, seconds: float, max_seconds: float | None, padding: float
 ) -> None:
     limit = math.inf if max_seconds is None else _check.positive("max_seconds", max_seconds)
     if not seconds <= limit:

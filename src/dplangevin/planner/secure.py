@@ -38,7 +38,6 @@ def secure_recipe(request: Request) -> Recipe:
     assert isinstance(way, NoisyGradientSchedule)
     assert isinstance(way.step_size, float)
     assert isinstance(way.noise_scale, float)
-    assert problem is not None
     schedule = DiscreteGradientSchedule(
         step_size=way.step_size,
         noise_scale=way.noise_scale,

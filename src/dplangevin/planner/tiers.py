@@ -39,7 +39,7 @@ START_DISTANCE = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class TierOffer:
     """A schedule with its theorem and expected passes over the data; bounded when those are known beforehand."""
 
     tier: str
@@ -50,7 +50,7 @@ class Candidate:
     bounded: bool = True
 
 
-def pure(problem: Problem, epsilon: float, delta: float) -> Candidate:
+def pure(problem: Problem, epsilon: float, delta: float) -> TierOffer:
     """The chain run until its density is right everywhere; half a percent of epsilon pays for the rest."""
     constants = problem.constants
     error = min(SUP_NORM_SHARE * epsilon, 0.1)
@@ -59,7 +59,7 @@ def pure(problem: Problem, epsilon: float, delta: float) -> Candidate:
     schedule = ExponentialSchedule(
         inverse_temperature=beta, tier="pure", step_size=chain.step_size, n_steps=chain.n_steps
     )
-    return Candidate(
+    return TierOffer(
         tier="pure",
         schedule=schedule,
         theorem="exponential-mechanism",
@@ -68,7 +68,7 @@ def pure(problem: Problem, epsilon: float, delta: float) -> Candidate:
     )
 
 
-def certified(problem: Problem, epsilon: float, delta: float, law: Law = "auto") -> Candidate:
+def certified(problem: Problem, epsilon: float, delta: float, law: Law = "auto") -> TierOffer:
     """The colder of the exponential and the Gibbs law, sampled within a total variation that fits into delta."""
     beta, gibbs = _temperature(problem, epsilon, delta, law, share=SAMPLER_SHARE)
     tau = total_variation_allowance(delta * (SAMPLER_SHARE if gibbs else 0.99), epsilon)
@@ -82,7 +82,7 @@ def certified(problem: Problem, epsilon: float, delta: float, law: Law = "auto")
     bound = draw_excess(problem, beta)
     width = problem.constants.diameter
     far = tau * full_lipschitz(problem) * width if math.isfinite(width) else 0.0
-    return Candidate(
+    return TierOffer(
         tier="certified",
         schedule=schedule,
         theorem=theorem,
@@ -91,7 +91,7 @@ def certified(problem: Problem, epsilon: float, delta: float, law: Law = "auto")
     )
 
 
-def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", grid: int = 0) -> Candidate:
+def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", grid: int = 0) -> TierOffer:
     """A proved rejection sampler; how often it rejects is known beforehand only on a line or a grid."""
     method = exact_method(problem, grid)
     beta, gibbs = _temperature(problem, epsilon, delta, "exponential" if grid else law)
@@ -100,7 +100,7 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
     excess = draw_excess(problem, beta)
     if grid:
         excess = grid_excess(problem, beta, grid)
-    return Candidate(
+    return TierOffer(
         tier="exact",
         schedule=schedule,
         theorem=theorem,
@@ -110,7 +110,7 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
     )
 
 
-def process(problem: Problem, epsilon: float, delta: float) -> Candidate:
+def process(problem: Problem, epsilon: float, delta: float) -> TierOffer:
     """SGLD: the last iterate with a ridge, the average without one, the last iterate of the trajectory otherwise."""
     constants, mu = problem.constants, cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
     if constants.convex and math.isfinite(constants.smoothness) and constants.strong_convexity > 0:
@@ -134,7 +134,7 @@ def process(problem: Problem, epsilon: float, delta: float) -> Candidate:
         excess = risk.sgld_average(p, beta, distance, rate, steps, smooth)
     elif constants.convex:
         excess = risk.sgld_average_nonsmooth(p, beta, distance, rate, steps, _steepness(problem, distance))
-    return Candidate(
+    return TierOffer(
         tier="process",
         schedule=schedule,
         theorem="composition",
@@ -143,7 +143,7 @@ def process(problem: Problem, epsilon: float, delta: float) -> Candidate:
     )
 
 
-def _last_iterate(problem: Problem, mu: float) -> Candidate:
+def _last_iterate(problem: Problem, mu: float) -> TierOffer:
     constants = problem.constants
     rate = 1 / (2 * constants.smoothness)
     steps = math.ceil(math.log(1e3) / -math.log1p(-rate * constants.strong_convexity))
@@ -165,7 +165,7 @@ def _last_iterate(problem: Problem, mu: float) -> Candidate:
     beta = math.exp(root)
     # of the stationary law; the distance to it has shrunk a thousandfold
     excess = risk.sgld_stationary(problem.dimension, beta, rate, constants.smoothness)
-    return Candidate(
+    return TierOffer(
         tier="process",
         schedule=schedule(root),
         theorem=theorem,

@@ -13,7 +13,7 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.registry import theorem_named, theorems_for
 from dplangevin.privacy.theorems._units import check_meaningful
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule, Schedule
+from dplangevin.schedules import AnswerSchedule, NoisyGradientSchedule, Schedule
 
 
 def describe(
@@ -71,7 +71,7 @@ def describe(
 
 
 def certify(
-    constants: Constants,
+    constants: Constants | None,
     schedule: Schedule,
     *,
     delta: float | None = None,
@@ -81,6 +81,7 @@ def certify(
     """The tightest guarantee of a run at delta (or at epsilon), or the one of a pinned theorem.
 
     Plain composition of the same run is kept in `composition`, where it is finite. delta = 0 asks for a pure promise.
+    Noisy answers need no constants.
     """
     if (delta is None) == (epsilon is None):
         raise InvalidParameter(
@@ -88,7 +89,9 @@ def certify(
         )
     if epsilon is not None:
         _check.positive("epsilon", epsilon)
-    if isinstance(schedule, NoisyGradientSchedule):
+    if constants is None and not isinstance(schedule, AnswerSchedule):
+        raise InvalidParameter(f"{schedule.mechanism} needs constants, or a problem that has them.")
+    if isinstance(schedule, NoisyGradientSchedule) and constants is not None:
         check_meaningful(constants, schedule)
     if delta is not None and (delta != 0 or isinstance(schedule, NoisyGradientSchedule)):
         _check.open_unit("delta", delta)
@@ -104,7 +107,9 @@ def certify(
         offers, reasons = _offers(constants, schedule)
         if not offers:
             raise NotPrivateError("no theorem covers this run: " + " ".join(reasons.values()))
-        best = min(offers, key=lambda g: (cost(g), g.theorem != "composition"))
+        best = offers[0]
+        if len(offers) > 1:
+            best = min(offers, key=lambda g: (cost(g), g.theorem != "composition"))
     if delta == 0 and math.isinf(cost(best)):
         raise NotPrivateError(
             "this run promises nothing at delta = 0; state delta > 0, or noise with a pure promise."
@@ -144,7 +149,7 @@ def refusals(constants: Constants, schedule: Schedule) -> dict[str, str]:
     return _offers(constants, schedule)[1]
 
 
-def _offers(constants: Constants, schedule: Schedule) -> tuple[list[Guarantee], dict[str, str]]:
+def _offers(constants: Constants | None, schedule: Schedule) -> tuple[list[Guarantee], dict[str, str]]:
     offers: list[Guarantee] = []
     reasons: dict[str, str] = {}
     for name, theorem in theorems_for(schedule).items():
@@ -155,7 +160,7 @@ def _offers(constants: Constants, schedule: Schedule) -> tuple[list[Guarantee], 
     return offers, reasons
 
 
-def _composition(constants: Constants, schedule: Schedule) -> Guarantee | None:
+def _composition(constants: Constants | None, schedule: Schedule) -> Guarantee | None:
     plain = theorems_for(schedule).get("composition")
     try:
         return None if plain is None else plain.certify(constants, schedule)

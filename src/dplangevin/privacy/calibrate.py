@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.privacy.accountant import describe
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import THEOREMS, theorem_named
 from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import Problem
 from dplangevin.schedules import NoisyGradientSchedule
 
+P = TypeVar("P", bound=Price)
 QUICK = 1e-9
 PATIENT = 1e-3
 SLOW_THEOREMS = ("block-recursion", "dobrushin", "participation-start", "block-sgd")
@@ -29,8 +31,8 @@ def calibrate(
     theorem: str | None = None,
     steps: int | float | None = None,
     **options: object,
-) -> Plan:
-    """The plan with the least noise that meets (epsilon, delta), or, given noise_scale and no steps, the most steps.
+) -> Price:
+    """The price with the least noise that meets (epsilon, delta), or, given noise_scale and no steps, the most steps.
 
     Options are those of `account`. steps may be infinity.
 
@@ -65,9 +67,37 @@ def least_noise(
     epsilon: float,
     delta: float,
     theorem: str | None = None,
-    problem: Problem | None = None,
+) -> Price:
+    """The price with the least noise meeting (epsilon, delta); a varying noise keeps its shape and is scaled."""
+    found, name = _least(constants, schedule, epsilon, delta, theorem)
+    return _met(Price(constants=constants, schedule=found, delta=delta, theorem=name), epsilon)
+
+
+def least_noise_plan(
+    problem: Problem,
+    schedule: NoisyGradientSchedule,
+    *,
+    epsilon: float,
+    delta: float,
+    theorem: str | None = None,
 ) -> Plan:
-    """The plan with the least noise meeting (epsilon, delta); a varying noise keeps its shape and is scaled."""
+    """As least_noise, for a problem: a plan that can run."""
+    found, name = _least(problem.constants, schedule, epsilon, delta, theorem)
+    return _met(Plan(problem=problem, schedule=found, delta=delta, theorem=name), epsilon)
+
+
+def _met(plan: P, epsilon: float) -> P:
+    if not plan.guarantee.epsilon() <= epsilon:
+        raise CalibrationFailed(
+            f"the calibrated run reaches epsilon = {plan.guarantee.epsilon()!r}, not {epsilon!r}."
+        )
+    return plan
+
+
+def _least(
+    constants: Constants, schedule: NoisyGradientSchedule, epsilon: float, delta: float, theorem: str | None
+) -> tuple[NoisyGradientSchedule, str]:
+    """The schedule with the least noise, and the theorem that allows it."""
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
     names = [theorem_named(theorem, schedule).name] if theorem is not None else list(THEOREMS)
@@ -87,24 +117,7 @@ def least_noise(
         if theorem is not None and reasons:
             raise AssumptionFailed(reasons[0])
         raise CalibrationFailed("no theorem covers this run at any noise: " + " ".join(reasons))
-    plan = _plan(constants, _scaled(schedule, best[0]), delta, best[1], problem)
-    if not plan.guarantee.epsilon() <= epsilon:
-        raise CalibrationFailed(
-            f"the calibrated run reaches epsilon = {plan.guarantee.epsilon()!r}, not {epsilon!r}."
-        )
-    return plan
-
-
-def _plan(
-    constants: Constants, schedule: NoisyGradientSchedule, delta: float, theorem: str, problem: Problem | None
-) -> Plan:
-    return Plan(
-        schedule=schedule,
-        delta=delta,
-        theorem=theorem,
-        problem=problem,
-        constants=None if problem else constants,  # type: ignore[arg-type]
-    )
+    return _scaled(schedule, best[0]), best[1]
 
 
 def _scaled(schedule: NoisyGradientSchedule, factor: float) -> NoisyGradientSchedule:
@@ -188,9 +201,8 @@ def most_steps(
     epsilon: float,
     delta: float,
     theorem: str | None = None,
-    problem: Problem | None = None,
-) -> Plan:
-    """The plan with the most steps meeting (epsilon, delta) at the given noise; infinity when the bound stays below.
+) -> Price:
+    """The price with the most steps meeting (epsilon, delta) at the given noise; infinity when the bound stays below.
 
     Searched by bisection only where the bound is monotone in the number of steps.
     """
@@ -218,7 +230,8 @@ def most_steps(
             f"not even {'one epoch' if length > 1 else 'one step'} meets epsilon = {epsilon!r} at delta = {delta!r}; "
             "raise noise_scale or epsilon."
         )
-    return _plan(constants, replace(schedule, n_steps=best[0]), delta, best[1], problem)
+    longest = replace(schedule, n_steps=best[0])
+    return Price(constants=constants, schedule=longest, delta=delta, theorem=best[1])
 
 
 def _most(

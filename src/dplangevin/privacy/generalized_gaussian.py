@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincc, gammainccinv, gammaln
 
-from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, Loss, LossSum
+from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, LossSum, PrivacyLoss
 
 Floats = NDArray[np.float64]
 RESOLUTION = 256
@@ -88,7 +88,7 @@ def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
 
 def coordinate_loss(
     p: float, shift: float, step: float, cap: float, count: int = 1, tail: float = TAIL
-) -> Loss:
+) -> PrivacyLoss:
     """One coordinate's loss on the grid of `step`, rounded by connecting the dots; `cap` bounds the finite part.
 
     Cell [e_j, e_{j+1}] of the loss has masses P_j and Q_j; b = (P_j - e^{e_j} Q_j) / (1 - e^{-h}) of P_j goes to
@@ -110,7 +110,7 @@ def coordinate_loss(
     mirrored = (half * np.exp(-edges))[:0:-1]
     mirrored[0] += lower[-1]
     mass = np.concatenate([mirrored, [2 * half[0]], half[1:]])
-    return Loss(step=step, first=-cells, mass=mass, infinity=float(upper[-1]), count=count)
+    return PrivacyLoss(step=step, first=-cells, mass=mass, infinity=float(upper[-1]), count=count)
 
 
 def tail_point(p: float, probability: float) -> float:

@@ -18,7 +18,7 @@ from dplangevin.privacy.generalized_gaussian import (
     loss_sum,
     single_renyi,
 )
-from dplangevin.privacy.loss_sum import Loss, LossSum, smallest_epsilon
+from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss, smallest_epsilon
 from dplangevin.privacy.parts import Part
 
 Floats = cv.Floats
@@ -101,13 +101,13 @@ class CorrectedNoise(Part):
         return max(single / 128, 24 * self._spread() / 2**19), epsilon + 40 + 12 * self._spread()
 
 
-def response_loss(epsilon: float, step: float, count: int) -> Loss:
+def response_loss(epsilon: float, step: float, count: int) -> PrivacyLoss:
     """Randomised response, the worst eps-DP mechanism: loss +-eps with odds e^eps : 1, rounded up to the grid."""
     cells = math.ceil(epsilon / step - 1e-9)
     mass = np.zeros(2 * cells + 1)
     level = cells * step
     mass[-1], mass[0] = 1 / (1 + math.exp(-level)), 1 / (1 + math.exp(level))
-    return Loss(step=step, first=-cells, mass=mass, infinity=0.0, count=count)
+    return PrivacyLoss(step=step, first=-cells, mass=mass, infinity=0.0, count=count)
 
 
 @lru_cache(maxsize=4096)

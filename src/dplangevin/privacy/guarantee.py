@@ -33,6 +33,7 @@ class Guarantee:
     arithmetic : "real" (ideal noise) or "discrete-grid".
     extra_delta : probability added once to delta (a bad event, a certified sampler's error).
     at_delta : the delta at which the guarantee is reported; 0 for pure promises.
+    rows_per_person : it covers all rows of a person who owns at most so many.
     composition : plain composition of the same run, kept beside for comparison.
 
     Examples
@@ -56,6 +57,7 @@ class Guarantee:
     arithmetic: str = "real"
     extra_delta: float = 0.0
     at_delta: float | None = None
+    rows_per_person: int = 1
     composition: Guarantee | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -164,6 +166,11 @@ class Guarantee:
             raise InvalidParameter(
                 f"cannot add a {self.adjacency} guarantee to a {other.adjacency} one; state both for one adjacency."
             )
+        if other.rows_per_person != self.rows_per_person:
+            raise InvalidParameter(
+                f"cannot add a guarantee for {self.rows_per_person} rows a person to one for {other.rows_per_person}; "
+                "state both for the same number."
+            )
         both = None
         if self.composition is not None and other.composition is not None:
             both = self.composition + other.composition
@@ -177,6 +184,7 @@ class Guarantee:
             arithmetic="real" if "real" in (self.arithmetic, other.arithmetic) else self.arithmetic,
             extra_delta=self.extra_delta + other.extra_delta,
             at_delta=self.at_delta if self.at_delta == other.at_delta else None,
+            rows_per_person=self.rows_per_person,
             composition=both,
         )
 
@@ -190,16 +198,26 @@ class Guarantee:
         )
 
     def group(self, size: int) -> Guarantee:
-        """The promise to a person who owns up to `size` records."""
+        """The promise to a person who owns up to `size` records; one that covers them already is left as it is."""
         rows = _check.count("size", size)
-        if rows == 1:
+        if rows <= self.rows_per_person:
             return self
+        if self.rows_per_person > 1:
+            raise InvalidParameter(
+                f"this guarantee is for {self.rows_per_person} rows a person, not for {rows}; plan for {rows}."
+            )
         if self.extra_delta > 0:
             raise InvalidParameter("no group guarantee is proved for a guarantee with an additive delta.")
         parts = tuple(replace(part.group(rows), count=part.count) for part in self.parts)
         note = f"holds for all rows of a person who owns at most {rows}"
         beside = None if self.composition is None else self.composition.group(rows)
-        return replace(self, parts=parts, assumptions=(*self.assumptions, note), composition=beside)
+        return replace(
+            self,
+            parts=parts,
+            assumptions=(*self.assumptions, note),
+            rows_per_person=rows,
+            composition=beside,
+        )
 
     def to_dict(self, delta: float | None = None) -> dict[str, Any]:
         """Plain data, ready for JSON."""

@@ -23,7 +23,7 @@ LARGEST_TRANSFORM = 2**22
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Loss:
+class PrivacyLoss:
     """P[L = step (first + i)] = mass[i], P[L = infinity] = infinity, used `count` times."""
 
     step: float
@@ -49,7 +49,7 @@ class LossSum:
     `slack` is added to every loss sum: it pays for round-off in the masses themselves.
     """
 
-    def __init__(self, losses: Sequence[Loss], slack: float = 0.0) -> None:
+    def __init__(self, losses: Sequence[PrivacyLoss], slack: float = 0.0) -> None:
         self.losses = tuple(losses)
         self.slack = slack
         self.step = losses[0].step

@@ -12,14 +12,14 @@ from typing import Any
 
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import FAMILIES
 from dplangevin.privacy.serialize import _finite, _refuse_constant, _without_duplicates
 from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import CONSTRAINTS
 from dplangevin.problem.losses import LOSSES, Clipped
-from dplangevin.schedules import ExponentialSchedule, LangevinSchedule
+from dplangevin.schedules import AnswerSchedule, ExponentialSchedule, LangevinSchedule
 
 FORMAT, VERSION = "dplangevin-plan", 1
 _DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15
@@ -29,15 +29,15 @@ _FORMER_THEOREMS = {"langevin-trajectory": "composition", "langevin-last-iterate
 """Names in files of older versions: the same runs, and the theorems that give them the same promise or a better one."""
 
 
-def save_plan(plan: Plan, path: str | Path) -> None:
+def save_plan(plan: Price, path: str | Path) -> None:
     """Write a plan to a JSON file. Everything in a plan is public."""
     plain = {
         "format": FORMAT,
         "version": VERSION,
         "library": __version__,
         "schedule": _written(plan.schedule),
-        "problem": None if plan.problem is None else _written(plan.problem),
-        "constants": _written(plan.constants) if plan.problem is None else None,
+        "problem": _written(plan.problem) if isinstance(plan, Plan) else None,
+        "constants": None if isinstance(plan, Plan) else _written(plan.constants),
         "delta": plan.delta,
         "theorem": plan.theorem,
         "guarantee": {"epsilon": _written(plan.guarantee.epsilon()), "adjacency": plan.guarantee.adjacency},
@@ -45,7 +45,7 @@ def save_plan(plan: Plan, path: str | Path) -> None:
     Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def load_plan(path: str | Path) -> Plan:
+def load_plan(path: str | Path) -> Price:
     """The plan in a file. Its guarantee is proved anew; a file that claims a smaller epsilon is refused."""
     try:
         plain = json.loads(
@@ -57,7 +57,7 @@ def load_plan(path: str | Path) -> Plan:
     return plan_from_plain(plain)
 
 
-def plan_from_plain(plain: Any) -> Plan:
+def plan_from_plain(plain: Any) -> Price:
     """The plan in the decoded JSON of a plan file."""
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise InvalidParameter(f'this is not a plan file: "format" must be "{FORMAT}".')
@@ -75,17 +75,18 @@ def plan_from_plain(plain: Any) -> Plan:
         raise InvalidParameter(f"theorem must be a name, got {theorem!r}.")
     if isinstance(delta, bool) or not isinstance(delta, (int, float)):
         raise InvalidParameter(f"delta must be a number, got {delta!r}.")
-    schedule = _read(
-        "schedule", plain["schedule"], {kind.__name__: kind for kind in FAMILIES} | _FORMER_SCHEDULES
-    )
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in FAMILIES if not issubclass(kind, AnswerSchedule)}
+    schedule = _read("schedule", plain["schedule"], kinds | _FORMER_SCHEDULES)
     theorem = _FORMER_THEOREMS.get(theorem, theorem)
-    problem = constants = None
-    if plain["problem"] is not None:
-        problem = _read("problem", plain["problem"], {"Problem": Problem})
-    if plain["constants"] is not None:
-        constants = _read("constants", plain["constants"], {"Constants": Constants})
+    common: dict[str, Any] = {"schedule": schedule, "delta": delta, "theorem": theorem}
+    if (plain["problem"] is None) == (plain["constants"] is None):
+        raise InvalidParameter("a plan file holds a problem, or constants, and not both.")
     try:
-        plan = Plan(schedule=schedule, problem=problem, constants=constants, delta=delta, theorem=theorem)  # type: ignore[arg-type]
+        plan: Price
+        if plain["problem"] is None:
+            plan = Price(constants=_read("constants", plain["constants"], {"Constants": Constants}), **common)
+        else:
+            plan = Plan(problem=_read("problem", plain["problem"], {"Problem": Problem}), **common)
     except DplangevinError:
         raise
     except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
@@ -94,7 +95,7 @@ def plan_from_plain(plain: Any) -> Plan:
     return plan
 
 
-def _check_claim(plan: Plan, claim: Any) -> None:
+def _check_claim(plan: Price, claim: Any) -> None:
     if not isinstance(claim, dict) or set(claim) != {"epsilon", "adjacency"}:
         raise InvalidParameter("guarantee must hold epsilon and adjacency.")
     stated = _value("guarantee.epsilon", claim["epsilon"], {}, 0)

@@ -13,25 +13,36 @@ from dplangevin.privacy.theorems.composition import Composition
 from dplangevin.privacy.theorems.cyclic_shift import CyclicShift
 from dplangevin.privacy.theorems.discrete_gradient import DiscreteComposition
 from dplangevin.privacy.theorems.dobrushin import Dobrushin
-from dplangevin.privacy.theorems.draws import ExponentialMechanism, IteratedExponential, StronglyConvexGibbs
+from dplangevin.privacy.theorems.draws import (
+    ExponentialMechanismTheorem,
+    IteratedExponential,
+    StronglyConvexGibbs,
+)
+from dplangevin.privacy.theorems.generalized_gaussian import CorrectedWorstShift, WorstShift
 from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
+from dplangevin.privacy.theorems.noisy_max import NoisyMaxTheorem
+from dplangevin.privacy.theorems.noisy_sums import NoisySumsTheorem
 from dplangevin.privacy.theorems.objective_perturbation import (
     GaussianObjectivePerturbation,
-    ObjectivePerturbation,
+    ObjectivePerturbationTheorem,
 )
 from dplangevin.privacy.theorems.optimal_shift import OptimalShift
-from dplangevin.privacy.theorems.output_perturbation import OutputPerturbation
+from dplangevin.privacy.theorems.output_perturbation import OutputPerturbationTheorem
 from dplangevin.privacy.theorems.participation_start import ParticipationStart
-from dplangevin.privacy.theorems.public_mirror_descent import PublicMirrorDescent
-from dplangevin.privacy.theorems.rashomon import RashomonChains, RashomonDraws
+from dplangevin.privacy.theorems.public_mirror_descent import PublicMirrorDescentTheorem
+from dplangevin.privacy.theorems.rashomon import RashomonChainsTheorem, RashomonDrawsTheorem
 from dplangevin.privacy.theorems.shuffled_shift import SecretPermutation, ShuffledShift
-from dplangevin.privacy.theorems.sufficient_statistics import SufficientStatistics
+from dplangevin.privacy.theorems.sufficient_statistics import SufficientStatisticsTheorem
 from dplangevin.schedules import (
+    CorrectedAnswersSchedule,
     DiscreteGradientSchedule,
     ExponentialSchedule,
     GibbsSchedule,
     IteratedExponentialSchedule,
+    NoisyAnswersSchedule,
     NoisyGradientSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
     PublicMirrorSchedule,
@@ -66,15 +77,19 @@ def _listed(*theorems: TheoremFor[Any]) -> dict[str, TheoremFor[Any]]:
 FAMILIES: dict[type[Schedule], Mapping[str, TheoremFor[Any]]] = {
     NoisyGradientSchedule: THEOREMS,
     DiscreteGradientSchedule: _listed(DiscreteComposition()),
-    ObjectivePerturbationSchedule: _listed(ObjectivePerturbation(), GaussianObjectivePerturbation()),
-    OutputPerturbationSchedule: _listed(OutputPerturbation()),
-    PublicMirrorSchedule: _listed(PublicMirrorDescent()),
-    SufficientStatisticsSchedule: _listed(SufficientStatistics()),
-    ExponentialSchedule: _listed(ExponentialMechanism(), StronglyConvexGibbs()),
-    GibbsSchedule: _listed(ExponentialMechanism(), StronglyConvexGibbs()),
+    ObjectivePerturbationSchedule: _listed(ObjectivePerturbationTheorem(), GaussianObjectivePerturbation()),
+    OutputPerturbationSchedule: _listed(OutputPerturbationTheorem()),
+    PublicMirrorSchedule: _listed(PublicMirrorDescentTheorem()),
+    SufficientStatisticsSchedule: _listed(SufficientStatisticsTheorem()),
+    ExponentialSchedule: _listed(ExponentialMechanismTheorem(), StronglyConvexGibbs()),
+    GibbsSchedule: _listed(ExponentialMechanismTheorem(), StronglyConvexGibbs()),
     IteratedExponentialSchedule: _listed(IteratedExponential()),
-    RashomonSchedule: _listed(RashomonDraws()),
-    RashomonChainSchedule: _listed(RashomonChains()),
+    RashomonSchedule: _listed(RashomonDrawsTheorem()),
+    RashomonChainSchedule: _listed(RashomonChainsTheorem()),
+    NoisySumsSchedule: _listed(NoisySumsTheorem()),
+    NoisyMaxSchedule: _listed(NoisyMaxTheorem()),
+    NoisyAnswersSchedule: _listed(WorstShift()),
+    CorrectedAnswersSchedule: _listed(CorrectedWorstShift()),
 }
 
 

@@ -23,9 +23,9 @@ VARIABLE = "DPLANGEVIN_SELF_CHECK"
 _MOST_STEPS = 100_000  # of a varying schedule whose closed form is evaluated at every call
 
 
-def verify(guarantee: Guarantee, constants: Constants, schedule: Schedule, delta: float) -> None:
+def verify(guarantee: Guarantee, constants: Constants | None, schedule: Schedule, delta: float) -> None:
     """Raise ContradictionError when the guarantee claims less at delta than is known to leak."""
-    if not isinstance(schedule, NoisyGradientSchedule) or not 0 < delta < 1:
+    if constants is None or not isinstance(schedule, NoisyGradientSchedule) or not 0 < delta < 1:
         return
     known = known_leak(constants, schedule, delta, full=os.environ.get(VARIABLE) == "full")
     if known is None or known == 0:

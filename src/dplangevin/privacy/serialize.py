@@ -217,6 +217,8 @@ def _guarantee_to_plain(guarantee: Guarantee, where: str, depth: int) -> dict[st
     for name, read in _FIELDS.items():
         plain[name] = _plain(read(f"{where}.{name}", getattr(guarantee, name)))
     plain["parts"] = [_part_to_plain(f"{where}.parts[{i}]", part) for i, part in enumerate(guarantee.parts)]
+    if guarantee.rows_per_person > 1:
+        plain["rows_per_person"] = r.whole(1)(f"{where}.rows_per_person", guarantee.rows_per_person)
     beside = guarantee.composition
     if beside is not None:
         plain["composition"] = _guarantee_to_plain(beside, f"{where}.composition", depth + 1)
@@ -227,7 +229,8 @@ def _guarantee_from_plain(value: Any, where: str, depth: int) -> Guarantee:
     _not_too_deep(where, depth)
     record = dict(_mapping(where, value))
     beside = record.pop("composition", None)
-    read = _read_fields(where, record, _FIELDS)
+    rows = r.whole(1)(f"{where}.rows_per_person", record.pop("rows_per_person", 1))
+    read = {**_read_fields(where, record, _FIELDS), "rows_per_person": rows}
     if beside is not None:
         read["composition"] = _guarantee_from_plain(beside, f"{where}.composition", depth + 1)
     return Guarantee(**read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dplangevin.errors import AssumptionFailed
 from dplangevin.privacy.guarantee import Guarantee
@@ -25,8 +25,11 @@ class TheoremFor(ABC, Generic[S]):
     reference: ClassVar[str]
 
     @abstractmethod
-    def certify(self, constants: Constants, schedule: S) -> Guarantee:
-        """The promise about this run; raises AssumptionFailed when a hypothesis does not hold."""
+    def certify(self, constants: Any, schedule: S) -> Guarantee:
+        """The promise about this run; raises AssumptionFailed when a hypothesis does not hold.
+
+        constants : those of the problem; None for noisy answers, whose schedules state their own neighbours.
+        """
 
     def refuse(self, hypothesis: str, fix: str) -> AssumptionFailed:
         """The error for a hypothesis that does not hold."""
@@ -59,6 +62,11 @@ class Theorem(TheoremFor[NoisyGradientSchedule]):
 COMMON_ASSUMPTIONS = (
     "noise is ideal real-valued noise from a secret seed",
     "n, bounds, step sizes, noise and number of steps are public and not chosen from the private data",
+)
+
+ANSWER_ASSUMPTIONS = (
+    "noise is ideal noise from a secret seed",
+    "the bounds of a contribution, the noise and the bins are public and not chosen from the private data",
 )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
-from dplangevin._rng import generator
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, released
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.axes import DEFAULT_BINS, Bins
@@ -35,6 +35,7 @@ def count_queries(
     max_rows_per_person: int = 1,
     random_state: object = None,
     ledger: Spender | None = None,
+    state: StatePath = None,
     **noise: Any,
 ) -> CountTable:
     """How many rows of a pandas or polars DataFrame satisfy each query, with noise.
@@ -47,6 +48,7 @@ def count_queries(
     touched_counts : the most queries one row can satisfy, when that is known (for example 1 for disjoint ones).
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     schema : gives the columns their types for SQL.
+    state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
     noise : objective, p, adjacency of GeneralizedGaussianMechanism.
     """
     frame = frame_of(table)
@@ -59,7 +61,7 @@ def count_queries(
             delta=delta,
             **noise,
         )
-        return _released(mechanism, asked.count, asked.names, None, random_state, ledger)
+        return _released(mechanism, asked.count, asked.names, None, random_state, ledger, state)
 
 
 def count_marginals(
@@ -74,6 +76,7 @@ def count_marginals(
     max_rows_per_person: int = 1,
     random_state: object = None,
     ledger: Spender | None = None,
+    state: StatePath = None,
     **noise: Any,
 ) -> CountTable:
     """All `ways`-way tables of counts of a DataFrame (1: histograms), or the sets of columns listed, with noise.
@@ -87,7 +90,7 @@ def count_marginals(
     mechanism = planned(
         tables=cells, rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
     )
-    return _released(mechanism, lambda: cells.count(frame), (), cells, random_state, ledger)
+    return _released(mechanism, lambda: cells.count(frame), (), cells, random_state, ledger, state)
 
 
 def count_file(
@@ -103,6 +106,7 @@ def count_file(
     threads: int | None = None,
     random_state: object = None,
     ledger: Spender | None = None,
+    state: StatePath = None,
     announce: Callable[[GeneralizedGaussianMechanism], None] | None = None,
     progress: Progress | None = None,
     **noise: Any,
@@ -135,7 +139,7 @@ def count_file(
                 parts.append(table.count_marginals(marginals, progress))
             return np.concatenate(parts)
 
-        return _released(mechanism, counted, tuple(texts), marginals, random_state, ledger)
+        return _released(mechanism, counted, tuple(texts), marginals, random_state, ledger, state)
 
 
 def planned(
@@ -167,6 +171,7 @@ def planned(
         sensitivity=float(rows),
         changed_counts=changed + sum(min(size, cells) for size in sizes),
         adjacency=adjacency,
+        rows_per_person=rows,
         **noise,
     )
 
@@ -178,15 +183,13 @@ def _released(
     tables: Marginals | None,
     random_state: object,
     ledger: Spender | None,
+    state: StatePath,
 ) -> CountTable:
     """Charge first, read second, add noise third."""
-    rng, seeded = generator(random_state)
-    token = ledger.reserve(mechanism) if ledger is not None else None
-    values = mechanism.release(counted(), rng)
-    found = CountTable(values=values, mechanism=mechanism, seeded=seeded, names=names, tables=tables)
-    if ledger is not None and token is not None:
-        ledger.commit(token, found.digest())
-    return found
+    release = released(mechanism.plan, counted, random_state, ledger, state, mechanism.rows_per_person)
+    return CountTable(
+        values=release.values[0], mechanism=mechanism, seeded=release.seeded, names=names, tables=tables
+    )
 
 
 def _named(queries: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:

@@ -15,11 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.noisy_sums import release_sums
+from dplangevin.mechanisms.noisy_sums import NoisySums
+from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumNoise, calibrated_sums
+from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES
+from dplangevin.schedules.noisy_answers import NoisySumsSchedule, SumNoise
 
 Floats = NDArray[np.float64]
 
@@ -129,8 +132,10 @@ def private_counts(
     epsilon: float,
     delta: float = 0.0,
     adjacency: str = "replace-one",
+    max_rows_per_person: int = 1,
     ledger: Spender | None = None,
     random_state: Any = None,
+    state: StatePath = None,
 ) -> tuple[Floats, Guarantee]:
     """Noisy counts of private records and what they cost; the budget is shared by the models.
 
@@ -140,28 +145,34 @@ def private_counts(
     if positive.ndim != 2:
         raise InvalidParameter(f"decisions must have shape [models, records], got {list(positive.shape)}.")
     cells = 2 * len(groups) * (1 if labels is None else 2)
-    plan = _plan(len(positive), cells, epsilon, delta, adjacency)
-    plan = plan.with_assumptions(
+    sums = _sums(len(positive), cells, epsilon, delta, adjacency, max_rows_per_person).with_assumptions(
         "the models were given beforehand: what drawing them revealed is not counted here",
         "the list of groups is public; records of other groups count as the first",
     )
-    release = release_sums(
+    plan = Price(schedule=sums, delta=delta)
+    release = NoisySums().run(
         plan,
         lambda: [table.ravel() for table in public_counts(positive, members, groups, labels)],
         random_state,
         ledger=ledger,
+        state=state,
+        rows_per_person=max_rows_per_person,
     )
     shape = (len(positive), len(groups), cells // (2 * len(groups)), 2)
-    return np.array(release.values).reshape(shape), plan.guarantee
+    return np.array(release.values).reshape(shape), plan.guarantee.group(max_rows_per_person)
 
 
-def _plan(models: int, cells: int, epsilon: float, delta: float, adjacency: str) -> NoisySums:
+def _sums(
+    models: int, cells: int, epsilon: float, delta: float, adjacency: str, rows: int
+) -> NoisySumsSchedule:
     if adjacency not in ADJACENCIES:
         raise InvalidParameter(f"adjacency must be one of {', '.join(ADJACENCIES)}; got {adjacency!r}.")
     noises: list[SumNoise] = ["geometric"] if delta == 0 else ["geometric", "gaussian"]
     groups = [(cells, 1, 1 / models)] * models
     plans = [
-        calibrated_sums(groups, epsilon=epsilon, delta=delta, noise=noise, adjacency=adjacency)
+        calibrated_sums(
+            groups, epsilon=epsilon, delta=delta, noise=noise, adjacency=adjacency, rows_per_person=rows
+        )
         for noise in noises
     ]
     # standard deviation of one answer: about sqrt(2) scale for geometric noise

@@ -53,7 +53,6 @@ class RashomonRecipe:
     def sentence(self) -> str:
         """The bound in words, for every result."""
         problem = self.plan.problem
-        assert problem is not None
         return (
             f"At n = {problem.n}, psi = {self.schedule.threshold:g}, the models fall in the set (F within "
             f"{self.hit_threshold:g} of the minimum) with probability at least "

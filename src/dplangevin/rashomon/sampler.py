@@ -112,7 +112,9 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(recipe)
         data = dataset_of(rows, targets, problem, encode)
-        release = run(recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state)
+        release = run(
+            recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state, rows_per_person=1
+        )
         self.plan_ = recipe
         promise = template.promise(recipe.plan.guarantee, release.seeded)
         self.privacy_ = replace(promise, at_delta=recipe.plan.delta)

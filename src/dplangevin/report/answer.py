@@ -11,7 +11,7 @@ from dplangevin.errors import DplangevinError
 from dplangevin.privacy import accountant
 from dplangevin.privacy import calibrate as calibration
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Price
 from dplangevin.report.curve import Plateau, at_steps, composition_epsilon, describe, lower_bound, plateau
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -36,7 +36,7 @@ class Answer:
     calibrated: bool = False
 
 
-def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def account_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
     """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
     guarantee = accountant.account(**options)
     delta = guarantee.at_delta or 0.0
@@ -54,7 +54,7 @@ def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answe
     )
 
 
-def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def calibration_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
     """Find the noise (or the number of steps) that a promise allows and account that run."""
     plan = calibration.calibrate(**options)
     delta = float(options["delta"])
@@ -74,7 +74,7 @@ def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Ans
     )
 
 
-def _public(plan: Plan) -> tuple[float, float]:
+def _public(plan: Price) -> tuple[float, float]:
     """Noise and number of steps of a plan; the command line asks for one noise scale, not one per step."""
     schedule = plan.schedule
     assert isinstance(schedule, NoisyGradientSchedule)

@@ -29,7 +29,7 @@ class Plateau:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CurveRow:
     """Epsilon after `steps` steps by each account; None where an account has nothing to say."""
 
     steps: float
@@ -71,7 +71,7 @@ def lower_bound(options: Options, delta: float) -> float | None:
 
 def row(
     options: Options, steps: float, delta: float, *, lower: bool = True, level: Plateau | None = None
-) -> Row:
+) -> CurveRow:
     """The three accounts of a run of `steps` steps.
 
     Past a known plateau its epsilon stands for every number of steps, and only composition is asked again.
@@ -82,15 +82,17 @@ def row(
     try:
         guarantee = accountant.account(**({**run, "theorem": "composition"} if past else run))
     except (AssumptionFailed, NotPrivateError):
-        return Row(steps=steps, lower=floor)
+        return CurveRow(steps=steps, lower=floor)
     beside = composition_epsilon(guarantee, steps, delta)
     bound, theorem = guarantee.epsilon(delta), guarantee.theorem
     if past and level is not None and level.epsilon < bound:
         bound, theorem = level.epsilon, level.theorem
-    return Row(steps=steps, composition=_finite(beside), bound=_finite(bound), lower=floor, theorem=theorem)
+    return CurveRow(
+        steps=steps, composition=_finite(beside), bound=_finite(bound), lower=floor, theorem=theorem
+    )
 
 
-def rows(options: Options, steps: Iterable[float], delta: float) -> list[Row]:
+def rows(options: Options, steps: Iterable[float], delta: float) -> list[CurveRow]:
     """One row per number of steps."""
     return [row(options, count, delta) for count in steps]
 

@@ -13,7 +13,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import accountant
 from dplangevin.report import text
-from dplangevin.report.curve import Plateau, Row, plateau, row, step_grid
+from dplangevin.report.curve import CurveRow, Plateau, plateau, row, step_grid
 
 SUFFIXES = (".png", ".svg", ".html")
 _POINTS, _LOWER_POINTS = 31, 11
@@ -63,7 +63,7 @@ def _reported_delta(options: Mapping[str, Any]) -> float:
     return _check.open_unit("delta", delta)
 
 
-def _rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> list[Row]:
+def _rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> list[CurveRow]:
     """Upper bounds at every point; lower bounds, which are dearer, at some."""
     last = options["steps"] if math.isfinite(options["steps"]) else 1_000
     marks = {int(options["steps"])} if math.isfinite(options["steps"]) else set()
@@ -76,7 +76,7 @@ def _rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> li
 
 
 def _figure(
-    drawn: Sequence[Row], level: Plateau | None, options: Mapping[str, Any], delta: float, kind: str
+    drawn: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float, kind: str
 ) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -99,7 +99,7 @@ def _figure(
     return buffer.getvalue()
 
 
-def _draw_lines(axes: Any, drawn: Sequence[Row], steps: float) -> None:
+def _draw_lines(axes: Any, drawn: Sequence[CurveRow], steps: float) -> None:
     for name, label, colour, dashes in _LINES:
         points = [(row.steps, getattr(row, name)) for row in drawn if getattr(row, name)]
         if points:
@@ -140,7 +140,7 @@ def _title(options: Mapping[str, Any]) -> str:
     )
 
 
-def _page(drawn: Sequence[Row], level: Plateau | None, options: Mapping[str, Any], delta: float) -> str:
+def _page(drawn: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float) -> str:
     svg = _figure(drawn, level, options, delta, "svg").decode()
     svg = svg[svg.index("<svg") :]
     shown = [row for row in drawn if row.lower is not None] or list(drawn)

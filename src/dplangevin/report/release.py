@@ -8,7 +8,7 @@ from typing import Any
 
 from dplangevin._version import __version__
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.report.curve import Row
+from dplangevin.report.curve import CurveRow
 from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, Section, Table, Text
 from dplangevin.report.html import Line, Plot
 from dplangevin.report.steps import lower_bound, steps_rows
@@ -189,7 +189,7 @@ def _tradeoff(curve: tuple[float, ...]) -> Figure:
     )
 
 
-def _steps(rows: list[Row], subject: Subject, plain: dict[str, Any]) -> list[Figure | Table]:
+def _steps(rows: list[CurveRow], subject: Subject, plain: dict[str, Any]) -> list[Figure | Table]:
     named: tuple[tuple[str, str, int], ...] = (
         ("bound", subject.guarantee.theorem, 0),
         ("composition", "plain composition", 1),
@@ -280,7 +280,7 @@ def _facts(title: str, found: dict[str, str]) -> list[Section]:
     return [Section(title=title, blocks=[Facts(rows=rows)])] if rows else []
 
 
-def _plain_row(row: Row) -> dict[str, float | None]:
+def _plain_row(row: CurveRow) -> dict[str, float | None]:
     return {
         "steps": row.steps,
         "epsilon": row.bound,

@@ -9,15 +9,15 @@ from typing import Any
 from dplangevin.errors import DplangevinError
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.lower_bounds import lower_bound_epsilon
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.registry import theorems_for
-from dplangevin.report.curve import Row
+from dplangevin.report.curve import CurveRow
 from dplangevin.schedules import NoisyGradientSchedule
 
 _POINTS, _LOWER_POINTS, _ENDLESS, _LONGEST = 17, 5, 1000, 10**5
 
 
-def steps_rows(plan: Plan, delta: float, rows_per_person: int = 1) -> list[Row]:
+def steps_rows(plan: Price, delta: float, rows_per_person: int = 1) -> list[CurveRow]:
     """One row per number of steps, up to three times the plan's; empty for plans that touch the data once."""
     schedule: Any = plan.schedule
     steps = getattr(schedule, "n_steps", None)
@@ -37,7 +37,7 @@ def steps_rows(plan: Plan, delta: float, rows_per_person: int = 1) -> list[Row]:
     return [_row(plan, count, delta, rows_per_person, lower=count in lower) for count in chosen]
 
 
-def plan_at(plan: Plan, steps: float) -> Any:
+def plan_at(plan: Price, steps: float) -> Any:
     """The plan's schedule with another number of steps."""
     schedule: Any = plan.schedule
     changes: dict[str, Any] = {"n_steps": steps}
@@ -49,7 +49,7 @@ def plan_at(plan: Plan, steps: float) -> Any:
     return replace(schedule, **changes)
 
 
-def lower_bound(plan: Plan, steps: float, delta: float) -> float | None:
+def lower_bound(plan: Price, steps: float, delta: float) -> float | None:
     """What some run with these public numbers really costs a record; None when no exact walk is known."""
     schedule = plan.schedule
     if not isinstance(schedule, NoisyGradientSchedule) or not 0 < delta < 1 or _LONGEST < steps < math.inf:
@@ -60,7 +60,7 @@ def lower_bound(plan: Plan, steps: float, delta: float) -> float | None:
         return None
 
 
-def _row(plan: Plan, steps: int, delta: float, rows_per_person: int, *, lower: bool) -> Row:
+def _row(plan: Price, steps: int, delta: float, rows_per_person: int, *, lower: bool) -> CurveRow:
     found: dict[str, float | None] = {}
     composition = next((name for name in theorems_for(plan.schedule) if name.endswith("composition")), None)
     for key, name in (("bound", plan.theorem), ("composition", composition)):
@@ -75,4 +75,4 @@ def _row(plan: Plan, steps: int, delta: float, rows_per_person: int, *, lower: b
             continue
         found[key] = value if math.isfinite(value) else None
     floor = lower_bound(plan, steps, delta) if lower and rows_per_person == 1 else None
-    return Row(steps=steps, lower=floor, theorem=plan.theorem or "", **found)
+    return CurveRow(steps=steps, lower=floor, theorem=plan.theorem or "", **found)

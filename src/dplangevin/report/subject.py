@@ -10,7 +10,7 @@ import numpy as np
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee, NotPrivate
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Price
 
 _MOST = 12
 
@@ -30,7 +30,7 @@ class Subject:
 
     what: str
     guarantee: Guarantee
-    plan: Plan | None = None
+    plan: Price | None = None
     seeded: bool | None = None
     steps: int | None = None
     digest: str | None = None
@@ -46,14 +46,14 @@ def subject_of(thing: Any, ledger: Any = None) -> Subject:
         return Subject(what="A promise", guarantee=thing, ledger=ledger)
     if hasattr(thing, "get_params"):
         return _estimator(thing, ledger)
-    if isinstance(thing, Plan):
+    if isinstance(thing, Price):
         return Subject(
             what=f"A plan of {thing.schedule.mechanism}",
             guarantee=_proved(thing.guarantee),
             plan=thing,
             ledger=ledger,
         )
-    if hasattr(thing, "reasons") and isinstance(getattr(thing, "plan", None), Plan):
+    if hasattr(thing, "reasons") and isinstance(getattr(thing, "plan", None), Price):
         return Subject(
             what=f"A plan for {thing.model}", guarantee=_proved(thing.plan.guarantee), plan=thing.plan,
             notes=tuple(thing.reasons), ledger=ledger,
@@ -69,7 +69,7 @@ def subject_of(thing: Any, ledger: Any = None) -> Subject:
     return Subject(
         what=f"A release by {getattr(schedule, 'mechanism', type(priced).__name__)}",
         guarantee=_proved(found),
-        plan=priced if isinstance(priced, Plan) else None,
+        plan=priced if isinstance(priced, Price) else None,
         seeded=getattr(thing, "seeded", None),
         steps=getattr(thing, "n_steps", None),
         digest=thing.digest() if hasattr(thing, "digest") else None,
@@ -86,7 +86,7 @@ def _estimator(model: Any, ledger: Any) -> Subject:
     return Subject(
         what=f"A model fitted by {type(model).__name__}",
         guarantee=_proved(model.privacy_),
-        plan=plan if isinstance(plan, Plan) else None,
+        plan=plan if isinstance(plan, Price) else None,
         seeded=None if getattr(model, "random_state", None) is None else True,
         steps=getattr(model, "n_iter_", None),
         rows_per_person=int(getattr(model, "max_rows_per_person", 1)),

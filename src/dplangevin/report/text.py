@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dplangevin.report.answer import Answer
-from dplangevin.report.curve import Plateau, Row
+from dplangevin.report.curve import CurveRow, Plateau
 
 
 def number(value: float | None, missing: str = "-", *, down: bool = False) -> str:
@@ -74,7 +74,7 @@ def plateau_words(plateau: Plateau, steps: float) -> str:
     return f"Epsilon still grows at this point; from about {plateau.steps:,} steps on it stays at {value}."
 
 
-def steps_table(title: str, rows: Sequence[Row]) -> Table:
+def steps_table(title: str, rows: Sequence[CurveRow]) -> Table:
     """Epsilon against the number of steps."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="", box=box.SIMPLE)
     for heading in ("steps", "plain composition", "our bound", "lower bound"):

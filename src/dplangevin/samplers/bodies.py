@@ -65,7 +65,7 @@ class Body(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeSpace(Body):
+class WholeSpaceBody(Body):
     """R^dimension."""
 
     dimension: int
@@ -297,7 +297,7 @@ def body_of(constraint: constraints.ConstraintSet, dimension: int) -> Body:
         )
         return BoxBody(low=low, high=high)
     if isinstance(constraint, constraints.WholeSpace):
-        return WholeSpace(dimension=dimension)
+        return WholeSpaceBody(dimension=dimension)
     raise InvalidParameter(
         f"no exact Gaussian draw is known on the {constraint.name}; constrain the parameter to a ball or a box."
     )

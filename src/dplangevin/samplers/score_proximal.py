@@ -46,13 +46,13 @@ def score_proximal(
         raise InvalidParameter(
             f"start must be [{body.dimension}, k] points inside the body; project them first."
         )
-    oracle = _Oracle(score, body, eta)
+    oracle = _ScoreOracle(score, body, eta)
     for _ in _progress.progress(range(steps), "proximal steps"):
         x = oracle.draw(x + math.sqrt(eta) * rng.standard_normal(x.shape), rng)
     return x
 
 
-class _Oracle:
+class _ScoreOracle:
     """Exact backward draws. Anchors, slopes and block sizes come from the past only, so they never bias a draw."""
 
     def __init__(self, score: ScorePotential, body: Body, step_size: float) -> None:

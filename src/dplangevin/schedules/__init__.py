@@ -9,6 +9,14 @@ from dplangevin.schedules.draws import (
     IteratedExponentialSchedule,
 )
 from dplangevin.schedules.langevin import LangevinSchedule
+from dplangevin.schedules.noisy_answers import (
+    AnswerSchedule,
+    CorrectedAnswersSchedule,
+    NoisyAnswersSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
+    SumGroup,
+)
 from dplangevin.schedules.noisy_gradient import (
     RELEASE_MODES,
     SAMPLINGS,
@@ -25,13 +33,18 @@ from dplangevin.schedules.sufficient_statistics import SufficientStatisticsSched
 __all__ = [
     "RELEASE_MODES",
     "SAMPLINGS",
+    "AnswerSchedule",
+    "CorrectedAnswersSchedule",
     "DiscreteGradientSchedule",
     "DrawSchedule",
     "ExponentialSchedule",
     "GibbsSchedule",
     "IteratedExponentialSchedule",
     "LangevinSchedule",
+    "NoisyAnswersSchedule",
     "NoisyGradientSchedule",
+    "NoisyMaxSchedule",
+    "NoisySumsSchedule",
     "ObjectivePerturbationSchedule",
     "OutputPerturbationSchedule",
     "PublicMirrorSchedule",
@@ -41,4 +54,5 @@ __all__ = [
     "Sampling",
     "Schedule",
     "SufficientStatisticsSchedule",
+    "SumGroup",
 ]

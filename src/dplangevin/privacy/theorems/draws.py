@@ -25,7 +25,7 @@ PUBLIC = "n, bounds, inverse temperature, step size and number of steps are publ
 STOPS = "a run that misses the minimiser it starts from stops and releases nothing; that event is outside the promise"
 
 
-class ExponentialMechanism(TheoremFor[DrawSchedule]):
+class ExponentialMechanismTheorem(TheoremFor[DrawSchedule]):
     """beta * oscillation bounded range: pure epsilon and (epsilon^2 / 8)-zCDP. No convexity for an exact draw.
 
     Examples
@@ -33,7 +33,7 @@ class ExponentialMechanism(TheoremFor[DrawSchedule]):
     >>> from dplangevin.schedules import ExponentialSchedule
     >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, diameter=2.0)
     >>> schedule = ExponentialSchedule(inverse_temperature=7500.0)
-    >>> round(ExponentialMechanism().certify(constants, schedule).epsilon(), 6)
+    >>> round(ExponentialMechanismTheorem().certify(constants, schedule).epsilon(), 6)
     1.0
     """
 
@@ -86,7 +86,7 @@ class IteratedExponential(TheoremFor[IteratedExponentialSchedule]):
         parts: list[Guarantee] = []
         for draw, diameter in zip(schedule.draws, schedule.diameters(constants.diameter), strict=True):
             here = replace(constants, diameter=diameter)
-            parts.append(ExponentialMechanism().certify(here, replace(draw, padding=schedule.padding)))
+            parts.append(ExponentialMechanismTheorem().certify(here, replace(draw, padding=schedule.padding)))
         total = parts[0]
         for part in parts[1:]:
             total = total + part

@@ -8,55 +8,40 @@ SAME direction (contributions are non-negative), so both terms of t move togethe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from dplangevin import _check
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.theorem import inflated
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, TheoremFor, inflated
 from dplangevin.privacy.theorems._minimiser import deflated
-from dplangevin.privacy.theorems.noisy_sums import ASSUMPTIONS
-from dplangevin.problem.constants import ADJACENCIES, Adjacency
-
-NAME = "report noisy max"
-REFERENCE = (
-    "McKenna and Sheldon (2020), Permute-and-Flip, Theorem 1; "
-    "Ding et al. (2021): the same law as report noisy max with exponential noise"
-)
+from dplangevin.problem.constants import Adjacency
+from dplangevin.schedules.noisy_answers import NoisyMaxSchedule
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyMax:
-    """argmax of total_i + Exponential(scale), where one record adds between 0 and unit to each total.
+class NoisyMaxTheorem(TheoremFor[NoisyMaxSchedule]):
+    """Twice the unit over the scale (once under add-remove), pure.
 
     Examples
     --------
-    >>> NoisyMax(candidates=5, unit=1, scale=4.0, adjacency="replace-one").guarantee.epsilon()
+    >>> schedule = NoisyMaxSchedule(candidates=5, unit=1, scale=4.0, adjacency="replace-one")
+    >>> NoisyMaxTheorem().certify(None, schedule).epsilon()
     0.5...
     """
 
-    candidates: int
-    unit: float
-    scale: float
-    adjacency: Adjacency
-    assumptions: tuple[str, ...] = ()
-    guarantee: Guarantee = field(init=False)
+    name = "report noisy max"
+    reference = (
+        "McKenna and Sheldon (2020), Permute-and-Flip, Theorem 1; "
+        "Ding et al. (2021): the same law as report noisy max with exponential noise"
+    )
 
-    def __post_init__(self) -> None:
-        _check.put(self, candidates=_check.count("candidates", self.candidates, least=2))
-        _check.put(self, unit=_check.positive("unit", self.unit))
-        _check.put(self, scale=_check.positive("scale", self.scale))
-        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
-        promise = Guarantee(
-            parts=(Pure(value=inflated(_reach(self.unit, self.adjacency) / self.scale)),),
-            adjacency=self.adjacency,
-            release="draw",
-            theorem=NAME,
-            reference=REFERENCE,
-            assumptions=(*self.assumptions, *ASSUMPTIONS),
-            at_delta=0.0,
+    def certify(self, constants: None, schedule: NoisyMaxSchedule) -> Guarantee:
+        return Guarantee(
+            parts=(Pure(value=inflated(_reach(schedule.unit, schedule.adjacency) / schedule.scale)),),
+            adjacency=schedule.adjacency,
+            release=schedule.release,
+            theorem=self.name,
+            reference=self.reference,
+            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS),
         )
-        _check.put(self, guarantee=promise)
 
 
 def calibrated_max(
@@ -67,11 +52,11 @@ def calibrated_max(
     adjacency: Adjacency,
     rows_per_person: int = 1,
     assumptions: tuple[str, ...] = (),
-) -> NoisyMax:
+) -> NoisyMaxSchedule:
     """The least noise that meets pure epsilon for a person with rows_per_person rows; its guarantee is for one."""
     budget = deflated(_check.positive("epsilon", epsilon)) / _check.count("rows_per_person", rows_per_person)
     _check.positive("epsilon, after rounding,", budget)
-    return NoisyMax(
+    return NoisyMaxSchedule(
         candidates=candidates,
         unit=unit,
         scale=_reach(unit, adjacency) / budget * (1 + 1e-9),

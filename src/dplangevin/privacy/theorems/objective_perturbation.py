@@ -34,7 +34,7 @@ from dplangevin.schedules.objective_perturbation import PerturbationNoise
 Floats = NDArray[np.float64]
 
 
-class ObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
+class ObjectivePerturbationTheorem(TheoremFor[ObjectivePerturbationSchedule]):
     """Delta / noise_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_noise), with delta = 0.
 
     M is the curvature of one record (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add
@@ -151,14 +151,14 @@ def calibrated_objective_perturbation(
     >>> constants = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5,
     ...                       hessian_rank=1)
     >>> schedule = calibrated_objective_perturbation(constants, epsilon=1.0)
-    >>> round(schedule.noise_scale, 4), round(ObjectivePerturbation().certify(constants, schedule).epsilon(), 6)
+    >>> round(schedule.noise_scale, 4), round(ObjectivePerturbationTheorem().certify(constants, schedule).epsilon(), 6)
     (2.0719, 1.0)
     """
     _check.positive("epsilon", epsilon)
     solver = _check.open_unit("solver_share", solver_share) * deflated(epsilon)
     if delta != 0:
         _check.open_unit("delta", delta)
-    theorem = ObjectivePerturbation() if delta == 0 else GaussianObjectivePerturbation()
+    theorem = ObjectivePerturbationTheorem() if delta == 0 else GaussianObjectivePerturbation()
     check_minimiser(theorem, constants, default_tolerance(constants))
     left = deflated(epsilon) - solver - determinant_cost(constants)
     if not left > 0:

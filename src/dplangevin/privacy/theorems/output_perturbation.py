@@ -26,14 +26,14 @@ from dplangevin.problem.constants import Constants
 from dplangevin.schedules import OutputPerturbationSchedule
 
 
-class OutputPerturbation(TheoremFor[OutputPerturbationSchedule]):
+class OutputPerturbationTheorem(TheoremFor[OutputPerturbationSchedule]):
     """S / noise_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
 
     Examples
     --------
     >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01)
     >>> schedule = OutputPerturbationSchedule(noise_scale=1 / 150, tolerance=1e-7)
-    >>> round(OutputPerturbation().certify(constants, schedule).epsilon(), 6)
+    >>> round(OutputPerturbationTheorem().certify(constants, schedule).epsilon(), 6)
     1.0
     """
 
@@ -58,7 +58,7 @@ def calibrated_output_perturbation(
     """The schedule with the least noise that meets (epsilon, delta): Gamma-norm noise for delta = 0, else Gaussian."""
     _check.positive("epsilon", epsilon)
     tolerance = default_tolerance(constants)
-    check_minimiser(OutputPerturbation(), constants, tolerance)
+    check_minimiser(OutputPerturbationTheorem(), constants, tolerance)
     cost = deflated(epsilon if delta == 0 else gdp_mu(epsilon, delta))
     if not cost > 0:
         raise CalibrationFailed(f"epsilon = {epsilon:g} is too small for double precision; raise epsilon.")

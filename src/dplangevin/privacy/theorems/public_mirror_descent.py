@@ -23,7 +23,7 @@ PUBLIC_WORDS = (
 )
 
 
-class PublicMirrorDescent(TheoremFor[PublicMirrorSchedule]):
+class PublicMirrorDescentTheorem(TheoremFor[PublicMirrorSchedule]):
     """mu^2 = sum_t (Delta / (n sigma_t))^2, exactly: given the public data a step is a Gaussian mechanism.
 
     Delta is the sensitivity of the gradient SUM: 2 L under replace-one, L under add-remove with the public divisor n.

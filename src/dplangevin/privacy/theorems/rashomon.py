@@ -83,7 +83,7 @@ def sampler_error(constants: Constants, schedule: RashomonSchedule) -> float:
     return max(chain.total_variation_after(schedule.n_steps, ratio, schedule.step_size, rate), 1e-300)
 
 
-class RashomonDraws(TheoremFor[RashomonSchedule]):
+class RashomonDrawsTheorem(TheoremFor[RashomonSchedule]):
     """K draws of exp(-beta h(F - F*)), each beta (oscillation + e) bounded range, with the sampler's error included.
 
     Examples
@@ -92,7 +92,7 @@ class RashomonDraws(TheoremFor[RashomonSchedule]):
     ...                       dimension=20)
     >>> schedule = RashomonSchedule(n_models=5, threshold=0.05, inverse_temperature=1500.0, tolerance=1e-6,
     ...                             excess=2.1)
-    >>> round(RashomonDraws().certify(constants, schedule).epsilon(0.0), 6)
+    >>> round(RashomonDrawsTheorem().certify(constants, schedule).epsilon(0.0), 6)
     1.0
     """
 
@@ -127,7 +127,7 @@ class RashomonDraws(TheoremFor[RashomonSchedule]):
         )
 
 
-class RashomonChains(TheoremFor[RashomonChainSchedule]):
+class RashomonChainsTheorem(TheoremFor[RashomonChainSchedule]):
     """K chains with the gradient of the score: Gaussian composition over steps, or the convex last-iterate bound.
 
     Sensitivity of the gradient: Delta + L_F (oscillation + e) / tau for a ramp; for the sharp threshold max{Delta,
@@ -159,7 +159,7 @@ class RashomonChains(TheoremFor[RashomonChainSchedule]):
 def score_constants(constants: Constants, schedule: RashomonChainSchedule) -> Constants:
     """The constants of the score h(F - F*) whose gradient the chains follow; hypotheses are checked here."""
     error = minimum_error(constants, schedule.tolerance)
-    theorem, full = RashomonChains(), schedule.full_lipschitz
+    theorem, full = RashomonChainsTheorem(), schedule.full_lipschitz
     half = constants.diameter / 2  # some point of the set is at least so far from 0
     least = constants.lipschitz + constants.strong_convexity * half
     if not full >= least * (1 - 1e-9):

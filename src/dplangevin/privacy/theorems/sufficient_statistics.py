@@ -15,7 +15,7 @@ from dplangevin.problem.constants import Constants
 from dplangevin.schedules import SufficientStatisticsSchedule
 
 
-class SufficientStatistics(TheoremFor[SufficientStatisticsSchedule]):
+class SufficientStatisticsTheorem(TheoremFor[SufficientStatisticsSchedule]):
     """One Gaussian mechanism on (G, c), each in units of its own noise; mu is the largest joint shift, exactly.
 
     A record contributes (w x x^T, w y x) with |x| <= B, |y| <= Y, 0 <= w <= W, i.e. (u u^T, t u) with u = sqrt(w) x,
@@ -38,7 +38,7 @@ class SufficientStatistics(TheoremFor[SufficientStatisticsSchedule]):
 
 
 def joint_shift(
-    theorem: SufficientStatistics, constants: Constants, schedule: SufficientStatisticsSchedule
+    theorem: SufficientStatisticsTheorem, constants: Constants, schedule: SufficientStatisticsSchedule
 ) -> float:
     """mu: the largest shift of the two moments in units of their noise."""
     if constants.row_norm is None or constants.label_bound is None:
@@ -70,7 +70,7 @@ def calibrated_sufficient_statistics(
     mu = deflated(gdp_mu(epsilon, delta))
     if constants.dimension is None or not mu > 0:
         raise CalibrationFailed("the dimension must be stated and epsilon must be within double precision.")
-    theorem = SufficientStatistics()
+    theorem = SufficientStatisticsTheorem()
 
     def schedule(scale: float) -> SufficientStatisticsSchedule:
         gram = scale * constants.weight_bound * (constants.row_norm or 1.0) ** 2 / math.sqrt(1 - share)

@@ -1,0 +1,81 @@
+"""The one till: noise, charge, records, commit. Everything that spends goes through `pay`, and nothing else charges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from dplangevin._rng import generator
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.spender import Priced, Spender
+
+
+class Released(Protocol):
+    """Anything a ledger can note."""
+
+    def digest(self) -> str:
+        """A hash of the released numbers."""
+        ...
+
+
+class SavedRun(Protocol):
+    """A run that can go on where it stopped, with its own noise and its own charge."""
+
+    def begin(self, random_state: object) -> tuple[np.random.Generator, bool]:
+        """The generator at its first draw, and whether a user seeded it."""
+        ...
+
+    def paid(self, plan: Priced, ledger: Spender | None) -> str | None:
+        """The token of the run's charge, which is made once."""
+        ...
+
+    def end(self) -> None:
+        """The release is out."""
+        ...
+
+
+R = TypeVar("R", bound=Released)
+
+
+def pay(
+    plan: Priced,
+    release: Callable[[np.random.Generator, bool], R],
+    random_state: object = None,
+    *,
+    ledger: Spender | None = None,
+    saved: SavedRun | None = None,
+    rows_per_person: int | None = None,
+) -> R:
+    """release(generator, whether it was seeded), after the plan is paid for; no record is read before.
+
+    Parameters
+    ----------
+    plan : what is charged. Its guarantee is for one record, or says for how many rows of a person it is; the ledger
+        charges the promise to its own people, grouped once.
+    rows_per_person : what was promised to whom, where the request states it: it must be what the ledger states.
+    """
+    check_rows(ledger, rows_per_person)
+    if saved is None:
+        rng, seeded = generator(random_state)
+        token = ledger.reserve(plan) if ledger is not None else None
+    else:
+        rng, seeded = saved.begin(random_state)
+        token = saved.paid(plan, ledger)
+    made = release(rng, seeded)
+    if ledger is not None and token is not None:
+        ledger.commit(token, made.digest())
+    if saved is not None:
+        saved.end()
+    return made
+
+
+def check_rows(ledger: Spender | None, rows_per_person: int | None) -> None:
+    """The budget and the request promise to the same person."""
+    stated = getattr(ledger, "max_rows_per_person", None)
+    if stated is not None and rows_per_person is not None and stated != rows_per_person:
+        raise InvalidParameter(
+            f"max_rows_per_person = {rows_per_person!r} differs from the ledger's {stated!r}: the request and the "
+            "budget would promise to different people. State the same number in both."
+        )

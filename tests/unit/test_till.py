@@ -1,0 +1,204 @@
+"""The one till: rows a person, the charge and the file to go on from are the same for everything that spends."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators import DPLogisticRegression
+from dplangevin.estimators.evaluation import private_score, private_selection
+from dplangevin.ledger import Ledger
+from dplangevin.ledger.budget import DatasetBudget
+from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.sparse_vector import SparseVectorCorrection
+from dplangevin.queries import column, count_queries
+from dplangevin.rashomon.fairness import private_counts
+
+pd = pytest.importorskip("pandas")
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (300, 2))
+Y = (X[:, 0] > 0).astype(int)
+MODELS = [DummyClassifier(strategy="constant", constant=value).fit(X, Y) for value in (0, 1)]
+GROUPS = np.arange(300) % 2
+
+
+class Interrupted(BaseException):
+    """As a process that is told to end: a query that fails on one row is not this."""
+
+
+class Stop:
+    """Raises when the records are read, if asked to."""
+
+    def __init__(self) -> None:
+        self.armed, self.reads = False, 0
+
+    def __call__(self) -> None:
+        self.reads += 1
+        if self.armed:
+            raise Interrupted
+
+
+STOP = Stop()
+
+
+class WatchedModel:
+    """A model that notices when it is asked about records."""
+
+    classes_ = np.array([0, 1])
+
+    def predict(self, rows: Any) -> Any:
+        STOP()
+        return np.ones(len(rows), int)
+
+
+def fit(rows: int, labels: Any, **options: Any) -> Any:
+    model = DPLogisticRegression(
+        epsilon=1.0, data_norm=2.0, classes=[0, 1], max_rows_per_person=rows, mechanism="output-perturbation",
+        **options,
+    )  # fmt: skip
+    return model.fit(X, labels).coef_
+
+
+def score(rows: int, labels: Any, **options: Any) -> Any:
+    return private_score(WatchedModel(), X, labels, epsilon=1.0, max_rows_per_person=rows, **options).value
+
+
+def selection(rows: int, labels: Any, **options: Any) -> Any:
+    models = [WatchedModel(), *MODELS]
+    return private_selection(models, X, labels, epsilon=1.0, max_rows_per_person=rows, **options).index
+
+
+def watched(row: dict[str, Any]) -> bool:
+    STOP()
+    return bool(row["y"] == 1)
+
+
+def count(rows: int, labels: Any, **options: Any) -> Any:
+    table = pd.DataFrame({"a": X[:, 0], "y": labels})
+    return count_queries(
+        table, [column("a") > 0, watched], epsilon=1.0, delta=1e-6, max_rows_per_person=rows, **options
+    ).values
+
+
+def sums(rows: int, labels: Any, **options: Any) -> Any:
+    decisions = np.stack([X[:, 0] > 0, X[:, 1] > 0])
+    return private_counts(
+        decisions, GROUPS, [0, 1], labels, epsilon=1.0, max_rows_per_person=rows, **options
+    )[0]
+
+
+def exact(labels: Any) -> Callable[[], Any]:
+    def read() -> Any:
+        STOP()
+        return np.bincount(labels, minlength=20)
+
+    return read
+
+
+def noise(rows: int, labels: Any, **options: Any) -> Any:
+    mechanism = GeneralizedGaussianMechanism(
+        k=20, epsilon=1.0, delta=1e-6, sensitivity=rows, rows_per_person=rows
+    )
+    return mechanism.release(exact(labels), **options)
+
+
+def sparse_vector(rows: int, labels: Any, **options: Any) -> Any:
+    mechanism = SparseVectorCorrection(
+        k=20, epsilon=1.0, delta=1e-6, p=2, sensitivity=rows, rows_per_person=rows
+    )
+    return mechanism.release(exact(labels), **options)
+
+
+SPENDERS: dict[str, Callable[..., Any]] = {
+    "fit": fit, "score": score, "selection": selection, "count": count, "sums": sums, "noise": noise,
+    "sparse vector": sparse_vector,
+}  # fmt: skip
+KINDS = pytest.mark.parametrize("kind", SPENDERS)
+
+
+def budget(tmp_path: Path, rows: int = 1) -> DatasetBudget:
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db")
+    return ledger.dataset("d", epsilon=100.0, delta=1e-3, max_rows_per_person=rows)
+
+
+def spend(kind: str, rows: int = 1, labels: Any = Y, random_state: Any = 3, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SPENDERS[kind](rows, labels, random_state=random_state, **options)
+
+
+@KINDS
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_same_rows_a_person_are_applied_once(kind: str, rows: int, tmp_path: Path) -> None:
+    ledger = budget(tmp_path, rows)
+    spend(kind, rows, ledger=ledger)
+    (entry,) = ledger.history()
+    assert 0.97 < entry.guarantee.epsilon() <= 1.0
+    assert entry.guarantee.rows_per_person == rows
+    assert entry.release_hash is not None
+
+
+@KINDS
+@pytest.mark.parametrize(("owner", "asked"), [(1, 3), (3, 1), (2, 3)])
+def test_other_rows_a_person_are_refused(kind: str, owner: int, asked: int, tmp_path: Path) -> None:
+    ledger, reads = budget(tmp_path, owner), STOP.reads
+    with pytest.raises(InvalidParameter, match=f"{asked}.* differs from the ledger's {owner}"):
+        spend(kind, asked, ledger=ledger)
+    assert not ledger.history()
+    assert STOP.reads == reads
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPENDERS if kind not in ("fit", "sums")])
+def test_an_answer_goes_on_after_a_crash(kind: str, tmp_path: Path, monkeypatch) -> None:
+    ledger, path = budget(tmp_path), tmp_path / "run.state"
+    expected = spend(kind)
+    for _ in range(2):
+        monkeypatch.setattr(STOP, "armed", True)
+        with pytest.raises(Interrupted):
+            spend(kind, ledger=ledger, state=path)
+        assert path.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(STOP, "armed", False)
+    found = spend(kind, random_state=None, ledger=ledger, state=path)  # the seed is not asked again
+    np.testing.assert_array_equal(found, expected)
+    (entry,) = ledger.history()
+    assert entry.release_hash is not None
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPENDERS if kind != "fit"])
+def test_a_crash_before_the_commit_allows_the_same_records_only(
+    kind: str, tmp_path: Path, monkeypatch
+) -> None:
+    ledger, path = budget(tmp_path), tmp_path / "run.state"
+    expected = spend(kind)
+    with monkeypatch.context() as patch:
+        patch.setattr(DatasetBudget, "commit", lambda *_: (_ for _ in ()).throw(Interrupted))
+        with pytest.raises(Interrupted):
+            spend(kind, ledger=ledger, state=path)
+    changed = Y.copy()
+    changed[5] = 1 - changed[5]
+    with pytest.raises(InvalidParameter, match="other records"):
+        spend(kind, labels=changed, ledger=ledger, state=path)
+    with pytest.raises(InvalidParameter, match="give that ledger"):
+        spend(kind, state=path)
+    with pytest.raises(InvalidParameter, match="another plan"):
+        spend("noise" if kind != "noise" else "count", ledger=ledger, state=path)
+    np.testing.assert_array_equal(spend(kind, ledger=ledger, state=path), expected)
+    assert len(ledger.history()) == 1
+
+
+@KINDS
+def test_a_refused_charge_reads_nothing(kind: str, tmp_path: Path) -> None:
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=0.1, delta=1e-9)
+    reads = STOP.reads
+    with pytest.raises(Exception, match="budget"):
+        spend(kind, ledger=ledger, state=tmp_path / "run.state")
+    assert STOP.reads == reads
+    assert not (tmp_path / "run.state").exists()
