@@ -15,7 +15,7 @@ import typer
 from dplangevin import errors
 from dplangevin._version import __version__
 from dplangevin.cli.account import account
-from dplangevin.cli.audit import audit
+from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.calibrate import calibrate
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
@@ -48,10 +48,10 @@ app.command("predict")(predict)
 app.command("sample")(sample)
 app.command("count")(count)
 app.command("report")(report)
-app.command("audit")(audit)
 app.command("reproduce")(reproduce)
 app.command("rashomon")(rashomon)
 app.command("demo")(demo)
+app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 
 
