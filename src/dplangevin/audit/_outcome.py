@@ -112,7 +112,7 @@ def distance(first: Outcome, second: Outcome, norm: str) -> float:
     """The norm of the difference of two results; infinite when they have different shapes or are no numbers."""
     try:
         one, two = (
-            np.concatenate([np.asarray(part, float) for part in each.numbers]) for each in (first, second)
+            np.concatenate([np.asarray(part, complex) for part in each.numbers]) for each in (first, second)
         )
     except (TypeError, ValueError, OverflowError):
         return math.inf

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Effect = Literal["changed", "rows", "columns", "distance", "raised", "warned"]
-_MOST_LINES, _MOST_ROWS = 40, 5
+_MOST_LINES, _MOST_ROWS, _MOST_NAMES = 40, 5, 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,9 @@ def _place(finding: Finding) -> tuple[str, str, str, int]:
 
 def _line(group: Sequence[Finding]) -> str:
     first = group[0]
-    names = ", ".join(finding.canary for finding in group)
+    names = ", ".join(finding.canary for finding in group[:_MOST_NAMES])
+    if len(group) > _MOST_NAMES:
+        names += f" and {len(group) - _MOST_NAMES} more"
     rows = ", ".join(map(str, first.others[:_MOST_ROWS])) + ("..." if len(first.others) > _MOST_ROWS else "")
     words = {
         "changed": f"{len(first.others)} other rows changed ({rows})",
