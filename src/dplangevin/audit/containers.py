@@ -92,32 +92,28 @@ def _array(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
 def _pandas(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
     import pandas as pd
 
-    return _made(lambda columns: pd.DataFrame(columns), _columns(records))
+    def series(cells: list[Any]) -> Any:
+        try:
+            return pd.Series(cells)
+        except Exception:  # pandas' own texts hold no lone surrogate; its objects do
+            return pd.Series(cells, dtype=object)
+
+    return pd.DataFrame({name: series(cells) for name, cells in _columns(records).items()})
 
 
 def _polars(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
     import polars as pl
 
-    columns = _columns(records)
-    series = [
-        _made(
-            lambda part: pl.Series(next(iter(part)), next(iter(part.values())), strict=False), {name: cells}
-        )
-        for name, cells in columns.items()
-    ]
-    return pl.DataFrame(series)
+    def series(cells: list[Any]) -> Any:
+        return pl.Series(cells, strict=False)
+
+    return pl.DataFrame({name: _made(series, cells) for name, cells in _columns(records).items()})
 
 
 def _arrow(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
     import pyarrow as pa
 
-    columns = _columns(records)
-    return pa.table(
-        {
-            name: _made(lambda part: pa.array(next(iter(part.values()))), {name: cells})
-            for name, cells in columns.items()
-        }
-    )
+    return pa.table({name: _made(pa.array, cells) for name, cells in _columns(records).items()})
 
 
 def _parquet(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
@@ -157,14 +153,14 @@ def _columns(records: Sequence[Record]) -> dict[str, list[Any]]:
     return {name: [record.get(name) for record in records] for name in records[0]}
 
 
-def _made(build: Callable[[dict[str, list[Any]]], Any], columns: dict[str, list[Any]]) -> Any:
+def _made(build: Callable[[list[Any]], Any], cells: list[Any]) -> Any:
     """What the library builds from these cells; from their texts where it cannot; without what no text can hold."""
     try:
-        return build(columns)
+        return build(cells)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # polars panics are no Exception
-        return build({name: [_holdable(cell) for cell in cells] for name, cells in columns.items()})
+        return build([_holdable(cell) for cell in cells])
 
 
 def _holdable(cell: Any) -> str | None:
