@@ -59,8 +59,8 @@ def neighbours(
     table : a few dozen records suffice: a list of mappings, an array, a pandas, polars or Arrow table, a CSV or
         Parquet file. Only names and row numbers of it are ever shown.
     schema : a Schema or its plain data: names the target, and adds the ends of its ranges and lists to the canaries.
-    containers : how tables are built, from "records", "numpy", "pandas", "polars", "arrow", "csv" and "parquet" (the
-        last two hand over a path); None takes all that are installed and on which the pipeline runs.
+    containers : "records", "numpy", "pandas", "polars", "arrow", "csv", "parquet" (the last two hand over a path); None
+        takes all that are installed and on which the pipeline runs.
     canaries : cells by name instead of TROUBLEMAKERS. columns : where to put them; None: everywhere.
     rows : numbers of the records to replace, one at a time.
     bound : for a result that is not one per row (sums, coefficients): how far replacing one record may move it, in
@@ -80,35 +80,53 @@ def neighbours(
     True
     """
     stated = schema if schema is None or isinstance(schema, Schema) else Schema.from_dict(schema)
-    target = None if stated is None or stated.target is None else stated.target.name
     call, without_target = _callable(pipeline)
-    names = () if stated is None else (*stated.names, *(() if target is None else (target,)))
-    records = records_of(table, names)
-    if without_target and target is not None:
-        records = [{name: cell for name, cell in record.items() if name != target} for record in records]
-    records = [{name: record.get(name) for name in records[0]} for record in records]
-    wanted = _columns(records, columns)
-    places = _places(rows, len(records))
+    records = _records(table, stated, without_target)
+    wanted, places = _columns(records, columns), _places(rows, len(records))
     limit = None if bound is None else _check.nonnegative("bound", bound)
     _check.choice("norm", norm, ("l2", "l1", "max"))
     chosen, skipped = _runnable(call, records, containers, limit is None)
+    parts = [
+        _compared(call, container, base, _neighbours(records, wanted, places, container, canaries, stated), limit, norm)
+        for container, base in chosen.items()
+    ]  # fmt: skip
+    return NeighbourResult(
+        findings=tuple(finding for part, _ in parts for finding in part), n_records=len(records),
+        n_neighbours=sum(count for _, count in parts), containers=tuple(chosen), skipped=tuple(skipped.items()),
+    )  # fmt: skip
+
+
+def _compared(
+    call: Callable[[Any], Any],
+    container: str,
+    base: Outcome,
+    others: Iterator[_Neighbour],
+    bound: float | None,
+    norm: Norm,
+) -> tuple[list[Finding], int]:
+    """What the neighbours in one container show, and how many there were."""
     findings: list[Finding] = []
+    known: set[tuple[str, str]] = set()
     total = 0
     with tempfile.TemporaryDirectory() as folder:
-        for container, base in chosen.items():
-            known: set[tuple[str, str]] = set()
-            for neighbour in _neighbours(records, wanted, places, container, canaries, stated):
-                if (neighbour.column, neighbour.canary) in known:
-                    continue  # the same fault in another row says nothing new
-                total += 1
-                found = _run(call, container, neighbour.records, Path(folder), neighbour.row)
-                faults = list(_faults(base, found, neighbour, container, limit, norm))
-                findings += faults
-                known |= {(fault.column, fault.canary) for fault in faults}
-    return NeighbourResult(
-        findings=tuple(findings), n_records=len(records), n_neighbours=total,
-        containers=tuple(chosen), skipped=tuple(skipped.items()),
-    )  # fmt: skip
+        for neighbour in others:
+            if (neighbour.column, neighbour.canary) in known:
+                continue  # the same fault in another row says nothing new
+            total += 1
+            found = _run(call, container, neighbour.records, Path(folder), neighbour.row)
+            faults = list(_faults(base, found, neighbour, container, bound, norm))
+            findings += faults
+            known |= {(fault.column, fault.canary) for fault in faults}
+    return findings, total
+
+
+def _records(table: Any, schema: Schema | None, without_target: bool) -> Records:
+    """Raw records that all have the columns of the first."""
+    target = None if schema is None or schema.target is None else schema.target.name
+    stated = () if schema is None else (*schema.names, *(() if target is None else (target,)))
+    records = records_of(table, stated)
+    names = [name for name in records[0] if not (without_target and name == target)]
+    return [{name: record.get(name) for name in names} for record in records]
 
 
 def _callable(pipeline: Any) -> tuple[Callable[[Any], Any], bool]:

@@ -25,6 +25,7 @@ from dplangevin.cli.rashomon import rashomon
 from dplangevin.cli.report import report
 from dplangevin.cli.reproduce import reproduce
 from dplangevin.cli.sample import sample
+from dplangevin.cli.schema import app as schema_app
 
 _BAD_INPUT, _REFUSED = 2, 3
 _REFUSALS = (
@@ -51,6 +52,7 @@ app.command("report")(report)
 app.command("reproduce")(reproduce)
 app.command("rashomon")(rashomon)
 app.command("demo")(demo)
+app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 

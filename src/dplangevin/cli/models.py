@@ -127,6 +127,8 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit a model under (epsilon, delta) and write it, with its guarantee, to a JSON file."""
+    import numpy as np
+
     from dplangevin import estimators
     from dplangevin.cli import _tables
     from dplangevin.estimators import model_file
@@ -147,10 +149,13 @@ def fit(
         public_data=_public(public, data, target, stated is None), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data), target)
+    names = [str(name) for name in features.columns]
     if stated is None:
         features = features.to_numpy()
     with _tables.usable(data), watching(quiet=quiet):
         estimator.fit(features, labels)
+    if stated is None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
     model_file.save(estimator, output)
     if report is not None:
         write(estimator, report)
@@ -181,7 +186,7 @@ def predict(
 
     fitted = model_file.load(model)
     table = _tables.read(data)
-    rows = table if fitted.schema is not None else table.to_numpy()
+    rows = table if fitted.schema is not None else _features(fitted, table)
     with _tables.usable(data):
         columns = {"prediction": fitted.predict(rows)}
         if hasattr(fitted, "predict_proba"):
@@ -192,6 +197,19 @@ def predict(
         typer.echo(text, nl=False)
     else:
         output.write_text(text, encoding="utf-8")
+
+
+def _features(fitted: Any, table: Any) -> Any:
+    """The columns that the model was fitted on, by name: the table may still hold the target, and more."""
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:  # a file without names: columns by position
+        return table.to_numpy()
+    absent = [name for name in names if name not in table.columns]
+    if absent:
+        raise InvalidParameter(
+            f"the table has no column {', '.join(map(repr, absent))}, which the model was fitted on."
+        )
+    return table[list(names)]
 
 
 def _public(path: Path | None, private: Path, target: str, numbers: bool) -> tuple[Any, Any] | None:

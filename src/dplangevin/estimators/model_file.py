@@ -42,6 +42,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
             name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
         },
         "schema": None if model.schema is None else as_schema(model.schema).to_dict(),
+        "features": _plain_names(model),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
         "classes": None if labels is None else np.asarray(labels).tolist(),
@@ -94,6 +95,8 @@ def load(path: str | Path) -> DPLinearModel:
         _require(clip.ndim == 0 and 0 < float(clip) <= 1, "link.slope_clip must be in (0, 1]")
         model.slope_clip_ = float(clip)
     model.n_features_in_ = int(model.coef_.shape[-1])
+    if plain.get("features") is not None:  # files written before have none
+        model.feature_names_in_ = _feature_names(plain["features"], model.n_features_in_)
     if model.schema is not None:
         names = SchemaEncoder(model.schema).get_feature_names_out()
         _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
@@ -104,6 +107,18 @@ def load(path: str | Path) -> DPLinearModel:
         model.uncertainty_ = _uncertainty(_mapping("uncertainty", plain["uncertainty"]))
     loaded: DPLinearModel = model
     return loaded
+
+
+def _plain_names(model: DPLinearModel) -> list[str] | None:
+    """Names of the table's columns where there is no schema to state them."""
+    names = getattr(model, "feature_names_in_", None) if model.schema is None else None
+    return None if names is None else [str(name) for name in names]
+
+
+def _feature_names(names: Any, count: int) -> np.ndarray:
+    fits = isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)
+    _require(fits, "features must be a name per coefficient")
+    return np.array(names, dtype=object)
 
 
 def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
