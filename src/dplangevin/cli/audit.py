@@ -79,6 +79,7 @@ def audit(
 ) -> None:
     """Attack a model's plan with canaries and bound its epsilon from below. Exit code 3 when the claim is refuted."""
     from dplangevin import audit as auditing
+    from dplangevin.cli import _outputs
     from dplangevin.planner import choose
     from dplangevin.report.audit import plain_text
     from dplangevin.report.document import checked_path
@@ -87,6 +88,7 @@ def audit(
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
     if report is not None:
         checked_path(report)
+    _outputs.ready({"--report": report})
     bounds: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     plan = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,

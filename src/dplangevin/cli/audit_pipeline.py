@@ -47,8 +47,10 @@ def pipeline(
 ) -> None:
     """Run your own code on a table and on its neighbours. Exit code 3 when a record changed another's result."""
     from dplangevin.audit import neighbours
+    from dplangevin.cli import _outputs
     from dplangevin.schema import Schema
 
+    _outputs.ready({"--output": output}, reads=(table, schema))
     result = neighbours(
         _named(pipeline), table, None if schema is None else Schema.load(schema), containers=container or None,
         columns=column or None, rows=row or (0, -1), bound=bound, norm=norm,  # type: ignore[arg-type]

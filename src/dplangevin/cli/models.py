@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin._progress import watching
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 
 MODELS = {
     "logistic": "DPLogisticRegression",
@@ -76,11 +76,13 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """What a fit would do, why, and what it would promise; no data is needed."""
+    from dplangevin.cli import _outputs
     from dplangevin.planner import choose
     from dplangevin.privacy.plan_file import save_plan
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    _outputs.ready({"--output": output})
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
@@ -130,7 +132,7 @@ def fit(
     import numpy as np
 
     from dplangevin import estimators
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _outputs, _tables
     from dplangevin.estimators import model_file
     from dplangevin.report import write
     from dplangevin.report.document import checked_path
@@ -140,6 +142,11 @@ def fit(
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
     if report is not None:
         checked_path(report)
+    _outputs.ready(
+        {"--output": output, "--report": report, "--state": state},
+        reads=(data, schema, public),
+        ledger=ledger,
+    )
     stated = None if schema is None else Schema.load(schema)
     bounds = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     estimator = getattr(estimators, MODELS[model])(
@@ -156,9 +163,18 @@ def fit(
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
-    model_file.save(estimator, output)
+    _outputs.deliver(
+        lambda path: path.write_text(model_file.dumps(estimator), encoding="utf-8"), output, "the model",
+        lambda: model_file.dumps(estimator),
+    )  # fmt: skip
     if report is not None:
-        write(estimator, report)
+        try:
+            write(estimator, report)
+        except OSError as error:
+            raise DplangevinError(
+                f"the report could not be written to {report} ({error.strerror}); the model is in {output}, and "
+                f"`dplangevin report {output} FILE` writes the report again."
+            ) from None
     _tell(estimator, output, delta, as_json, quiet)
 
 
@@ -181,9 +197,10 @@ def predict(
     """Predictions of a model file for the rows of a table, as CSV."""
     import numpy as np
 
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _outputs, _tables
     from dplangevin.estimators import model_file
 
+    _outputs.ready({"--output": output}, reads=(model, data))
     fitted = model_file.load(model)
     table = _tables.read(data)
     rows = table if fitted.schema is not None else _features(fitted, table)

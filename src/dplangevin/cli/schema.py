@@ -33,6 +33,7 @@ def init(
     ] = None,
 ) -> None:
     """A skeleton to edit, as TOML. A table given here is treated as PUBLIC: never give it private rows."""
+    from dplangevin.cli import _outputs
     from dplangevin.schema.draft import draft, draft_from_public
 
     if (public is None) == (columns is None):
@@ -41,6 +42,7 @@ def init(
         raise InvalidParameter(f"--output must end in .toml, got {str(output)!r}.")
     if output is not None and output.exists():
         raise InvalidParameter(f"--output {str(output)!r} exists; remove it, or choose another name.")
+    _outputs.ready({"--output": output})
     if public is None:
         names = [name.strip() for name in (columns or "").split(",") if name.strip()]
         text = draft(names, target)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dplangevin import estimators
 from dplangevin._version import __version__
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import Uncertainty
@@ -30,7 +30,22 @@ _LARGEST = sys.float_info.max
 
 
 def save(model: DPLinearModel, path: str | Path) -> None:
-    """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it."""
+    """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it.
+
+    When the file cannot be written the estimator stays as it is, to be saved elsewhere.
+    """
+    text = dumps(model)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DplangevinError(
+            f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and need not be "
+            "paid for again: save it elsewhere with dplangevin.estimators.model_file.save(model, path)."
+        ) from error
+
+
+def dumps(model: DPLinearModel) -> str:
+    """The text of a model file."""
     if not hasattr(model, "coef_"):
         raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
     labels = getattr(model, "classes_", None)
@@ -52,7 +67,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
         "uncertainty": _plain_uncertainty(getattr(model, "uncertainty_", None)),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
 def load(path: str | Path) -> DPLinearModel:
