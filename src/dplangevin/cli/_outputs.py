@@ -24,6 +24,10 @@ def ready(
     for flag, path in files.items():
         if path is None:
             continue
+        if flag == "--report":
+            from dplangevin.report.document import checked_path
+
+            checked_path(path)  # the suffix
         place = _place(path)
         if place in taken:
             raise InvalidParameter(f"{flag} {str(path)!r} is {taken[place]}; choose another name.")

@@ -133,15 +133,10 @@ def fit(
 
     from dplangevin import estimators
     from dplangevin.cli import _outputs, _tables
-    from dplangevin.estimators import model_file
-    from dplangevin.report import write
-    from dplangevin.report.document import checked_path
     from dplangevin.schema import Schema
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    if report is not None:
-        checked_path(report)
     _outputs.ready(
         {"--output": output, "--report": report, "--state": state},
         reads=(data, schema, public),
@@ -163,19 +158,26 @@ def fit(
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
-    _outputs.deliver(
-        lambda path: path.write_text(model_file.dumps(estimator), encoding="utf-8"), output, "the model",
-        lambda: model_file.dumps(estimator),
-    )  # fmt: skip
-    if report is not None:
-        try:
-            write(estimator, report)
-        except OSError as error:
-            raise DplangevinError(
-                f"the report could not be written to {report} ({error.strerror}); the model is in {output}, and "
-                f"`dplangevin report {output} FILE` writes the report again."
-            ) from None
+    _deliver(estimator, output, report)
     _tell(estimator, output, delta, as_json, quiet)
+
+
+def _deliver(estimator: Any, output: Path, report: Path | None) -> None:
+    from dplangevin.cli import _outputs
+    from dplangevin.estimators import model_file
+    from dplangevin.report import write
+
+    text = model_file.dumps(estimator)
+    _outputs.deliver(lambda path: path.write_text(text, encoding="utf-8"), output, "the model", lambda: text)
+    if report is None:
+        return
+    try:
+        write(estimator, report)
+    except OSError as error:
+        raise DplangevinError(
+            f"the report could not be written to {report} ({error.strerror}); the model is in {output}, and "
+            f"`dplangevin report {output} FILE` writes the report again."
+        ) from None
 
 
 def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool) -> None:

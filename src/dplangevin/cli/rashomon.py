@@ -74,7 +74,6 @@ def rashomon(
     from dplangevin.cli.models import _spender
     from dplangevin.rashomon import RashomonSampler
 
-    _check_report(report)
     _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
     stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha)
     sampler = RashomonSampler(
@@ -94,17 +93,8 @@ def rashomon(
         # the caution is in the text below; the one about the state file is not
         warnings.filterwarnings("default", message=".*holds the noise of this run")
         sampler.fit(rows, labels)
-    if output is not None:
-        made = sampler.models_
-        _outputs.deliver(lambda folder: _save(made, folder), output, "the models", lambda: _text(made))
+    _keep(sampler.models_, output)
     _show(sampler, inputs, report, as_json, quiet)
-
-
-def _check_report(report: Path | None) -> None:
-    from dplangevin.report.document import checked_path
-
-    if report is not None:
-        checked_path(report)
 
 
 def _show(
@@ -180,6 +170,13 @@ def _inputs(public: Path | None, schema: Any, target: str, group: str | None) ->
         raise InvalidParameter(f"--group {group!r} is not a column of the public inputs.")
     groups = None if group is None else table[group].to_numpy()
     return (table if schema is not None else table.to_numpy(float)), truth, groups, words
+
+
+def _keep(models: list[Any], folder: Path | None) -> None:
+    from dplangevin.cli import _outputs
+
+    if folder is not None:
+        _outputs.deliver(lambda place: _save(models, place), folder, "the models", lambda: _text(models))
 
 
 def _save(models: list[Any], folder: Path) -> None:
