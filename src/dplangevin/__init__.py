@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         DPPoissonRegressor,
         DPQuantileRegressor,
         DPRidge,
+        SchemaEncoder,
     )
     from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
     from dplangevin.ledger import Ledger
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from dplangevin.privacy.lower_bounds import lower_bound_epsilon
     from dplangevin.problem.constants import Constants
     from dplangevin.schedules import NoisyGradientSchedule
+    from dplangevin.schema import Schema
 
 _HOME = {
     "AssumptionFailed": "errors",
@@ -68,6 +70,8 @@ _HOME = {
     "NoisyGradientSchedule": "schedules",
     "NotPrivate": "privacy.guarantee",
     "NotPrivateError": "errors",
+    "Schema": "schema",
+    "SchemaEncoder": "estimators",
     "account": "privacy.accountant",
     "calibrate": "privacy.calibrate",
     "learned_steps": "estimators.evaluation",
@@ -98,6 +102,8 @@ __all__ = [
     "NoisyGradientSchedule",
     "NotPrivate",
     "NotPrivateError",
+    "Schema",
+    "SchemaEncoder",
     "__version__",
     "account",
     "calibrate",

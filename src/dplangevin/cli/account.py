@@ -34,6 +34,7 @@ def account_command(
     plot: o.Plot = None,
 ) -> None:
     """What a run promises: epsilon at a delta, by which theorem, with plain composition beside it."""
+    from dplangevin.cli import _outputs
     from dplangevin.report import answer, plain, text
 
     question = o.for_library(context.params)
@@ -41,6 +42,7 @@ def account_command(
         from dplangevin.report import plot as picture
 
         picture.check(plot, question)
+        _outputs.ready({"--plot": plot})
     found = answer.account_answer(question, reasons=not (quiet or as_json), with_lower_bound=not quiet)
     if quiet:
         typer.echo(repr(found.delta if epsilon is not None else found.epsilon))

@@ -1,4 +1,4 @@
-"""`dplangevin audit`: attack the plan of a model, and say what the attack proves."""
+"""`dplangevin audit`: attack the plan of a model (or, with `pipeline`, your own code), and say what that proves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dplangevin._progress import watching
+from dplangevin.cli.audit_pipeline import pipeline
 from dplangevin.cli.models import (
     MODELS,
     Adjacency,
@@ -27,6 +29,26 @@ from dplangevin.errors import InvalidParameter
 _REFUTED = 3
 
 
+class _ModelFirst(TyperGroup):
+    """`audit --model ...` is `audit model --model ...`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in ("--help", *self.commands):
+            args = ["model", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    name="audit",
+    cls=_ModelFirst,
+    help="Attack a model's plan (`audit --model ...`), or find a record that changes how your code reads others.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command("pipeline")(pipeline)
+
+
+@app.command("model")
 def audit(
     model: Annotated[str, typer.Option("--model", help=f"What to attack: {', '.join(MODELS)}.")],
     epsilon: Epsilon,
@@ -57,14 +79,13 @@ def audit(
 ) -> None:
     """Attack a model's plan with canaries and bound its epsilon from below. Exit code 3 when the claim is refuted."""
     from dplangevin import audit as auditing
+    from dplangevin.cli import _outputs
     from dplangevin.planner import choose
     from dplangevin.report.audit import plain_text
-    from dplangevin.report.document import checked_path
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    if report is not None:
-        checked_path(report)
+    _outputs.ready({"--report": report})
     bounds: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     plan = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,

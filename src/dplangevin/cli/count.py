@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dplangevin import _check
+from dplangevin.cli import _outputs
 from dplangevin.cli import options as o
 from dplangevin.errors import InvalidParameter
 
@@ -80,8 +82,7 @@ def count(
     from dplangevin.queries import count_file
     from dplangevin.schema import Schema
 
-    if output is not None and output.suffix not in (".parquet", ".csv", ".json"):
-        raise InvalidParameter(f"the output {str(output)!r} must end in .parquet, .csv or .json.")
+    _check_output(output, data, schema, ledger, total)
     known = Schema.load(schema) if schema is not None else None
     talk = not (quiet or as_json)
     found = count_file(
@@ -105,6 +106,21 @@ def count(
         typer.echo(found.statement() + (f" Written to {output}." if output is not None else ""), err=True)
 
 
+def _check_output(
+    output: Path | None, data: Path, schema: Path | None, ledger: str | None, total: float | None
+) -> None:
+    """Everything that is needed after the charge, before it."""
+    if output is not None and output.suffix not in (".parquet", ".csv", ".json"):
+        raise InvalidParameter(f"--output {str(output)!r} must end in .parquet, .csv or .json.")
+    _outputs.ready({"--output": output}, reads=(data, schema), ledger=ledger)
+    if output is not None and output.suffix == ".parquet":
+        from dplangevin.queries.optional import optional
+
+        optional("pyarrow", "writing Parquet")
+    if total is not None:
+        _check.nonnegative("--total", total)
+
+
 def _cells(schema: Schema | None, ways: int, columns: list[str] | None, bins: int) -> Marginals | None:
     from dplangevin.queries import Marginals
 
@@ -118,7 +134,9 @@ def _cells(schema: Schema | None, ways: int, columns: list[str] | None, bins: in
 
 def _show(table: CountTable, output: Path | None, *, as_json: bool) -> None:
     if output is not None:
-        table.write(output)
+        _outputs.deliver(
+            table.write, output, "the counts", lambda: json.dumps(table.to_dict(), allow_nan=False)
+        )
     if as_json:
         short = {"mechanism": table.mechanism.to_dict(), "output": str(output)}
         typer.echo(json.dumps(table.to_dict() if output is None else short, allow_nan=False))

@@ -117,8 +117,10 @@ def export(
     ] = None,
 ) -> None:
     """The whole ledger as JSON, every entry with its guarantee and plan."""
+    from dplangevin.cli import _outputs
     from dplangevin.ledger import Ledger
 
+    _outputs.ready({"--output": output}, ledger=url)
     text = _text(Ledger.open(url, create=False).export())
     if output is None:
         typer.echo(text)

@@ -15,7 +15,7 @@ import typer
 from dplangevin import errors
 from dplangevin._version import __version__
 from dplangevin.cli.account import account_command
-from dplangevin.cli.audit import audit
+from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.calibrate import calibrate_command
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
@@ -25,6 +25,7 @@ from dplangevin.cli.rashomon import rashomon
 from dplangevin.cli.report import report
 from dplangevin.cli.reproduce import reproduce
 from dplangevin.cli.sample import sample
+from dplangevin.cli.schema import app as schema_app
 
 _BAD_INPUT, _REFUSED = 2, 3
 _REFUSALS = (
@@ -48,10 +49,11 @@ app.command("predict")(predict)
 app.command("sample")(sample)
 app.command("count")(count)
 app.command("report")(report)
-app.command("audit")(audit)
 app.command("reproduce")(reproduce)
 app.command("rashomon")(rashomon)
 app.command("demo")(demo)
+app.add_typer(schema_app, name="schema")
+app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 
 

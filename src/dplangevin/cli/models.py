@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin._progress import watching
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 
 MODELS = {
     "logistic": "DPLogisticRegression",
@@ -76,11 +76,13 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """What a fit would do, why, and what it would promise; no data is needed."""
+    from dplangevin.cli import _outputs
     from dplangevin.planner import choose
     from dplangevin.privacy.plan_file import save_plan
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    _outputs.ready({"--output": output})
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
@@ -127,17 +129,19 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit a model under (epsilon, delta) and write it, with its guarantee, to a JSON file."""
+    import numpy as np
+
     from dplangevin import estimators
-    from dplangevin.cli import _tables
-    from dplangevin.estimators import model_file
-    from dplangevin.report import write
-    from dplangevin.report.document import checked_path
+    from dplangevin.cli import _outputs, _tables
     from dplangevin.schema import Schema
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    if report is not None:
-        checked_path(report)
+    _outputs.ready(
+        {"--output": output, "--report": report, "--state": state},
+        reads=(data, schema, public),
+        ledger=ledger,
+    )
     stated = None if schema is None else Schema.load(schema)
     bounds = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     estimator = getattr(estimators, MODELS[model])(
@@ -147,14 +151,33 @@ def fit(
         public_data=_public(public, data, target, stated is None), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data), target)
+    names = [str(name) for name in features.columns]
     if stated is None:
         features = features.to_numpy()
     with _tables.usable(data), watching(quiet=quiet):
         estimator.fit(features, labels)
-    model_file.save(estimator, output)
-    if report is not None:
-        write(estimator, report)
+    if stated is None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    _deliver(estimator, output, report)
     _tell(estimator, output, delta, as_json, quiet)
+
+
+def _deliver(estimator: Any, output: Path, report: Path | None) -> None:
+    from dplangevin.cli import _outputs
+    from dplangevin.estimators import model_file
+    from dplangevin.report import write
+
+    text = model_file.dumps(estimator)
+    _outputs.deliver(lambda path: path.write_text(text, encoding="utf-8"), output, "the model", lambda: text)
+    if report is None:
+        return
+    try:
+        write(estimator, report)
+    except OSError as error:
+        raise DplangevinError(
+            f"the report could not be written to {report} ({error.strerror}); the model is in {output}, and "
+            f"`dplangevin report {output} FILE` writes the report again."
+        ) from None
 
 
 def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool) -> None:
@@ -176,12 +199,13 @@ def predict(
     """Predictions of a model file for the rows of a table, as CSV."""
     import numpy as np
 
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _outputs, _tables
     from dplangevin.estimators import model_file
 
+    _outputs.ready({"--output": output}, reads=(model, data))
     fitted = model_file.load(model)
     table = _tables.read(data)
-    rows = table if fitted.schema is not None else table.to_numpy()
+    rows = table if fitted.schema is not None else _features(fitted, table)
     with _tables.usable(data):
         columns = {"prediction": fitted.predict(rows)}
         if hasattr(fitted, "predict_proba"):
@@ -192,6 +216,19 @@ def predict(
         typer.echo(text, nl=False)
     else:
         output.write_text(text, encoding="utf-8")
+
+
+def _features(fitted: Any, table: Any) -> Any:
+    """The columns that the model was fitted on, by name: the table may still hold the target, and more."""
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:  # a file without names: columns by position
+        return table.to_numpy()
+    absent = [name for name in names if name not in table.columns]
+    if absent:
+        raise InvalidParameter(
+            f"the table has no column {', '.join(map(repr, absent))}, which the model was fitted on."
+        )
+    return table[list(names)]
 
 
 def _public(path: Path | None, private: Path, target: str, numbers: bool) -> tuple[Any, Any] | None:

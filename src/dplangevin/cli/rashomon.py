@@ -70,11 +70,11 @@ def rashomon(
     quiet: Quiet = False,
 ) -> None:
     """Draw many equally good models under one promise, and show what they disagree on."""
-    from dplangevin.cli import _tables
+    from dplangevin.cli import _outputs, _tables
     from dplangevin.cli.models import _spender
     from dplangevin.rashomon import RashomonSampler
 
-    _check_report(report)
+    _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
     stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha)
     sampler = RashomonSampler(
         template, threshold=threshold, n_models=models, epsilon=epsilon, delta=delta, radius=radius, route=route,
@@ -86,25 +86,21 @@ def rashomon(
         typer.echo(str(sampler.plan(len(features), columns)))
         return
     inputs = _inputs(public, stated, target, group)
+    rows = features if stated is not None else features.to_numpy()
+    _rehearse(sampler, rows, labels, inputs)
+    _outputs.folder_ready("--output", output)
     with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
         # the caution is in the text below; the one about the state file is not
         warnings.filterwarnings("default", message=".*holds the noise of this run")
-        sampler.fit(features if stated is not None else features.to_numpy(), labels)
-    if output is not None:
-        _save(sampler.models_, output)
+        sampler.fit(rows, labels)
+    _keep(sampler.models_, output)
     _show(sampler, inputs, report, as_json, quiet)
-
-
-def _check_report(report: Path | None) -> None:
-    from dplangevin.report.document import checked_path
-
-    if report is not None:
-        checked_path(report)
 
 
 def _show(
     sampler: Any, inputs: tuple[Any, Any, Any, str], report: Path | None, as_json: bool, quiet: bool
 ) -> None:
+    from dplangevin.cli import _outputs
     from dplangevin.report.document import finite, write_document
     from dplangevin.report.rashomon import rashomon_document
 
@@ -112,7 +108,9 @@ def _show(
     found = sampler.multiplicity(rows, truth, groups=groups)
     document = rashomon_document(sampler, found, words)
     if report is not None:
-        write_document(document, report)
+        _outputs.deliver(
+            lambda path: write_document(document, path), report, "the report", document.to_markdown
+        )
     if as_json:
         typer.echo(json.dumps(finite(document.plain), indent=1))
     elif not quiet:
@@ -174,9 +172,38 @@ def _inputs(public: Path | None, schema: Any, target: str, group: str | None) ->
     return (table if schema is not None else table.to_numpy(float)), truth, groups, words
 
 
+def _keep(models: list[Any], folder: Path | None) -> None:
+    from dplangevin.cli import _outputs
+
+    if folder is not None:
+        _outputs.deliver(lambda place: _save(models, place), folder, "the models", lambda: _text(models))
+
+
 def _save(models: list[Any], folder: Path) -> None:
     from dplangevin.estimators import model_file
 
     folder.mkdir(parents=True, exist_ok=True)
     for i, model in enumerate(models):
-        model_file.save(model, folder / f"model_{i:04d}.json")
+        (folder / f"model_{i:04d}.json").write_text(model_file.dumps(model), encoding="utf-8")
+
+
+def _text(models: list[Any]) -> str:
+    from dplangevin.estimators import model_file
+
+    return "\n".join(map(model_file.dumps, models))
+
+
+def _rehearse(sampler: Any, features: Any, labels: Any, inputs: tuple[Any, Any, Any, str]) -> None:
+    """The comparison on the public inputs with models of zeros: what cannot be shown is refused before it is paid."""
+    import numpy as np
+
+    from dplangevin.rashomon.multiplicity import Multiplicity
+    from dplangevin.rashomon.template import Template
+
+    template = Template(sampler._estimator(), sampler.radius, sampler.threshold)
+    rows, _, _ = template.read(features, labels)
+    problem = template.problem(rows.shape[0], rows.shape[1], template.n_classes)
+    size = problem.n_columns * problem.loss.score_dimension
+    model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
+    public, truth, groups, _ = inputs
+    Multiplicity.of([model, model], public, truth, groups=groups)

@@ -18,6 +18,7 @@ def report(
     dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in it.")] = None,
 ) -> None:
     """What a model or a plan promises, in one file to hand on: plain words, curves, what is and is not protected."""
+    from dplangevin.cli import _outputs
     from dplangevin.estimators import model_file
     from dplangevin.ledger import Ledger
     from dplangevin.privacy.plan_file import load_plan
@@ -25,6 +26,7 @@ def report(
     from dplangevin.report.document import checked_path
 
     checked_path(output)
+    _outputs.ready({"the report": output}, reads=(model,), ledger=ledger)
     if (ledger is None) != (dataset is None):
         raise InvalidParameter("--ledger and --dataset go together.")
     subject = load_plan(model) if _is_plan(model) else model_file.load(model)

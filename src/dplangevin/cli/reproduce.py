@@ -17,12 +17,17 @@ def reproduce(
 ) -> None:
     """Redraw a figure or table of the papers: a picture, its numbers as CSV, and what agrees and what does not."""
     from dplangevin import gallery
+    from dplangevin.cli import _outputs
 
     if name.lower() == "list":
         width = max(len(word) for word in gallery.FIGURES)
         for word in gallery.FIGURES:
             typer.echo(f"{word:<{width}}  {gallery.figure(word).TITLE}")
         return
-    for word in gallery.FIGURES if name.lower() == "all" else (name,):
+    words = gallery.FIGURES if name.lower() == "all" else (name,)
+    for word in words:
+        gallery.figure(word)  # an unknown name, before anything is drawn
+    _outputs.folder_ready("--output", output)
+    for word in words:
         text = gallery.reproduce(word, output, quick=quick)
         typer.echo(f"{word}: {gallery.figure(word).TITLE}\n{text.rstrip()}\nWrote {output / word}.*\n")

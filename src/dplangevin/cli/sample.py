@@ -40,12 +40,14 @@ def sample(
     quiet: m.Quiet = False,
 ) -> None:
     """Draw coefficients from exp(-beta loss) on a ball under (epsilon, delta), by the cheapest tier that meets it."""
+    from dplangevin.cli import _outputs
     from dplangevin.data import ArrayDataset
     from dplangevin.mechanisms import run
     from dplangevin.planner import plan_sampler
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    _outputs.ready({"--state": state}, reads=(data, schema), ledger=ledger)
     request = _request(
         model=model, epsilon=epsilon, delta=delta, adjacency=adjacency, radius=radius, alpha=alpha,
         data_norm=_norm(schema, data_norm),

@@ -16,7 +16,8 @@ from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share, plan_with_intervals
 from dplangevin.estimators._large import Encode, LargeData, dataset_of, large
-from dplangevin.estimators._public import compare_public, fit_public
+from dplangevin.estimators._names import WithNames
+from dplangevin.estimators._public import check_without_public, compare_public, fit_public
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms import run
@@ -30,7 +31,7 @@ from dplangevin.problem import Loss
 Floats = NDArray[np.float64]
 
 
-class DPLinearModel(BaseEstimator):  # type: ignore[misc]
+class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and turn targets into what the problem sees.
@@ -76,6 +77,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
                 raise InvalidParameter("sample_weight must have one entry per row of X.")
         if self.public_data is not None:
             return fit_public(self, X, y, weights, encode, options)
+        check_without_public(self)
         share, both = interval_share(self.intervals), None
         self.__dict__.pop("uncertainty_", None)
         if share:

@@ -34,6 +34,13 @@ CLIPS: dict[str, tuple[float | None, ...]] = {
 NAME = "public-mirror-descent"
 
 
+def check_without_public(model: DPLinearModel) -> None:
+    """Refuse what was asked of public rows where there are none, before anything is charged."""
+    _check.choice("public_method", model.public_method, METHODS)
+    if model.compare:
+        raise InvalidParameter("compare needs public_data=(X_public, y_public); there is nothing to compare.")
+
+
 def fit_public(
     model: DPLinearModel,
     X: Any,

@@ -13,6 +13,7 @@ from dplangevin.estimators._held_out import held_out
 from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
 from dplangevin.estimators._scoring import PER_RECORD, Scoring
+from dplangevin.estimators._suits import check_suits
 from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
 from dplangevin.mechanisms.release import SEEDED, AnswersRelease
 from dplangevin.mechanisms.run_state import StatePath
@@ -105,6 +106,7 @@ def private_score(
     _check.open_unit("level", level)
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
+    check_suits(model, X)
     records = held_out(X, y)
     plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model))
     exact, rows = partial(scoring.sums, model, records), max_rows_per_person
@@ -152,6 +154,7 @@ def private_selection(
         raise InvalidParameter(f"models must hold at least two models, got {len(models)}.")
     for model in models:
         scoring.check(model)
+        check_suits(model, X)
     records = held_out(X, y)
     words = [words for model in models for words in scoring.words(model)]
     schedule = calibrated_max(

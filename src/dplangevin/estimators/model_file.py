@@ -12,7 +12,7 @@ import numpy as np
 
 from dplangevin import estimators
 from dplangevin._version import __version__
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import Uncertainty
@@ -30,7 +30,22 @@ _LARGEST = sys.float_info.max
 
 
 def save(model: DPLinearModel, path: str | Path) -> None:
-    """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it."""
+    """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it.
+
+    When the file cannot be written the estimator stays as it is, to be saved elsewhere.
+    """
+    text = dumps(model)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DplangevinError(
+            f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and need not be "
+            "paid for again: save it elsewhere with dplangevin.estimators.model_file.save(model, path)."
+        ) from error
+
+
+def dumps(model: DPLinearModel) -> str:
+    """The text of a model file."""
     if not hasattr(model, "coef_"):
         raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
     labels = getattr(model, "classes_", None)
@@ -42,6 +57,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
             name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
         },
         "schema": None if model.schema is None else as_schema(model.schema).to_dict(),
+        "features": _plain_names(model),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
         "classes": None if labels is None else np.asarray(labels).tolist(),
@@ -51,7 +67,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
         "uncertainty": _plain_uncertainty(getattr(model, "uncertainty_", None)),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
 
 
 def load(path: str | Path) -> DPLinearModel:
@@ -94,6 +110,8 @@ def load(path: str | Path) -> DPLinearModel:
         _require(clip.ndim == 0 and 0 < float(clip) <= 1, "link.slope_clip must be in (0, 1]")
         model.slope_clip_ = float(clip)
     model.n_features_in_ = int(model.coef_.shape[-1])
+    if plain.get("features") is not None:  # files written before have none
+        model.feature_names_in_ = _feature_names(plain["features"], model.n_features_in_)
     if model.schema is not None:
         names = SchemaEncoder(model.schema).get_feature_names_out()
         _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
@@ -104,6 +122,18 @@ def load(path: str | Path) -> DPLinearModel:
         model.uncertainty_ = _uncertainty(_mapping("uncertainty", plain["uncertainty"]))
     loaded: DPLinearModel = model
     return loaded
+
+
+def _plain_names(model: DPLinearModel) -> list[str] | None:
+    """Names of the table's columns where there is no schema to state them."""
+    names = getattr(model, "feature_names_in_", None) if model.schema is None else None
+    return None if names is None else [str(name) for name in names]
+
+
+def _feature_names(names: Any, count: int) -> np.ndarray:
+    fits = isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)
+    _require(fits, "features must be a name per coefficient")
+    return np.array(names, dtype=object)
 
 
 def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:

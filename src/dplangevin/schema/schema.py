@@ -15,6 +15,7 @@ from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, 
 
 Missing = Literal["own", "middle"]
 VERSION = 1
+_SHOWN = 6  # columns in the repr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,13 @@ class Schema:
             raise InvalidParameter(f"columns holds {', '.join(twice)} twice; list each column once.")
         if self.target is not None and self.target.name in names:
             raise InvalidParameter(f"target {self.target.name!r} is also listed in columns; list it once.")
+
+    def __repr__(self) -> str:
+        """A line: the first few columns, how many there are, and the target."""
+        shown = [_short(column) for column in self.columns[:_SHOWN]]
+        shown += [f"and {len(self.columns) - _SHOWN} more"] * (len(self.columns) > _SHOWN)
+        target = "" if self.target is None else f"; target {_short(self.target)}"
+        return f"Schema({', '.join(shown)}{target}; missing = {self.missing!r}, row_norm = {self.row_norm:g})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,7 +121,7 @@ class Schema:
         """Read a schema from a .json or .toml file."""
         place = Path(path)
         try:
-            text = place.read_text(encoding="utf-8")
+            text = place.read_text(encoding="utf-8-sig")  # editors add a byte order mark
         except OSError as error:
             raise InvalidParameter(f"the schema {str(path)!r} cannot be read: {error.strerror}.") from None
         except ValueError:
@@ -130,6 +138,12 @@ class Schema:
         content = self.to_dict()
         text = _toml(content) if place.suffix.lower() == ".toml" else json.dumps(content, indent=2) + "\n"
         place.write_text(text, encoding="utf-8")
+
+
+def _short(column: Column) -> str:
+    if isinstance(column, CategoricalColumn):
+        return f"{column.name} ({len(column.categories)} categories)"
+    return f"{column.name} [{column.low:g}, {column.high:g}]"
 
 
 def _target(entry: object) -> Column:

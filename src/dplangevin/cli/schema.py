@@ -1,0 +1,79 @@
+"""`dplangevin schema`: a public schema to start from, and how it fits public rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dplangevin.errors import InvalidParameter
+
+app = typer.Typer(
+    name="schema",
+    help="The public statement about a table: draft one, and check it on PUBLIC rows.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("init")
+def init(
+    public: Annotated[
+        Path | None, typer.Argument(help="PUBLIC rows, .csv or .parquet: their values go into the schema.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Names alone: no table is read.", metavar="A,B,C")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The column to predict.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="New .toml file.", show_default="stdout")
+    ] = None,
+) -> None:
+    """A skeleton to edit, as TOML. A table given here is treated as PUBLIC: never give it private rows."""
+    from dplangevin.cli import _outputs
+    from dplangevin.schema.draft import draft, draft_from_public
+
+    if (public is None) == (columns is None):
+        raise InvalidParameter("give either a table of PUBLIC rows or --columns A,B,C.")
+    if output is not None and output.suffix.lower() != ".toml":
+        raise InvalidParameter(f"--output must end in .toml, got {str(output)!r}.")
+    if output is not None and output.exists():
+        raise InvalidParameter(f"--output {str(output)!r} exists; remove it, or choose another name.")
+    _outputs.ready({"--output": output})
+    if public is None:
+        names = [name.strip() for name in (columns or "").split(",") if name.strip()]
+        text = draft(names, target)
+    else:
+        from dplangevin.audit.containers import records_of
+
+        typer.echo(
+            f"WARNING: every value of {public} is treated as PUBLIC, and some go into the schema. If these rows are "
+            "private, stop here and use --columns.",
+            err=True,
+        )
+        text = draft_from_public(records_of(public), target)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+        typer.echo(f"Wrote {output}: edit it, then `dplangevin schema check {output} PUBLIC.csv`.", err=True)
+
+
+@app.command("check")
+def check(
+    schema: Annotated[Path, typer.Argument(help="Schema, .toml or .json.")],
+    public: Annotated[Path, typer.Argument(help="PUBLIC rows, .csv or .parquet.")],
+    as_json: AsJson = False,
+) -> None:
+    """Which categories never match and which ranges clip how much, on PUBLIC rows: never give it private ones."""
+    from dplangevin.cli import _tables
+    from dplangevin.estimators.schema_check import check_schema
+    from dplangevin.schema import Schema
+
+    stated = Schema.load(schema)
+    typer.echo(f"WARNING: {public} is treated as PUBLIC; the answer tells about its rows.", err=True)
+    found = check_schema(stated, _tables.read(public))
+    typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else repr(found))
