@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.tables import label
+from dplangevin.tables.cells import label
 
 Transform = Literal["identity", "log1p"]
 Other = Literal["ignore", "own"]

@@ -14,8 +14,6 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
-
 NAN = math.nan
 _NUMBER = re.compile(
     r"[ \t]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)|nan)[ \t]*",
@@ -46,11 +44,9 @@ def number(cell: Any) -> float:
         cell = _decoded(cell)
     if isinstance(cell, str):
         return _text_number(cell.rstrip("\0"))
-    if isinstance(cell, np.generic) and not isinstance(cell, np.datetime64 | np.timedelta64):
-        cell = cell.item()  # longdouble stays what it is, and is a real number
-    if isinstance(cell, complex | np.complexfloating):
+    if isinstance(cell, numbers.Complex) and not isinstance(cell, numbers.Real):
         return _real(cell.real) if cell.imag == 0 else NAN
-    return _real(cell) if isinstance(cell, numbers.Real | Decimal | np.floating) else NAN
+    return _real(cell) if isinstance(cell, numbers.Real | Decimal) or _is_truth(cell) else NAN
 
 
 def label(cell: Any, *, text: bool = False) -> str | None:
@@ -74,12 +70,12 @@ def label(cell: Any, *, text: bool = False) -> str | None:
         cell = _decoded(cell)
     if isinstance(cell, str):
         return _text_label(cell.rstrip("\0"), text)
-    if isinstance(cell, np.datetime64):
+    if type(cell).__name__ == "datetime64":
         return _date_label(str(cell))
     if isinstance(cell, date):
         return _date_cell(cell)
     value = number(cell)
-    if value != value and isinstance(cell, complex | np.complexfloating) and cell.imag:
+    if value != value and isinstance(cell, numbers.Complex) and cell.imag:
         return str(complex(cell))
     return None if value != value else shortest(value)
 
@@ -94,6 +90,11 @@ def shortest(value: float) -> str:
     """The shortest text of a double, without a trailing .0; both zeros are 0."""
     found = repr(value + 0.0)
     return found[:-2] if found.endswith(".0") else found
+
+
+def _is_truth(cell: Any) -> bool:
+    """A truth value of NumPy, which is no number to Python. NumPy itself is not imported here: a schema needs it not."""
+    return type(cell).__module__ == "numpy" and type(cell).__name__ in ("bool", "bool_")
 
 
 def _real(cell: Any) -> float:

@@ -27,6 +27,11 @@ class Cells(ABC):
     def part(self, rows: slice) -> Cells:
         """Some consecutive cells."""
 
+    @property
+    def numeric(self) -> bool:
+        """Whether the container holds nothing but numbers (and nulls) here."""
+        return False
+
     @abstractmethod
     def numbers(self) -> NDArray[np.floating[Any]]:
         """Every cell as `cells.number` reads it (float32 where the container holds float32)."""
@@ -67,6 +72,10 @@ class ArrayCells(Cells):
 
     def part(self, rows: slice) -> Cells:
         return ArrayCells(self._array[rows])
+
+    @property
+    def numeric(self) -> bool:
+        return self._array.dtype.kind in "biuf"
 
     def numbers(self) -> NDArray[np.floating[Any]]:
         kind = self._array.dtype.kind
@@ -173,6 +182,10 @@ class ArrowCells(Cells):
                 kept.append(chunk.slice(start, stop - start))
             first += len(chunk)
         return ArrowCells(kept)
+
+    @property
+    def numeric(self) -> bool:
+        return all(_typed_number(self._arrow, chunk.type) for chunk in self._chunks)
 
     def numbers(self) -> NDArray[np.floating[Any]]:
         parts = [self._numbers(chunk) for chunk in self._chunks]
