@@ -103,7 +103,7 @@ def test_estimators_take_a_schema() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(InvalidParameter, match="no column 'job'"):
         SchemaEncoder(SCHEMA).transform(pd.DataFrame({"age": [1], "gain": [1], "kind": [1]}))
-    with pytest.raises(InvalidParameter, match="DataFrame"):
+    with pytest.raises(InvalidParameter, match="order of the schema's 4 columns"):
         SchemaEncoder(SCHEMA).transform(np.zeros((2, 2)))
     with pytest.raises(InvalidParameter, match="schema is missing"):
         SchemaEncoder().transform(pd.DataFrame(TABLE))

@@ -22,8 +22,8 @@ from dplangevin.queries import (
     nonnegative,
     rounded,
 )
-from dplangevin.queries.frames import frame_of
 from dplangevin.schema import Schema
+from dplangevin.tables import table_of
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -98,7 +98,7 @@ def test_functions_of_a_row_and_columns_of_answers(kind: str) -> None:
     given = frame if kind == "pandas" else pl.from_pandas(frame)
     queries = [
         lambda row: row["age"] > 50,
-        lambda row: row["text"] + 1 > 0,  # fails on every row: counts as 0
+        lambda row: row["job"] + 1 > 0,  # fails on every row: counts as 0
         (frame.age > 50).to_numpy(),
         np.full(len(frame), 0.25),
     ]
@@ -113,10 +113,6 @@ def test_functions_of_a_row_and_columns_of_answers(kind: str) -> None:
         ("age > 3", "queries must be a list"),
         ([column("height") > 3], "no column 'height'"),
         ([np.ones(3)], "3 values for a table of 400 rows"),
-        ([np.full(400, 1.5)], r"outside \[0, 1\]"),
-        ([np.full(400, np.nan)], r"outside \[0, 1\]"),
-        ([np.full(400, -1)], r"outside \[0, 1\]"),
-        ([lambda row: 2], r"outside \[0, 1\]"),
         ([3], "must be a predicate"),
         ([np.array(["a"] * 400)], "must be a predicate"),
     ],
@@ -126,13 +122,11 @@ def test_bad_queries(queries: Any, words: str) -> None:
         count_queries(table(), queries, epsilon=1, delta=1e-6)
 
 
-def test_refusals_do_not_tell_which_row() -> None:
+def test_answers_outside_the_unit_interval_are_clipped_in_silence() -> None:
+    """An error would tell that some record answered so."""
     values = np.zeros(400)
-    values[123] = 7.5
-    with pytest.raises(InvalidParameter) as caught:
-        count_queries(table(), [values], epsilon=1, delta=1e-6)
-    assert "123" not in str(caught.value)
-    assert "7.5" not in str(caught.value)
+    values[:5] = 7.5, np.nan, np.inf, -3.0, 1.0
+    assert exact(table(), [values, lambda row: 2, lambda row: -1, lambda row: float("nan")]) == [3, 400, 0, 0]
 
 
 def test_predicates_refuse_python_logic() -> None:
@@ -156,7 +150,7 @@ def test_predicates_refuse_python_logic() -> None:
 def test_histogram_cells_are_public_and_clip() -> None:
     frame = table()
     cells = Marginals.over(SCHEMA, columns=["age", ["code"], "job"], bins={"age": [17, 40, 90]})
-    counts = cells.count(frame_of(frame))
+    counts = cells.count([table_of(frame)])
     assert cells.axes["age"].labels == ("[17, 40)", "[40, 90]", "missing")
     assert list(counts[:3]) == [(frame.age < 40).sum(), (frame.age >= 40).sum(), 1]
     assert list(counts[3:7]) == [(frame.code == c).sum() for c in (1, 2, 3)] + [0]
@@ -174,14 +168,14 @@ def test_missing_in_the_middle_and_log_scale() -> None:
     )
     cells = Marginals.over(schema, bins=2)
     assert cells.axes["g"].edges[1] == pytest.approx(9.0)  # type: ignore[attr-defined]
-    counts = cells.count(frame_of(pd.DataFrame({"g": [0.0, 8.9, 9.1, 1e6, -5, None]})))
+    counts = cells.count([table_of(pd.DataFrame({"g": [0.0, 8.9, 9.1, 1e6, -5, None]}))])
     assert list(counts) == [3, 3]
 
 
 def test_pandas_and_polars_agree_on_all_pairs() -> None:
     frame = table(3000, seed=4)
     cells = Marginals.over(SCHEMA, ways=2, bins={"age": 7})
-    first, second = cells.count(frame_of(frame)), cells.count(frame_of(pl.from_pandas(frame)))
+    first, second = cells.count([table_of(frame)]), cells.count([table_of(pl.from_pandas(frame))])
     assert np.array_equal(first, second)
     assert sum(cells.labels(names).size for names in cells.sets) == cells.size == first.size
     assert len(cells.sets) == 15
@@ -203,11 +197,11 @@ def test_replacing_one_record_changes_what_the_promise_assumes(
     other = frame.copy()
     other.loc[row, ["age", "job", "gain", "text"]] = [age, job, gain, text]
     cells = Marginals.over(SCHEMA, ways=2)
-    change = np.abs(cells.count(frame_of(frame)) - cells.count(frame_of(other)))
+    change = np.abs(cells.count([table_of(frame)]) - cells.count([table_of(other)]))
     assert change.max() <= 1
     assert (change > 0).sum() <= 2 * len(cells.sets)
     for predicate in (column("age") > 40, ~(column("job") == "a"), column("text").is_in([1.0, 2.5])):
-        counts = [predicate.holds(frame_of(f), slice(0, 60)).sum() for f in (frame, other)]
+        counts = [predicate.holds(table_of(f)).sum() for f in (frame, other)]
         assert abs(int(counts[0]) - int(counts[1])) <= 1
 
 

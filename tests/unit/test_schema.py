@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema import CategoricalColumn, NumericColumn, Schema
+from dplangevin.tables import label
 
 FULL: dict[str, Any] = {
     "version": 1,
@@ -45,7 +46,7 @@ def test_files_there_and_back(tmp_path: Path, suffix: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     names=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4, unique=True),
-    words=st.lists(st.text(max_size=6), min_size=1, max_size=4, unique=True),
+    words=st.lists(st.text(max_size=6).filter(label), min_size=1, max_size=4, unique_by=label),
     low=st.floats(-1e9, 1e9),
 )
 def test_odd_names_survive_both_formats(
@@ -59,12 +60,36 @@ def test_odd_names_survive_both_formats(
         assert Schema.load(folder / f"s{suffix}") == schema
 
 
-def test_numbers_are_compared_as_numbers() -> None:
-    column = CategoricalColumn(name="x", categories=(1, 2.0))
-    assert column.numeric
-    assert column.texts == ("1.0", "2.0")
-    assert not CategoricalColumn(name="x", categories=(1, "2")).numeric
-    assert CategoricalColumn(name="x", categories=(True, False)).texts == ("true", "false")
+def test_categories_are_compared_by_their_labels() -> None:
+    assert CategoricalColumn(name="x", categories=(1, 2.0)).listed == {"1": 0, "2": 1}
+    assert CategoricalColumn(name="x", categories=("1.0", "2")).listed == {"1": 0, "2": 1}
+    assert CategoricalColumn(name="x", categories=(True, False)).listed == {"1": 0, "0": 1}
+    kept = CategoricalColumn(name="x", categories=("02139", "2139"), text=True)
+    assert kept.listed == {"02139": 0, "2139": 1}
+    assert kept.to_dict() == {"categories": ["02139", "2139"], "as": "text"}
+
+
+@pytest.mark.parametrize("values", [["1", "1.0"], [1, True], ["01", "1"], ["True", "true"], [0, -0.0]])
+def test_categories_that_are_read_alike_are_refused(values: list[Any]) -> None:
+    with pytest.raises(InvalidParameter, match="are read alike"):
+        Schema.from_dict({"columns": {"x": {"categories": values}}})
+
+
+@pytest.mark.parametrize("value", ["", "nan", "NaN"])
+def test_categories_that_read_as_missing_are_refused(value: str) -> None:
+    with pytest.raises(InvalidParameter, match="reads as a missing value"):
+        Schema.from_dict({"columns": {"x": {"categories": ["a", value]}}})
+
+
+def test_missing_may_be_stated_by_column(tmp_path: Path) -> None:
+    plain = changed(missing="own", target={"name": "zip", "classes": ["01", "1"], "as": "text"})
+    plain["columns"]["age"]["missing"] = "never"
+    schema = Schema.from_dict(plain)
+    assert schema.to_dict() == plain
+    assert [schema.missing_of(column) for column in schema.columns] == ["never", "own", "own", "own"]
+    for suffix in (".json", ".toml"):
+        schema.save(tmp_path / f"s{suffix}")
+        assert Schema.load(tmp_path / f"s{suffix}") == schema
 
 
 def test_a_table_must_have_the_columns() -> None:

@@ -16,6 +16,7 @@ from dplangevin.data.dataset import ArrayDataset, Dataset, check_size
 from dplangevin.data.sources import UNSPENT
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Loss, Problem
+from dplangevin.tables import cells_of, matrix_of
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.integer[Any]]
@@ -289,12 +290,13 @@ def _prepare_task(part: tuple[Any, Any, Any], problem: Problem, encode: Any, enc
 
 def _prepared(X: Any, y: Any, weights: Any, problem: Problem, encode: Any, encode_rows: Any) -> ArrayDataset:
     """A partition's records, clipped; its own problem allows any number of rows, which the driver checks."""
-    features, targets = np.asarray(X if encode_rows is None else encode_rows(X)), np.asarray(y)
-    if features.dtype == object:
-        features = features.astype(np.float64)
-    labels = targets if encode is None else encode(targets)
+    features = matrix_of(X) if encode_rows is None else np.asarray(encode_rows(X))
+    targets = cells_of(y, "y")
+    labels = targets.numbers() if encode is None else encode(targets)
     any_size = replace(problem, n=max(len(features), 1), adjacency="add-remove")
-    return ArrayDataset(features, labels, any_size, None if weights is None else np.asarray(weights))
+    return ArrayDataset(
+        features, labels, any_size, None if weights is None else cells_of(weights, "weights").numbers()
+    )
 
 
 def _size(part: ArrayDataset) -> tuple[int, int, int]:

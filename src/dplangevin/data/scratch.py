@@ -18,6 +18,7 @@ from dplangevin.data.dataset import StoredDataset, check_size
 from dplangevin.data.sources import READ_ROWS, UNSPENT, Records, Source
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Problem
+from dplangevin.tables import cells_of
 
 Encode = Callable[[Any], NDArray[np.float64]]
 
@@ -74,7 +75,8 @@ class ScratchDataset(StoredDataset):
 
     def _write_batch(self, records: Records, encode: Encode | None, first: int, file: IO[bytes]) -> None:
         problem = self._problem
-        labels = records.targets if encode is None else encode(records.targets)
+        targets = cells_of(records.targets, "targets")
+        labels = targets.numbers() if encode is None else encode(targets)
         for start in range(0, len(labels), GROUP):
             part = slice(start, start + GROUP)
             weights = None if records.weights is None else records.weights[part]

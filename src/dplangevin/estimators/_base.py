@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
@@ -18,6 +18,7 @@ from dplangevin.estimators._interval_plan import interval_share, plan_with_inter
 from dplangevin.estimators._large import Encode, LargeData, dataset_of, large
 from dplangevin.estimators._names import WithNames
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
+from dplangevin.estimators._reading import column, features, numbers_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms import run
@@ -50,7 +51,9 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     adjacency: str
     mechanism: str
     theorem: str | None
-    weight_bound: float
+    weight_bound: float | None
+    bad_rows: str | None = None
+    n: int | None = None
     max_rows_per_person: int
     intervals: Any = False
     secure: bool = False
@@ -72,9 +75,15 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, LargeData):
             weighted = X.weighted
         elif sample_weight is not None:
-            weights = np.asarray(sample_weight, float)
-            if weights.shape != (len(X),):
-                raise InvalidParameter("sample_weight must have one entry per row of X.")
+            given = column(sample_weight, len(X), "sample_weight")
+            weights = numbers_of(given, "sample_weight", self._total())
+        if weighted and self.weight_bound is None:
+            warnings.warn(
+                "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, "
+                "from public knowledge.",
+                UserWarning,
+                stacklevel=3,
+            )
         if self.public_data is not None:
             return fit_public(self, X, y, weights, encode, options)
         check_without_public(self)
@@ -186,7 +195,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             "alpha": self.alpha,
             "mechanism": self.mechanism,
             "theorem": self.theorem,
-            "weight_bound": self.weight_bound,
+            "weight_bound": 1.0 if self.weight_bound is None else self.weight_bound,
+            "bad_rows": "zero" if self._total() else "refuse",
             **({"secure": True} if self._secure() else {}),
             **model_options,
         }
@@ -212,27 +222,47 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         return self.fit_intercept and self.schema is None
 
     def _promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
-        words = [
-            "the number of rows is public",
-            "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee",
-        ]
+        words = ["the number of rows is public"]
+        if not self._total():
+            words.append(
+                "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"
+            )
         if seeded:
             words.append(SEEDED)
         guarantee = replace(
-            guarantee, assumptions=(*guarantee.assumptions, *words, *more, *self._public_words())
+            guarantee,
+            assumptions=(
+                *self._conditions(),
+                *guarantee.assumptions,
+                *words,
+                *more,
+                *self._public_words(),
+            ),
         )
         return guarantee.group(self.max_rows_per_person)
+
+    def _conditions(self) -> tuple[str, ...]:
+        """What the whole promise hangs on: its first line."""
+        return ()
 
     def _public_words(self) -> tuple[str, ...]:
         return ()
 
-    def _validated(
-        self, X: Any, y: Any = "no_validation", weights: Any = None, *, reset: bool = True, **options: Any
-    ) -> Any:
-        """Features and targets as checked arrays; a table is encoded by the schema first. Large data stay away."""
+    def _bad_rows(self) -> str:
+        """What becomes of a row that is no row of finite numbers; a strict data set never tells of one."""
+        default = "zero" if getattr(self.ledger, "strict", False) else "refuse"
+        given = default if self.bad_rows is None else self.bad_rows
+        return _check.choice("bad_rows", given, ("refuse", "zero"))
+
+    def _total(self) -> bool:
+        """Whether no record can raise: a schema has a rule for every cell."""
+        return self._bad_rows() == "zero" or self.schema is not None
+
+    def _validated(self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True) -> Any:
+        """Features as checked numbers; a table is encoded by the schema. Large data stay away."""
         found = large(X, y, weights, self.schema) if reset else None
         if found is None and self.schema is None:
-            return validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], **options)
+            return features(self, X, reset)
         rows = SchemaEncoder(self.schema).transform(X) if found is None else found
         if reset and self.schema is not None:
             names = as_schema(self.schema).names
@@ -240,15 +270,13 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         elif reset:
             self.n_features_in_ = rows.shape[1]
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if found is not None:
-            return found, y
-        return rows if isinstance(y, str) else (rows, column_or_1d(y))
+        return rows
 
     def _scores(self, X: Any) -> Floats:
         """Scores [rows, outputs] of the fitted parameters."""
         check_is_fitted(self)
-        features = self._validated(X, reset=False)
-        scores: Floats = features @ np.atleast_2d(self.coef_).T + self.intercept_
+        rows = self._validated(X, reset=False)
+        scores: Floats = rows @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,15 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._large import Encode
+from dplangevin.estimators._large import Encode, LargeData
+from dplangevin.estimators._reading import by_name, column, is_table, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema
-from dplangevin.schema import CategoricalColumn
+from dplangevin.schema import CategoricalColumn, labels_of
+from dplangevin.tables import Cells, cells_of
 
 
 class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
@@ -27,7 +31,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
 
         Labels outside `classes` count as the first class, silently; weights are clipped to `weight_bound`.
         """
-        X, y = self._read(X, y, sample_weight)
+        X, y, sample_weight = self._read(X, y, sample_weight)
         labels = self._classes(y)
         encode, options = self._encoder(y)
         theta = self._fit(X, y, sample_weight, encode, **options)
@@ -38,38 +42,69 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         self.intercept_ = theta[X.shape[1]].copy() if self._intercept() else np.zeros(theta.shape[1])
         return self
 
-    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any]:
-        """Features and labels, checked; large data stay away."""
+    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
+        """Features, labels (unread where the classes are stated) and weights; large data stay away."""
         self._norm()
-        X, y = self._validated(X, y, weights)
-        if isinstance(y, np.ndarray):
-            check_classification_targets(y)
-        elif self._stated() is None:
-            raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
-        return X, y
+        stated = self._stated()
+        if stated is None and getattr(self.ledger, "strict", False):
+            raise InvalidParameter(
+                "this data set is strict: state the public set of labels with classes=[...]; reading it from y would "
+                "make the promise conditional."
+            )
+        if stated is not None:
+            self._classes(None)
+        if is_table(X):
+            X, y, weights = by_name(X, y, weights)
+        X = self._validated(X, y, weights)
+        if isinstance(X, LargeData):
+            if stated is None:
+                raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
+            return X, y, weights
+        cells = column(y, len(X), "y")
+        if stated is not None:
+            return X, cells, weights
+        labels = column_or_1d(np.array(cells.texts()) if isinstance(y, Cells) else y)
+        if labels.dtype.kind == "f":
+            numbers_of(cells, "y", False)
+        check_classification_targets(labels)
+        warnings.warn(
+            "the set of labels is read from y: the promise is conditional on that set being public. State it with "
+            "classes=[...].",
+            UserWarning,
+            stacklevel=3,
+        )
+        return X, labels, weights
 
     def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
         labels = self._classes(y)
+        listed, text = labels_of(labels.tolist(), self._text()), self._text()
 
         def encode(values: Any) -> Floats:
-            given = np.asarray(values)
-            if labels.dtype.kind == "U" and given.dtype.kind == "O":
-                given = given.astype(str)  # a missing label is one outside `classes`
-            positions = np.searchsorted(labels, given)
-            known = labels[np.minimum(positions, len(labels) - 1)] == given
-            return np.where(known, positions, 0).astype(float)
+            """Labels outside the classes, and missing ones, count as the first class."""
+            codes = cells_of(values, "y").codes(listed, text=text)
+            return np.maximum(codes, 0).astype(float)
 
         return encode, self._model_options(len(labels))
 
     def _classes(self, y: Any) -> NDArray[Any]:
         stated = self._stated()
-        labels = np.unique(y if stated is None else np.asarray(stated))
+        labels = np.unique(y if stated is None else _array(stated))
         if len(labels) < 2:
             raise InvalidParameter(
                 "two class labels or more are needed, and there is only one class; state the public set of labels "
                 "with classes=[...]."
             )
+        if len(labels_of(labels.tolist(), self._text())) < len(labels):
+            raise InvalidParameter(
+                "two of the classes are read alike (1, 1.0 and '1' are one label), or one reads as missing; state "
+                "each label once."
+            )
         return labels
+
+    def _text(self) -> bool:
+        """Whether labels keep their characters, as the schema's target says."""
+        target = None if self.schema is None else as_schema(self.schema).target
+        return self.classes is None and isinstance(target, CategoricalColumn) and target.text
 
     def _stated(self) -> Any:
         """The public labels: `classes`, or those of the schema's target."""
@@ -86,12 +121,15 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         return {}
 
+    def _conditions(self) -> tuple[str, ...]:
+        if self._stated() is not None:
+            return ()
+        return (
+            "CONDITIONAL on the set of class labels being public: it was read from y; state classes=[...] to avoid it",
+        )
+
     def _public_words(self) -> tuple[str, ...]:
-        if self._stated() is None:
-            return (
-                "the set of class labels was read from y and is treated as public; state classes=[...] to avoid it",
-            )
-        return ("labels outside `classes` count as the first class",)
+        return () if self._stated() is None else ("labels outside `classes` count as the first class",)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: one per row for two classes, one per class otherwise."""
@@ -111,3 +149,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         tags.classifier_tags.multi_class = type(self)._model_options is not DPLinearClassifier._model_options
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _array(stated: Any) -> NDArray[Any]:
+    """The stated labels as an array; labels of several types as objects would not sort, so they become text."""
+    array = np.asarray(stated)
+    if array.ndim != 1:
+        raise InvalidParameter("classes must be a list of labels.")
+    return array.astype(str) if array.dtype.kind == "O" else array

@@ -14,10 +14,13 @@ from dplangevin.data import ArrowSource
 from dplangevin.data.dask import LOST, RETRIES, connected, delayed_parts, failures, is_dask
 from dplangevin.data.sources import source_of
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._reading import by_name, finite_rows, is_table
+from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
 
 Floats = NDArray[np.float64]
 View = Callable[[Any], Any]  # the features as a model takes them
-Task = Callable[[View, NDArray[Any]], Sequence[Floats]]
+Task = Callable[[View, Cells], Sequence[Floats]]
 Part = tuple[Sequence[Floats], int]
 
 
@@ -63,19 +66,18 @@ def held_out(X: Any, y: Any) -> HeldOut:
 @final
 class _InMemory(HeldOut):
     def __init__(self, X: Any, y: Any) -> None:
-        labels = np.asarray(y)
-        if labels.ndim == 2 and labels.shape[1] == 1:
-            labels = labels[:, 0]
+        if is_table(X):
+            X, y, _ = by_name(X, y, None)
+        self._X, self._labels = X, cells_of(y, "y")
         rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if labels.ndim != 1 or len(labels) != rows or not rows:
+        if len(self._labels) != rows or not rows:
             raise InvalidParameter("y must have one entry per row of X, and there must be at least one.")
-        self._X, self._labels = X, labels
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def _parts(self, task: Task) -> Iterable[Part]:
-        yield task(lambda model: self._X, self._labels), len(self._labels)
+        yield _applied(self._X, self._labels, task, whole=True)
 
 
 @final
@@ -87,8 +89,7 @@ class _InFiles(HeldOut):
         return len(self._source)
 
     def _parts(self, task: Task) -> Iterable[Part]:
-        for batch in self._source.batches(self._source.features):
-            table, labels = batch.select(self._source.features).to_pandas(), self._source.beside(batch)[0]
+        for table, labels, _ in self._source.batches():
             yield _applied(table, labels, task)
 
 
@@ -115,17 +116,51 @@ class _OnDask(HeldOut):
         return parts
 
 
-def _applied(X: Any, y: Any, task: Task) -> Part:
-    labels = np.asarray(y).ravel()
-    sums = task(partial(_rows, X), labels) if len(labels) else ()  # models refuse a part without records
+def _applied(X: Any, y: Any, task: Task, whole: bool = False) -> Part:
+    labels = cells_of(y, "y")
+    view = partial(_whole if whole else _rows, X)
+    sums = task(view, labels) if len(labels) else ()  # models refuse a part without records
     return sums, len(labels)
+
+
+def _whole(rows: Any, model: Any) -> Any:
+    """A table in memory: read record by record for a model of this library, as it is for any other."""
+    return _read(rows, model) if isinstance(model, DPLinearModel) else rows
 
 
 def _rows(rows: Any, model: Any) -> Any:
     """Rows of a part as the model was fitted: the columns it knows by name, or numbers without names."""
+    if isinstance(model, DPLinearModel):
+        return _read(rows, model)
+    if isinstance(rows, Table):
+        rows = _frame(rows)
     names = getattr(model, "feature_names_in_", None)
     if not hasattr(rows, "columns"):
         return rows
     if names is not None:
         return rows[list(names)]
     return rows.to_numpy() if hasattr(model, "n_features_in_") else rows
+
+
+def _read(rows: Any, model: DPLinearModel) -> Any:
+    """Encoded rows, or rows of numbers in which a record that is not finite is the zero row: nothing raises."""
+    if model.schema is not None:
+        return rows
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None and is_table(rows):
+        table = table_of(rows)
+        rows = Table({str(name): table.column(str(name)) for name in names}, len(table))
+    return finite_rows(matrix_of(rows), True)
+
+
+def _frame(table: Table) -> Any:
+    """A DataFrame for a model of another library: typed numbers as doubles, other cells one by one."""
+    import pandas as pd
+
+    columns = {name: table.column(name) for name in table.names}
+    return pd.DataFrame(
+        {
+            name: cells.numbers() if cells.numeric else pd.Series(cells.plain(), dtype=object)
+            for name, cells in columns.items()
+        }
+    )

@@ -26,7 +26,7 @@ class EncodedSource(Source):
     def __init__(self, source: Source, schema: Any) -> None:
         if not isinstance(source, ArrowSource):
             raise InvalidParameter(
-                "a schema encodes columns by name: give Parquet or Arrow files, not arrays."
+                "a schema encodes columns by name: give Parquet, Arrow or text files, not arrays."
             )
         self._columns = list(as_schema(schema).names)
         as_schema(schema).validate(source.features)
@@ -45,9 +45,8 @@ class EncodedSource(Source):
         return self._source.weighted
 
     def records(self) -> Iterator[Records]:
-        for batch in self._source.batches(self._columns):
-            rows = self._encoder.transform(batch.select(self._columns).to_pandas())
-            yield Records(rows, *self._source.beside(batch))
+        for table, targets, weights in self._source.batches(self._columns):
+            yield Records(self._encoder.transform(table), targets, weights)
 
 
 @final

@@ -14,6 +14,8 @@ from scipy.special import expit
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._intervals import half_width
+from dplangevin.schema import labels_of
+from dplangevin.tables import Cells, cells_of
 
 Floats = NDArray[np.float64]
 
@@ -45,31 +47,47 @@ def bin_edges(bins: int | Sequence[float]) -> Floats:
     return edges
 
 
-def losses(model: Any, X: Any, y: NDArray[Any], metric: str, cap: float) -> Floats:
+def losses(model: Any, X: Any, y: Cells, metric: str, cap: float) -> Floats:
     """The share in [0, 1] that each record adds: 1 if wrong, or its loss over the cap. Undefined counts as 1."""
     if metric == "accuracy":
-        return np.broadcast_to(np.asarray(np.asarray(model.predict(X)).ravel() != y, float), y.shape)
+        return _wrong(cells_of(np.asarray(model.predict(X)).ravel(), "predictions"), y, model)
     if metric == "squared-error":
         with np.errstate(over="ignore", invalid="ignore"):
-            errors = (np.asarray(model.predict(X), float).ravel() - np.asarray(y, float)) ** 2
+            errors = (
+                np.asarray(model.predict(X), float).ravel() - np.asarray(cells_of(y, "y").numbers(), float)
+            ) ** 2
     else:
-        probabilities = _probabilities(model, X)
-        place = np.searchsorted(model.classes_, y)
-        place = np.minimum(place, len(model.classes_) - 1)
-        likely = probabilities[np.arange(len(y)), place]
+        probabilities, place = _probabilities(model, X), _codes(model, y)
+        likely = probabilities[np.arange(len(place)), place]
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = -np.log(np.where(model.classes_[place] == y, likely, 0.0))
+            errors = -np.log(np.where(place >= 0, likely, 0.0))
     return np.asarray(np.clip(np.nan_to_num(errors / cap, nan=1.0, posinf=1.0), 0.0, 1.0), float)
 
 
-def histogram(model: Any, X: Any, y: NDArray[Any], edges: Floats) -> Floats:
+def _wrong(predictions: Cells, y: Cells, model: Any) -> Floats:
+    """1 where prediction and label are not one label; a missing label is never right."""
+    if hasattr(model, "classes_"):
+        given, found = _codes(model, y), _codes(model, predictions)
+        return np.broadcast_to(np.asarray((given != found) | (given < 0), float), (len(y),))
+    texts = y.texts()
+    right = (predictions.texts() == texts) & (texts != None)  # noqa: E711 (an array of objects)
+    return np.broadcast_to(np.asarray(~right.astype(bool), float), (len(y),))
+
+
+def _codes(model: Any, cells: Cells) -> NDArray[np.int64]:
+    """The place of each label among the model's classes, negative where it is none of them."""
+    text = bool(model._text()) if hasattr(model, "_text") else False
+    return cells_of(cells, "labels").codes(labels_of(np.asarray(model.classes_).tolist(), text), text=text)
+
+
+def histogram(model: Any, X: Any, y: Cells, edges: Floats) -> Floats:
     """Counts [2, bins] of scores: other labels in row 0, the positive label (the last class) in row 1."""
     if hasattr(model, "predict_proba"):
         scores = _probabilities(model, X)[:, 1]
     else:
         scores = expit(np.asarray(model.decision_function(X), float).ravel())
     place = np.clip(np.searchsorted(edges, np.nan_to_num(scores), side="right") - 1, 0, len(edges) - 2)
-    positive = np.asarray(y == model.classes_[1], int)
+    positive = np.asarray(_codes(model, y) == 1, int)
     counts = np.bincount(positive * (len(edges) - 1) + place, minlength=2 * (len(edges) - 1))
     return counts.reshape(2, -1).astype(float)
 

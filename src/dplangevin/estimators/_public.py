@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_array, column_or_1d
+from sklearn.utils.validation import check_array
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -19,6 +19,7 @@ from dplangevin.mechanisms.public_tuner import METHODS, PublicTuner, Tuned
 from dplangevin.planner import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.schedules import PublicMirrorSchedule
+from dplangevin.tables import cells_of, matrix_of
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
@@ -94,7 +95,7 @@ def compare_public(
 
 def _tuner(model: DPLinearModel, encode: Encode, options: dict[str, Any]) -> PublicTuner:
     _refuse(model, options)
-    features, targets = _features(model), encode(column_or_1d(model.public_data[1]))
+    features, targets = _features(model), encode(cells_of(model.public_data[1], "public y"))
     if features.shape[1] != options["n_features"]:
         raise InvalidParameter(
             f"public and private features differ: the public ones have {features.shape[1]} columns, the private ones "
@@ -117,7 +118,7 @@ def _features(model: DPLinearModel) -> Any:
         ) from None
     if model.schema is not None:
         return SchemaEncoder(model.schema).transform(table)
-    return check_array(table, dtype=[np.float64, np.float32], input_name="public X")
+    return check_array(matrix_of(table), dtype=[np.float64, np.float32], input_name="public X")
 
 
 def _refuse(model: DPLinearModel, options: dict[str, Any]) -> None:

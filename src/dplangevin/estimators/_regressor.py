@@ -11,9 +11,11 @@ from sklearn.utils import Tags
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._large import Encode
+from dplangevin.estimators._large import Encode, LargeData
+from dplangevin.estimators._reading import by_name, column, is_table, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.schema import NumericColumn
+from dplangevin.tables import cells_of
 
 
 class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
@@ -23,7 +25,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearRegressor:
         """Fit under the stated guarantee. Targets outside `target_bounds` are clipped, silently."""
-        X, y = self._read(X, y, sample_weight)
+        X, y, sample_weight = self._read(X, y, sample_weight)
         centre, half = self._scale(*self._bounds())
         encode, options = self._encoder(y)
         theta = self._fit(X, y, sample_weight, encode, **options)
@@ -33,19 +35,28 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
         self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self._intercept() else float(centre)
         return self
 
-    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any]:
-        """Features and targets, checked; large data stay away."""
+    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
+        """Features, targets and weights; large data stay away."""
         self._norm()
         self._bounds()
-        features, targets = self._validated(X, y, weights, y_numeric=True)
-        return features, targets
+        if is_table(X):
+            X, y, weights = by_name(X, y, weights)
+        X = self._validated(X, y, weights)
+        if isinstance(X, LargeData):
+            return X, y, weights
+        return X, numbers_of(column(y, len(X), "y"), "y", self._total()), weights
 
     def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
         low, high = self._bounds()
         centre, half = self._scale(low, high)
+        total, middle = self._total(), (low + high) / 2
 
         def encode(values: Any) -> Floats:
-            return np.asarray((np.clip(values, low, high) - centre) / half)
+            """Targets in their range; a missing one is the middle, where nothing is refused."""
+            numbers = np.asarray(cells_of(values, "y").numbers(), np.float64)
+            if total:
+                numbers = np.where(np.isnan(numbers), middle, numbers)
+            return np.asarray((np.clip(numbers, low, high) - centre) / half)
 
         return encode, self._model_options(low, high, half)
 

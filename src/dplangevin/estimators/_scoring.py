@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._held_out import HeldOut, View
 from dplangevin.estimators._intervals import half_width, proportion_interval
 from dplangevin.estimators._metrics import (
@@ -29,6 +31,7 @@ from dplangevin.privacy.plan import Price
 from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.schedules.noisy_answers import NoisySumsSchedule, SumNoise
+from dplangevin.tables import Cells
 
 Floats = NDArray[np.float64]
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
@@ -202,13 +205,33 @@ def noise_law(schedule: NoisySumsSchedule, group: int = 0) -> tuple[float, int |
     return math.sqrt(2) * math.exp(-half) / -math.expm1(-2 * half), 1
 
 
-def _part_sums(scoring: Scoring, model: Any, view: View, labels: NDArray[Any]) -> list[Floats]:
-    rows = view(model)
-    if scoring.metric in PER_RECORD:
-        return scoring.loss_sums(losses(model, rows, labels, scoring.metric, scoring.limit))
-    return [histogram(model, rows, labels, scoring.edges)]
+def _part_sums(scoring: Scoring, model: Any, view: View, labels: Cells) -> list[Floats]:
+    with _told_nothing(model):
+        rows = view(model)
+        if scoring.metric in PER_RECORD:
+            return scoring.loss_sums(losses(model, rows, labels, scoring.metric, scoring.limit))
+        return [histogram(model, rows, labels, scoring.edges)]
 
 
-def _part_totals(scoring: Scoring, models: Sequence[Any], view: View, labels: NDArray[Any]) -> list[Floats]:
-    shares = (losses(m, view(m), labels, scoring.metric, scoring.limit) for m in models)
-    return [np.array([np.rint(scoring.unit * (1 - share)).sum() for share in shares])]
+def _part_totals(scoring: Scoring, models: Sequence[Any], view: View, labels: Cells) -> list[Floats]:
+    totals = []
+    for model in models:
+        with _told_nothing(model):
+            share = losses(model, view(model), labels, scoring.metric, scoring.limit)
+        totals.append(np.rint(scoring.unit * (1 - share)).sum())
+    return [np.array(totals)]
+
+
+@contextmanager
+def _told_nothing(model: Any) -> Iterator[None]:
+    """Errors and warnings of a model may quote records, so their text is dropped."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    except DplangevinError:
+        raise
+    except Exception as error:
+        raise InvalidParameter(
+            f"{type(model).__name__} could not score the records ({type(error).__name__}); its message may quote one "
+            "and is not shown. What was charged stays charged, and nothing was released."
+        ) from None

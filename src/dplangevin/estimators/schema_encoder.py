@@ -12,12 +12,13 @@ from sklearn.utils import Tags
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema import CategoricalColumn, NumericColumn, Schema
+from dplangevin.tables import MISSING, Cells, table_of
 
 Floats = NDArray[np.float64]
 
 
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a pandas or polars DataFrame by a public schema: nothing is learned from the data.
+    """Encode a table (pandas, polars, Arrow, rows in the schema's order) by a public schema: nothing is learned from the data.
 
     Numbers are clipped to their range and mapped to [-1, 1]; categories become indicators (an unlisted one none, or
     one of its own); a missing number becomes 0, with an indicator of its own when the schema says "own"; a constant
@@ -48,13 +49,14 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Floats:
         """The encoded rows, of norm row_norm each."""
         schema = as_schema(self.schema)
-        if not hasattr(X, "columns"):
-            raise InvalidParameter(f"X must be a pandas or polars DataFrame, got {type(X).__name__}.")
-        schema.validate(map(str, X.columns))
+        table = table_of(X, schema.names)
+        schema.validate(table.names)
         blocks = [
-            block for column in schema.columns for block in _encoded(column, X[column.name], schema.missing)
+            block
+            for column in schema.columns
+            for block in _encoded(column, table.column(column.name), schema.missing_of(column))
         ]
-        rows = np.column_stack([*blocks, np.ones(len(X))])
+        rows = np.column_stack([*blocks, np.ones(len(table))])
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         encoded: Floats = rows * (schema.row_norm * (1 - 1e-15) / norms)
         return encoded
@@ -69,7 +71,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 names += [f"{column.name}=other"] * (column.other == "own")
             else:
                 names.append(column.name)
-                names += [f"{column.name} missing"] * (schema.missing == "own")
+                names += [f"{column.name} missing"] * (schema.missing_of(column) == "own")
         return np.array([*names, "constant"], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -93,13 +95,14 @@ def as_schema(given: Any) -> Schema:
     return given if isinstance(given, Schema) else Schema.from_dict(given)
 
 
-def _encoded(column: NumericColumn | CategoricalColumn, values: Any, missing: str) -> list[Floats]:
-    series = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+def _encoded(column: NumericColumn | CategoricalColumn, cells: Cells, missing: str) -> list[Floats]:
     if isinstance(column, CategoricalColumn):
-        texts = as_labels(column, series)
-        hits = [(texts == text).astype(float) for text in column.texts]
-        return [*hits, 1.0 - np.sum(hits, axis=0)] if column.other == "own" else hits
-    numbers = _numbers(column.name, series)
+        codes = cells.codes(column.listed, text=column.text)
+        if missing == "never":
+            codes = np.where(codes == MISSING, 0, codes)
+        hits = [(codes == place).astype(float) for place in range(len(column.categories))]
+        return [*hits, (codes < 0).astype(float)] if column.other == "own" else hits
+    numbers = np.asarray(cells.numbers(), np.float64)
     absent = np.isnan(numbers)
     low, high = column.low, column.high
     numbers = np.clip(np.where(absent, low, numbers), low, high)
@@ -107,25 +110,3 @@ def _encoded(column: NumericColumn | CategoricalColumn, values: Any, missing: st
         numbers, low, high = np.log1p(numbers), np.log1p(low), np.log1p(high)
     scaled = np.where(absent, 0.0, 2 * (numbers - low) / (high - low) - 1)
     return [scaled, absent.astype(float)] if missing == "own" else [scaled]
-
-
-def as_labels(column: CategoricalColumn, values: NDArray[Any]) -> NDArray[Any]:
-    """Values in the text form of the column's categories."""
-    if column.numeric:
-        return np.array([repr(float(v)) for v in _numbers(column.name, values)])
-    return np.array([str(v).lower() if isinstance(v, (bool, np.bool_)) else str(v) for v in values])
-
-
-def _numbers(name: str, values: NDArray[Any]) -> Floats:
-    """Floats; whatever is not a number is missing (a message about it would show a value)."""
-    try:
-        return np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        return np.array([_number(value) for value in values])
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")

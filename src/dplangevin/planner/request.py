@@ -59,6 +59,7 @@ class Request:
     n_classes : number of classes of a multinomial model.
     radius, alpha : stated bound on the coefficients and ridge per sample; None leaves them to the rules.
     mechanism : one of MECHANISMS. theorem : pin an accounting theorem. weight_bound : bound on sample weights.
+    bad_rows : what becomes of a record that is not finite, "refuse" or "zero".
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
     secure : exact discrete noise on integers, accounted by its own theorem.
     """
@@ -78,6 +79,7 @@ class Request:
     mechanism: str = "auto"
     theorem: str | None = None
     weight_bound: float = 1.0
+    bad_rows: str = "refuse"
     transition: float | None = None
     quantile: float | None = None
     secure: bool = False
@@ -165,7 +167,9 @@ class Request:
             labels = {"classes": self.n_classes or 2}
         return Problem(
             loss=self.loss(bound),
-            bounds=DataBounds(data_norm=self.data_norm, weight_bound=self.weight_bound, **labels),
+            bounds=DataBounds(
+                data_norm=self.data_norm, weight_bound=self.weight_bound, bad_rows=self.bad_rows, **labels
+            ),
             n=self.n,
             n_features=self.n_features,
             constraint=WholeSpace() if self.radius is None else Ball(self.radius),

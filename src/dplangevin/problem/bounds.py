@@ -28,6 +28,8 @@ class DataBounds:
     target : (low, high) for a numeric target.
     classes : number of classes, labelled 0 .. classes - 1. Exactly one of target and classes is given.
     weight_bound : largest sample weight.
+    bad_rows : a record with an entry that is no finite number is refused ("refuse"), or counts as the zero row with the
+        label 0 (a weight that is none as weight 0): "zero".
 
     Examples
     --------
@@ -41,6 +43,7 @@ class DataBounds:
     target: tuple[float, float] | None = None
     classes: int | None = None
     weight_bound: float = 1.0
+    bad_rows: str = "refuse"
 
     def __post_init__(self) -> None:
         if self.data_norm is None or self.data_norm != self.data_norm:
@@ -57,6 +60,7 @@ class DataBounds:
         else:
             _check.put(self, target=_interval(self.target))
         _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+        _check.put(self, bad_rows=_check.choice("bad_rows", self.bad_rows, ("refuse", "zero")))
 
     @property
     def label_range(self) -> tuple[float, float]:
@@ -81,6 +85,8 @@ class DataBounds:
         is not one of 0 .. classes - 1 becomes 0; weights are clipped to [0, weight_bound]. All of this is
         silent: whether a record was clipped is private. float32 features stay float32. `out` takes the rows.
         """
+        if self.bad_rows == "zero":
+            X, y, weights = _repaired(X, y, weights)
         features, labels = _numbers("X", X, 2), _numbers("y", y, 1)
         clipped_weights = None
         if weights is not None:
@@ -136,6 +142,21 @@ def _numbers(name: str, values: ArrayLike, ndim: int) -> NDArray[Any]:
     if ndim == 1:
         _check_finite(name, array)
     return array
+
+
+def _repaired(X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Any, Any, Any]:
+    """Records that are not finite as zero rows with the label 0; weights that are not finite as 0."""
+    features, labels = as_array("X", X), as_array("y", y)
+    loads = None if weights is None else as_array("weights", weights)
+    if features.ndim != 2 or labels.ndim != 1 or any(a.dtype.kind not in "biuf" for a in (features, labels)):
+        return X, y, weights  # the wrong shape or type for every record: refused as ever
+    if loads is not None and loads.dtype.kind in "biuf":
+        loads = np.where(np.isfinite(loads), loads, 0.0)
+    bad = ~np.isfinite(features).all(axis=1)
+    if len(bad) == len(labels):
+        bad |= ~np.isfinite(labels)
+        labels = np.where(bad, 0, labels)
+    return np.where(bad[:, None], features.dtype.type(0), features), labels, loads
 
 
 def _check_finite(name: str, array: NDArray[Any]) -> None:

@@ -9,13 +9,15 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries.frames import MISSING, OTHER, Codes, Frame
 from dplangevin.schema.columns import CategoricalColumn, NumericColumn
 from dplangevin.schema.schema import Schema
+from dplangevin.tables import MISSING, OTHER, Table
 
+Codes = NDArray[np.int64]
 Bins = int | Mapping[str, Any]
 DEFAULT_BINS = 10
 
@@ -37,7 +39,7 @@ class Axis(ABC):
         return True
 
     @abstractmethod
-    def codes(self, frame: Frame, rows: slice) -> Codes:
+    def codes(self, table: Table) -> Codes:
         """The cell of each row."""
 
 
@@ -50,8 +52,12 @@ class NumericAxis(Axis):
     labels: tuple[str, ...]
     missing_code: int
 
-    def codes(self, frame: Frame, rows: slice) -> Codes:
-        values = frame.numbers(self.name, rows)
+    @property
+    def complete(self) -> bool:
+        return self.missing_code >= 0
+
+    def codes(self, table: Table) -> Codes:
+        values = np.asarray(table.column(self.name).numbers(), np.float64)
         found = np.searchsorted(np.asarray(self.edges[1:-1]), values, side="right")
         return np.asarray(np.where(np.isnan(values), self.missing_code, found), np.int64)
 
@@ -70,12 +76,8 @@ class CategoryAxis(Axis):
     def complete(self) -> bool:
         return min(self.other_code, self.missing_code) >= 0
 
-    def codes(self, frame: Frame, rows: slice) -> Codes:
-        if self.column.numeric:
-            values = [float(value) for value in self.column.categories]
-            found = frame.number_places(self.name, values, rows)
-        else:
-            found = frame.places(self.name, self.column.texts, rows, lower=self.column.truth)
+    def codes(self, table: Table) -> Codes:
+        found = table.column(self.name).codes(self.column.listed, text=self.column.text)
         codes = np.where(found == OTHER, self.other_code, found)
         return np.asarray(np.where(found == MISSING, self.missing_code, codes), np.int64)
 
@@ -83,13 +85,14 @@ class CategoryAxis(Axis):
 def axis_of(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
     """The cells of a column of the schema."""
     column = schema.column(name)
-    own = schema.missing == "own"
+    rule = schema.missing_of(column)
+    own, never = rule == "own", rule == "never"
     if isinstance(column, CategoricalColumn):
         size = len(column.categories)
         other = column.other == "own"
         labels = [str(value) for value in column.categories] + ["other"] * other + ["missing"] * own
         other_code = size if other else -1
-        missing_code = size + other if own else other_code
+        missing_code = size + other if own else (-1 if never else other_code)
         return CategoryAxis(
             name=name, column=column, labels=tuple(labels), other_code=other_code, missing_code=missing_code
         )
@@ -97,7 +100,7 @@ def axis_of(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
     labels = [f"[{low:g}, {high:g})" for low, high in pairwise(edges[:-1])]
     labels.append(f"[{edges[-2]:g}, {edges[-1]:g}]")
     middle = int(np.searchsorted(edges[1:-1], _middle(column), side="right"))
-    missing_code = len(labels) if own else middle
+    missing_code = len(labels) if own else (-1 if never else middle)
     return NumericAxis(
         name=name, edges=edges, labels=(*labels, *(["missing"] if own else [])), missing_code=missing_code
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, released
 from dplangevin.mechanisms.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.axes import DEFAULT_BINS, Bins
 from dplangevin.queries.count_table import CountTable
-from dplangevin.queries.duckdb_table import DuckTable, Progress
-from dplangevin.queries.frames import frame_of
+from dplangevin.queries.duckdb_table import SqlCounter
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.row_queries import RowQueries
 from dplangevin.schema.schema import Schema
+from dplangevin.tables import Dialect, Files, Table, table_of
+
+Progress = Callable[[int], None]
 
 
 def count_queries(
@@ -38,21 +41,22 @@ def count_queries(
     state: StatePath = None,
     **noise: Any,
 ) -> CountTable:
-    """How many rows of a pandas or polars DataFrame satisfy each query, with noise.
+    """How many rows of a table (pandas, polars, Arrow) satisfy each query, with noise.
 
     Parameters
     ----------
-    table : the DataFrame.
+    table : the table; every cell is read by itself.
     queries : named (or listed) queries, each a predicate built from `column(...)`, a SQL text over one row (needs
-        DuckDB), a function of one row (a dict) with values in [0, 1], or an array of one value in [0, 1] per row.
+        DuckDB and a schema), a function of one row (a dict of numbers, texts and None) with values in [0, 1], or an
+        array of one value in [0, 1] per row; values outside are clipped.
     touched_counts : the most queries one row can satisfy, when that is known (for example 1 for disjoint ones).
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
-    schema : gives the columns their types for SQL.
+    schema : gives the columns their types for SQL; without it types would come from the records.
     state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
     noise : objective, p, adjacency of GeneralizedGaussianMechanism.
     """
-    frame = frame_of(table)
-    with RowQueries.of(queries, frame, table, schema) as asked:
+    rows = table_of(table, None if schema is None else schema.names)
+    with RowQueries.of(queries, rows, schema) as asked:
         mechanism = planned(
             queries=len(asked),
             touched_queries=touched_counts,
@@ -83,14 +87,14 @@ def count_marginals(
 
     The cells come from the schema: categories as listed, ranges cut into `bins` (a number, or edges per column).
     """
-    frame = frame_of(table)
+    rows = table_of(table, schema.names)
     cells = Marginals.over(schema, ways=ways, columns=columns, bins=bins)
     for name in cells.axes:
-        frame.require(name)
+        rows.column(name)
     mechanism = planned(
         tables=cells, rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
     )
-    return _released(mechanism, lambda: cells.count(frame), (), cells, random_state, ledger, state)
+    return _released(mechanism, lambda: cells.count(rows.blocks()), (), cells, random_state, ledger, state)
 
 
 def count_file(
@@ -109,19 +113,28 @@ def count_file(
     state: StatePath = None,
     announce: Callable[[GeneralizedGaussianMechanism], None] | None = None,
     progress: Progress | None = None,
+    dialect: Dialect | None = None,
     **noise: Any,
 ) -> CountTable:
-    """SQL predicates and marginals of a Parquet or CSV file, each kind in one pass, with bounded memory.
+    """SQL predicates and marginals of Parquet, Arrow or text files in one pass, with bounded memory.
 
-    `announce` is called with the calibrated noise before the file's rows are read, `progress` with the rows read.
+    A line of a text file is a record (see `dplangevin.tables.Dialect`). `announce` is called with the calibrated noise
+    before the file's rows are read, `progress` with the rows read.
     """
     texts = _named(queries)
     if marginals is None and not texts:
         raise InvalidParameter("nothing to count: give queries (SQL texts) or marginals.")
-    if marginals is not None and schema is None:
-        raise InvalidParameter("marginals need the schema whose cells they count.")
-    with DuckTable(str(path), schema, memory=memory, threads=threads) as table:
-        written = [table.predicate(text) for text in texts.values()]
+    if schema is None:
+        raise InvalidParameter(
+            "counting in a file needs a schema: the type of a column must not be guessed from private values."
+        )
+    files = Files(path, dialect)
+    schema.validate(files.names)
+    sql = SqlCounter(files.names, schema, memory=memory, threads=threads) if texts else None
+    with sql or nullcontext():
+        written = [] if sql is None else [sql.predicate(text) for text in texts.values()]
+        names = list(marginals.axes) if marginals is not None else []
+        files.require(names)
         mechanism = planned(
             queries=len(written),
             tables=marginals,
@@ -132,14 +145,41 @@ def count_file(
         )
         if announce is not None:
             announce(mechanism)
+        used = list(dict.fromkeys([*names, *([] if sql is None else sql.names)]))
 
         def counted() -> NDArray[np.int64]:
-            parts = [table.count_predicates(written)] if written else []
+            found = np.zeros(len(written), np.int64)
+
+            def tables() -> Iterator[Table]:
+                done = 0
+                for table in _told_nothing(files.batches(used)):
+                    if sql is not None:
+                        found[:] += sql.count(table, written)
+                    yield table
+                    done += len(table)
+                    if progress is not None:
+                        progress(done)
+
             if marginals is not None:
-                parts.append(table.count_marginals(marginals, progress))
-            return np.concatenate(parts)
+                cells = marginals.count(tables())
+                return np.concatenate([found, cells])
+            for _ in tables():
+                pass
+            return found
 
         return _released(mechanism, counted, tuple(texts), marginals, random_state, ledger, state)
+
+
+def _told_nothing(tables: Iterator[Table]) -> Iterator[Table]:
+    """Errors of the reader may quote values of records, so their text is dropped."""
+    try:
+        yield from tables
+    except DplangevinError:
+        raise
+    except Exception as error:
+        raise InvalidParameter(
+            f"the table could not be read ({type(error).__name__}); nothing was released. Check the file by hand."
+        ) from None
 
 
 def planned(

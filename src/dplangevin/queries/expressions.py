@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries.frames import Booleans, Frame
-from dplangevin.schema.columns import as_text
+from dplangevin.schema import labels_of
+from dplangevin.tables import MISSING, Cells, Table
+
+Booleans = NDArray[np.bool_]
 
 
 class Predicate(ABC):
     """True or false for each row by itself; a comparison with a missing value is false."""
 
     @abstractmethod
-    def holds(self, frame: Frame, rows: slice) -> Booleans:
+    def holds(self, table: Table) -> Booleans:
         """Which of the rows satisfy it."""
 
     @abstractmethod
@@ -48,8 +51,8 @@ class _Joined(Predicate):
     right: Predicate
     both: bool
 
-    def holds(self, frame: Frame, rows: slice) -> Booleans:
-        first, second = self.left.holds(frame, rows), self.right.holds(frame, rows)
+    def holds(self, table: Table) -> Booleans:
+        first, second = self.left.holds(table), self.right.holds(table)
         return first & second if self.both else first | second
 
     def columns(self) -> frozenset[str]:
@@ -60,8 +63,8 @@ class _Joined(Predicate):
 class _Negated(Predicate):
     inner: Predicate
 
-    def holds(self, frame: Frame, rows: slice) -> Booleans:
-        return ~self.inner.holds(frame, rows)
+    def holds(self, table: Table) -> Booleans:
+        return ~self.inner.holds(table)
 
     def columns(self) -> frozenset[str]:
         return self.inner.columns()
@@ -70,10 +73,10 @@ class _Negated(Predicate):
 @dataclass(frozen=True, kw_only=True)
 class _Test(Predicate):
     name: str
-    test: Callable[[Frame, str, slice], Booleans]
+    test: Callable[[Cells], Booleans]
 
-    def holds(self, frame: Frame, rows: slice) -> Booleans:
-        return self.test(frame, self.name, rows)
+    def holds(self, table: Table) -> Booleans:
+        return self.test(table.column(self.name))
 
     def columns(self) -> frozenset[str]:
         return frozenset({self.name})
@@ -92,8 +95,8 @@ class ColumnReference:
             )
         limit = float(value)  # type: ignore[arg-type]
 
-        def test(frame: Frame, name: str, rows: slice) -> Booleans:
-            return np.asarray(compare(frame.numbers(name, rows), limit), bool)
+        def test(cells: Cells) -> Booleans:
+            return np.asarray(compare(cells.numbers(), limit), bool)
 
         return _Test(name=self.name, test=test)
 
@@ -120,22 +123,24 @@ class ColumnReference:
         return (self >= low) & (self <= high)
 
     def is_in(self, values: Sequence[object]) -> Predicate:
-        """The value is one of these (all numbers, or all texts)."""
+        """The value is one of these, compared by labels: 1, 1.0 and "1" are one."""
         listed = list(values)
         if not listed or any(value is None or value != value for value in listed):
             raise InvalidParameter(f"is_in needs a non-empty list without missing values, got {values!r}.")
-        numeric = all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in listed)
+        wanted = labels_of(_plain(value) for value in listed)
 
-        def test(frame: Frame, name: str, rows: slice) -> Booleans:
-            if numeric:
-                return np.isin(frame.numbers(name, rows), np.asarray(listed, float))
-            return np.asarray(frame.places(name, list(dict.fromkeys(map(as_text, listed))), rows) >= 0)
+        def test(cells: Cells) -> Booleans:
+            return np.asarray(cells.codes(wanted) >= 0)
 
         return _Test(name=self.name, test=test)
 
     def is_missing(self) -> Predicate:
         """There is no value."""
-        return _Test(name=self.name, test=lambda frame, name, rows: frame.missing(name, rows))
+        return _Test(name=self.name, test=lambda cells: np.asarray(cells.codes({}) == MISSING))
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def column(name: str) -> ColumnReference:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries.axes import DEFAULT_BINS, Axis, Bins, axis_of
-from dplangevin.queries.frames import Codes, Frame
+from dplangevin.queries.axes import DEFAULT_BINS, Axis, Bins, Codes, axis_of
 from dplangevin.schema.schema import Schema
+from dplangevin.tables import Table
 
 MOST_CELLS = 2**24
 
@@ -100,13 +100,11 @@ class Marginals:
             counters[start : start + size] += np.bincount(kept, minlength=size)
             start += size
 
-    def count(self, frame: Frame) -> NDArray[np.int64]:
-        """Exact counts of a table in memory (private: they never leave the library without noise)."""
-        for name in self.axes:
-            frame.require(name)
+    def count(self, tables: Iterable[Table]) -> NDArray[np.int64]:
+        """Exact counts of tables, one after the other (private: they never leave the library without noise)."""
         counters = self.empty()
-        for rows in frame.blocks():
-            self.add(counters, {name: axis.codes(frame, rows) for name, axis in self.axes.items()})
+        for table in tables:
+            self.add(counters, {name: axis.codes(table) for name, axis in self.axes.items()})
         return counters
 
     def labels(self, names: Sequence[str]) -> NDArray[np.str_]:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries.duckdb_table import DuckTable
+from dplangevin.queries.duckdb_table import SqlCounter
 from dplangevin.queries.expressions import Predicate
-from dplangevin.queries.frames import Frame
 from dplangevin.schema.schema import Schema
+from dplangevin.tables import Table
 
 Counts = NDArray[np.float64]
 
@@ -24,8 +24,8 @@ class RowQueries:
 
     names: tuple[str, ...]
     queries: tuple[Any, ...]
-    frame: Frame
-    sql: DuckTable | None
+    table: Table
+    sql: SqlCounter | None
     written: Mapping[int, str]
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class RowQueries:
 
     @classmethod
     def of(
-        cls, queries: Mapping[str, Any] | Sequence[Any], frame: Frame, table: Any, schema: Schema | None
+        cls, queries: Mapping[str, Any] | Sequence[Any], table: Table, schema: Schema | None
     ) -> RowQueries:
         """Check every query without looking at a value."""
         if isinstance(queries, str) or not isinstance(queries, (Mapping, Sequence)):
@@ -51,33 +51,35 @@ class RowQueries:
         if not named:
             raise InvalidParameter("the list of queries is empty; give at least one.")
         if schema is not None:
-            schema.validate(frame.names)
+            schema.validate(table.names)
         texts = {i: query for i, query in enumerate(named.values()) if isinstance(query, str)}
-        sql = DuckTable(table, schema) if texts else None
+        sql = SqlCounter(table.names, schema) if texts else None
         written = {i: sql.predicate(text) for i, text in texts.items()} if sql is not None else {}
-        checked = tuple(_checked(name, query, frame) for name, query in named.items())
-        return cls(names=tuple(named), queries=checked, frame=frame, sql=sql, written=written)
+        checked = tuple(_checked(name, query, table) for name, query in named.items())
+        return cls(names=tuple(named), queries=checked, table=table, sql=sql, written=written)
 
     def count(self) -> Counts:
         """Exact counts (private)."""
         totals = np.zeros(len(self))
-        if self.sql is not None:
-            totals[list(self.written)] = self.sql.count_predicates(list(self.written.values()))
         for i, query in enumerate(self.queries):
-            if isinstance(query, Predicate):
-                totals[i] = sum(int(query.holds(self.frame, rows).sum()) for rows in self.frame.blocks())
-            elif isinstance(query, np.ndarray):
-                totals[i] = float(_bounded(self.names[i], query).sum())
-            elif callable(query):
-                totals[i] = self._each_row(self.names[i], query)
+            if isinstance(query, np.ndarray):
+                totals[i] = _bounded(query).sum()
+        for block in self.table.blocks():
+            if self.sql is not None:
+                totals[list(self.written)] += self.sql.count(block, list(self.written.values()))
+            for i, query in enumerate(self.queries):
+                if isinstance(query, Predicate):
+                    totals[i] += int(query.holds(block).sum())
+                elif callable(query):
+                    totals[i] += _each_row(query, block)
         return totals
 
-    def _each_row(self, name: str, query: Callable[[dict[str, Any]], Any]) -> float:
-        total = 0.0
-        for rows in self.frame.blocks():
-            values = np.array([_answer(query, row) for row in self.frame.row_dicts(rows)])
-            total += float(_bounded(name, values).sum())
-        return total
+
+def _each_row(query: Callable[[dict[str, Any]], Any], table: Table) -> float:
+    """The sum of a function over rows of plain cells: numbers, texts and None."""
+    columns = [table.column(name).plain() for name in table.names]
+    rows = (dict(zip(table.names, row, strict=True)) for row in zip(*columns, strict=True))
+    return float(_bounded(np.array([_answer(query, row) for row in rows])).sum())
 
 
 def _numbered(queries: Sequence[Any]) -> dict[str, Any]:
@@ -87,10 +89,10 @@ def _numbered(queries: Sequence[Any]) -> dict[str, Any]:
     return dict(zip(names, queries, strict=True))
 
 
-def _checked(name: str, query: Any, frame: Frame) -> Any:
+def _checked(name: str, query: Any, table: Table) -> Any:
     if isinstance(query, Predicate):
         for column in query.columns():
-            frame.require(column)
+            table.column(column)
         return query
     if isinstance(query, str) or (callable(query) and not hasattr(query, "__array__")):
         return query
@@ -100,8 +102,8 @@ def _checked(name: str, query: Any, frame: Frame) -> Any:
             f"query {name!r} must be a predicate, a SQL text, a function of one row, or one number per row; "
             f"got {type(query).__name__}."
         )
-    if values.size != frame.n_rows:
-        raise InvalidParameter(f"query {name!r} has {values.size} values for a table of {frame.n_rows} rows.")
+    if values.size != table.n_rows:
+        raise InvalidParameter(f"query {name!r} has {values.size} values for a table of {table.n_rows} rows.")
     return np.asarray(values, float)
 
 
@@ -113,11 +115,6 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
         return 0.0
 
 
-def _bounded(name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Refuse a query outside [0, 1], without telling which row or value did it."""
-    if not np.all((values >= 0) & (values <= 1)):  # NaN fails both
-        raise InvalidParameter(
-            f"query {name!r} has a value outside [0, 1]; a count needs 0 or 1 (or a share of 1) per row. "
-            "Nothing was released."
-        )
-    return values
+def _bounded(values: NDArray[Any]) -> NDArray[Any]:
+    """Answers in [0, 1]; what is outside is clipped, silently: an error would tell about a row."""
+    return np.clip(np.nan_to_num(np.asarray(values, float), nan=0.0), 0.0, 1.0)

@@ -73,7 +73,7 @@ class Template:
     def read(self, X: Any, y: Any) -> tuple[Any, Any, Encode]:
         """Encoded rows, targets, and what turns targets into what the problem sees; large data stay away."""
         estimator = self.estimator
-        rows, given = estimator._read(X, y)
+        rows, given, _ = estimator._read(X, y)
         if isinstance(estimator, DPLinearClassifier):
             estimator.classes_ = estimator._classes(given)
             self.n_classes = len(estimator.classes_)

@@ -1,6 +1,6 @@
 """What is public about a table: its columns, their ranges and their categories."""
 
-from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn
+from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, labels_of
 from dplangevin.schema.schema import Schema
 
-__all__ = ["CategoricalColumn", "Column", "NumericColumn", "Schema"]
+__all__ = ["CategoricalColumn", "Column", "NumericColumn", "Schema", "labels_of"]

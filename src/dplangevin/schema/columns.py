@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.tables.cells import label
 
 Transform = Literal["identity", "log1p"]
 Other = Literal["ignore", "own"]
+Missing = Literal["own", "middle", "never"]
+MISSING_RULES: tuple[Missing, ...] = ("own", "middle", "never")
 Category = str | int | float | bool
 
 
@@ -23,8 +26,10 @@ class NumericColumn:
     low: float
     high: float
     transform: Transform = "identity"
+    missing: Missing | None = None
 
     def __post_init__(self) -> None:
+        _check_missing(self.name, self.missing)
         _check.put(self, low=_finite(f"columns.{self.name}.range[0]", self.low))
         _check.put(self, high=_finite(f"columns.{self.name}.range[1]", self.high))
         _check.put(
@@ -42,19 +47,28 @@ class NumericColumn:
 
     def to_dict(self) -> dict[str, Any]:
         """The column as in the file format."""
-        extra = {} if self.transform == "identity" else {"transform": self.transform}
+        extra: dict[str, Any] = {} if self.transform == "identity" else {"transform": self.transform}
+        if self.missing is not None:
+            extra["missing"] = self.missing
         return {"range": [self.low, self.high], **extra}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CategoricalColumn:
-    """One of the categories; other values are ignored, or get a category of their own."""
+    """One of the categories; other values are ignored, or get a category of their own.
+
+    Cells and categories are compared by their labels (`dplangevin.tables.label`): 1, 1.0, "1" and "1.0" are one. With
+    `text` (in the file: "as": "text") a text keeps its characters, so that "02139" is not 2139.
+    """
 
     name: str
     categories: tuple[Category, ...]
     other: Other = "ignore"
+    text: bool = False
+    missing: Missing | None = None
 
     def __post_init__(self) -> None:
+        _check_missing(self.name, self.missing)
         where = f"columns.{self.name}.categories"
         if isinstance(self.categories, str) or not self.categories:
             raise InvalidParameter(f"{where} must be a non-empty list, got {self.categories!r}.")
@@ -70,40 +84,69 @@ class CategoricalColumn:
         object.__setattr__(
             self, "other", _check.choice(f"columns.{self.name}.other", self.other, ("ignore", "own"))
         )
-        if len(set(self.texts)) < len(self.categories):
-            raise InvalidParameter(f"{where} holds a value twice; list each once.")
+        _refuse_collisions(where, self.categories, self.text)
 
     @property
     def numeric(self) -> bool:
-        """True when every category is a number, so that values are compared as numbers."""
+        """True when every category is a number: SQL sees the column as numbers."""
         return all(
             isinstance(value, (int, float)) and not isinstance(value, bool) for value in self.categories
         )
 
     @property
     def truth(self) -> bool:
-        """True when every category is a truth value, so that the case of its text does not matter."""
+        """True when every category is a truth value: SQL sees the column as such."""
         return all(isinstance(value, bool) for value in self.categories)
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """The categories as text; 1 and 1.0 are the same number."""
-        if self.numeric:
-            return tuple(repr(float(value)) for value in self.categories)
-        return tuple(as_text(value) for value in self.categories)
+    def listed(self) -> dict[str, int]:
+        """The place of each category by its label."""
+        return labels_of(self.categories, self.text)
 
     def to_dict(self) -> dict[str, Any]:
         """The column as in the file format."""
-        extra = {} if self.other == "ignore" else {"other": self.other}
+        extra: dict[str, Any] = {} if self.other == "ignore" else {"other": self.other}
+        if self.text:
+            extra["as"] = "text"
+        if self.missing is not None:
+            extra["missing"] = self.missing
         return {"categories": list(self.categories), **extra}
 
 
 Column = NumericColumn | CategoricalColumn
 
 
-def as_text(value: object) -> str:
-    """Text of a value, with true and false as in JSON and SQL."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def labels_of(values: Iterable[Any], text: bool = False) -> dict[str, int]:
+    """The place of each value by its label; values without one, or with another's, are left out."""
+    places: dict[str, int] = {}
+    for place, value in enumerate(values):
+        word = label(value, text=text)
+        if word is not None:
+            places.setdefault(word, place)
+    return places
+
+
+def _refuse_collisions(where: str, values: tuple[Any, ...], text: bool) -> None:
+    """Public statements, so that they may be shown."""
+    seen: dict[str, Any] = {}
+    for value in values:
+        word = label(value, text=text)
+        if word is None:
+            raise InvalidParameter(f"{where} holds {value!r}, which reads as a missing value; leave it out.")
+        if word in seen:
+            keep = (
+                "" if text or not isinstance(value, str) else ', or say "as": "text" if leading zeros matter'
+            )
+            raise InvalidParameter(
+                f"{where} holds a value twice: {seen[word]!r} and {value!r} are read alike, as {word!r}; list each "
+                f"once{keep}."
+            )
+        seen[word] = value
+
+
+def _check_missing(name: str, missing: Any) -> None:
+    if missing is not None:
+        _check.choice(f"columns.{name}.missing", missing, MISSING_RULES)
 
 
 def column_from_dict(name: str, entry: object) -> Column:
@@ -111,19 +154,35 @@ def column_from_dict(name: str, entry: object) -> Column:
     where = f"columns.{name}"
     if not isinstance(entry, Mapping):
         raise InvalidParameter(f"{where} must be a table with 'range' or 'categories', got {entry!r}.")
-    known = {"range", "transform"} if "range" in entry else {"categories", "other"}
+    known = (
+        {"range", "transform", "missing"} if "range" in entry else {"categories", "other", "as", "missing"}
+    )
     unknown = sorted(set(entry) - known)
     if ("range" in entry) == ("categories" in entry) or unknown:
         raise InvalidParameter(
-            f"{where} needs either 'range' (with 'transform') or 'categories' (with 'other'); got {sorted(entry)}."
+            f"{where} needs either 'range' (with 'transform', 'missing') or 'categories' (with 'other', "
+            f"'as', 'missing'); got {sorted(entry)}."
         )
     if "range" in entry:
         low, high = _pair(f"{where}.range", entry["range"])
-        return NumericColumn(name=name, low=low, high=high, transform=entry.get("transform", "identity"))
+        return NumericColumn(
+            name=name,
+            low=low,
+            high=high,
+            transform=entry.get("transform", "identity"),
+            missing=entry.get("missing"),
+        )
     values = entry["categories"]
     if not isinstance(values, (list, tuple)):
         raise InvalidParameter(f"{where}.categories must be a list, got {values!r}.")
-    return CategoricalColumn(name=name, categories=tuple(values), other=entry.get("other", "ignore"))
+    kind = _check.choice(f"{where}.as", entry.get("as", "label"), ("label", "text"))
+    return CategoricalColumn(
+        name=name,
+        categories=tuple(values),
+        other=entry.get("other", "ignore"),
+        text=kind == "text",
+        missing=entry.get("missing"),
+    )
 
 
 def _pair(where: str, value: object) -> tuple[float, float]:

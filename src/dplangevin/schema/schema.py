@@ -7,13 +7,19 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, column_from_dict
+from dplangevin.schema.columns import (
+    MISSING_RULES,
+    CategoricalColumn,
+    Column,
+    Missing,
+    NumericColumn,
+    column_from_dict,
+)
 
-Missing = Literal["own", "middle"]
 VERSION = 1
 _SHOWN = 6  # columns in the repr
 
@@ -26,7 +32,9 @@ class Schema:
     ----------
     columns : the columns, each with a range or a list of categories.
     target : the column to be predicted (classes or a range), if there is one.
-    missing : a missing value gets its "own" category, or stands for the "middle" of the range.
+    missing : a missing value gets its "own" category, or stands for the "middle" of the range; "never" says that there
+        is none (one that occurs all the same is the middle or the first category, and in counts in no cell). A column
+        may state its own rule.
     row_norm : the norm every encoded row is scaled into.
 
     Examples
@@ -44,7 +52,7 @@ class Schema:
 
     def __post_init__(self) -> None:
         _check.put(self, columns=tuple(self.columns))
-        _check.put(self, missing=_check.choice("missing", self.missing, ("own", "middle")))
+        _check.put(self, missing=_check.choice("missing", self.missing, MISSING_RULES))
         _check.put(self, row_norm=_check.positive("row_norm", self.row_norm))
         if not self.columns:
             raise InvalidParameter("columns must not be empty; a schema states at least one column.")
@@ -73,6 +81,10 @@ class Schema:
             if column.name == name:
                 return column
         raise InvalidParameter(f"the schema has no column {name!r}; it has {', '.join(self.names)}.")
+
+    def missing_of(self, column: Column) -> Missing:
+        """The rule for missing values of a column: its own, or the schema's."""
+        return self.missing if column.missing is None else column.missing
 
     def validate(self, names: Iterable[str]) -> None:
         """Refuse a table that lacks a column of the schema (the target may be absent)."""
@@ -109,7 +121,8 @@ class Schema:
         result: dict[str, Any] = {"version": VERSION}
         result["columns"] = {column.name: column.to_dict() for column in self.columns}
         if isinstance(self.target, CategoricalColumn):
-            result["target"] = {"name": self.target.name, "classes": list(self.target.categories)}
+            kept = {"as": "text"} if self.target.text else {}
+            result["target"] = {"name": self.target.name, "classes": list(self.target.categories), **kept}
         elif isinstance(self.target, NumericColumn):
             result["target"] = {"name": self.target.name, "range": [self.target.low, self.target.high]}
         result["missing"] = self.missing
@@ -150,7 +163,7 @@ def _target(entry: object) -> Column:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise InvalidParameter(f"target must be a table with 'name' and 'classes' or 'range', got {entry!r}.")
     rest = {("categories" if key == "classes" else key): entry[key] for key in entry if key != "name"}
-    if set(rest) not in ({"categories"}, {"range"}):
+    if set(rest) - {"as"} != {"categories"} and set(rest) != {"range"}:
         raise InvalidParameter(f"target needs 'classes' or 'range' beside its name, got {sorted(entry)}.")
     return column_from_dict(entry["name"], rest)
 

@@ -1,0 +1,105 @@
+"""What `fit` and `predict` do with tables in memory: everything is read in the reading room, record by record."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_array, validate_data
+
+from dplangevin.data.dask import is_dask
+from dplangevin.errors import InvalidParameter
+from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
+
+if TYPE_CHECKING:
+    from dplangevin.estimators._base import DPLinearModel
+
+
+class BadCells(InvalidParameter, TypeError):
+    """Some cell of X is no number, and bad_rows is "refuse"."""
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has columns by name and is in memory."""
+    named = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Table)
+    return named and not is_dask(X)
+
+
+def by_name(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """A table in memory without the columns that y and the weights name, and those columns."""
+    if not isinstance(y, str) and not isinstance(weights, str):
+        return X, y, weights
+    table = table_of(X)
+    targets = table.column(y) if isinstance(y, str) else y
+    loads = table.column(weights) if isinstance(weights, str) else weights
+    names = [name for name in (y, weights) if isinstance(name, str)]
+    return table.without(*names), targets, loads
+
+
+def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
+    """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
+    total = model._bad_rows() == "zero"
+    kind = getattr(getattr(X, "dtype", None), "kind", "")
+    if kind == "c" and not total:
+        raise InvalidParameter("Complex data not supported: X must hold real numbers.")
+    numbers = finite_rows(matrix_of(X), total)
+    if isinstance(numbers, np.ndarray) and numbers.ndim == 2 and numbers is not X and not total:
+        if kind in "OUS" and numbers.size and not np.isfinite(numbers).all():
+            raise BadCells(
+                "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
+                "real number. bad_rows='zero' reads such a row as the zero row."
+            )
+    rows = check_array(
+        numbers, dtype=[np.float64, np.float32], estimator=model, input_name="X", ensure_all_finite=not total
+    )
+    validate_data(model, X, reset=reset, skip_check_array=True)
+    return np.asarray(rows)
+
+
+def finite_rows(numbers: Any, total: bool) -> Any:
+    """The rows, those with a cell that is no finite number as zero rows."""
+    if (
+        not total
+        or not isinstance(numbers, np.ndarray)
+        or numbers.ndim != 2
+        or numbers.dtype.kind not in "biuf"
+    ):
+        return numbers
+    bad = ~np.isfinite(numbers).all(axis=1)
+    if not bad.any():
+        return numbers
+    kept = numbers.copy()
+    kept[bad] = 0
+    return kept
+
+
+def column(given: Any, rows: int, what: str) -> Cells:
+    """Targets or weights, one for each row."""
+    if given is None:
+        raise InvalidParameter(f"this estimator requires {what} to be passed, but the target {what} is None.")
+    if isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == 1:
+        warnings.warn(
+            f"A column-vector {what} was passed when a 1d array was expected.",
+            DataConversionWarning,
+            stacklevel=2,
+        )
+    found = cells_of(given, what)
+    if len(found) != rows:
+        raise InvalidParameter(
+            f"X and {what} have inconsistent numbers of samples: {what} must have one entry per row of X."
+        )
+    return found
+
+
+def numbers_of(cells: Cells, what: str, total: bool) -> NDArray[np.float64]:
+    """The cells as numbers; what is none is refused unless `total`."""
+    found = np.asarray(cells.numbers(), np.float64)
+    if not total and not np.isfinite(found).all():
+        raise InvalidParameter(
+            f"Input {what} contains NaN, infinity or a value too large for dtype('float64'); it is refused before "
+            "anything is charged or released."
+        )
+    return found
