@@ -21,8 +21,8 @@ from loaders import FIXED, REGRESSION, Floats, Split, Unavailable, load
 from scipy.special import expit, log_softmax
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
-from dplangevin.planner import choose
+from dplangevin.families.run import run
+from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped
 
 DELTA = 1e-5

@@ -10,7 +10,7 @@ from _measure import Row, timed
 from _runs import BATCHES, BOUNDED, RIDGE
 
 from dplangevin import account
-from dplangevin.privacy.theorems.optimal_shift import hull_energy
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import hull_energy
 
 _fresh = count(1)
 

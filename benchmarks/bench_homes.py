@@ -18,10 +18,10 @@ from _measure import Row, readable
 from _scale import anonymous_memory, interleaved, problem, records
 
 from dplangevin.data import ArrayDataset, ArrowSource, ScratchDataset
-from dplangevin.mechanisms import run
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Logistic
-from dplangevin.schedules import NoisyGradientSchedule
 
 # The full size writes a 4 GB file twice; it is asked for with DPLANGEVIN_BENCH_LARGE=1.
 ROWS = 20_000_000 if os.environ.get("DPLANGEVIN_BENCH_LARGE") else 2_000_000

@@ -8,12 +8,12 @@ import time
 from _measure import Row, asked
 
 from dplangevin.data import ArrayDataset
-from dplangevin.gallery.public_mirror_descent import figure_problem, figure_sample
-from dplangevin.mechanisms import PublicMirrorDescent
-from dplangevin.mechanisms.public_sample import public_map
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_sample import public_map
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.mirror_descent.theorem import mirror_noise
+from dplangevin.papers.gallery.public_mirror_descent import figure_problem, figure_sample
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.public_mirror_descent import mirror_noise
-from dplangevin.schedules import PublicMirrorSchedule
 
 DIMENSION, STEPS = 6000, 20
 

@@ -19,10 +19,10 @@ from _scale import CLIPPED_SQUARE, anonymous_memory, gradient, interleaved, prob
 from scipy.special import expit
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Logistic
-from dplangevin.schedules import NoisyGradientSchedule
 
 HERE = Path(__file__).parent
 KERNELS = ["numpy", *(["numba"] if find_spec("numba") else [])]

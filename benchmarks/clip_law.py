@@ -18,8 +18,9 @@ from accuracy import _figures
 from loaders import Floats
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
-from dplangevin.planner import choose, rules
+from dplangevin.families.run import run
+from dplangevin.planner import rules
+from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped
 
 CLIPS = (0.5, 0.6, 0.7, 0.85, 1.0)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from _measure import Row
 
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.maximum_error import expected_maximum
-from dplangevin.mechanisms.sparse_vector import SparseVectorCorrection
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
+from dplangevin.families.noisy_answers.maximum_error import expected_maximum
+from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
 from dplangevin.queries import Marginals, count_file

@@ -17,9 +17,9 @@ import numpy as np
 from scipy import stats
 
 from dplangevin import DPLogisticRegression, DPRidge
-from dplangevin.gallery.public_mirror_descent import figure_problem, figure_sample
-from dplangevin.mechanisms import PublicMirrorDescent
-from dplangevin.mechanisms.public_tuner import PublicTuner
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_tuner import PublicTuner
+from dplangevin.papers.gallery.public_mirror_descent import figure_problem, figure_sample
 
 HERE = Path(__file__).parent
 METHODS = ("public-only", "warm-start", "mirror")

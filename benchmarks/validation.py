@@ -20,8 +20,9 @@ from loaders import Floats
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
-from dplangevin.planner import choose, rules
+from dplangevin.families.run import run
+from dplangevin.planner import rules
+from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0)

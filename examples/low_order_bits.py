@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
-from dplangevin.schedules import DiscreteGradientSchedule
 
 RUNS = 2000
 N = 4

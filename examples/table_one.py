@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
-from dplangevin.planner import SamplerPlan, plan_iterated, plan_sampler
-from dplangevin.privacy import risk
+from dplangevin.families.draws.plan_iterated import plan_iterated
+from dplangevin.families.draws.plan_sampler import SamplerPlan, plan_sampler
+from dplangevin.families.draws.theorems.exponential_mechanism import exponential_temperature
+from dplangevin.families.draws.theorems.iterated_exponential import iterated_schedule
+from dplangevin.families.run import run
 from dplangevin.privacy.conversions import gdp_mu
-from dplangevin.privacy.iterated_exponential import iterated_schedule
-from dplangevin.privacy.theorems.exponential_mechanism import exponential_temperature
-from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Sigmoid
+from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Sigmoid, risk
 
 EPSILON, DELTA = 1.0, 1e-6
 MU = gdp_mu(EPSILON, DELTA)

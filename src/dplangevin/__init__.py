@@ -40,14 +40,14 @@ if TYPE_CHECKING:
         SchemaEncoder,
     )
     from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
+    from dplangevin.families.draws.plan_sampler import plan_sampler
+    from dplangevin.families.noisy_gradient.calibrate import calibrate
+    from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
+    from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
     from dplangevin.ledger import Ledger
-    from dplangevin.planner.samplers import plan_sampler
     from dplangevin.privacy.accountant import account
-    from dplangevin.privacy.calibrate import calibrate
     from dplangevin.privacy.guarantee import Guarantee, NotPrivate
-    from dplangevin.privacy.lower_bounds import lower_bound_epsilon
     from dplangevin.problem.constants import Constants
-    from dplangevin.schedules import NoisyGradientSchedule
     from dplangevin.schema import Schema
 
 _HOME = {
@@ -73,10 +73,10 @@ _HOME = {
     "Schema": "schema",
     "SchemaEncoder": "estimators",
     "account": "privacy.accountant",
-    "calibrate": "privacy.calibrate",
+    "calibrate": "families.noisy_gradient.calibrate",
     "learned_steps": "estimators.evaluation",
-    "lower_bound_epsilon": "privacy.lower_bounds",
-    "plan_sampler": "planner.samplers",
+    "lower_bound_epsilon": "families.noisy_gradient.lower_bounds",
+    "plan_sampler": "families.draws.plan_sampler",
     "private_score": "estimators.evaluation",
     "private_selection": "estimators.evaluation",
     "watching": "_progress",

@@ -7,22 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dplangevin.problem.constants import Constants
-from dplangevin.schedules import (
-    DiscreteGradientSchedule,
-    ExponentialSchedule,
-    GibbsSchedule,
-    IteratedExponentialSchedule,
-    LangevinSchedule,
-    NoisyGradientSchedule,
+from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation.schedule import (
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
-    PublicMirrorSchedule,
-    RashomonChainSchedule,
-    RashomonSchedule,
-    Schedule,
-    SufficientStatisticsSchedule,
 )
+from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
+from dplangevin.privacy.schedule import Schedule
+from dplangevin.problem.constants import Constants
 
 Changes = Mapping[str, Any]
 

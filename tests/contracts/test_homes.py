@@ -17,18 +17,27 @@ import numpy as np
 import pytest
 
 from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, ScratchDataset
-from dplangevin.mechanisms import MECHANISMS, PublicMirrorDescent, discrete_gradient, run
-from dplangevin.mechanisms.curvature import curvature_groups, release_curvature
-from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
-from dplangevin.mechanisms.noisy_gradient import drawn_batches
-from dplangevin.mechanisms.public_sample import public_map
-from dplangevin.planner.samplers import plan_sampler
+from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
+from dplangevin.families.draws.plan_sampler import plan_sampler
+from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_sample import public_map
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.moments.theorem import calibrated_sufficient_statistics
+from dplangevin.families.noisy_answers.curvature import curvature_groups, release_curvature
+from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.families.noisy_gradient import discrete_mechanism as discrete_gradient
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
+from dplangevin.families.noisy_gradient.mechanism import drawn_batches
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
+from dplangevin.families.run import MECHANISMS, run
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import FAMILIES
-from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
-from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
-from dplangevin.privacy.theorems.output_perturbation import calibrated_output_perturbation
-from dplangevin.privacy.theorems.sufficient_statistics import calibrated_sufficient_statistics
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import (
     Ball,
     Clipped,
@@ -42,16 +51,6 @@ from dplangevin.problem import (
     WholeSpace,
 )
 from dplangevin.rashomon import plan_rashomon
-from dplangevin.schedules import (
-    AnswerSchedule,
-    DiscreteGradientSchedule,
-    ExponentialSchedule,
-    IteratedExponentialSchedule,
-    LangevinSchedule,
-    NoisyGradientSchedule,
-    PublicMirrorSchedule,
-    Schedule,
-)
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
 da = pytest.importorskip("dask.array")

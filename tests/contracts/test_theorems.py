@@ -10,16 +10,16 @@ import pytest
 
 from contracts._theorem_cases import BASE, CASES, Case
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
+from dplangevin.families.noisy_gradient.schedule import RELEASE_MODES, NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.self_check import VARIABLE, known_leak
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.privacy.registry import FAMILIES, THEOREMS
-from dplangevin.privacy.self_check import VARIABLE, known_leak
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.serialize import dumps, loads
 from dplangevin.privacy.theorem import TheoremFor
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule, Schedule
-from dplangevin.schedules.noisy_gradient import RELEASE_MODES
 
 DELTA = 1e-5
 KEYS = sorted(CASES, key=lambda key: (key[0].__name__, key[1]))

@@ -21,11 +21,11 @@ from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import _metrics
 from dplangevin.estimators._scoring import GRID, Scoring, noise_law
 from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
-from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums, sum_noise
+from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums, sum_noise
+from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule, NoisySumsSchedule, SumGroup
+from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
+from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.theorems.noisy_max import calibrated_max
-from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
-from dplangevin.schedules import NoisyMaxSchedule, NoisySumsSchedule, SumGroup
 
 EXACT = 1e6  # an epsilon at which the noise vanishes
 METRICS = ("accuracy", "log-loss", "auc", "calibration")

@@ -13,9 +13,9 @@ from sklearn.base import clone
 from dplangevin.cli.main import run
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
+from dplangevin.families.mirror_descent import _public_rounds, public_tuner
+from dplangevin.families.mirror_descent.public_tuner import PublicTuner
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms import _public_rounds, public_tuner
-from dplangevin.mechanisms.public_tuner import PublicTuner
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 from estimators._models import EVERY, made, table
 

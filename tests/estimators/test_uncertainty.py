@@ -24,8 +24,8 @@ from dplangevin.estimators._interval_plan import (
 )
 from dplangevin.estimators._intervals import half_width, proportion_interval
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.mechanisms.curvature import packed, unpacked
-from dplangevin.planner import Recipe
+from dplangevin.families.noisy_answers.curvature import packed, unpacked
+from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy.plan import Plan
 from dplangevin.samplers.gamma_norm import gamma_norm
 

@@ -23,8 +23,15 @@ from dplangevin.estimators import (
 )
 from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.mechanisms._minimise import hessian_sum
-from dplangevin.mechanisms.curvature import _sums, contrasts, curvature_groups, largest_curvature, unpacked
+from dplangevin.families._minimise import hessian_sum
+from dplangevin.families.noisy_answers.curvature import (
+    _sums,
+    contrasts,
+    curvature_groups,
+    largest_curvature,
+    unpacked,
+)
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.problem import (
     Clipped,
     DataBounds,
@@ -37,7 +44,6 @@ from dplangevin.problem import (
     Softmax,
     Squared,
 )
-from dplangevin.schedules import NoisySumsSchedule, SumGroup
 
 MOST_COUNT = 20.0
 QUANTILE = 0.7

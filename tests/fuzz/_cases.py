@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
-from dplangevin.planner import choose
+from dplangevin.planner.choose import choose
 from dplangevin.privacy import serialize
 from dplangevin.privacy.plan_file import save_plan
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 from privacy._accountant_trials import (
     Floats,
     Moves,

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 Floats = NDArray[np.float64]
 Truth = Callable[[float], float]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.sparse_vector import SparseVectorCorrection
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
+from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.queries import count_queries
 from privacy._case import Case, Draw
 

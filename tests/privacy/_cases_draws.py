@@ -10,19 +10,14 @@ import numpy as np
 
 from dplangevin.audit import density_attack
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
+from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
+from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
+from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared, WholeSpace
-from dplangevin.schedules import (
-    DiscreteGradientSchedule,
-    ExponentialSchedule,
-    GibbsSchedule,
-    IteratedExponentialSchedule,
-    LangevinSchedule,
-    RashomonChainSchedule,
-    RashomonSchedule,
-    Schedule,
-)
 from privacy._case import Case, Draw
 from privacy._cases_gradient import FAR
 

@@ -13,12 +13,12 @@ from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.estimators._scoring import Scoring
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.mechanisms.curvature import _sums
-from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
+from dplangevin.families.noisy_answers.curvature import _sums
+from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
+from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
+from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.theorems.noisy_max import calibrated_max
-from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
-from dplangevin.schedules import NoisySumsSchedule
 from privacy._case import Case, Draw
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
+from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
+from dplangevin.families.run import run
 from dplangevin.privacy.conversions import gdp_epsilon
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
-from dplangevin.privacy.theorems.output_perturbation import calibrated_output_perturbation
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import Clipped, DataBounds, Huber, Problem, Squared
-from dplangevin.schedules import Schedule, SufficientStatisticsSchedule
 from privacy._case import Case, Draw
 
 PULL = 0.1

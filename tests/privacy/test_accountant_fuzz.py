@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import AssumptionFailed, NotPrivateError
+from dplangevin.families.noisy_gradient.theorems import composition, cyclic_shift, optimal_shift
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.registry import THEOREMS
 from dplangevin.privacy.theorem import inflated
-from dplangevin.privacy.theorems import composition, cyclic_shift, optimal_shift
 from privacy._accountant_draws import KINDS, chain, trials, walk
 from privacy._accountant_trials import Trial
 

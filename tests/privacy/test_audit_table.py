@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dplangevin import estimators
-from dplangevin.mechanisms import MECHANISMS
-from dplangevin.privacy.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.run import MECHANISMS
 from dplangevin.privacy.plan import Price
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 from privacy._case import TIGHT, Case, attained
 from privacy.audit_table import CASES
 

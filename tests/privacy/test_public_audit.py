@@ -15,11 +15,11 @@ import pytest
 
 from dplangevin.audit import attack
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import PublicMirrorDescent
-from dplangevin.mechanisms.public_sample import public_map
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_sample import public_map
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
-from dplangevin.schedules import PublicMirrorSchedule
 
 RUNS, FAR, DELTA = 2000, 1e6, 1e-2
 PUBLIC = np.random.default_rng(9)

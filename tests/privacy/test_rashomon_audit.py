@@ -14,11 +14,11 @@ import pytest
 
 from dplangevin.audit import attack
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms.rashomon import _chains, _draws
+from dplangevin.families.rashomon.mechanism import _chains, _draws
+from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Huber, Problem
 from dplangevin.rashomon import plan_rashomon
-from dplangevin.schedules import RashomonChainSchedule, RashomonSchedule
 
 MODELS, RUNS, EPSILON = 5, 4000, 4.0
 PULL = 0.1

@@ -14,19 +14,19 @@ import pytest
 
 from dplangevin.audit import attack
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import run
-from dplangevin.mechanisms._draw import draw
-from dplangevin.planner.chains import certified_chain, pure_chain
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
-from dplangevin.problem import Ball, DataBounds, Huber, Problem, WholeSpace
-from dplangevin.schedules import (
+from dplangevin.families.draws._draw import draw
+from dplangevin.families.draws.chains import certified_chain, pure_chain
+from dplangevin.families.draws.schedule import (
     DrawSchedule,
     ExponentialSchedule,
     GibbsSchedule,
     IteratedExponentialSchedule,
-    LangevinSchedule,
 )
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
+from dplangevin.families.run import run
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Ball, DataBounds, Huber, Problem, WholeSpace
 
 PULL = 0.1
 RUNS = 3000

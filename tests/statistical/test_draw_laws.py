@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms._draw import draw, grid_points
-from dplangevin.planner import plan_sampler
-from dplangevin.planner.chains import certified_chain, pure_chain
+from dplangevin.families.draws._draw import draw, grid_points
+from dplangevin.families.draws.chains import certified_chain, pure_chain
+from dplangevin.families.draws.plan_sampler import plan_sampler
+from dplangevin.families.draws.schedule import DrawSchedule, ExponentialSchedule
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, SmoothedHinge, Squared
 from dplangevin.samplers.bodies import BallBody
 from dplangevin.samplers.lens import LensBody
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.problem_potential import ProblemPotential
-from dplangevin.schedules import DrawSchedule, ExponentialSchedule
 
 
 def data(n: int = 300, p: int = 2, radius: float = 1.0, ridge: float = 0.05, **more: object) -> ArrayDataset:

@@ -14,24 +14,24 @@ from scipy import stats
 from scipy.special import expit
 
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms.rashomon import _draws
+from dplangevin.families.rashomon.hit import law_hit_probability
+from dplangevin.families.rashomon.mechanism import _draws
+from dplangevin.families.rashomon.schedule import RashomonSchedule
+from dplangevin.families.rashomon.theorem import start_ratio, start_scale
 from dplangevin.privacy.proximal_certificate import (
     contraction,
     poincare_constant,
     sup_norm_after,
     total_variation_after,
 )
-from dplangevin.privacy.risk import hit_probability
-from dplangevin.privacy.theorems.rashomon import start_ratio, start_scale
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
 from dplangevin.problem.excess import largest_excess
-from dplangevin.rashomon.hit import law_hit_probability
+from dplangevin.problem.risk import hit_probability
 from dplangevin.samplers.bodies import BallBody
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import FlatEnvelope, score_envelope
 from dplangevin.samplers.score_proximal import _Oracle, score_proximal
-from dplangevin.schedules import RashomonSchedule
 
 LEAST_P = 1e-3
 
@@ -281,7 +281,7 @@ def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     # a data Hessian fifty times too large makes a false envelope: the draw must stop, not clip
     _, data = logistic_problem(4.0)
     from dplangevin.errors import AssumptionFailed
-    from dplangevin.mechanisms._draw import logistic_hessian
+    from dplangevin.families.draws._draw import logistic_hessian
     from dplangevin.samplers.problem_potential import ProblemPotential
 
     potential = ProblemPotential(data, 500.0)

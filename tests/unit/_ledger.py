@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from dplangevin.data import ArrayDataset
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part, Pure
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic
 from dplangevin.problem.problem import Problem
-from dplangevin.schedules import NoisyGradientSchedule
 
 
 def promise(*parts: Part, adjacency: Any = "replace-one", **more: Any) -> Guarantee:

@@ -16,8 +16,8 @@ from dplangevin.errors import (
     InvalidParameter,
     NotPrivateError,
 )
+from dplangevin.families.noisy_gradient.calibrate import calibrate
 from dplangevin.privacy.accountant import account, certify, describe, refusals
-from dplangevin.privacy.calibrate import calibrate
 from dplangevin.privacy.registry import THEOREMS
 
 STRONG: dict[str, Any] = {

@@ -31,11 +31,11 @@ from dplangevin.audit import (
 from dplangevin.audit.canaries import neighbours
 from dplangevin.audit.claim import as_guarantee, trade_off
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.conversions import gdp_epsilon, gdp_mu
 from dplangevin.privacy.parts import BoundedRange, Pure
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
-from dplangevin.schedules import NoisyGradientSchedule
 
 MU = gdp_mu(2.0, 1e-5)
 CLAIM = gaussian_claim(MU, 1e-5)

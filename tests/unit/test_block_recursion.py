@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.exact_walk import affine, delta_between, exact_law
-from dplangevin.privacy.parts import Profile
-from dplangevin.privacy.theorems.block_recursion import (
+from dplangevin.families.noisy_gradient.exact_walk import affine, delta_between, exact_law
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.block_recursion import (
     BlockRecursion,
     block_lengths,
     block_profile,
@@ -21,9 +20,10 @@ from dplangevin.privacy.theorems.block_recursion import (
     last_iterate_profile,
     shift_mu,
 )
-from dplangevin.privacy.theorems.optimal_shift import OptimalShift
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.parts import Profile
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 UNIT = Constants(
     n=1, lipschitz=0.5, smoothness=1.0, diameter=4.0

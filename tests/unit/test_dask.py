@@ -21,13 +21,13 @@ from dplangevin._progress import watching
 from dplangevin.data import ArrayDataset
 from dplangevin.data._moments import moments
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.families._minimise import hessian_sum
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.release import Release
+from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms import run
-from dplangevin.mechanisms._minimise import hessian_sum
-from dplangevin.mechanisms.release import Release
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, Softmax
-from dplangevin.schedules import NoisyGradientSchedule
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
 da = pytest.importorskip("dask.array")

@@ -11,7 +11,7 @@ import pytest
 
 from dplangevin.data import ArrayDataset, Block, Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms._integer_sums import integer_gradient_sum
+from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
 from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 
 LOGISTIC = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=9000, n_features=3)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dplangevin.errors import AssumptionFailed
-from dplangevin.privacy.exact_walk import affine, exact_law, renyi_divergence
-from dplangevin.privacy.theorems.dobrushin import SPLITS, Dobrushin, dobrushin_rdp
+from dplangevin.families.noisy_gradient.exact_walk import affine, exact_law, renyi_divergence
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.dobrushin import SPLITS, Dobrushin, dobrushin_rdp
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 SMALL = Constants(n=1, lipschitz=0.5, smoothness=1.0, diameter=1.0)
 

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms import run
-from dplangevin.mechanisms._draw import grid_points
-from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
-from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
+from dplangevin.families.draws._draw import grid_points
+from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
+from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.draws.theorems.draws import sup_norm, total_variation
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule, power_temperatures
+from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.families.run import run
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import BoundedRange
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.proximal_certificate import START_GAP, uniform_start_ratio, warm_start_ratio
-from dplangevin.privacy.theorems.draws import sup_norm, total_variation
 from dplangevin.problem import Ball, Box, DataBounds, Huber, Logistic, Problem, Sigmoid, Simplex, WholeSpace
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.reach import full_lipschitz, largest_norm
@@ -31,13 +33,6 @@ from dplangevin.samplers.lens import LensBody
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.problem_potential import ProblemPotential
 from dplangevin.samplers.warm_start import warm_start
-from dplangevin.schedules import (
-    ExponentialSchedule,
-    GibbsSchedule,
-    IteratedExponentialSchedule,
-    LangevinSchedule,
-)
-from dplangevin.schedules.langevin import power_temperatures
 
 CONSTANTS = Constants(
     n=30_000,

@@ -10,12 +10,12 @@ import pytest
 from scipy.special import gammaincc
 from scipy.stats import binom
 
-from dplangevin.gallery.packing import overlapping
-from dplangevin.privacy import paper_references as paper
-from dplangevin.privacy import references as ref
+from dplangevin.families.noisy_gradient.theorems.langevin_process import langevin_last_iterate
+from dplangevin.papers import langevin_formulas as paper
+from dplangevin.papers import noisy_sgd_formulas as ref
+from dplangevin.papers.gallery.packing import overlapping
 from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon, gdp_mu
 from dplangevin.privacy.sampled_gaussian import renyi_poisson
-from dplangevin.privacy.theorems.langevin_process import langevin_last_iterate
 from dplangevin.problem.constants import Constants
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")

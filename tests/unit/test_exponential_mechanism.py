@@ -11,17 +11,15 @@ from hypothesis import strategies as st
 from scipy.special import gammainccinv
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import paper_references as paper
-from dplangevin.privacy.iterated_exponential import default_stages, iterated_schedule
-from dplangevin.privacy.theorems.exponential_mechanism import (
+from dplangevin.families.draws.theorems.exponential_mechanism import (
     exponential_mechanism,
     exponential_temperature,
     iterated_exponential_mechanism,
     oscillation,
 )
-from dplangevin.privacy.theorems.gibbs import gibbs_strongly_convex, ramp_sensitivity
-from dplangevin.privacy.theorems.sampler_certificates import (
+from dplangevin.families.draws.theorems.gibbs import gibbs_strongly_convex, ramp_sensitivity
+from dplangevin.families.draws.theorems.iterated_exponential import default_stages, iterated_schedule
+from dplangevin.families.draws.theorems.sampler_certificates import (
     capped_rejection,
     density_error_transfer,
     renyi_closeness_order,
@@ -31,6 +29,8 @@ from dplangevin.privacy.theorems.sampler_certificates import (
     total_variation_allowance,
     total_variation_transfer,
 )
+from dplangevin.papers import langevin_formulas as paper
+from dplangevin.privacy import conversions as cv
 from dplangevin.problem.constants import Constants
 
 GRID = (np.arange(20_000) + 0.5) / 20_000

@@ -15,12 +15,12 @@ import pytest
 from scipy.special import ndtr
 
 from dplangevin.errors import ContradictionError, DplangevinError
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.self_check import known_leak
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.registry import THEOREMS
-from dplangevin.privacy.self_check import known_leak
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 DELTA = 1e-6
 

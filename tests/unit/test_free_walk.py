@@ -11,11 +11,17 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from dplangevin.errors import AssumptionFailed
-from dplangevin.privacy.free_walk import BernoulliJumps, EpochJumps, bernstein, gaussian_tails, walk_tails
-from dplangevin.privacy.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.free_walk import (
+    BernoulliJumps,
+    EpochJumps,
+    bernstein,
+    gaussian_tails,
+    walk_tails,
+)
+from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.registry import THEOREMS
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 FIXED = {"n": 12, "lipschitz": 1.0, "smoothness": 1.0}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dplangevin import gallery
 from dplangevin.cli.main import run
 from dplangevin.errors import InvalidParameter
+from dplangevin.papers import gallery
 
 DOCS = Path(__file__).parents[2] / "docs"
 SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import gennorm
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.mechanisms import maximum_error
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, draw
+from dplangevin.families.noisy_answers import maximum_error
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
+    GeneralizedGaussianMechanism,
+    draw,
+)
+from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import (
     absolute_moment,
@@ -30,7 +34,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss
 from dplangevin.privacy.parts import Gaussian, Pure
 from dplangevin.privacy.plan import Price
-from dplangevin.schedules import NoisyAnswersSchedule
 
 # --- the law -----------------------------------------------------------------------------------------------------
 

@@ -12,19 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.privacy import sampled_gaussian as sg
-from dplangevin.privacy.theorems._noise_split import SHARES, constant_split, restart_lengths, step_curves
-from dplangevin.privacy.theorems._random_batches import RandomBatchRun, random_batch_run, too_large
-from dplangevin.privacy.theorems.block_sgd import BlockSGD
-from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD, hidden_state_split
-from dplangevin.privacy.theorems.optimal_shift import best_restart_mu
-from dplangevin.privacy.theorems.participation_start import (
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._noise_split import (
+    SHARES,
+    constant_split,
+    restart_lengths,
+    step_curves,
+)
+from dplangevin.families.noisy_gradient.theorems._random_batches import (
+    RandomBatchRun,
+    random_batch_run,
+    too_large,
+)
+from dplangevin.families.noisy_gradient.theorems.block_sgd import BlockSGD
+from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
+    EveryStepShift,
+    HiddenStateSGD,
+    hidden_state_split,
+)
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_restart_mu
+from dplangevin.families.noisy_gradient.theorems.participation_start import (
     DistanceMoment,
     ParticipationStart,
     participation_split,
 )
+from dplangevin.privacy import sampled_gaussian as sg
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 INFINITY = math.inf
 SUBSET, POISSON = "without-replacement", "poisson"

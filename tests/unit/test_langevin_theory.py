@@ -13,15 +13,15 @@ from scipy.special import logsumexp, ndtr
 from scipy.stats import norm
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.families.draws.theorems import gibbs
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems import langevin_process as process
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift
+from dplangevin.papers import langevin_formulas as paper
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import paper_references as paper
-from dplangevin.privacy import risk
-from dplangevin.privacy.theorems import gibbs
-from dplangevin.privacy.theorems import langevin_process as process
-from dplangevin.privacy.theorems.composition import Composition
-from dplangevin.privacy.theorems.optimal_shift import OptimalShift
+from dplangevin.problem import risk
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 
 def constants(**changes):

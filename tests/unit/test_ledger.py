@@ -18,8 +18,8 @@ from dplangevin import __version__
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression
+from dplangevin.families.run import run
 from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.mechanisms import run
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import NotPrivate
 from dplangevin.privacy.parts import Approximate, Profile, Pure

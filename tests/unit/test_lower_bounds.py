@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.exact_walk import (
+from dplangevin.families.noisy_gradient.exact_walk import (
     _advance,
     _stationary,
     affine,
@@ -18,13 +17,18 @@ from dplangevin.privacy.exact_walk import (
     exact_law,
     renyi_divergence,
 )
-from dplangevin.privacy.lower_bounds import gaussian_mu, lower_bound_epsilon, projection_probability
-from dplangevin.privacy.theorems.block_recursion import BlockRecursion
-from dplangevin.privacy.theorems.composition import Composition
-from dplangevin.privacy.theorems.dobrushin import Dobrushin
-from dplangevin.privacy.theorems.optimal_shift import OptimalShift, same_start_mu
+from dplangevin.families.noisy_gradient.lower_bounds import (
+    gaussian_mu,
+    lower_bound_epsilon,
+    projection_probability,
+)
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.block_recursion import BlockRecursion
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
+from dplangevin.families.noisy_gradient.theorems.dobrushin import Dobrushin
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift, same_start_mu
+from dplangevin.privacy import conversions as cv
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 
 def walks(shift, diameter, steps, *, noise=1.0, contraction=1.0, drift=0.0, start_scale=0.0):

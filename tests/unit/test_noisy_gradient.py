@@ -11,10 +11,10 @@ import pytest
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
-from dplangevin.schedules import NoisyGradientSchedule
 
 N, P = 60, 3
 

@@ -14,19 +14,22 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
-from dplangevin.mechanisms.objective_perturbation import ObjectivePerturbation
-from dplangevin.planner import choose
-from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon
-from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.theorems._minimiser import default_tolerance
-from dplangevin.privacy.theorems.objective_perturbation import (
+from dplangevin.families._minimise import Objective, hessian_sum, minimise
+from dplangevin.families._minimiser import default_tolerance
+from dplangevin.families.perturbation.mechanism import ObjectivePerturbation
+from dplangevin.families.perturbation.schedule import (
+    ObjectivePerturbationSchedule,
+    OutputPerturbationSchedule,
+)
+from dplangevin.families.perturbation.theorems.objective import (
     GaussianObjectivePerturbation,
     ObjectivePerturbationTheorem,
     calibrated_objective_perturbation,
 )
+from dplangevin.planner.choose import choose
+from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Softmax
-from dplangevin.schedules import ObjectivePerturbationSchedule, OutputPerturbationSchedule
 from unit._perturbation import (
     LOSSES,
     gamma_norm_density,

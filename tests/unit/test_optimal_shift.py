@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.theorems._units import Units
-from dplangevin.privacy.theorems.composition import Composition
-from dplangevin.privacy.theorems.cyclic_shift import CyclicShift, cyclic_energy
-from dplangevin.privacy.theorems.optimal_shift import (
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._units import Units
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
+from dplangevin.families.noisy_gradient.theorems.cyclic_shift import CyclicShift, cyclic_energy
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import (
     OptimalShift,
     best_restart_mu,
     expansive_mu,
@@ -24,7 +24,7 @@ from dplangevin.privacy.theorems.optimal_shift import (
     restart_mu,
     same_start_mu,
 )
-from dplangevin.privacy.theorems.shuffled_shift import (
+from dplangevin.families.noisy_gradient.theorems.shuffled_shift import (
     SecretPermutation,
     ShuffledShift,
     averaged_profile,
@@ -32,8 +32,8 @@ from dplangevin.privacy.theorems.shuffled_shift import (
     shuffle_mu,
     shuffle_restart_mu,
 )
+from dplangevin.privacy import conversions as cv
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 INFINITY = math.inf
 EXACT = 1e-6

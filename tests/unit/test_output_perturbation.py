@@ -14,16 +14,17 @@ from scipy.stats import gamma, kstest
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms import _minimise
-from dplangevin.mechanisms._minimise import Objective, hessian_sum, minimise
-from dplangevin.mechanisms.output_perturbation import OutputPerturbation
-from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.theorems._minimiser import default_tolerance
-from dplangevin.privacy.theorems.output_perturbation import (
+from dplangevin.families import _minimise
+from dplangevin.families._minimise import Objective, hessian_sum, minimise
+from dplangevin.families._minimiser import default_tolerance
+from dplangevin.families.perturbation.mechanism import OutputPerturbation
+from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
+from dplangevin.families.perturbation.theorems.output import (
     OutputPerturbationTheorem,
     calibrated_output_perturbation,
     minimiser_sensitivity,
 )
+from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import (
     Ball,
     Box,
@@ -40,7 +41,6 @@ from dplangevin.problem import (
     Softmax,
     WholeSpace,
 )
-from dplangevin.schedules import OutputPerturbationSchedule
 from unit._perturbation import LOSSES, problem, random_pair
 
 BASE = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.draws.schedule import ExponentialSchedule
+from dplangevin.families.draws.theorems.exponential_mechanism import exponential_temperature
 from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.theorems.exponential_mechanism import exponential_temperature
 from dplangevin.problem.packed_bumps import PackedBumps
 from dplangevin.samplers.finite_grid import finite_grid
-from dplangevin.schedules import ExponentialSchedule
 
 
 def test_minimum_sits_at_the_most_voted_centre():

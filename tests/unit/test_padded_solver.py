@@ -11,10 +11,10 @@ import pytest
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.mechanisms import run
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
+from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
-from dplangevin.privacy.theorems.output_perturbation import calibrated_output_perturbation
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, WholeSpace
 
 N = 300

@@ -10,24 +10,23 @@ import mpmath
 import numpy as np
 import pytest
 
-from dplangevin.mechanisms import exponential, objective_perturbation, rashomon
-from dplangevin.mechanisms._perturbed import perturbation
+from dplangevin.families.draws import mechanism as exponential
+from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation import mechanism as objective_perturbation
+from dplangevin.families.perturbation._noise import perturbation
+from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
+from dplangevin.families.perturbation.theorems.objective import corner_profile
+from dplangevin.families.rashomon import mechanism as rashomon
+from dplangevin.families.rashomon.schedule import RashomonSchedule
+from dplangevin.families.rashomon.theorem import RashomonDraws, minimum_error, sampler_error, start_scale
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Concentrated, Gaussian, Pure
 from dplangevin.privacy.registry import THEOREMS
-from dplangevin.privacy.theorems.objective_perturbation import corner_profile
-from dplangevin.privacy.theorems.rashomon import RashomonDraws, minimum_error, sampler_error, start_scale
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import Ball
-from dplangevin.schedules import (
-    ExponentialSchedule,
-    IteratedExponentialSchedule,
-    NoisyGradientSchedule,
-    ObjectivePerturbationSchedule,
-    RashomonSchedule,
-)
 
 
 def hockey_stick(mu: float, eps: float) -> float:

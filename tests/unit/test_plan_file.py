@@ -11,12 +11,12 @@ import pytest
 
 from dplangevin.cli.main import run as command
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.planner import choose
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.planner.choose import choose
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.plan_file import load_plan, plan_from_plain, save_plan
 from dplangevin.problem import Ball, Box, DataBounds, Problem, Simplex, Softmax
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 ASKED: dict[str, Any] = {
     "n": 500, "n_features": 3, "epsilon": 2.0, "delta": 1e-5, "adjacency": "replace-one", "data_norm": 1.0,

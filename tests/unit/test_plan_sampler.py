@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.cli.main import run as command
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.planner import choose, plan_iterated, plan_sampler
-from dplangevin.planner.chains import certified_chain, mean_curvature, pure_chain
-from dplangevin.planner.exact_methods import exact_method
-from dplangevin.privacy import risk
-from dplangevin.privacy.theorems.draws import sup_norm, total_variation
+from dplangevin.families.draws.chains import certified_chain, mean_curvature, pure_chain
+from dplangevin.families.draws.exact_methods import exact_method
+from dplangevin.families.draws.plan_iterated import plan_iterated
+from dplangevin.families.draws.plan_sampler import plan_sampler
+from dplangevin.families.draws.schedule import ExponentialSchedule
+from dplangevin.families.draws.theorems.draws import sup_norm, total_variation
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.planner.choose import choose
 from dplangevin.problem import (
     Ball,
     Box,
@@ -32,8 +35,8 @@ from dplangevin.problem import (
     SmoothedHinge,
     Squared,
     WholeSpace,
+    risk,
 )  # fmt: skip
-from dplangevin.schedules import ExponentialSchedule, NoisyGradientSchedule
 
 
 def problem(n: int = 30_000, p: int = 20, ridge: float = 0.01, **more: object) -> Problem:

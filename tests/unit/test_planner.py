@@ -13,10 +13,14 @@ from scipy.special import expit
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms import run
-from dplangevin.planner import MODELS, Recipe, choose, risk, rules
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
+from dplangevin.families.run import run
+from dplangevin.planner import risk, rules
+from dplangevin.planner.choose import choose
+from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import MODELS
 from dplangevin.privacy.conversions import gdp_mu
-from dplangevin.schedules import NoisyGradientSchedule, ObjectivePerturbationSchedule
 
 EXTRA: dict[str, dict[str, Any]] = {
     "multinomial": {"n_classes": 4},

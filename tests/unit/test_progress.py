@@ -14,8 +14,8 @@ from dplangevin import _progress
 from dplangevin._progress import progress, watching
 from dplangevin.audit.targets import Target, outputs
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms._minimise import Objective, minimise
-from dplangevin.mechanisms.diagnosed import SAMPLERS, diagnosed_draws
+from dplangevin.families._minimise import Objective, minimise
+from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, WholeSpace
 from dplangevin.samplers.rejection import rejection
 

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms import NoisyGradientDescent, PublicMirrorDescent, run
-from dplangevin.mechanisms.mirror_map import LossMap, MirrorMap, QuadraticMap
-from dplangevin.mechanisms.public_sample import PublicSample, public_map
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.mirror_map import LossMap, MirrorMap, QuadraticMap
+from dplangevin.families.mirror_descent.public_sample import PublicSample, public_map
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.mirror_descent.theorem import mirror_noise
+from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.theorems.public_mirror_descent import mirror_noise
 from dplangevin.problem import (
     Ball,
     Box,
@@ -32,7 +36,6 @@ from dplangevin.problem import (
     Squared,
     WholeSpace,
 )
-from dplangevin.schedules import NoisyGradientSchedule, PublicMirrorSchedule
 
 RNG = np.random.default_rng(5)
 X, Y = RNG.uniform(-1, 1, (200, 3)), RNG.integers(0, 2, 200).astype(float)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift, same_start_mu
+from dplangevin.papers import noisy_sgd_formulas as ref
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import references as ref
-from dplangevin.privacy.theorems.optimal_shift import OptimalShift, same_start_mu
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 FIGURE_2 = {"gradient_sensitivity": 4.0, "n": 5000, "step_size": 0.02, "sigma": 0.02}
 ROWS = [

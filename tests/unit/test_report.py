@@ -20,10 +20,11 @@ from dplangevin.cli.main import run as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.release import Release
+from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms import run
-from dplangevin.mechanisms.release import Release
-from dplangevin.planner import choose
+from dplangevin.planner.choose import choose
 from dplangevin.privacy.guarantee import Guarantee, NotPrivate
 from dplangevin.privacy.parts import Approximate, Gaussian, Pure
 from dplangevin.privacy.plan import Plan
@@ -32,7 +33,6 @@ from dplangevin.report import html
 from dplangevin.report.document import write_document
 from dplangevin.report.release import release_document
 from dplangevin.report.tradeoff import missed
-from dplangevin.schedules import NoisyGradientSchedule
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 RNG = np.random.default_rng(0)

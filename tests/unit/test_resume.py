@@ -17,23 +17,29 @@ import pytest
 from dplangevin._progress import watching
 from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
+from dplangevin.families.draws.plan_sampler import plan_sampler
+from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_sample import public_map
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.moments.theorem import calibrated_sufficient_statistics
+from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.families.noisy_gradient import discrete_mechanism as discrete_gradient
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
+from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
+from dplangevin.families.rashomon.schedule import RashomonChainSchedule
+from dplangevin.families.release import Release
+from dplangevin.families.run import MECHANISMS
+from dplangevin.families.run import run as run_plan
+from dplangevin.families.run_state import RunState
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
-from dplangevin.mechanisms import (
-    MECHANISMS,
-    NoisyGradientDescent,
-    PublicMirrorDescent,
-    Release,
-    discrete_gradient,
-)
-from dplangevin.mechanisms import run as run_plan
-from dplangevin.mechanisms.public_sample import public_map
-from dplangevin.mechanisms.run_state import RunState
-from dplangevin.planner.samplers import plan_sampler
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
-from dplangevin.privacy.theorems.output_perturbation import calibrated_output_perturbation
-from dplangevin.privacy.theorems.sufficient_statistics import calibrated_sufficient_statistics
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import (
     Ball,
     Clipped,
@@ -46,17 +52,6 @@ from dplangevin.problem import (
 )
 from dplangevin.problem.reach import full_lipschitz
 from dplangevin.rashomon import plan_rashomon
-from dplangevin.schedules import (
-    AnswerSchedule,
-    DiscreteGradientSchedule,
-    ExponentialSchedule,
-    IteratedExponentialSchedule,
-    LangevinSchedule,
-    NoisyGradientSchedule,
-    PublicMirrorSchedule,
-    RashomonChainSchedule,
-    Schedule,
-)
 
 N, P, SEED, DELTA = 200, 2, 5, 1e-5
 TOP = math.inf

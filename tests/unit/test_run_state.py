@@ -18,12 +18,12 @@ import pytest
 from dplangevin._progress import watching
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.release import Release
 from dplangevin.ledger import Ledger
-from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
-from dplangevin.mechanisms.release import Release
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
-from dplangevin.schedules import NoisyGradientSchedule
 
 N, P = 40, 3
 

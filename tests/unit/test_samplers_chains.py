@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.linalg import expm
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.privacy import risk
-from dplangevin.privacy.paper_references import thesis_moment_factor
+from dplangevin.papers.langevin_formulas import thesis_moment_factor
+from dplangevin.problem import risk
 from dplangevin.samplers import langevin_certificates as lc
 from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpaceBody
 from dplangevin.samplers.hit_and_run import hit_and_run

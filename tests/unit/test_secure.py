@@ -16,21 +16,28 @@ from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.cli.main import run as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
-from dplangevin.ledger import Ledger
-from dplangevin.mechanisms import discrete_gradient, run
-from dplangevin.mechanisms._integer_sums import LARGEST_BOUND, _gradients, bounded_sum, integer_gradient_sum
-from dplangevin.planner import choose
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import serialize
-from dplangevin.privacy.parts import Concentrated
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.discrete_gradient import (
+from dplangevin.families.noisy_gradient import discrete_mechanism as discrete_gradient
+from dplangevin.families.noisy_gradient._integer_sums import (
+    LARGEST_BOUND,
+    _gradients,
+    bounded_sum,
+    integer_gradient_sum,
+)
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
     DiscreteComposition,
     calibrated_discrete_gradient,
     integer_bound,
 )
+from dplangevin.families.run import run
+from dplangevin.ledger import Ledger
+from dplangevin.planner.choose import choose
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import serialize
+from dplangevin.privacy.parts import Concentrated
+from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Softmax, Squared
-from dplangevin.schedules import DiscreteGradientSchedule, NoisyGradientSchedule
 
 
 def _problem(**changes: Any) -> Problem:

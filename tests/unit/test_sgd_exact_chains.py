@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from dplangevin.privacy.theorems._noise_split import step_curves
-from dplangevin.privacy.theorems._random_batches import RandomBatchRun
-from dplangevin.privacy.theorems.block_sgd import block_profile_sgd
-from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, hidden_state_split
-from dplangevin.privacy.theorems.participation_start import participation_split
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._noise_split import step_curves
+from dplangevin.families.noisy_gradient.theorems._random_batches import RandomBatchRun
+from dplangevin.families.noisy_gradient.theorems.block_sgd import block_profile_sgd
+from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import EveryStepShift, hidden_state_split
+from dplangevin.families.noisy_gradient.theorems.participation_start import participation_split
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 INFINITY = math.inf
 SUBSET, POISSON = "without-replacement", "poisson"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.sparse_vector import SparseVector, SparseVectorCorrection
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
+from dplangevin.families.noisy_answers.sparse_vector import SparseVector, SparseVectorCorrection
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian, response_loss

@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
-from dplangevin.mechanisms.sufficient_statistics import SufficientStatistics, moments, symmetric_noise
+from dplangevin.families.moments.mechanism import SufficientStatistics, moments, symmetric_noise
+from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
+from dplangevin.families.moments.theorem import SufficientStatisticsTheorem, calibrated_sufficient_statistics
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.theorems.sufficient_statistics import (
-    SufficientStatisticsTheorem,
-    calibrated_sufficient_statistics,
-)
 from dplangevin.problem import Ball, Clipped, Constants, DataBounds, Logistic, Problem, Squared
-from dplangevin.schedules import SufficientStatisticsSchedule
 
 
 def problem(

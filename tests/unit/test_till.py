@@ -14,10 +14,10 @@ from sklearn.dummy import DummyClassifier
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.estimators.evaluation import private_score, private_selection
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
+from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dplangevin.mechanisms.sparse_vector import SparseVectorCorrection
 from dplangevin.queries import column, count_queries
 from dplangevin.rashomon.fairness import private_counts
 

@@ -20,11 +20,11 @@ from dplangevin.audit.result import AuditResult
 from dplangevin.audit.search import scores, strongest
 from dplangevin.audit.targets import Target, as_target, outputs
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.noisy_gradient.lower_bounds import gaussian_mu
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.lower_bounds import gaussian_mu
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
-from dplangevin.schedules import NoisyGradientSchedule
 
 Floats = NDArray[np.float64]
 METHODS = ("many-run", "one-run", "density")

@@ -13,10 +13,10 @@ from dplangevin.audit.density import from_tests
 from dplangevin.audit.result import AuditResult
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.exact_walk import _tests, exact_law
+from dplangevin.families.noisy_gradient.exact_walk import _tests, exact_law
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
-from dplangevin.schedules import NoisyGradientSchedule
 
 Floats = NDArray[np.float64]
 _TAIL = 9.0

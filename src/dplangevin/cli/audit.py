@@ -80,7 +80,7 @@ def audit(
     """Attack a model's plan with canaries and bound its epsilon from below. Exit code 3 when the claim is refuted."""
     from dplangevin import audit as auditing
     from dplangevin.cli import _outputs
-    from dplangevin.planner import choose
+    from dplangevin.planner.choose import choose
     from dplangevin.report.audit import plain_text
 
     if model not in MODELS:

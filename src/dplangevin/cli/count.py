@@ -15,7 +15,7 @@ from dplangevin.cli import options as o
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+    from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
     from dplangevin.queries import CountTable, Marginals
     from dplangevin.schema import Schema
 

@@ -77,7 +77,7 @@ def plan(
 ) -> None:
     """What a fit would do, why, and what it would promise; no data is needed."""
     from dplangevin.cli import _outputs
-    from dplangevin.planner import choose
+    from dplangevin.planner.choose import choose
     from dplangevin.privacy.plan_file import save_plan
 
     if model not in MODELS:

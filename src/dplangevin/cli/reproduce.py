@@ -16,8 +16,8 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer points and repetitions.")] = False,
 ) -> None:
     """Redraw a figure or table of the papers: a picture, its numbers as CSV, and what agrees and what does not."""
-    from dplangevin import gallery
     from dplangevin.cli import _outputs
+    from dplangevin.papers import gallery
 
     if name.lower() == "list":
         width = max(len(word) for word in gallery.FIGURES)

@@ -42,8 +42,8 @@ def sample(
     """Draw coefficients from exp(-beta loss) on a ball under (epsilon, delta), by the cheapest tier that meets it."""
     from dplangevin.cli import _outputs
     from dplangevin.data import ArrayDataset
-    from dplangevin.mechanisms import run
-    from dplangevin.planner import plan_sampler
+    from dplangevin.families.draws.plan_sampler import plan_sampler
+    from dplangevin.families.run import run
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
@@ -105,7 +105,7 @@ def _request(**options: Any) -> Any:
     """The problem for n rows and p features, from public options."""
 
     def problem(n: int, n_features: int, intercept: bool) -> Any:
-        from dplangevin.planner import Request
+        from dplangevin.planner.request import Request
 
         request = Request(n=n, n_features=n_features, fit_intercept=intercept, **options)
         return request.problem(1.0 if request.model == "ridge" else None, 0.0)

@@ -21,10 +21,10 @@ from dplangevin.estimators._public import check_without_public, compare_public, 
 from dplangevin.estimators._reading import column, features, numbers_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.mechanisms import run
-from dplangevin.mechanisms.release import SEEDED
-from dplangevin.mechanisms.run_state import StatePath
-from dplangevin.planner import choose
+from dplangevin.families.release import SEEDED
+from dplangevin.families.run import run
+from dplangevin.families.run_state import StatePath
+from dplangevin.planner.choose import choose
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem import Loss

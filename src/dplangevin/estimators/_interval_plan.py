@@ -14,13 +14,15 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.curvature import curvature_groups, largest_curvature
-from dplangevin.planner import Recipe, choose
+from dplangevin.families.noisy_answers.curvature import curvature_groups, largest_curvature
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
+from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.planner.choose import choose
+from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
-from dplangevin.privacy.theorems.objective_perturbation import calibrated_objective_perturbation
 from dplangevin.problem import (
     Clipped,
     Huber,
@@ -34,7 +36,6 @@ from dplangevin.problem import (
     Squared,
     WholeSpace,
 )
-from dplangevin.schedules import NoisySumsSchedule
 
 DEFAULT_SHARE = 0.15
 SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off

@@ -13,12 +13,12 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import Encode, LargeData, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder
-from dplangevin.mechanisms.public_mirror_descent import PublicMirrorDescent
-from dplangevin.mechanisms.public_sample import plain_loss
-from dplangevin.mechanisms.public_tuner import METHODS, PublicTuner, Tuned
-from dplangevin.planner import Recipe
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_sample import plain_loss
+from dplangevin.families.mirror_descent.public_tuner import METHODS, PublicTuner, Tuned
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
-from dplangevin.schedules import PublicMirrorSchedule
 from dplangevin.tables import cells_of, matrix_of
 
 if TYPE_CHECKING:

@@ -26,11 +26,11 @@ from dplangevin.estimators._metrics import (
     reliability,
 )
 from dplangevin.estimators._pipeline import learned_steps
-from dplangevin.mechanisms.release import AnswersRelease
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoise
+from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.families.release import AnswersRelease
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
-from dplangevin.schedules.noisy_answers import NoisySumsSchedule, SumNoise
 from dplangevin.tables import Cells
 
 Floats = NDArray[np.float64]

@@ -14,13 +14,13 @@ from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
 from dplangevin.estimators._scoring import PER_RECORD, Scoring
 from dplangevin.estimators._suits import check_suits
-from dplangevin.mechanisms.noisy_sums import NoisyMax, NoisySums
-from dplangevin.mechanisms.release import SEEDED, AnswersRelease
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
+from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
+from dplangevin.families.release import SEEDED, AnswersRelease
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorems.noisy_max import calibrated_max
 
 __all__ = ["PrivateScore", "PrivateSelection", "learned_steps", "private_score", "private_selection"]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from dplangevin import _check
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.uncertainty import WithIntervals
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 
 

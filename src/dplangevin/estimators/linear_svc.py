@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit, softmax
 from dplangevin.estimators._base import Floats
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Clipped, Loss
 

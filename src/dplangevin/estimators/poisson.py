@@ -10,7 +10,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import Floats
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.uncertainty import WithIntervals
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 
 

@@ -26,13 +26,14 @@ from dplangevin.data import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import MOST_DOUBT, IntervalPlan
 from dplangevin.estimators._intervals import half_width
-from dplangevin.mechanisms import Release, run
-from dplangevin.mechanisms.curvature import Curvature, contrasts, release_curvature
-from dplangevin.mechanisms.mechanism import fingerprint
-from dplangevin.mechanisms.run_state import RunState, StatePath
+from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.noisy_answers.curvature import Curvature, contrasts, release_curvature
+from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
+from dplangevin.families.release import Release
+from dplangevin.families.run import run
+from dplangevin.families.run_state import RunState, StatePath
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender
-from dplangevin.schedules import ObjectivePerturbationSchedule
 
 Floats = NDArray[np.float64]
 

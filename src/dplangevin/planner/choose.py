@@ -7,7 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import descents, draw_recipes, one_shot, rules, secure
+from dplangevin.families.draws import recipe as draw_recipes
+from dplangevin.families.noisy_gradient import recipe as descents
+from dplangevin.families.noisy_gradient import secure_recipe as secure
+from dplangevin.families.perturbation import recipe as one_shot
+from dplangevin.planner import rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import FAMILIES

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
-from dplangevin.privacy import self_check
+from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.families.noisy_gradient import self_check
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._units import check_meaningful
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.registry import theorem_named, theorems_for
-from dplangevin.privacy.theorems._units import check_meaningful
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import AnswerSchedule, NoisyGradientSchedule, Schedule
 
 
 def describe(

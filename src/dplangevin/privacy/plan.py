@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import Problem
-from dplangevin.schedules import Schedule
 
 
 @dataclass(frozen=True, kw_only=True)

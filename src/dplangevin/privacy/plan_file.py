@@ -12,6 +12,9 @@ from typing import Any
 
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.families.draws.schedule import ExponentialSchedule
+from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import FAMILIES
 from dplangevin.privacy.serialize import _finite, _refuse_constant, _without_duplicates
@@ -19,7 +22,6 @@ from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import CONSTRAINTS
 from dplangevin.problem.losses import LOSSES, Clipped
-from dplangevin.schedules import AnswerSchedule, ExponentialSchedule, LangevinSchedule
 
 FORMAT, VERSION = "dplangevin-plan", 1
 _DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15

@@ -6,51 +6,51 @@ from collections.abc import Mapping
 from typing import Any
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.theorem import Theorem, TheoremFor
-from dplangevin.privacy.theorems.block_recursion import BlockRecursion
-from dplangevin.privacy.theorems.block_sgd import BlockSGD
-from dplangevin.privacy.theorems.composition import Composition
-from dplangevin.privacy.theorems.cyclic_shift import CyclicShift
-from dplangevin.privacy.theorems.discrete_gradient import DiscreteComposition
-from dplangevin.privacy.theorems.dobrushin import Dobrushin
-from dplangevin.privacy.theorems.draws import (
+from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.draws.theorems.draws import (
     ExponentialMechanismTheorem,
     IteratedExponential,
     StronglyConvexGibbs,
 )
-from dplangevin.privacy.theorems.generalized_gaussian import CorrectedWorstShift, WorstShift
-from dplangevin.privacy.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
-from dplangevin.privacy.theorems.noisy_max import NoisyMaxTheorem
-from dplangevin.privacy.theorems.noisy_sums import NoisySumsTheorem
-from dplangevin.privacy.theorems.objective_perturbation import (
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.mirror_descent.theorem import PublicMirrorDescentTheorem
+from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
+from dplangevin.families.moments.theorem import SufficientStatisticsTheorem
+from dplangevin.families.noisy_answers.schedule import (
+    CorrectedAnswersSchedule,
+    NoisyAnswersSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
+)
+from dplangevin.families.noisy_answers.theorems.generalized_gaussian import CorrectedWorstShift, WorstShift
+from dplangevin.families.noisy_answers.theorems.noisy_max import NoisyMaxTheorem
+from dplangevin.families.noisy_answers.theorems.noisy_sums import NoisySumsTheorem
+from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems.block_recursion import BlockRecursion
+from dplangevin.families.noisy_gradient.theorems.block_sgd import BlockSGD
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
+from dplangevin.families.noisy_gradient.theorems.cyclic_shift import CyclicShift
+from dplangevin.families.noisy_gradient.theorems.discrete_composition import DiscreteComposition
+from dplangevin.families.noisy_gradient.theorems.dobrushin import Dobrushin
+from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift
+from dplangevin.families.noisy_gradient.theorems.participation_start import ParticipationStart
+from dplangevin.families.noisy_gradient.theorems.shuffled_shift import SecretPermutation, ShuffledShift
+from dplangevin.families.perturbation.schedule import (
+    ObjectivePerturbationSchedule,
+    OutputPerturbationSchedule,
+)
+from dplangevin.families.perturbation.theorems.objective import (
     GaussianObjectivePerturbation,
     ObjectivePerturbationTheorem,
 )
-from dplangevin.privacy.theorems.optimal_shift import OptimalShift
-from dplangevin.privacy.theorems.output_perturbation import OutputPerturbationTheorem
-from dplangevin.privacy.theorems.participation_start import ParticipationStart
-from dplangevin.privacy.theorems.public_mirror_descent import PublicMirrorDescentTheorem
-from dplangevin.privacy.theorems.rashomon import RashomonChainsTheorem, RashomonDrawsTheorem
-from dplangevin.privacy.theorems.shuffled_shift import SecretPermutation, ShuffledShift
-from dplangevin.privacy.theorems.sufficient_statistics import SufficientStatisticsTheorem
-from dplangevin.schedules import (
-    CorrectedAnswersSchedule,
-    DiscreteGradientSchedule,
-    ExponentialSchedule,
-    GibbsSchedule,
-    IteratedExponentialSchedule,
-    NoisyAnswersSchedule,
-    NoisyGradientSchedule,
-    NoisyMaxSchedule,
-    NoisySumsSchedule,
-    ObjectivePerturbationSchedule,
-    OutputPerturbationSchedule,
-    PublicMirrorSchedule,
-    RashomonChainSchedule,
-    RashomonSchedule,
-    Schedule,
-    SufficientStatisticsSchedule,
-)
+from dplangevin.families.perturbation.theorems.output import OutputPerturbationTheorem
+from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
+from dplangevin.families.rashomon.theorem import RashomonChainsTheorem, RashomonDrawsTheorem
+from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.theorem import TheoremFor
 
 THEOREMS: dict[str, Theorem] = {
     theorem.name: theorem

@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dplangevin.errors import AssumptionFailed
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule, Schedule
 
 S = TypeVar("S", bound=Schedule)
 

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism, released
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
+    GeneralizedGaussianMechanism,
+    released,
+)
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.axes import DEFAULT_BINS, Bins

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.queries import postprocess
 from dplangevin.queries.marginals import Marginals

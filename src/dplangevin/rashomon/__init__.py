@@ -1,10 +1,10 @@
 """Private Rashomon sets: many equally good models under one guarantee, and what they disagree on."""
 
-from dplangevin.rashomon.advice import Advice, advise
+from dplangevin.families.rashomon.advice import Advice, advise
+from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
 from dplangevin.rashomon.capacity import rashomon_capacity
 from dplangevin.rashomon.fairness import FairnessRange, fairness_range, private_counts, public_counts
 from dplangevin.rashomon.multiplicity import Multiplicity
-from dplangevin.rashomon.recipe import RashomonRecipe, plan_rashomon
 from dplangevin.rashomon.reliance import Cloud, coefficient_cloud, model_reliance
 from dplangevin.rashomon.sampler import RashomonSampler
 from dplangevin.rashomon.spread import Spread, ambiguity, conflicted, disagreement, discrepancy, score_spread

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.noisy_sums import NoisySums
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.noisy_answers.mechanism import NoisySums
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoise
+from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorems.noisy_sums import calibrated_sums
 from dplangevin.problem.constants import ADJACENCIES
-from dplangevin.schedules.noisy_answers import NoisySumsSchedule, SumNoise
 
 Floats = NDArray[np.float64]
 

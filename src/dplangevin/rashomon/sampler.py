@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.estimators._large import dataset_of
-from dplangevin.mechanisms import run
-from dplangevin.mechanisms.run_state import StatePath
+from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
+from dplangevin.families.run import run
+from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.rashomon.multiplicity import Multiplicity
-from dplangevin.rashomon.recipe import RashomonRecipe, plan_rashomon
 from dplangevin.rashomon.template import Template
 
 Floats = NDArray[np.float64]

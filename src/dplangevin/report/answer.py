@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dplangevin.errors import DplangevinError
+from dplangevin.families.noisy_gradient import calibrate as calibration
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy import accountant
-from dplangevin.privacy import calibrate as calibration
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.report.curve import Plateau, at_steps, composition_epsilon, describe, lower_bound, plateau
-from dplangevin.schedules import NoisyGradientSchedule
 
 Options = Mapping[str, Any]
 _UNINFORMATIVE = ("Use the bound for that sampling", "Use sampling='shuffle', or order='secret'")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dplangevin.errors import AssumptionFailed, NotPrivateError
-from dplangevin.privacy import accountant, lower_bounds
+from dplangevin.families.noisy_gradient import lower_bounds
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.privacy import accountant
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
 
 Options = Mapping[str, Any]
 _FAR = 10**9

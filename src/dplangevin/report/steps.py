@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from dplangevin.errors import DplangevinError
+from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.lower_bounds import lower_bound_epsilon
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.registry import theorems_for
 from dplangevin.report.curve import CurveRow
-from dplangevin.schedules import NoisyGradientSchedule
 
 _POINTS, _LOWER_POINTS, _ENDLESS, _LONGEST = 17, 5, 1000, 10**5
 

@@ -1,0 +1,104 @@
+"""The exponential and Gibbs mechanisms: one draw of exp(-beta F), and draws on ever smaller sets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.families.draws._draw import draw
+from dplangevin.families.draws.exact_methods import exact_method
+from dplangevin.families.draws.schedule import DrawSchedule, IteratedExponentialSchedule
+from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.run_state import RunState
+from dplangevin.problem import Ball, Problem
+from dplangevin.samplers.bodies import body_of
+from dplangevin.samplers.lens import LensBody
+
+Floats = NDArray[np.float64]
+
+
+class ExponentialMechanism(FitMechanism[DrawSchedule]):
+    """theta ~ exp(-beta F) on the problem's set, at the tier of the schedule; runs Gibbs schedules too.
+
+    References
+    ----------
+    McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2023), Algorithm 2; Gopi, Lee and Liu (2022).
+    """
+
+    family = DrawSchedule
+
+    def check(self, schedule: DrawSchedule, problem: Problem) -> None:
+        """The tier has a sampler, and the loss a value."""
+        if schedule.tier == "exact":
+            exact_method(problem, schedule.grid)
+        else:
+            body_of(problem.constraint, problem.dimension)
+        problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
+
+    def draw(
+        self, schedule: DrawSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """One draw."""
+        with _padded(schedule.padding):
+            value = draw(schedule, data, rng)[:, 0]
+        return Draw(value=data.problem.constraint.project(value))
+
+
+class IteratedExponentialMechanism(FitMechanism[IteratedExponentialSchedule]):
+    """The exponential mechanism on a ball, then on smaller balls around the last draw, cut with the first ball.
+
+    The earlier draws are covered by the promise too: they are the release's iterates.
+
+    References
+    ----------
+    Ganesh, Thakurta and Upadhyay (2023), Algorithm 3.
+    """
+
+    family = IteratedExponentialSchedule
+
+    def check(self, schedule: IteratedExponentialSchedule, problem: Problem) -> None:
+        """Parts of a ball, with a sampler for each."""
+        if not isinstance(problem.constraint, Ball):
+            raise InvalidParameter(
+                f"the iterated mechanism runs on a ball, not on the {problem.constraint.name}; use Ball(radius)."
+            )
+        if schedule.tier == "exact" and problem.dimension > 1:
+            raise AssumptionFailed(
+                "exact draws on a part of the ball need one parameter; use tier='pure' or 'certified'."
+            )
+
+    def draw(
+        self,
+        schedule: IteratedExponentialSchedule,
+        data: Dataset,
+        saved: RunState | None,
+        rng: np.random.Generator,
+    ) -> Draw:
+        """Draw stage by stage; the last draw is the value."""
+        constraint = data.problem.constraint
+        assert isinstance(constraint, Ball)
+        iterates: dict[int, Floats] = {}
+        theta, body = np.zeros(data.problem.dimension), None
+        with _padded(schedule.padding):
+            for number, stage in enumerate(schedule.draws, 1):
+                theta = constraint.project(draw(stage, data, rng, body=body)[:, 0])
+                iterates[number] = theta
+                if number < len(schedule.draws):
+                    body = LensBody(centre=theta, outer=constraint.radius, inner=schedule.radii[number - 1])
+        return Draw(value=constraint.project(theta), n_steps=len(iterates), iterates=iterates)
+
+
+@contextmanager
+def _padded(seconds: float) -> Iterator[None]:
+    """What is done inside takes at least so long."""
+    end = time.monotonic() + seconds
+    try:
+        yield
+    finally:
+        time.sleep(max(0.0, end - time.monotonic()))

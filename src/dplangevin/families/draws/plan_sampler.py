@@ -1,0 +1,195 @@
+"""plan_sampler: the cheapest sampler tier that meets a promise, with its expected cost, before any record is read."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
+from dplangevin.families.draws import tiers
+from dplangevin.families.draws.schedule import DrawSchedule
+from dplangevin.families.draws.tiers import TierOffer
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Problem
+
+Tier = Literal["auto", "exact", "pure", "certified", "process"]
+TIERS: tuple[Tier, ...] = ("auto", "exact", "pure", "certified", "process")
+LONGEST = 3600.0
+STEP_SECONDS = 2e-3
+"""What a step of the proximal chain takes beside its passes over the data: one exact Gaussian draw on the set."""
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerPlan:
+    """A calibrated plan with what it is expected to cost. Everything in it is public.
+
+    Parameters
+    ----------
+    plan : problem, schedule and guarantee; run it with `dplangevin.mechanisms.run`.
+    tier : exact, pure, certified or process.
+    gradient_evaluations : expected passes over the data, for gradients and for values of F.
+    seconds : the same in time, from a short measurement of this machine on made-up rows.
+    excess_risk : bound on the expected excess of F over its minimum on the set; None when no bound is known.
+    """
+
+    plan: Plan
+    tier: str
+    gradient_evaluations: int
+    seconds: float
+    excess_risk: float | None = None
+
+    def __str__(self) -> str:
+        promise, schedule = self.plan.guarantee, self.plan.schedule
+        delta = promise.at_delta or 0.0
+        budget = f"epsilon = {promise.epsilon(delta):.4g}" + (
+            f", delta = {delta:.3g}" if delta else " (pure)"
+        )
+        lines = [
+            f"Sampler plan: {schedule.mechanism} mechanism, tier {self.tier}",
+            f"  promise: {budget}, {promise.adjacency}, theorem {promise.theorem}",
+            f"  expected cost: {self.gradient_evaluations} passes over the data, about {self.seconds:.3g} seconds",
+        ]
+        if self.excess_risk is not None:
+            lines.append(
+                f"  expected excess of the mean loss over its minimum: at most {self.excess_risk:.3g}"
+            )
+        return "\n".join(lines)
+
+
+def plan_sampler(
+    problem: Problem,
+    epsilon: float,
+    delta: float = 0.0,
+    tier: Tier = "auto",
+    *,
+    law: tiers.Law = "auto",
+    grid: int = 0,
+    padding: float = 0.0,
+    max_seconds: float | None = LONGEST,
+    verbose: bool = True,
+) -> SamplerPlan:
+    """The cheapest tier that meets (epsilon, delta), or the tier asked for; never another promise than the one asked.
+
+    Parameters
+    ----------
+    delta : 0 asks for a pure promise: tiers exact and pure. Positive: certified and process as well.
+    tier : "auto" takes the fewest expected passes over the data among the tiers whose cost is known beforehand.
+    law : "exponential" or "gibbs" fixes the temperature rule of the certified and exact tiers; "auto" takes the colder.
+    grid : points per axis of a public grid, for losses that are not convex.
+    padding : seconds that every run takes at least; must cover the expected time.
+    max_seconds : refuse, before anything runs, a plan expected to take longer; None never refuses.
+    verbose : print the plan to standard error.
+
+    Examples
+    --------
+    >>> from dplangevin.problem import Ball, DataBounds, Logistic
+    >>> problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=2000, n_features=20,
+    ...                   constraint=Ball(1.0), ridge=0.01, fit_intercept=False)
+    >>> found = plan_sampler(problem, epsilon=1.0, verbose=False)
+    >>> found.tier, found.plan.guarantee.epsilon(0.0) <= 1.0
+    ('pure', True)
+    """
+    epsilon, delta = _checked(epsilon, delta, tier)
+    chosen = _candidate(problem, epsilon, delta, tier, law, grid)
+    found = _priced(problem, chosen, delta, padding)
+    _check_time(problem, chosen, found.seconds, max_seconds, padding)
+    spent = found.plan.guarantee.epsilon(delta)
+    if not spent <= epsilon:
+        raise CalibrationFailed(
+            f"tier {chosen.tier} gives epsilon = {spent:.6g}, above {epsilon:.6g}; try another tier."
+        )
+    if verbose:
+        print(found, file=sys.stderr)
+    return found
+
+
+def _checked(epsilon: float, delta: float, tier: str) -> tuple[float, float]:
+    _check.choice("tier", tier, TIERS)
+    epsilon = _check.positive("epsilon", epsilon)
+    if delta != 0:
+        delta = _check.open_unit("delta", delta)
+    elif tier in ("certified", "process"):
+        raise CalibrationFailed(
+            f"tier={tier!r} cannot promise delta = 0; state a delta, or use tier='pure' or 'exact'."
+        )
+    return epsilon, delta
+
+
+def _priced(problem: Problem, chosen: TierOffer, delta: float, padding: float) -> SamplerPlan:
+    schedule, steps = chosen.schedule, 0
+    if isinstance(schedule, DrawSchedule):
+        schedule, steps = replace(schedule, padding=padding), schedule.n_steps
+    return SamplerPlan(
+        plan=Plan(problem=problem, schedule=schedule, delta=delta, theorem=chosen.theorem),
+        tier=chosen.tier,
+        gradient_evaluations=math.ceil(chosen.evaluations),
+        seconds=chosen.evaluations * pass_seconds(problem) + steps * STEP_SECONDS,
+        excess_risk=chosen.excess_risk,
+    )
+
+
+def _candidate(
+    problem: Problem, epsilon: float, delta: float, tier: Tier, law: tiers.Law, grid: int
+) -> TierOffer:
+    builders: dict[str, Callable[[], TierOffer]] = {
+        "exact": lambda: tiers.exact(problem, epsilon, delta, law, grid),
+        "pure": lambda: tiers.pure(problem, epsilon, delta),
+        "certified": lambda: tiers.certified(problem, epsilon, delta, law),
+        "process": lambda: tiers.process(problem, epsilon, delta),
+    }
+    if tier != "auto":
+        return builders[tier]()
+    found, reasons = [], []
+    for name in ("exact", "pure", "certified", "process")[: 4 if delta else 2]:
+        try:
+            candidate = builders[name]()
+        except DplangevinError as error:
+            reasons.append(f"{name}: {error}")
+            continue
+        if candidate.bounded:
+            found.append(candidate)
+    if not found:
+        raise AssumptionFailed("no tier meets the request. " + " ".join(reasons))
+    return min(found, key=lambda candidate: candidate.evaluations)
+
+
+def _check_time(
+    problem: Problem, chosen: TierOffer, seconds: float, max_seconds: float | None, padding: float
+) -> None:
+    limit = math.inf if max_seconds is None else _check.positive("max_seconds", max_seconds)
+    if not seconds <= limit:
+        raise CalibrationFailed(
+            f"tier {chosen.tier} is expected to take {seconds:.3g} seconds ({chosen.evaluations:.3g} passes over the "
+            f"data) for {problem.dimension} parameters, above max_seconds = {limit:g}; raise the ridge or max_seconds, "
+            "lower epsilon, or state a delta and use tier='process'. Nothing was run."
+        )
+    if padding and chosen.tier == "process":
+        raise InvalidParameter(
+            "padding is for draws; the time of the process tier does not depend on the data."
+        )
+    if 0 < _check.nonnegative("padding", padding) < seconds:
+        raise InvalidParameter(
+            f"padding = {padding:g} seconds is below the expected {seconds:.3g}, so runs would show through; raise it."
+        )
+
+
+def pass_seconds(problem: Problem) -> float:
+    """Seconds of one pass over n records on this machine, measured on a block of made-up rows."""
+    rows = np.full((_BLOCK, problem.n_columns), 0.5 / problem.n_columns)
+    theta, labels = np.zeros((problem.n_columns, problem.loss.score_dimension)), np.zeros((_BLOCK, 1))
+    best = math.inf
+    for _ in range(3):
+        start = time.perf_counter()
+        scores = rows @ theta
+        slopes = problem.loss.slope(scores if scores.shape[1] == 1 else scores[:, None], labels)
+        rows.T @ slopes.reshape(_BLOCK, -1)
+        best = min(best, time.perf_counter() - start)
+    return best * problem.n / _BLOCK + 2e-5

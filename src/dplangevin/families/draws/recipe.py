@@ -1,0 +1,98 @@
+"""Recipes for draws: the exponential, Gibbs and iterated exponential mechanisms, and Langevin diffusion."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.draws.plan_iterated import plan_iterated
+from dplangevin.families.draws.plan_sampler import SamplerPlan, Tier, plan_sampler
+from dplangevin.families.draws.theorems.exponential_mechanism import (
+    exponential_temperature,
+    mean_gradient_sensitivity,
+)
+from dplangevin.families.draws.tiers import START_DISTANCE
+from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import Request
+from dplangevin.problem import Problem, risk
+
+RIDGE_SHARE = 0.1
+"""The ridge's bias, as a share of the bound p / beta of the draw."""
+
+
+def exponential(request: Request) -> Recipe:
+    """One draw of exp(-beta F) on a ball: pure for delta = 0, certified otherwise."""
+    problem = _on_ball(request)
+    tier: Tier = "exact" if problem.dimension == 1 else "certified" if request.delta > 0 else "pure"
+    found = plan_sampler(problem, request.epsilon, request.delta, tier, law="exponential", verbose=False)
+    return _recipe(request, found)
+
+
+def iterated_exponential(request: Request) -> Recipe:
+    """The exponential mechanism on ever smaller balls; one stage where they would not shrink."""
+    return _recipe(request, plan_iterated(_on_ball(request), request.epsilon, request.delta))
+
+
+def gibbs(request: Request) -> Recipe:
+    """One draw of exp(-beta F) with the Gaussian promise of strong convexity."""
+    problem = _with_ridge(request)
+    exact = problem.dimension == 1 and math.isfinite(problem.constants.diameter)
+    found = plan_sampler(
+        problem, request.epsilon, request.delta, "exact" if exact else "certified", law="gibbs", verbose=False
+    )
+    return _recipe(request, found)
+
+
+def langevin(request: Request) -> Recipe:
+    """Noisy gradient flow with a ridge, last iterate released."""
+    return _recipe(
+        request, plan_sampler(_with_ridge(request), request.epsilon, request.delta, "process", verbose=False)
+    )
+
+
+def _slope(request: Request) -> float | None:
+    """Squared losses need a bound on the slope; scaled targets are within 1 of each other's middle."""
+    return 1.0 if request.model == "ridge" else None
+
+
+def _on_ball(request: Request) -> Problem:
+    """The problem on a ball, with a ridge whose bias is a tenth of the draw's own bound."""
+    row = request.problem(_slope(request), 0.0).row_norm
+    bounded = replace(request, radius=request.radius or START_DISTANCE / row)
+    plain = bounded.problem(_slope(request), 0.0)
+    beta = exponential_temperature(plain.constants, request.epsilon)
+    reach = plain.constants.diameter / 2
+    return bounded.problem(_slope(request), 2 * RIDGE_SHARE * plain.dimension / (beta * reach**2))
+
+
+def _with_ridge(request: Request) -> Problem:
+    """The problem with the ridge that balances its bias against p / beta of a Gaussian promise."""
+    if request.delta == 0:
+        raise InvalidParameter(
+            f"mechanism={request.mechanism!r} has a Gaussian promise and cannot be pure; state a delta, or use "
+            "mechanism='exponential'."
+        )
+    plain = request.problem(_slope(request), 0.0)
+    reach = request.radius or START_DISTANCE / plain.row_norm
+    ridge, _ = risk.regularised_gibbs(
+        plain.dimension, request.mu, mean_gradient_sensitivity(plain.constants), reach
+    )
+    return request.problem(_slope(request), ridge)
+
+
+def _recipe(request: Request, found: SamplerPlan) -> Recipe:
+    problem = found.plan.problem
+    width = problem.constants.diameter
+    where = f"a ball of radius {width / 2:.3g}" if math.isfinite(width) else "the whole space"
+    bias = problem.ridge / 2 * (request.radius or START_DISTANCE / problem.row_norm) ** 2
+    return Recipe(
+        model=request.model,
+        plan=found.plan,
+        reasons=(
+            f"sampler tier {found.tier}, about {found.gradient_evaluations} passes over the data and "
+            f"{found.seconds:.2g} seconds",
+            f"drawn on {where} with ridge alpha = {problem.ridge:.3g} per sample",
+        ),
+        predicted_excess_risk=(found.excess_risk or math.inf) + bias,
+    )

@@ -1,0 +1,218 @@
+"""Mechanism: one way to run every schedule, so that nothing is released without its checks and its charge."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar, cast, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.families.release import AnswersRelease, Release
+from dplangevin.families.run_state import SAVE_EVERY, RunState, StatePath
+from dplangevin.privacy.payment import Released, pay
+from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.spender import Spender
+from dplangevin.problem import Problem
+
+Floats = NDArray[np.float64]
+Answers = Callable[[], Sequence[ArrayLike]]
+"""Reads the records, once it is called, and gives the exact answers, an array for each of the schedule's sizes."""
+S = TypeVar("S", bound=Schedule)
+A = TypeVar("A", bound=AnswerSchedule)
+D = TypeVar("D")
+R = TypeVar("R", bound=Released)
+
+
+class Mechanism(ABC, Generic[S, D, R]):
+    """One algorithm: it runs the schedules of one family. What an algorithm needs besides is given to its constructor.
+
+    Subclasses execute; they are handed a generator and data that are paid for.
+    """
+
+    family: ClassVar[type[Schedule]]
+
+    @final
+    def run(
+        self,
+        plan: Price,
+        data: D,
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+        save_every: float = SAVE_EVERY,
+        rows_per_person: int | None = None,
+    ) -> R:
+        """Check, charge, read the records, release what the plan covers, and note it in the ledger.
+
+        Parameters
+        ----------
+        state : a private file. The run is saved there every so many seconds, and a run that finds its file goes on:
+            with the same noise (random_state is not asked again) and the same charge.
+        rows_per_person : to whom the request promises, where it says so; the ledger must say the same.
+        """
+        if not isinstance(plan.schedule, self.family):
+            raise InvalidParameter(
+                f"this plan is for {plan.schedule.mechanism}, not for {self.family.mechanism}."
+            )
+        schedule = cast(S, plan.schedule)
+        self._refuse(plan, data)
+        seed = self._seed(random_state)
+        saved = RunState.at(state, plan, *self._settings(plan), save_every=save_every)
+
+        def release(rng: np.random.Generator, seeded: bool) -> R:
+            return self._released(plan, schedule, data, saved, rng, seeded)
+
+        return pay(plan, release, seed, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
+
+    def _refuse(self, plan: Price, data: D) -> None:
+        """Refusals that depend on public values only, before the ledger is charged."""
+
+    def _seed(self, random_state: object) -> object:
+        return random_state
+
+    def _settings(self, plan: Price) -> tuple[object, ...]:
+        """What makes this run another one besides its plan; all of it public."""
+        return ()
+
+    @abstractmethod
+    def _released(
+        self,
+        plan: Price,
+        schedule: S,
+        data: D,
+        saved: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> R:
+        """Read the records and release."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draw:
+    """What a fit gives: the value, the number of steps (public), and the iterates that the promise covers."""
+
+    value: Floats
+    n_steps: int = 1
+    iterates: Mapping[int, Floats] = field(default_factory=dict)
+
+
+class FitMechanism(Mechanism[S, Dataset, Release]):
+    """Base of the mechanisms that solve a problem on its data set."""
+
+    @final
+    def _refuse(self, plan: Price, data: Dataset) -> None:
+        if not isinstance(plan, Plan):
+            raise InvalidParameter(
+                "this price has constants but no problem, so it cannot be run; make a Plan."
+            )
+        if data.problem != plan.problem:
+            raise InvalidParameter(
+                "the data set was prepared for another problem than the plan's; build it from plan.problem."
+            )
+        self.check(cast(S, plan.schedule), plan.problem)
+
+    def check(self, schedule: S, problem: Problem) -> None:
+        """Refuse what this mechanism cannot run; no record is seen."""
+
+    @final
+    def _released(
+        self,
+        plan: Price,
+        schedule: S,
+        data: Dataset,
+        saved: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> Release:
+        if saved is not None:
+            saved.check_records(lambda salt: fingerprint(data, salt))
+        drawn = self.draw(schedule, data, saved, rng)
+        return Release(
+            value=drawn.value,
+            plan=cast(Plan, plan),
+            seeded=seeded,
+            n_steps=drawn.n_steps,
+            iterates=drawn.iterates,
+        )
+
+    @abstractmethod
+    def draw(self, schedule: S, data: Dataset, saved: RunState | None, rng: np.random.Generator) -> Draw:
+        """Run the schedule; `saved` is where a walk keeps its position."""
+
+
+class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
+    """Base of the mechanisms that add noise to exact answers about records."""
+
+    @final
+    def _refuse(self, plan: Price, data: Answers) -> None:
+        if not callable(data):
+            raise InvalidParameter(
+                f"{self.family.mechanism} takes a function that reads the records and gives the exact answers, not a "
+                f"{type(data).__name__}."
+            )
+
+    @final
+    def _released(
+        self,
+        plan: Price,
+        schedule: A,
+        data: Answers,
+        saved: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> AnswersRelease:
+        exact = [np.asarray(values, float) for values in data()]
+        if tuple(values.size for values in exact) != schedule.sizes:
+            raise InvalidParameter(
+                f"the exact answers are {[values.size for values in exact]} numbers, but the promise was made for "
+                f"{list(schedule.sizes)}; nothing was released."
+            )
+        if not all(np.isfinite(values).all() for values in exact):
+            raise InvalidParameter("exact answers must be finite numbers; nothing was released.")
+        if saved is not None:
+            saved.check_records(lambda salt: _digest(salt, *exact))
+        return AnswersRelease(values=self.draw(schedule, exact, rng), plan=plan, seeded=seeded)
+
+    @abstractmethod
+    def draw(self, schedule: A, exact: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
+        """The noisy answers."""
+
+
+def _digest(salt: str, *arrays: Any) -> str:
+    content = hashlib.sha256(salt.encode())
+    for values in arrays:
+        content.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return content.hexdigest()
+
+
+def fingerprint(data: Dataset, salt: str) -> str:
+    """A hash of all clipped records, and of one gradient.
+
+    Gradients alone are not enough: the slope of a quantile or a hinge loss is the same for many labels, so a changed
+    record might not move them. A change that clipping undoes does not change the release. The gradient tells
+    another kernel, whose roundings differ.
+    """
+    theta = np.cos(np.arange(1.0, data.problem.dimension + 1))[:, None]
+    content = hashlib.sha256(salt.encode())
+    content.update(data.n_samples.to_bytes(8, "little"))
+    content.update(data.summed(_record_hash, salt).tobytes())
+    content.update(data.gradient_sum(data.problem.loss, theta / np.linalg.norm(theta)).tobytes())
+    return content.hexdigest()
+
+
+def _record_hash(data: Dataset, salt: str) -> Floats:
+    """A hash of the records as eight whole numbers below 2^32: sums over partitions stay exact."""
+    content = hashlib.sha256(salt.encode())
+    for block in data.blocks():
+        for values in (block.rows, block.labels, block.weights):
+            content.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return np.frombuffer(content.digest(), np.uint32).astype(float)

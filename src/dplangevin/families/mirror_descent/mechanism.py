@@ -1,0 +1,94 @@
+"""Private mirror descent whose mirror map and start come from public data (PDA-DPMD)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._progress import progress
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mirror_descent.mirror_map import MirrorMap
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.run_state import Position, RunState
+from dplangevin.privacy.plan import Price
+from dplangevin.problem import Problem
+
+Floats = NDArray[np.float64]
+
+
+class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
+    """Noisy private gradients, public geometry: exactly what the plan's schedule says, from the public minimiser.
+
+    Parameters
+    ----------
+    mirror : the mirror map, made from public data only (see `public_map`). No privacy depends on how good it is.
+
+    References
+    ----------
+    Ganesh (2022), Chapter 4, Algorithm 1; Amid et al. (2022), Public data-assisted mirror descent (mode "mix").
+    """
+
+    family = PublicMirrorSchedule
+
+    def __init__(self, mirror: MirrorMap) -> None:
+        self.mirror = mirror
+
+    def check(self, schedule: PublicMirrorSchedule, problem: Problem) -> None:
+        """The map is on the problem's set."""
+        if self.mirror.dimension != problem.dimension:
+            raise InvalidParameter(
+                f"the mirror map has {self.mirror.dimension} coordinates but the problem has {problem.dimension}; "
+                "public and private features must have the same columns."
+            )
+        if self.mirror.constraint != problem.constraint:
+            raise InvalidParameter(
+                f"the mirror map is on the set {self.mirror.constraint!r} but the problem's set is "
+                f"{problem.constraint!r}; make the map for the plan's problem."
+            )
+
+    def _settings(self, plan: Price) -> tuple[object, ...]:
+        """What the map does at one odd point: another map is another run."""
+        start, odd = self.mirror.start, np.cos(np.arange(1.0, self.mirror.dimension + 1))
+        point = self.mirror.constraint.project(start + odd)
+        seen = (start, self.mirror.gradient(point), self.mirror.step(point, odd))
+        return (hashlib.sha256(b"".join(values.tobytes() for values in seen)).hexdigest(),)
+
+    def draw(
+        self, schedule: PublicMirrorSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
+    ) -> Draw:
+        """The last iterate or the average."""
+        problem, start = data.problem, np.array(self.mirror.start)
+        etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_scale")
+        weights = schedule.per_step("mixing")
+        at = Position(step=0, theta=start, previous=start, total=np.zeros(problem.dimension))
+        if saved is not None and (fields := saved.position()) is not None:
+            at = Position(**fields)
+            saved.restore(rng)
+        for t in progress(range(at.step, schedule.n_steps), "mirror descent"):
+            gradient = data.gradient_sum(problem.loss, at.theta[:, None])[:, 0] / problem.n
+            noisy = gradient + problem.ridge * at.theta + noises[t] * rng.standard_normal(problem.dimension)
+            at.theta = advance(self.mirror, schedule.mode, at.theta, noisy, etas[t], weights[t])
+            at.step = t + 1
+            if t >= schedule.average_from:
+                at.total += at.theta
+            if saved is not None:
+                saved.after(at, rng)
+        value = at.theta
+        if schedule.release == "average" and schedule.n_steps:
+            value = at.total / (schedule.n_steps - schedule.average_from)
+        return Draw(value=value, n_steps=schedule.n_steps)
+
+
+def advance(
+    mirror: MirrorMap, mode: str, theta: Floats, noisy: Floats, step_size: float | Floats, mixing: float = 1.0
+) -> Floats:
+    """One step of the schedule's mode from theta, or from each of its columns with its own step size."""
+    if mode == "mirror":
+        return mirror.step(theta, step_size * noisy)
+    if mode == "mix":
+        noisy = mixing * noisy + (1 - mixing) * mirror.gradient(theta)
+    return mirror.constraint.project(theta - step_size * noisy)

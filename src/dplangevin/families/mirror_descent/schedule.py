@@ -1,0 +1,84 @@
+"""The schedule of mirror descent with a mirror map made from public data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.schedule import Schedule
+
+Mode = Literal["mirror", "mix", "gradient"]
+MODES: tuple[Mode, ...] = ("mirror", "mix", "gradient")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicMirrorSchedule(Schedule):
+    """Full-batch noisy steps from the public minimiser; N_t = G_t + Z_t, Z_t ~ N(0, noise_scale_t^2 I).
+
+    mirror: theta+ = argmin over the set of eta_t <N_t, u> + B_Psi(u, theta), Psi the public mirror map.
+    mix: theta+ = project(theta - eta_t (a_t N_t + (1 - a_t) grad Psi(theta))).
+    gradient: theta+ = project(theta - eta_t N_t), noisy gradient descent from a warm start.
+    G_t is the sum of the private records' gradients over the public n, plus the ridge's gradient once.
+
+    Parameters
+    ----------
+    step_size : eta_t, a number or one number per step.
+    noise_scale : standard deviation of the noise on the MEAN gradient, a number or one number per step.
+    n_steps : number of steps; 0 releases the public minimiser and reads no private record.
+    mode : as above. mixing : a_t in (0, 1], a number or one per step, for mode="mix" only.
+    release : "last-iterate", or "average" of the iterates from average_from (from 0) on. Every function of the
+        iterates costs the same.
+    """
+
+    mechanism: ClassVar[str] = "public-mirror-descent"
+    step_size: float | tuple[float, ...]
+    noise_scale: float | tuple[float, ...]
+    n_steps: int
+    mode: Mode = "mirror"
+    mixing: float | tuple[float, ...] | None = None
+    release: Literal["last-iterate", "average"] = "last-iterate"
+    average_from: int = 0
+
+    def __post_init__(self) -> None:
+        _check.put(self, step_size=_check.per_step("step_size", self.step_size))
+        _check.put(self, noise_scale=_check.per_step("noise_scale", self.noise_scale))
+        _check.put(self, n_steps=_check.count("n_steps", self.n_steps, least=0))
+        _check.put(self, mode=_check.choice("mode", self.mode, MODES))
+        _check.put(self, release=_check.choice("release", self.release, ("last-iterate", "average")))
+        _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
+        self._check_mixing()
+        for name in ("step_size", "noise_scale", "mixing"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.n_steps:
+                raise InvalidParameter(
+                    f"{name} has {len(value)} entries but n_steps is {self.n_steps}; give one number, or one per step."
+                )
+        if self.release == "average" and self.average_from >= max(self.n_steps, 1):
+            raise InvalidParameter(
+                f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
+            )
+
+    def _check_mixing(self) -> None:
+        if self.mode != "mix":
+            if self.mixing is not None:
+                raise InvalidParameter(
+                    f"mixing has no meaning with mode={self.mode!r}; leave it out or set mode='mix'."
+                )
+            return
+        if self.mixing is None:
+            raise InvalidParameter(
+                "mode='mix' needs mixing, the weight in (0, 1] of the noisy private gradient."
+            )
+        _check.put(self, mixing=_check.per_step("mixing", self.mixing))
+        if np.max(self.mixing) > 1:
+            raise InvalidParameter(f"mixing must be at most 1, got {self.mixing!r}.")
+
+    def per_step(self, name: Literal["step_size", "noise_scale", "mixing"]) -> NDArray[np.float64]:
+        """One value for each step."""
+        value = getattr(self, name)
+        return np.broadcast_to(np.asarray(1.0 if value is None else value, float), (self.n_steps,)).copy()

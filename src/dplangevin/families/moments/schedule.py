@@ -1,0 +1,35 @@
+"""The schedule of least squares from noisy moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dplangevin import _check
+from dplangevin.privacy.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class SufficientStatisticsSchedule(Schedule):
+    """Noisy G = sum w x x^T and c = sum w y x, then (G_floored + n ridge I) theta = c.
+
+    Parameters
+    ----------
+    gram_noise : standard deviation of the noise on a diagonal entry of G. Off-diagonal entries get gram_noise /
+        sqrt 2, so that the noise is isotropic in the Frobenius norm.
+    cross_noise : standard deviation of the noise on an entry of c.
+    eigenvalue_floor : eigenvalues of the noisy G below it are raised to it, so that the equations can always be
+        solved. It only shapes the answer; no privacy depends on it.
+    """
+
+    mechanism: ClassVar[str] = "sufficient-statistics"
+    gram_noise: float
+    cross_noise: float
+    eigenvalue_floor: float
+    release: Literal["noisy-answers"] = "noisy-answers"
+
+    def __post_init__(self) -> None:
+        _check.put(self, gram_noise=_check.scale("gram_noise", self.gram_noise))
+        _check.put(self, cross_noise=_check.scale("cross_noise", self.cross_noise))
+        _check.put(self, eigenvalue_floor=_check.positive("eigenvalue_floor", self.eigenvalue_floor))
+        _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))

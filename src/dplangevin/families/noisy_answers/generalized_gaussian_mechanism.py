@@ -1,0 +1,318 @@
+"""Counts with generalised Gaussian noise, shaped to make the largest error small."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.mechanism import AnswerMechanism
+from dplangevin.families.noisy_answers import maximum_error as error
+from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule, checked_power
+from dplangevin.families.release import AnswersRelease
+from dplangevin.families.run_state import StatePath
+from dplangevin.privacy.generalized_gaussian import fisher_information
+from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Price
+from dplangevin.privacy.spender import Spender
+from dplangevin.problem.constants import ADJACENCIES, Adjacency
+
+Floats = NDArray[np.float64]
+Objective = Literal["max", "rmse"]
+LARGEST_EPSILON = 1000.0
+_BLOCK = 2**20
+_SHAPES = (1.0, 1.3, 1.6, 2.0, 2.6, 3.4, 4.5, 6.0, 9.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralizedGaussianMechanism:
+    """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p).
+
+    Parameters
+    ----------
+    k : number of counts.
+    epsilon, delta : the promise; delta = 0 means Laplace noise.
+    objective : "max" chooses p for the smallest expected maximum error, "rmse" for the smallest standard deviation.
+    p : the shape, 1 (Laplace), 2 (Gaussian) or any number in between or above; None chooses the best.
+    sensitivity : how much one count may differ between neighbouring data sets.
+    changed_counts : how many counts may differ between NEIGHBOURING DATA SETS; all of them unless stated.
+    touched_counts : how many counts ONE RECORD can touch, as another way to state it: under "replace-one" twice
+        as many may differ (one record leaves, one comes), under "add-remove" as many.
+    adjacency : "replace-one" or "add-remove".
+    rows_per_person : the promise is for all rows of a person who owns at most so many; sensitivity and changed_counts
+        are then those of so many rows.
+
+    Privacy
+    -------
+    Real-arithmetic (epsilon, delta) under the stated adjacency by the worst-shift theorem; sigma is the smallest the
+    numeric accountant certifies, rounded up to six digits and certified again. Answers are rounded to a public grid of
+    about sigma 2^-20, which removes the low bits of floating-point noise but is not a proof about floats.
+
+    References
+    ----------
+    Ganesh (2022), thesis, chapter 2 (with exact constants instead of Lemma 30).
+
+    Examples
+    --------
+    >>> mechanism = GeneralizedGaussianMechanism(k=1000, epsilon=1, delta=1e-6)
+    >>> mechanism.p, round(mechanism.expected_maximum_error())
+    (3.65, 400)
+    """
+
+    k: int
+    epsilon: float
+    delta: float
+    objective: Objective = "max"
+    p: float = None  # type: ignore[assignment]
+    sensitivity: float = 1.0
+    changed_counts: int = None  # type: ignore[assignment]
+    touched_counts: int | None = None
+    adjacency: Adjacency = "replace-one"
+    rows_per_person: int = 1
+    sigma: float = field(init=False)
+    plan: Price = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check.put(self, k=_check.count("k", self.k))
+        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        if self.epsilon > LARGEST_EPSILON:
+            raise InvalidParameter(
+                f"epsilon = {self.epsilon:g} promises nothing; the accountant goes up to {LARGEST_EPSILON:g}."
+            )
+        _check.put(self, delta=0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
+        _check.put(self, objective=_check.choice("objective", self.objective, ("max", "rmse")))
+        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        _check.put(self, changed_counts=self._changed())
+        _check.put(self, p=self._shape())
+        scale = smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
+        _check.put(self, sigma=scale if self.sensitivity == 1 else scale * self.sensitivity * (1 + 1e-14))
+        schedule = NoisyAnswersSchedule(
+            answers=self.k,
+            changed=self.changed_counts,
+            sensitivity=self.sensitivity,
+            p=self.p,
+            sigma=self.sigma,
+            adjacency=self.adjacency,
+            rows_per_person=self.rows_per_person,
+        )
+        _check.put(self, plan=Price(schedule=schedule, delta=self.delta))
+
+    def _changed(self) -> int:
+        if self.changed_counts is not None and self.touched_counts is not None:
+            raise InvalidParameter("state changed_counts or touched_counts, not both.")
+        if self.touched_counts is not None:
+            touched = _check.count("touched_counts", self.touched_counts)
+            return min(self.k, 2 * touched if self.adjacency == "replace-one" else touched)
+        if self.changed_counts is None:
+            return self.k
+        changed = _check.count("changed_counts", self.changed_counts)
+        if changed > self.k:
+            raise InvalidParameter(f"changed_counts = {changed} exceeds k = {self.k}; it is at most k.")
+        return changed
+
+    def _shape(self) -> float:
+        if self.p is not None:
+            p = checked_power(self.p)
+            if self.delta == 0 and p > 1:
+                raise InvalidParameter(
+                    f"p = {p} has no pure promise; with delta = 0 use p = 1 (Laplace) or leave p out."
+                )
+            return p
+        if self.delta == 0:
+            return 1.0
+        return best_shape(self.k, self.changed_counts, self.epsilon, self.delta, self.objective)
+
+    @property
+    def schedule(self) -> NoisyAnswersSchedule:
+        """The public parameters that were certified and are run."""
+        schedule = self.plan.schedule
+        assert isinstance(schedule, NoisyAnswersSchedule)
+        return schedule
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a release promises."""
+        return self.plan.guarantee
+
+    @property
+    def grid(self) -> float:
+        """Answers are rounded to multiples of this power of two."""
+        return self.schedule.grid
+
+    @property
+    def standard_deviation(self) -> float:
+        """Of the noise on one count."""
+        return self.sigma * error.root_mean_square(self.p)
+
+    def expected_maximum_error(self) -> float:
+        """E max_i |error_i| over all k counts."""
+        return self.sigma * error.expected_maximum(self.k, self.p)
+
+    def maximum_error_quantile(self, beta: float = 0.05) -> float:
+        """u with Pr[some error exceeds u] = beta."""
+        return self.sigma * error.maximum_quantile(self.k, self.p, _check.open_unit("beta", beta))
+
+    def margin(self, level: float = 0.95, *, simultaneous: bool = False) -> float:
+        """Half-width of each count's interval; with `simultaneous`, all k hold at once with this probability."""
+        if simultaneous:
+            return self.maximum_error_quantile(1 - _check.open_unit("level", level))
+        return self.sigma * error.margin(self.p, _check.open_unit("level", level))
+
+    def intervals(
+        self, released: ArrayLike, level: float = 0.95, *, simultaneous: bool = False
+    ) -> tuple[Floats, Floats]:
+        """(low, high) for the true count behind each released one (before any post-processing)."""
+        values = np.asarray(released, float)
+        width = self.margin(level, simultaneous=simultaneous)
+        return values - width, values + width
+
+    def release(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+    ) -> Floats:
+        """The noisy counts; counts that are a function are read after the ledger is charged."""
+        return released(self.plan, counts, random_state, ledger, state, self.rows_per_person).values[0]
+
+    def release_blocks(self, blocks: Iterable[ArrayLike], rng: np.random.Generator) -> Iterator[Floats]:
+        """The noisy counts block by block, for k beyond memory; more than k counts are refused."""
+        done = 0
+        for block in blocks:
+            values = np.asarray(block, float).ravel()
+            done += values.size
+            if done > self.k:
+                raise InvalidParameter(
+                    f"the blocks hold more than the k = {self.k} counts the promise was made for."
+                )
+            if not np.all(np.isfinite(values)):
+                raise InvalidParameter("counts must be finite numbers; nothing was released.")
+            yield noisy(self.schedule, values, rng)
+
+    def describe(self) -> str:
+        """The promise and the error in words."""
+        return (
+            f"{self.k} counts, of which one record can change {self.changed_counts}; noise shape p = {self.p:g}, "
+            f"sigma = {self.sigma:g}. Expected largest error {self.expected_maximum_error():.4g}; with 95% probability "
+            f"no count is off by more than {self.maximum_error_quantile(0.05):.4g}; a single count is within "
+            f"{self.margin(0.95):.4g} of the truth with 95% probability."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return {
+            "k": self.k,
+            "changed_counts": self.changed_counts,
+            "sensitivity": self.sensitivity,
+            "p": self.p,
+            "sigma": self.sigma,
+            "grid": self.grid,
+            "expected_maximum_error": self.expected_maximum_error(),
+            "maximum_error_95": self.maximum_error_quantile(0.05),
+            "margin_95": self.margin(0.95),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+
+class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
+    """answers + sigma GGauss(p), rounded to a public grid."""
+
+    family = NoisyAnswersSchedule
+
+    def draw(
+        self, schedule: NoisyAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator
+    ) -> tuple[Floats, ...]:
+        values, result = exact[0].ravel(), np.empty(schedule.answers)
+        for start in range(0, schedule.answers, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            result[part] = noisy(schedule, values[part], rng)
+        return (result,)
+
+
+def noisy(schedule: NoisyAnswersSchedule, values: Floats, rng: np.random.Generator) -> Floats:
+    """Some of the answers with their noise."""
+    answers = values + schedule.sigma * draw(values.size, schedule.p, rng)
+    return np.asarray(np.round(answers / schedule.grid) * schedule.grid)
+
+
+def released(
+    plan: Price,
+    counts: ArrayLike | Callable[[], ArrayLike],
+    random_state: object,
+    ledger: Spender | None,
+    state: StatePath,
+    rows_per_person: int,
+    mechanism: AnswerMechanism[Any] | None = None,
+) -> AnswersRelease:
+    """Counts through the till."""
+    exact = counts if callable(counts) else lambda: counts
+    return (mechanism or GeneralizedGaussianNoise()).run(
+        plan,
+        lambda: [np.asarray(exact(), float).ravel()],
+        random_state,
+        ledger=ledger,
+        state=state,
+        rows_per_person=rows_per_person,
+    )
+
+
+def draw(size: int, p: float, rng: np.random.Generator) -> Floats:
+    """Independent draws for sigma = 1: sign times Gamma(1/p)^(1/p)."""
+    sizes = rng.standard_gamma(1 / p, size) ** (1 / p)
+    return np.asarray(np.where(rng.random(size) < 0.5, -sizes, sizes))
+
+
+def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Objective) -> float:
+    """The p with the smallest error: a rough search, then p = 1 and p = 2 as candidates beside its result."""
+    size = error.expected_maximum if objective == "max" else lambda _k, p: error.root_mean_square(p)
+
+    def loss(p: float, *, rough: bool = True) -> float:
+        return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(k, p)
+
+    if changed >= 10_000:  # the loss is Gaussian enough: sigma grows as sqrt(I(p))
+        found = _golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0)
+    else:
+        found = _golden(loss, *_bracket(loss))
+    candidates = {round(found, 2), 1.0, 2.0}
+    good = 1.005 * min(loss(p) for p in candidates)  # rough losses are off by 0.1% or less
+    return min((p for p in candidates if loss(p) <= good), key=lambda p: loss(p, rough=False))
+
+
+def _bracket(function: Callable[[float], float]) -> tuple[float, float]:
+    """Neighbours of the best shape on the list, walking downhill from p = 2."""
+    values = {3: function(_SHAPES[3])}
+    for step in (1, -1):
+        place = 3 + step
+        while 0 <= place < len(_SHAPES):
+            values[place] = function(_SHAPES[place])
+            if values[place] > values[place - step]:
+                break
+            place += step
+    best = min(values, key=values.__getitem__)
+    return _SHAPES[max(best - 1, 0)], _SHAPES[min(best + 1, len(_SHAPES) - 1)]
+
+
+def _golden(function: Callable[[float], float], low: float, high: float) -> float:
+    ratio = (math.sqrt(5) - 1) / 2
+    a, b = high - ratio * (high - low), low + ratio * (high - low)
+    value_a, value_b = function(a), function(b)
+    while high - low > 0.05:
+        if value_a <= value_b:
+            high, b, value_b = b, a, value_a
+            a = high - ratio * (high - low)
+            value_a = function(a)
+        else:
+            low, a, value_a = a, b, value_b
+            b = low + ratio * (high - low)
+            value_b = function(b)
+    return 0.5 * (low + high)

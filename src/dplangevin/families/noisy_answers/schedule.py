@@ -1,0 +1,210 @@
+"""The schedules of noisy answers: bounded answers about records, their neighbours, and the noise on them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.schedule import Schedule
+from dplangevin.problem.constants import ADJACENCIES, Adjacency
+
+SumNoise = Literal["geometric", "gamma", "gaussian"]
+SUM_NOISES: tuple[SumNoise, ...] = ("geometric", "gamma", "gaussian")
+LARGEST_POWER = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerSchedule(Schedule):
+    """Base of the schedules that state their own neighbours: no problem and no constants are needed to price them.
+
+    Parameters
+    ----------
+    adjacency : "replace-one" or "add-remove". assumptions : more to assume, in words.
+    """
+
+    release: str = field(default="noisy-answers", init=False, repr=False)
+    adjacency: Adjacency
+    assumptions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many answers each array of exact answers holds."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumGroup:
+    """Sums released with one scale of noise.
+
+    Parameters
+    ----------
+    answers : number of sums.
+    unit : bound on one record's contribution: on the sum of its (non-negative) entries for geometric noise, on its
+        Euclidean (Frobenius) length otherwise.
+    scale : geometric: P(k) proportional to exp(-|k| / scale) on the integers; gamma: density proportional to
+        exp(-|z| / scale); gaussian: standard deviation.
+    """
+
+    answers: int
+    unit: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        _check.put(self, answers=_check.count("answers", self.answers))
+        _check.put(self, unit=_check.positive("unit", self.unit))
+        _check.put(self, scale=_check.positive("scale", self.scale))
+
+    def reach(self, noise: SumNoise, adjacency: Adjacency) -> float:
+        """The largest move of the group between neighbours, in the norm of the noise."""
+        if adjacency == "add-remove" or self.answers == 1:
+            return self.unit
+        return (2.0 if noise == "geometric" else math.sqrt(2.0)) * self.unit
+
+    def deviation(self, noise: SumNoise) -> float:
+        """Standard deviation of the (continuous) noise on one sum of the group."""
+        return self.scale * (math.sqrt(self.answers + 1) if noise == "gamma" else 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisySumsSchedule(AnswerSchedule):
+    """Sums of bounded contributions in groups, each with its scale of noise."""
+
+    mechanism: ClassVar[str] = "noisy-sums"
+    groups: tuple[SumGroup, ...]
+    noise: SumNoise
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.put(self, noise=_check.choice("noise", self.noise, SUM_NOISES))
+        if not self.groups:
+            raise InvalidParameter("groups must hold at least one group of sums.")
+        if self.noise == "geometric" and any(group.unit != int(group.unit) for group in self.groups):
+            raise InvalidParameter("geometric noise is for whole numbers: state a whole unit for each group.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of sums in each group."""
+        return tuple(group.answers for group in self.groups)
+
+    def with_assumptions(self, *words: str) -> NoisySumsSchedule:
+        """The same release with more to assume."""
+        return replace(self, assumptions=(*self.assumptions, *words))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyMaxSchedule(AnswerSchedule):
+    """argmax of total_i + Exponential(scale), where one record adds between 0 and unit to each total."""
+
+    mechanism: ClassVar[str] = "noisy-max"
+    release: str = field(default="draw", init=False, repr=False)
+    candidates: int
+    unit: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.put(self, candidates=_check.count("candidates", self.candidates, least=2))
+        _check.put(self, unit=_check.positive("unit", self.unit))
+        _check.put(self, scale=_check.positive("scale", self.scale))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """One total for each candidate."""
+        return (self.candidates,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyAnswersSchedule(AnswerSchedule):
+    """answers + GGauss(p, sigma): the public parameters that are accounted and executed.
+
+    Parameters
+    ----------
+    answers : k, the number of answers.
+    changed : how many of them may differ between neighbouring data sets.
+    sensitivity : by how much each may differ.
+    p, sigma : density proportional to exp(-(|x|_p / sigma)^p).
+    rows_per_person : neighbours differ in so many rows, and changed and sensitivity are for all of them.
+    """
+
+    mechanism: ClassVar[str] = "generalized-gaussian"
+    adjacency: Adjacency = "replace-one"
+    answers: int
+    changed: int
+    sensitivity: float
+    p: float
+    sigma: float
+    rows_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.put(self, answers=_check.count("answers", self.answers))
+        _check.put(self, changed=_check.count("changed", self.changed))
+        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.put(self, p=checked_power(self.p))
+        _check.put(self, sigma=_check.positive("sigma", self.sigma))
+        _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
+        if self.changed > self.answers:
+            raise InvalidParameter(
+                f"changed = {self.changed} exceeds the number of answers, {self.answers}; it is at most that."
+            )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """All answers lie in one array."""
+        return (self.answers,)
+
+    @property
+    def grid(self) -> float:
+        """Answers are rounded to multiples of this power of two."""
+        return float(2.0 ** (math.floor(math.log2(self.sigma)) - 20))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectedAnswersSchedule(AnswerSchedule):
+    """Noisy answers of which up to `hits`, whose errors exceed the threshold, are found by sparse vector and mended.
+
+    Parameters
+    ----------
+    noise : of the first answers. hits : the most that are mended.
+    search_epsilon, answer_epsilon : of one search and of one mended answer.
+    threshold : on the error of an answer; it must not depend on data.
+    """
+
+    mechanism: ClassVar[str] = "sparse-vector-correction"
+    adjacency: Adjacency = "replace-one"
+    noise: NoisyAnswersSchedule
+    hits: int
+    search_epsilon: float
+    answer_epsilon: float
+    threshold: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.put(self, hits=_check.count("hits", self.hits))
+        _check.put(self, search_epsilon=_check.positive("search_epsilon", self.search_epsilon))
+        _check.put(self, answer_epsilon=_check.positive("answer_epsilon", self.answer_epsilon))
+        _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+        if self.noise.adjacency != self.adjacency:
+            raise InvalidParameter("adjacency differs from that of the noise; state the same.")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """All answers lie in one array."""
+        return self.noise.sizes
+
+
+def checked_power(p: float) -> float:
+    """p, when the proof (log-concave noise) and the sampler cover it."""
+    value = _check.positive("p", p)
+    if not 1 <= value <= LARGEST_POWER:
+        raise InvalidParameter(
+            f"p must be between 1 and {LARGEST_POWER:g}, got {p!r}: below 1 the noise is not log-concave and nothing "
+            "is proved, above it the sampler underflows. Use p = 1 (Laplace), p = 2 (Gaussian), or leave p out."
+        )
+    return value

@@ -1,0 +1,264 @@
+"""calibrate: the least noise, or the most steps, for a guarantee; rounded to the private side and certified again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from dplangevin import _check
+from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.privacy.accountant import describe
+from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.registry import THEOREMS, theorem_named
+from dplangevin.problem.constants import Constants
+from dplangevin.problem.problem import Problem
+
+P = TypeVar("P", bound=Price)
+QUICK = 1e-9
+PATIENT = 1e-3
+SLOW_THEOREMS = ("block-recursion", "dobrushin", "participation-start", "block-sgd")
+MONOTONE_IN_STEPS = ("composition", "optimal-shift", "hidden-state-sgd")
+
+
+def calibrate(
+    *,
+    epsilon: float,
+    delta: float,
+    theorem: str | None = None,
+    steps: int | float | None = None,
+    **options: object,
+) -> Price:
+    """The price with the least noise that meets (epsilon, delta), or, given noise_scale and no steps, the most steps.
+
+    Options are those of `account`. steps may be infinity.
+
+    Examples
+    --------
+    >>> from dplangevin import calibrate
+    >>> plan = calibrate(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
+    ...                  steps=float("inf"), epsilon=1.0, delta=1e-6)
+    >>> round(plan.schedule.noise_scale, 6), plan.guarantee.theorem
+    (0.011919, 'optimal-shift')
+    """
+    noise = options.pop("noise_scale", None)
+    if steps is None and noise is None:
+        raise InvalidParameter(
+            "give steps to get the least noise_scale, or noise_scale to get the most steps."
+        )
+    if steps is not None and noise is not None:
+        raise InvalidParameter(
+            "noise_scale and steps are both given, so nothing is left to find; use account."
+        )
+    start = 1.0 if noise is None else noise
+    constants, schedule = describe(noise_scale=start, steps=1 if steps is None else steps, **options)  # type: ignore[arg-type]
+    if steps is None:
+        return most_steps(constants, schedule, epsilon=epsilon, delta=delta, theorem=theorem)
+    return least_noise(constants, schedule, epsilon=epsilon, delta=delta, theorem=theorem)
+
+
+def least_noise(
+    constants: Constants,
+    schedule: NoisyGradientSchedule,
+    *,
+    epsilon: float,
+    delta: float,
+    theorem: str | None = None,
+) -> Price:
+    """The price with the least noise meeting (epsilon, delta); a varying noise keeps its shape and is scaled."""
+    found, name = _least(constants, schedule, epsilon, delta, theorem)
+    return _met(Price(constants=constants, schedule=found, delta=delta, theorem=name), epsilon)
+
+
+def least_noise_plan(
+    problem: Problem,
+    schedule: NoisyGradientSchedule,
+    *,
+    epsilon: float,
+    delta: float,
+    theorem: str | None = None,
+) -> Plan:
+    """As least_noise, for a problem: a plan that can run."""
+    found, name = _least(problem.constants, schedule, epsilon, delta, theorem)
+    return _met(Plan(problem=problem, schedule=found, delta=delta, theorem=name), epsilon)
+
+
+def _met(plan: P, epsilon: float) -> P:
+    if not plan.guarantee.epsilon() <= epsilon:
+        raise CalibrationFailed(
+            f"the calibrated run reaches epsilon = {plan.guarantee.epsilon()!r}, not {epsilon!r}."
+        )
+    return plan
+
+
+def _least(
+    constants: Constants, schedule: NoisyGradientSchedule, epsilon: float, delta: float, theorem: str | None
+) -> tuple[NoisyGradientSchedule, str]:
+    """The schedule with the least noise, and the theorem that allows it."""
+    _check.positive("epsilon", epsilon)
+    _check.open_unit("delta", delta)
+    names = [theorem_named(theorem, schedule).name] if theorem is not None else list(THEOREMS)
+    best: tuple[float, str] | None = None
+    reasons: list[str] = []
+    for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
+        try:
+            factor = _least_factor(
+                THEOREMS[name], constants, schedule, epsilon, delta, None if best is None else best[0]
+            )
+        except AssumptionFailed as error:
+            reasons.append(str(error))
+            continue
+        if factor is not None and (best is None or factor < best[0]):
+            best = (factor, name)
+    if best is None:
+        if theorem is not None and reasons:
+            raise AssumptionFailed(reasons[0])
+        raise CalibrationFailed("no theorem covers this run at any noise: " + " ".join(reasons))
+    return _scaled(schedule, best[0]), best[1]
+
+
+def _scaled(schedule: NoisyGradientSchedule, factor: float) -> NoisyGradientSchedule:
+    noise = schedule.noise_scale
+    scaled = tuple(factor * value for value in noise) if isinstance(noise, tuple) else factor * noise
+    return replace(schedule, noise_scale=scaled)
+
+
+def _least_factor(
+    theorem: Theorem,
+    constants: Constants,
+    schedule: NoisyGradientSchedule,
+    epsilon: float,
+    delta: float,
+    known: float | None,
+) -> float | None:
+    """Smallest factor on the noise found to meet the target, or None when `known` cannot be improved."""
+
+    def cost(factor: float) -> float:
+        return theorem.certify(constants, _scaled(schedule, factor)).epsilon(delta)
+
+    slow = theorem.name in SLOW_THEOREMS or schedule.sampling in ("without-replacement", "poisson")
+    high = known if known is not None and slow else _guess(constants, schedule, epsilon)
+    spent = cost(high)
+    if known is not None and slow and spent > epsilon:
+        return None
+    rounds = 0
+    while not spent <= epsilon:
+        high, rounds = high * (4 if rounds < 6 else 100), rounds + 1
+        if rounds > 40:
+            raise CalibrationFailed(f"{theorem.name} reaches no epsilon = {epsilon!r} at any noise.")
+        spent = cost(high)
+    return _descend(cost, high, spent, epsilon, PATIENT if slow else QUICK)
+
+
+def _guess(constants: Constants, schedule: NoisyGradientSchedule, epsilon: float) -> float:
+    """Noise of the order of one step's sensitivity over epsilon."""
+    largest = max(schedule.noise_scale) if isinstance(schedule.noise_scale, tuple) else schedule.noise_scale
+    return constants.gradient_sensitivity / (schedule.divisor(constants.n) * min(epsilon, 10.0) * largest)
+
+
+def _descend(
+    cost: Callable[[float], float], high: float, spent: float, target: float, tolerance: float
+) -> float:
+    """Bisection (in log) from a factor that meets the target; the returned factor has been checked to meet it."""
+    ratio = 2.0
+    low = high / ratio
+    below = cost(low)
+    while below <= target:
+        if below == 0 and low < 1e-12 * high:
+            break
+        high, spent = low, below
+        ratio = min(ratio * ratio, 1e6)
+        low = high / ratio
+        if low < 1e-250:
+            raise CalibrationFailed("the target is met with no noise at all; check the bounds.")
+        below = cost(low)
+    while high > low * (1 + tolerance):
+        middle = math.sqrt(low * high)
+        if 0 < spent < math.inf and 0 < below < math.inf and below > target:
+            # epsilon is close to a power of the noise: interpolate, kept inside the bracket
+            slope = math.log(below / spent) / math.log(high / low)
+            step = math.log(target / spent) / slope if slope > 0 else 0.0
+            guess = high * math.exp(-step * (1 - 1e-3)) if step > 0 else high
+            inside = low * (high / low) ** 0.02 < guess < high * (low / high) ** 0.02
+            middle = guess if inside else middle
+        value = cost(middle)
+        if value <= target:
+            high, spent = middle, value
+        else:
+            low, below = middle, value
+        if high <= low * (1 + 4e-16):
+            break
+    return high
+
+
+def most_steps(
+    constants: Constants,
+    schedule: NoisyGradientSchedule,
+    *,
+    epsilon: float,
+    delta: float,
+    theorem: str | None = None,
+) -> Price:
+    """The price with the most steps meeting (epsilon, delta) at the given noise; infinity when the bound stays below.
+
+    Searched by bisection only where the bound is monotone in the number of steps.
+    """
+    _check.positive("epsilon", epsilon)
+    _check.open_unit("delta", delta)
+    if not schedule.constant:
+        raise InvalidParameter(
+            "the most steps of a varying schedule are not defined; use one step_size and noise_scale."
+        )
+    names = [theorem_named(theorem, schedule).name] if theorem is not None else list(THEOREMS)
+    length = (
+        math.ceil(constants.n / schedule.divisor(constants.n))
+        if schedule.sampling in ("cyclic", "shuffle")
+        else 1
+    )
+    best: tuple[float, str] | None = None
+    for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
+        count = _most(THEOREMS[name], constants, schedule, epsilon, delta, length)
+        if count > 0 and (best is None or count > best[0]):
+            best = (count, name)
+        if best is not None and math.isinf(best[0]):
+            break
+    if best is None:
+        raise CalibrationFailed(
+            f"not even {'one epoch' if length > 1 else 'one step'} meets epsilon = {epsilon!r} at delta = {delta!r}; "
+            "raise noise_scale or epsilon."
+        )
+    longest = replace(schedule, n_steps=best[0])
+    return Price(constants=constants, schedule=longest, delta=delta, theorem=best[1])
+
+
+def _most(
+    theorem: Theorem,
+    constants: Constants,
+    schedule: NoisyGradientSchedule,
+    epsilon: float,
+    delta: float,
+    length: int,
+) -> float:
+    def fits(count: float) -> bool:
+        try:
+            guarantee = theorem.certify(constants, replace(schedule, n_steps=count))
+        except AssumptionFailed:
+            return False
+        return guarantee.epsilon(delta) <= epsilon
+
+    if fits(math.inf):
+        return math.inf
+    if (theorem.name not in MONOTONE_IN_STEPS and length == 1) or not fits(length):
+        return 0
+    low, high = 1, 2
+    while fits(high * length):
+        low, high = high, 2 * high
+        if high > 2**60:
+            return low * length
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * length) else (low, middle)
+    return low * length

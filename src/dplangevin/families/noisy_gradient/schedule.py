@@ -1,0 +1,186 @@
+"""The schedule of projected noisy (stochastic) gradient descent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.schedule import Schedule
+
+Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
+SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
+ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
+RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
+Weights = Literal["uniform", "leading", "geometric"]
+WEIGHTS: tuple[Weights, ...] = ("uniform", "leading", "geometric")
+Order = Literal["public", "secret"]
+Start = Literal["data-independent", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyGradientSchedule(Schedule):
+    """theta <- project(theta - eta_t (G_t + Z_t)), Z_t ~ N(0, noise_scale_t^2 I).
+
+    G_t is the sum of the batch's gradients over the public divisor batch_size, plus the ridge's gradient once.
+
+    Parameters
+    ----------
+    step_size : eta_t, a number or one number per step.
+    noise_scale : standard deviation of the noise on the MEAN gradient, a number or one number per step.
+    n_steps : number of steps; infinity asks the accountant for a bound that holds for every number of steps.
+    batch_size : public divisor (expected size for Poisson); None for the whole data set.
+    sampling : full; cyclic (fixed partition, same order each epoch); shuffle (fresh uniform permutation each
+        epoch); without-replacement (fresh uniform subset each step); poisson (each record independently).
+    release : what leaves the run. Averages are functions of the whole path and are accounted as such.
+    checkpoints : the steps whose iterates are released, when release is "checkpoints".
+    average_from : first step (from 0) of the tail that is averaged, when release is "average".
+    weights : of the average: "uniform" over the iterates after step average_from; "leading", uniform over the iterates
+        that each step starts from (0 .. n_steps - 1, the ones that bounds on diffusions are about); "geometric", over
+        those with weights proportional to (1 - step_size ridge)^-(t + 1), for strongly convex objectives.
+    momentum : Nesterov momentum t / (t + 3); accounted by composition only.
+    order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
+    start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
+    start_scale : standard deviation of a Gaussian start around 0, projected on the set; 0 starts at 0.
+    """
+
+    mechanism: ClassVar[str] = "noisy-gradient"
+    step_size: float | tuple[float, ...]
+    noise_scale: float | tuple[float, ...]
+    n_steps: int | float
+    batch_size: int | None = None
+    sampling: Sampling = "full"
+    release: ReleaseMode = "last-iterate"
+    checkpoints: tuple[int, ...] = ()
+    average_from: int = 0
+    momentum: bool = False
+    order: Order = "public"
+    start: Start = "data-independent"
+    start_scale: float = 0.0
+    weights: Weights = "uniform"
+
+    def __post_init__(self) -> None:
+        _check.put(self, step_size=_check.per_step("step_size", self.step_size))
+        _check.put(self, noise_scale=_check.per_step("noise_scale", self.noise_scale))
+        _check.put(self, n_steps=_check.count_or_infinity("n_steps", self.n_steps))
+        _check.put(self, sampling=_check.choice("sampling", self.sampling, SAMPLINGS))
+        _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
+        _check.put(self, order=_check.choice("order", self.order, ("public", "secret")))
+        _check.put(self, start=_check.choice("start", self.start, ("data-independent", "unknown")))
+        _check.put(self, start_scale=_check.nonnegative("start_scale", self.start_scale))
+        _check.put(self, weights=_check.choice("weights", self.weights, WEIGHTS))
+        _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
+        self._check_batches()
+        self._check_lengths()
+        self._check_release()
+
+    def _check_batches(self) -> None:
+        if self.sampling == "full":
+            if self.batch_size is not None:
+                raise InvalidParameter(
+                    f"batch_size = {self.batch_size!r} has no meaning with sampling='full'; "
+                    "leave it out or choose another sampling."
+                )
+        elif self.batch_size is None:
+            raise InvalidParameter(f"sampling={self.sampling!r} needs a batch_size.")
+        else:
+            _check.put(self, batch_size=_check.count("batch_size", self.batch_size))
+
+    def _check_lengths(self) -> None:
+        for name in ("step_size", "noise_scale"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.n_steps:
+                raise InvalidParameter(
+                    f"{name} has {len(value)} entries but n_steps is {self.n_steps}; give one number, or one per step."
+                )
+
+    def _check_release(self) -> None:
+        if self.release == "checkpoints":
+            steps = tuple(_check.count("checkpoints", step) for step in self.checkpoints)
+            if not steps or any(b <= a for a, b in pairwise(steps)) or steps[-1] > self.n_steps:
+                raise InvalidParameter(
+                    f"checkpoints must be increasing steps between 1 and n_steps = {self.n_steps}; "
+                    f"got {self.checkpoints!r}."
+                )
+            _check.put(self, checkpoints=steps)
+        elif self.checkpoints:
+            raise InvalidParameter("checkpoints were given; set release='checkpoints' to have them covered.")
+        if self.release == "average" and self.average_from >= self.n_steps:
+            raise InvalidParameter(
+                f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
+            )
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        if self.weights == "uniform":
+            return
+        if self.release != "average" or self.average_from or math.isinf(self.n_steps):
+            raise InvalidParameter(
+                f"weights={self.weights!r} are of the average of all iterates of a finite run; use release='average' "
+                "and average_from=0, or leave weights out."
+            )
+        if self.weights == "geometric" and (self.momentum or not self.constant):
+            raise InvalidParameter("geometric weights need plain steps of one size and one noise scale.")
+
+    @classmethod
+    def from_diffusion(
+        cls,
+        *,
+        step_size: float,
+        sigma: float,
+        n_steps: int | float,
+        strong_convexity: float = 0.0,
+        release: ReleaseMode = "last-iterate",
+    ) -> NoisyGradientSchedule:
+        """The parametrisation theta - eta grad + sqrt(2 eta) sigma N(0, I) of Chourasia, Ye and Shokri (2021).
+
+        With strong_convexity > 0 the run starts at N(0, 2 sigma^2 / strong_convexity), as in that paper.
+        """
+        step = _check.scale("step_size", step_size)
+        scale = _check.positive("sigma", sigma)
+        curvature = _check.nonnegative("strong_convexity", strong_convexity)
+        return cls(
+            step_size=step,
+            noise_scale=scale * math.sqrt(2 / step),
+            n_steps=n_steps,
+            release=release,
+            start_scale=scale * math.sqrt(2 / curvature) if curvature else 0.0,
+        )
+
+    @property
+    def constant(self) -> bool:
+        """True when neither step size nor noise varies."""
+        return not isinstance(self.step_size, tuple) and not isinstance(self.noise_scale, tuple)
+
+    @property
+    def time_step(self) -> float | tuple[float, ...]:
+        """eta_t of the same run as Langevin steps, theta - eta beta grad + N(0, 2 eta): (step_size noise_scale)^2/2."""
+        return _number_or_tuple(np.multiply(self.step_size, self.noise_scale) ** 2 / 2)
+
+    @property
+    def inverse_temperature(self) -> float | tuple[float, ...]:
+        """beta_t of the same run as Langevin steps: 2 / (step_size noise_scale^2)."""
+        return _number_or_tuple(2.0 / np.multiply(self.step_size, np.square(self.noise_scale)))
+
+    def divisor(self, n: int) -> int:
+        """The public divisor of the gradient sum."""
+        return n if self.batch_size is None else self.batch_size
+
+    def step_sizes(self) -> NDArray[np.float64]:
+        """eta_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.step_size, float), (int(self.n_steps),)).copy()
+
+    def noise_scales(self) -> NDArray[np.float64]:
+        """noise_scale_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.noise_scale, float), (int(self.n_steps),)).copy()
+
+
+def _number_or_tuple(values: NDArray[np.float64]) -> float | tuple[float, ...]:
+    plain = values.tolist()
+    return tuple(plain) if isinstance(plain, list) else float(plain)

@@ -1,0 +1,93 @@
+"""Plain composition: every iterate may be public; needs neither convexity nor smoothness (B0)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._units import check_meaningful
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian, Part, SampledGaussian
+from dplangevin.privacy.theorem import inflated
+from dplangevin.problem.constants import Constants
+
+
+class Composition(Theorem):
+    """Adaptive composition of the Gaussian mechanism over the steps in which a record takes part.
+
+    full: mu^2 = sum_t (Delta / (n sigma_t))^2. cyclic, shuffle: one participation per epoch, the worst position.
+    without-replacement: the symmetric curve of C_q(G) per step. poisson: the sampled Gaussian per step.
+    """
+
+    name = "composition"
+    reference = (
+        "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019); Zhu, Dong and Wang (2022)"
+    )
+
+    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+        check_meaningful(constants, schedule)
+        if math.isinf(schedule.n_steps):
+            raise self.refuse(
+                "it grows without bound in the number of steps", "Give a finite number of steps."
+            )
+        if schedule.start != "data-independent":
+            raise self.refuse(
+                "the starting point may depend on the private data",
+                "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift.",
+            )
+        per_step = (
+            constants.gradient_sensitivity / schedule.divisor(constants.n) / schedule.noise_scales()
+            if not schedule.constant
+            else None
+        )
+        if schedule.sampling == "full":
+            return self.guarantee(constants, schedule, self._gaussian(constants, schedule, per_step))
+        if schedule.sampling in ("cyclic", "shuffle"):
+            return self.guarantee(constants, schedule, self._epochs(constants, schedule, per_step))
+        return self.guarantee(constants, schedule, self._sampled(constants, schedule))
+
+    @staticmethod
+    def _mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
+        return constants.gradient_sensitivity / (schedule.divisor(constants.n) * float(schedule.noise_scale))  # type: ignore[arg-type]
+
+    def _gaussian(
+        self, constants: Constants, schedule: NoisyGradientSchedule, per_step: np.ndarray | None
+    ) -> tuple[Part, ...]:
+        if per_step is None:
+            return (Gaussian(mu=inflated(self._mu(constants, schedule)), count=int(schedule.n_steps)),)
+        return (Gaussian(mu=inflated(float(np.linalg.norm(per_step)))),)
+
+    def _epochs(
+        self, constants: Constants, schedule: NoisyGradientSchedule, per_step: np.ndarray | None
+    ) -> tuple[Part, ...]:
+        length = math.ceil(constants.n / schedule.divisor(constants.n))
+        if per_step is None:
+            epochs = math.ceil(schedule.n_steps / length)
+            return (Gaussian(mu=inflated(self._mu(constants, schedule)), count=epochs),)
+        padded = np.zeros(math.ceil(len(per_step) / length) * length)
+        padded[: len(per_step)] = per_step
+        table = padded.reshape(-1, length) ** 2
+        worst = table.sum(axis=0).max() if schedule.sampling == "cyclic" else table.max(axis=1).sum()
+        return (Gaussian(mu=inflated(math.sqrt(float(worst)))),)
+
+    @staticmethod
+    def _sampled(constants: Constants, schedule: NoisyGradientSchedule) -> tuple[Part, ...]:
+        size = schedule.divisor(constants.n)
+        scale = size / constants.gradient_sensitivity * (1 - 1e-9)
+        if isinstance(schedule.noise_scale, tuple):
+            steps = Counter(schedule.noise_scale)
+        else:
+            steps = Counter({schedule.noise_scale: int(schedule.n_steps)})
+        return tuple(
+            SampledGaussian(
+                rate=size / constants.n,
+                noise_multiplier=noise * scale,
+                sampling=schedule.sampling,
+                count=count,
+            )
+            for noise, count in steps.items()
+        )

@@ -1,0 +1,88 @@
+"""The schedule of objective perturbation.
+
+The schedule of output perturbation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dplangevin import _check
+from dplangevin.privacy.schedule import Schedule
+
+PerturbationNoise = Literal["gamma", "gaussian"]
+PERTURBATION_NOISES: tuple[PerturbationNoise, ...] = ("gamma", "gaussian")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectivePerturbationSchedule(Schedule):
+    """argmin of sum_i weight_i loss_i + (n ridge / 2) |theta|^2 + <b, theta>, plus a little noise.
+
+    Everything is in units of the SUM of losses.
+
+    Parameters
+    ----------
+    noise_scale : of b. "gamma": density proportional to exp(-|b| / noise_scale), so |b| ~ Gamma(dimension,
+        noise_scale); "gaussian": N(0, noise_scale^2 I).
+    tolerance : largest gradient norm at the computed minimiser; a run that does not reach it releases nothing.
+    release_noise : scale of the exp(-|z| / scale) noise that hides how far the computed minimiser is from the
+        exact one.
+    noise : "gamma" for a pure promise, "gaussian" for (epsilon, delta).
+    iterations : None stops when the tolerance is met, so running time depends on the data; a number always does so many
+        equal Newton iterations (unconstrained problems only).
+    reach : a longer minimiser is scaled back to this norm. So a tolerance for points of this norm is enough, instead of
+        one for the longest minimiser any data could have.
+    """
+
+    mechanism: ClassVar[str] = "objective-perturbation"
+    noise_scale: float
+    tolerance: float
+    release_noise: float
+    noise: PerturbationNoise = "gamma"
+    release: Literal["draw"] = "draw"
+    iterations: int | None = None
+    reach: float = math.inf
+
+    def __post_init__(self) -> None:
+        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
+        _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
+        _check.put(self, release_noise=_check.scale("release_noise", self.release_noise))
+        _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
+        _check.put(self, release=_check.choice("release", self.release, ("draw",)))
+        if self.reach != math.inf:
+            _check.put(self, reach=_check.positive("reach", self.reach))
+        if self.iterations is not None:
+            _check.put(self, iterations=_check.count("iterations", self.iterations))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputPerturbationSchedule(Schedule):
+    """The minimiser of the problem plus noise, projected on the constraint.
+
+    Parameters
+    ----------
+    noise_scale : of the noise on theta. "gamma": density proportional to exp(-|z| / noise_scale); "gaussian":
+        N(0, noise_scale^2 I).
+    tolerance : largest gradient norm of the SUM of losses (with the ridge) at the computed minimiser, modulo the
+        normal cone of the constraint; a run that does not reach it releases nothing.
+    noise : "gamma" for a pure promise, "gaussian" for GDP.
+    iterations : None stops when the tolerance is met, so running time depends on the data; a number always does so many
+        equal Newton iterations (unconstrained problems only).
+    """
+
+    mechanism: ClassVar[str] = "output-perturbation"
+    noise_scale: float
+    tolerance: float
+    noise: PerturbationNoise = "gamma"
+    release: Literal["draw"] = "draw"
+    iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
+        _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
+        _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
+        _check.put(self, release=_check.choice("release", self.release, ("draw",)))
+        if self.iterations is not None:
+            _check.put(self, iterations=_check.count("iterations", self.iterations))

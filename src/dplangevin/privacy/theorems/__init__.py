@@ -1,1 +1,0 @@
-"""Published results, one per file; `privacy.registry` lists those on offer."""
