@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     )
     from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
     from dplangevin.families.draws.plan_sampler import plan_sampler
+    from dplangevin.families.noisy_gradient.account import account
     from dplangevin.families.noisy_gradient.calibrate import calibrate
     from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
     from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
     from dplangevin.ledger import Ledger
-    from dplangevin.privacy.accountant import account
     from dplangevin.privacy.guarantee import Guarantee, NotPrivate
     from dplangevin.problem.constants import Constants
     from dplangevin.schema import Schema
@@ -72,7 +72,7 @@ _HOME = {
     "NotPrivateError": "errors",
     "Schema": "schema",
     "SchemaEncoder": "estimators",
-    "account": "privacy.accountant",
+    "account": "families.noisy_gradient.account",
     "calibrate": "families.noisy_gradient.calibrate",
     "learned_steps": "estimators.evaluation",
     "lower_bound_epsilon": "families.noisy_gradient.lower_bounds",

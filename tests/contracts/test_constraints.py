@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dplangevin.problem import constraints
 from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, L1Ball, Simplex, WholeSpace

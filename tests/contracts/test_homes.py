@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from _families import FAMILIES, MECHANISMS
 from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, ScratchDataset
 from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
 from dplangevin.families.draws.plan_sampler import plan_sampler
@@ -34,9 +35,8 @@ from dplangevin.families.noisy_gradient.mechanism import drawn_batches
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.families.run import MECHANISMS, run
+from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.registry import FAMILIES
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import (
     Ball,

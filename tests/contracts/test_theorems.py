@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from _families import FAMILIES, THEOREMS
 from contracts._theorem_cases import BASE, CASES, Case
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import RELEASE_MODES, NoisyGradientSchedule
@@ -15,10 +16,9 @@ from dplangevin.families.noisy_gradient.self_check import VARIABLE, known_leak
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.plan_file import load_plan, save_plan
-from dplangevin.privacy.registry import FAMILIES, THEOREMS
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.serialize import dumps, loads
-from dplangevin.privacy.theorem import TheoremFor
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 
 DELTA = 1e-5
@@ -39,11 +39,11 @@ every_theorem = pytest.mark.parametrize("key", KEYS, ids=named)
 every_gradient_theorem = pytest.mark.parametrize("key", GRADIENT, ids=named)
 
 
-def of(key: tuple[type[Schedule], str]) -> tuple[TheoremFor[Schedule], Case]:
+def of(key: tuple[type[Schedule], str]) -> tuple[Theorem[Schedule], Case]:
     return FAMILIES[key[0]][key[1]], CASES[key]
 
 
-def cost(theorem: TheoremFor[Schedule], constants: Constants, schedule: Schedule) -> float:
+def cost(theorem: Theorem[Schedule], constants: Constants, schedule: Schedule) -> float:
     return theorem.certify(constants, schedule).epsilon(DELTA)
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from _families import THEOREMS
 from dplangevin.errors import AssumptionFailed, NotPrivateError
 from dplangevin.families.noisy_gradient.theorems import composition, cyclic_shift, optimal_shift
 from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.registry import THEOREMS
 from dplangevin.privacy.theorem import inflated
 from privacy._accountant_draws import KINDS, chain, trials, walk
 from privacy._accountant_trials import Trial

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from _families import MECHANISMS
 from dplangevin import estimators
 from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.run import MECHANISMS
 from dplangevin.privacy.plan import Price
 from dplangevin.problem.constants import Constants
 from privacy._case import TIGHT, Case, attained

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
+from _families import THEOREMS
 from dplangevin.errors import (
     AssumptionFailed,
     CalibrationFailed,
@@ -16,9 +16,9 @@ from dplangevin.errors import (
     InvalidParameter,
     NotPrivateError,
 )
+from dplangevin.families.noisy_gradient.account import account, describe
 from dplangevin.families.noisy_gradient.calibrate import calibrate
-from dplangevin.privacy.accountant import account, certify, describe, refusals
-from dplangevin.privacy.registry import THEOREMS
+from dplangevin.privacy.accountant import certify, refusals
 
 STRONG: dict[str, Any] = {
     "n": 10_000,

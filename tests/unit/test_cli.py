@@ -224,7 +224,7 @@ def test_an_unexpected_error_is_not_a_traceback(ask: Ask, monkeypatch: pytest.Mo
     def broken(**_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("dplangevin.privacy.accountant.account", broken)
+    monkeypatch.setattr("dplangevin.privacy.noisy_gradient_account.account", broken)
     code, _, err = ask(*ACCOUNT, "--steps", "10")
     assert code == 1
     assert err == "error: internal error, please report it: ZeroDivisionError: by zero\n"

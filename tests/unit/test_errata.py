@@ -11,8 +11,7 @@ from scipy.special import gammaincc
 from scipy.stats import binom
 
 from dplangevin.families.noisy_gradient.theorems.langevin_process import langevin_last_iterate
-from dplangevin.papers import langevin_formulas as paper
-from dplangevin.papers import noisy_sgd_formulas as ref
+from dplangevin.papers import langevin_formulas as paper, noisy_sgd_formulas as ref
 from dplangevin.papers.gallery.packing import overlapping
 from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon, gdp_mu
 from dplangevin.privacy.sampled_gaussian import renyi_poisson

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from _families import THEOREMS
 from dplangevin.errors import ContradictionError, DplangevinError
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.self_check import known_leak
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import Gaussian
-from dplangevin.privacy.registry import THEOREMS
 from dplangevin.problem.constants import Constants
 
 DELTA = 1e-6

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
+from _families import THEOREMS
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families.noisy_gradient.free_walk import (
     BernoulliJumps,
@@ -20,7 +21,6 @@ from dplangevin.families.noisy_gradient.free_walk import (
 )
 from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.registry import THEOREMS
 from dplangevin.problem.constants import Constants
 
 FIXED = {"n": 12, "lipschitz": 1.0, "smoothness": 1.0}

@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import gennorm
 
 from dplangevin.errors import InvalidParameter, NotPrivateError

@@ -9,13 +9,11 @@ import pickle
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import responses
+from dplangevin.privacy import conversions as cv, responses
 from dplangevin.privacy.guarantee import Guarantee, NotPrivate
 from dplangevin.privacy.parts import (
     Approximate,

@@ -9,8 +9,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dplangevin.data import ArrayDataset, _kernels, _moments
 from dplangevin.errors import InvalidParameter

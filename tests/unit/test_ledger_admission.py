@@ -7,8 +7,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import binom
 
 from dplangevin.ledger._admission import (
@@ -20,8 +19,7 @@ from dplangevin.ledger._admission import (
     largest_pure,
 )
 from dplangevin.ledger.entry import rounded_down
-from dplangevin.privacy import compose
-from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import compose, conversions as cv
 from dplangevin.privacy.parts import (
     Approximate,
     BoundedRange,

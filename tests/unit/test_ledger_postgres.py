@@ -17,8 +17,7 @@ import pytest
 
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
 from dplangevin.families.run import run
-from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.ledger import _postgres as postgres_store
+from dplangevin.ledger import DatasetBudget, Ledger, _postgres as postgres_store
 from dplangevin.privacy import conversions as cv
 from unit._ledger import gaussian, pure, tiny_data, tiny_plan
 from unit._postgres import server

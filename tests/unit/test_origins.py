@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from _families import FAMILIES
 from dplangevin.families.noisy_answers.theorems import generalized_gaussian, noisy_max, noisy_sums
 from dplangevin.privacy import origins
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
-from dplangevin.privacy.registry import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 NAMES = sorted({name for family in FAMILIES.values() for name in family})

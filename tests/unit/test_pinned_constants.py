@@ -10,6 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from _families import THEOREMS
 from dplangevin.families.draws import mechanism as exponential
 from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
@@ -20,11 +21,9 @@ from dplangevin.families.perturbation.theorems.objective import corner_profile
 from dplangevin.families.rashomon import mechanism as rashomon
 from dplangevin.families.rashomon.schedule import RashomonSchedule
 from dplangevin.families.rashomon.theorem import RashomonDraws, minimum_error, sampler_error, start_scale
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import proximal_certificate as chain
+from dplangevin.privacy import conversions as cv, proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Concentrated, Gaussian, Pure
-from dplangevin.privacy.registry import THEOREMS
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import Ball
 

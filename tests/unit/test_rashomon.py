@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from sklearn.base import clone
 
 from dplangevin import DPLinearSVC, DPLogisticRegression, DPPoissonRegressor, DPRidge

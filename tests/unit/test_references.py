@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift, same_start_mu

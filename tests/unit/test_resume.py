@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from _families import MECHANISMS
 from dplangevin._progress import watching
 from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
@@ -33,7 +34,6 @@ from dplangevin.families.perturbation.theorems.objective import calibrated_objec
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule
 from dplangevin.families.release import Release
-from dplangevin.families.run import MECHANISMS
 from dplangevin.families.run import run as run_plan
 from dplangevin.families.run_state import RunState
 from dplangevin.ledger import Ledger

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema import CategoricalColumn, NumericColumn, Schema

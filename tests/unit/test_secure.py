@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.cli.main import run as command
@@ -33,8 +32,7 @@ from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
 from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
 from dplangevin.planner.choose import choose
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import serialize
+from dplangevin.privacy import conversions as cv, serialize
 from dplangevin.privacy.parts import Concentrated
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Softmax, Squared

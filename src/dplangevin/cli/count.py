@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dplangevin import _check
-from dplangevin.cli import _outputs
-from dplangevin.cli import options as o
+from dplangevin.cli import _outputs, options as o
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:

@@ -12,8 +12,16 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dplangevin.data._kernels import GROUP, Kernel, block_rows, kernel_for, piece_rows, repaired, threads
-from dplangevin.data._kernels import Block as Block
+from dplangevin.data._kernels import (
+    GROUP,
+    Block as Block,
+    Kernel,
+    block_rows,
+    kernel_for,
+    piece_rows,
+    repaired,
+    threads,
+)
 from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem

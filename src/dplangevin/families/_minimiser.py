@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.privacy.theorem import TheoremFor
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 
 ASSUMPTIONS = (
@@ -36,7 +36,7 @@ def total_ridge(constants: Constants) -> float:
     return constants.n * constants.strong_convexity * (1 - 1e-15)
 
 
-def check_minimiser(theorem: TheoremFor[Any], constants: Constants, tolerance: float) -> None:
+def check_minimiser(theorem: Theorem[Any], constants: Constants, tolerance: float) -> None:
     """The hypotheses under which the minimiser is unique and known within tolerance / Lambda."""
     if not constants.convex:
         raise theorem.refuse("the loss is not convex", "Use a convex loss, or noisy gradient descent.")

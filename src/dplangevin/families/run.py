@@ -1,63 +1,14 @@
-"""How a plan is run: one algorithm per file, and `run`, which picks the one the schedule belongs to."""
+"""run: the mechanism that a plan's schedule belongs to."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.families.draws.mechanism import ExponentialMechanism, IteratedExponentialMechanism
-from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
-from dplangevin.families.mechanism import Mechanism
-from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.moments.mechanism import SufficientStatistics
-from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
-    GeneralizedGaussianMechanism,
-    GeneralizedGaussianNoise,
-)
-from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
-from dplangevin.families.noisy_answers.schedule import (
-    CorrectedAnswersSchedule,
-    NoisyAnswersSchedule,
-    NoisyMaxSchedule,
-    NoisySumsSchedule,
-)
-from dplangevin.families.noisy_answers.sparse_vector import SparseVector
-from dplangevin.families.noisy_gradient.discrete_mechanism import DiscreteGradientDescent
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.perturbation.mechanism import ObjectivePerturbation, OutputPerturbation
-from dplangevin.families.perturbation.schedule import (
-    ObjectivePerturbationSchedule,
-    OutputPerturbationSchedule,
-)
-from dplangevin.families.rashomon.mechanism import RashomonChains, RashomonDraws
-from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.release import Release
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
-
-MECHANISMS: dict[type[Schedule], Mechanism[Any, Any, Any]] = {
-    NoisyGradientSchedule: NoisyGradientDescent(),
-    DiscreteGradientSchedule: DiscreteGradientDescent(),
-    ObjectivePerturbationSchedule: ObjectivePerturbation(),
-    OutputPerturbationSchedule: OutputPerturbation(),
-    SufficientStatisticsSchedule: SufficientStatistics(),
-    ExponentialSchedule: ExponentialMechanism(),
-    GibbsSchedule: ExponentialMechanism(),
-    IteratedExponentialSchedule: IteratedExponentialMechanism(),
-    RashomonSchedule: RashomonDraws(),
-    RashomonChainSchedule: RashomonChains(),
-    NoisySumsSchedule: NoisySums(),
-    NoisyMaxSchedule: NoisyMax(),
-    NoisyAnswersSchedule: GeneralizedGaussianNoise(),
-    CorrectedAnswersSchedule: SparseVector(),
-}
 
 
 def run(
@@ -82,24 +33,12 @@ def run(
             "real-valued. Plan with a DiscreteGradientSchedule, or with secure=True of an estimator; hidden-state "
             "bounds, Gamma noise and generalised Gaussian noise have no secure form."
         )
-    mechanism = MECHANISMS.get(type(plan.schedule))
-    if isinstance(plan.schedule, PublicMirrorSchedule):
+    mechanism = mechanism_for(type(plan.schedule))
+    if mechanism is None:
         raise InvalidParameter(
             "this plan needs a public mirror map; use PublicMirrorDescent(mirror).run(plan, data)."
         )
-    if mechanism is None:
-        raise InvalidParameter(f"no mechanism runs a {type(plan.schedule).__name__}.")
     release: Release = mechanism.run(
         plan, data, random_state, ledger=ledger, state=state, rows_per_person=rows_per_person
     )
     return release
-
-
-__all__ = [
-    "MECHANISMS",
-    "GeneralizedGaussianMechanism",
-    "NoisyGradientDescent",
-    "PublicMirrorDescent",
-    "Release",
-    "run",
-]

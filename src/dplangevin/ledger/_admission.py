@@ -9,8 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from dplangevin.errors import LedgerError
-from dplangevin.privacy import compose
-from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import compose, conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Approximate, BoundedRange, Concentrated, Gaussian, Part, Pure
 

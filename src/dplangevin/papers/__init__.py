@@ -1,1 +1,1 @@
-""""""
+"""The papers: printed formulas, figures redrawn."""

@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.families.draws import recipe as draw_recipes
-from dplangevin.families.noisy_gradient import recipe as descents
-from dplangevin.families.noisy_gradient import secure_recipe as secure
-from dplangevin.families.perturbation import recipe as one_shot
 from dplangevin.planner import rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
-from dplangevin.privacy.registry import FAMILIES
+from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
-BUILDERS: dict[str, Callable[[Request], Recipe]] = {
-    "noisy-gd": descents.noisy_gd,
-    "noisy-sgd": descents.noisy_sgd,
-    "objective-perturbation": one_shot.objective_perturbation,
-    "output-perturbation": one_shot.output_perturbation,
-    "sufficient-statistics": one_shot.sufficient_statistics,
-    "exponential": draw_recipes.exponential,
-    "gibbs": draw_recipes.gibbs,
-    "iterated-exponential": draw_recipes.iterated_exponential,
-    "langevin": draw_recipes.langevin,
-}
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -55,14 +39,14 @@ def choose(**options: Any) -> Recipe:
 
 def _chosen(request: Request) -> Recipe:
     if request.secure:
-        return secure.secure_recipe(request)
+        return _planned("noisy-gd-secure", request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:
         raise InvalidParameter(
             f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
             "mechanism='objective-perturbation' or 'output-perturbation'."
         )
-    recipe = BUILDERS[mechanism](request)
+    recipe = _planned(mechanism, request)
     spent = recipe.plan.guarantee.epsilon(request.delta)
     if not spent <= request.epsilon:
         raise CalibrationFailed(
@@ -72,11 +56,16 @@ def _chosen(request: Request) -> Recipe:
     return recipe
 
 
+def _planned(mechanism: str, request: Request) -> Recipe:
+    recipe: Recipe = recipe_named(mechanism)(request)
+    return recipe
+
+
 def _automatic(request: Request) -> str:
     """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else descent."""
-    for schedule, theorems in FAMILIES.items():
-        if request.theorem in theorems and schedule.mechanism in BUILDERS:
-            return schedule.mechanism
+    for name, kind in recipe_names().items():
+        if request.theorem in theorems_for(kind) and kind.mechanism == name:
+            return name
     if request.theorem is None and _pure_pays(request):
         return "objective-perturbation"
     return "noisy-gd"

@@ -10,6 +10,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.planner import rules
 from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.registry import recipe_names
 from dplangevin.problem import (
     Ball,
     Clipped,
@@ -29,20 +30,13 @@ from dplangevin.problem.constants import ADJACENCIES
 
 MODELS = tuple(rules.SHAPES)
 CLASSIFIERS = ("logistic", "multinomial", "svc")
-MECHANISMS = (
-    "auto",
-    "noisy-gd",
-    "noisy-sgd",
-    "output-perturbation",
-    "objective-perturbation",
-    "sufficient-statistics",
-    "exponential",
-    "gibbs",
-    "iterated-exponential",
-    "langevin",
-)
 TRANSITION = 0.2
 PINBALL_WIDTH = 0.1
+
+
+def mechanisms() -> tuple[str, ...]:
+    """What may be asked for by name."""
+    return ("auto", *recipe_names())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +52,7 @@ class Request:
         default here); Poisson counts are not scaled.
     n_classes : number of classes of a multinomial model.
     radius, alpha : stated bound on the coefficients and ridge per sample; None leaves them to the rules.
-    mechanism : one of MECHANISMS. theorem : pin an accounting theorem. weight_bound : bound on sample weights.
+    mechanism : "auto" or the name of a recipe. theorem : pin a theorem. weight_bound : bound on sample weights.
     bad_rows : what becomes of a record that is not finite, "refuse" or "zero".
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
     secure : exact discrete noise on integers, accounted by its own theorem.
@@ -86,7 +80,7 @@ class Request:
 
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))
-        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, MECHANISMS))
+        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, mechanisms()))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, n=_check.count("n", self.n), n_features=_check.count("n_features", self.n_features))
         _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))

@@ -31,16 +31,14 @@ def sampled_gaussian_pld(rate: float, noise_multiplier: float, grid: float) -> A
 
 @lru_cache(maxsize=64)
 def pure_pld(epsilon: float, delta: float, grid: float) -> Any:
-    from dp_accounting.pld import common
-    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.pld import common, privacy_loss_distribution as pld
 
     return pld.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, delta), grid)
 
 
 def symmetric_profile(hockey_stick: Callable[[Floats], Floats], span: float, grid: float) -> Any:
     """The pessimistic distribution of a profile H(e^eps), eps of either sign, that holds in both directions."""
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution as pld
 
     top = int(np.ceil(span / grid))
     index = np.arange(-top, top + 1)

@@ -1,75 +1,16 @@
-"""account: what a noisy gradient run costs, by the tightest theorem whose hypotheses hold."""
+"""certify: the tightest theorem whose hypotheses hold for a run."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from dplangevin import _check
-from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
-from dplangevin.families.noisy_answers.schedule import AnswerSchedule
-from dplangevin.families.noisy_gradient import self_check
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._units import check_meaningful
+from dplangevin.errors import AssumptionFailed, ContradictionError, InvalidParameter, NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.registry import theorem_named, theorems_for
+from dplangevin.privacy.registry import known_leak, theorem_named, theorems_for
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
-
-
-def describe(
-    *,
-    n: int,
-    lipschitz: float,
-    noise_scale: float | Sequence[float],
-    step_size: float | Sequence[float],
-    steps: int | float,
-    mechanism: str | None = None,
-    batch_size: int | None = None,
-    sampling: str | None = None,
-    smoothness: float = math.inf,
-    strong_convexity: float = 0.0,
-    diameter: float = math.inf,
-    adjacency: str = "replace-one",
-    release: str = "last-iterate",
-    checkpoints: Sequence[int] = (),
-    momentum: bool = False,
-) -> tuple[Constants, NoisyGradientSchedule]:
-    """The public values of a run, from the options of the command line."""
-    if sampling is None:
-        if mechanism == "noisy-sgd" or batch_size is not None:
-            raise InvalidParameter(
-                "sampling is missing; say how batches are drawn: cyclic, shuffle, without-replacement or poisson."
-            )
-        sampling = "full"
-    if mechanism is not None:
-        _check.choice("mechanism", mechanism, ("noisy-gd", "noisy-sgd"))
-        if (mechanism == "noisy-gd") != (sampling == "full"):
-            raise InvalidParameter(
-                f"mechanism={mechanism!r} does not fit sampling={sampling!r}; noisy-gd uses the full batch, "
-                "noisy-sgd a mini-batch."
-            )
-    constants = Constants(
-        n=n,
-        lipschitz=lipschitz,
-        smoothness=smoothness,
-        strong_convexity=strong_convexity,
-        diameter=diameter,
-        adjacency=adjacency,  # type: ignore[arg-type]
-    )
-    schedule = NoisyGradientSchedule(
-        step_size=step_size,  # type: ignore[arg-type]
-        noise_scale=noise_scale,  # type: ignore[arg-type]
-        n_steps=steps,
-        batch_size=batch_size,
-        sampling=sampling,  # type: ignore[arg-type]
-        release=release,  # type: ignore[arg-type]
-        checkpoints=tuple(checkpoints),
-        momentum=momentum,
-    )
-    check_meaningful(constants, schedule)
-    return constants, schedule
 
 
 def certify(
@@ -91,11 +32,11 @@ def certify(
         )
     if epsilon is not None:
         _check.positive("epsilon", epsilon)
-    if constants is None and not isinstance(schedule, AnswerSchedule):
+    if constants is None and not schedule.stands_alone:
         raise InvalidParameter(f"{schedule.mechanism} needs constants, or a problem that has them.")
-    if isinstance(schedule, NoisyGradientSchedule) and constants is not None:
-        check_meaningful(constants, schedule)
-    if delta is not None and (delta != 0 or isinstance(schedule, NoisyGradientSchedule)):
+    if constants is not None:
+        schedule.check_meaningful(constants)
+    if delta is not None and (delta != 0 or not schedule.pure):
         _check.open_unit("delta", delta)
 
     def cost(guarantee: Guarantee) -> float:
@@ -117,33 +58,11 @@ def certify(
             "this run promises nothing at delta = 0; state delta > 0, or noise with a pure promise."
         )
     reported = delta if delta is not None else cost(best)
-    self_check.verify(best, constants, schedule, reported)
+    _verify(best, constants, schedule, reported)
     beside = None if best.theorem == "composition" else _composition(constants, schedule)
     if beside is not None:
         beside = replace(beside, at_delta=reported)
     return replace(best, at_delta=reported, composition=beside)
-
-
-def account(
-    *, delta: float | None = None, epsilon: float | None = None, theorem: str | None = None, **options: object
-) -> Guarantee:
-    """What a noisy (stochastic) gradient run costs: the tightest proved guarantee.
-
-    Options are those of `dplangevin account`, with underscores: n, lipschitz, noise_scale, step_size, steps (a number
-    or infinity), mechanism, batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release,
-    checkpoints, momentum; exactly one of delta and epsilon; theorem to pin one.
-
-    Examples
-    --------
-    >>> from dplangevin import account
-    >>> options = dict(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
-    ...                noise_scale=0.012, delta=1e-6)
-    >>> short, long = account(steps=1000, **options), account(steps=float("inf"), **options)
-    >>> f"{short.epsilon():.4f} {long.epsilon():.4f} {short.composition.epsilon():.4f}"
-    '0.9927 0.9928 2.3885'
-    """
-    constants, schedule = describe(**options)  # type: ignore[arg-type]
-    return certify(constants, schedule, delta=delta, epsilon=epsilon, theorem=theorem)
 
 
 def refusals(constants: Constants, schedule: Schedule) -> dict[str, str]:
@@ -168,3 +87,19 @@ def _composition(constants: Constants | None, schedule: Schedule) -> Guarantee |
         return None if plain is None else plain.certify(constants, schedule)
     except AssumptionFailed:
         return None
+
+
+def _verify(guarantee: Guarantee, constants: Constants | None, schedule: Schedule, delta: float) -> None:
+    """No claim may be below what a run within the same public numbers is known to leak."""
+    if not 0 < delta < 1:
+        return
+    known = known_leak(constants, schedule, delta)
+    if known is None or known == 0:
+        return
+    claimed = guarantee.epsilon(delta)
+    if not claimed >= known * (1 - 1e-9):
+        raise ContradictionError(
+            f"{guarantee.theorem} claims epsilon = {claimed!r} at delta = {delta!r}, but a run with the same public "
+            f"numbers leaks {known!r}: this is a fault of the library, and nothing was released; please report it "
+            f"with {constants!r} and {schedule!r}."
+        )

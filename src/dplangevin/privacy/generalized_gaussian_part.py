@@ -122,8 +122,7 @@ def _renyi(p: float, shift: float, orders: tuple[float, ...]) -> tuple[float, ..
 
 def _to_pld(total: LossSum, grid: float) -> Any:
     """dp-accounting's distribution on its grid: each mass is split between two neighbours, by connecting the dots."""
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution as pld
 
     losses, masses, infinity = total.distribution()
     kept = masses > 0

@@ -15,8 +15,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import sampled_gaussian as sg
+from dplangevin.privacy import conversions as cv, sampled_gaussian as sg
 from dplangevin.privacy._pld import (
     connect_the_dots,
     gaussian_pld,

@@ -12,11 +12,8 @@ from typing import Any
 
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.families.draws.schedule import ExponentialSchedule
-from dplangevin.families.noisy_answers.schedule import AnswerSchedule
-from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.registry import FAMILIES
+from dplangevin.privacy.registry import readers
 from dplangevin.privacy.serialize import _finite, _refuse_constant, _without_duplicates
 from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
@@ -26,7 +23,6 @@ from dplangevin.problem.losses import LOSSES, Clipped
 FORMAT, VERSION = "dplangevin-plan", 1
 _DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15
 _KEYS = {"format", "version", "library", "schedule", "problem", "constants", "delta", "theorem", "guarantee"}
-_FORMER_SCHEDULES: dict[str, Callable[..., Any]] = {"LangevinSchedule": LangevinSchedule}
 _FORMER_THEOREMS = {"langevin-trajectory": "composition", "langevin-last-iterate": "optimal-shift"}
 """Names in files of older versions: the same runs, and the theorems that give them the same promise or a better one."""
 
@@ -77,9 +73,8 @@ def plan_from_plain(plain: Any) -> Price:
         raise InvalidParameter(f"theorem must be a name, got {theorem!r}.")
     if isinstance(delta, bool) or not isinstance(delta, (int, float)):
         raise InvalidParameter(f"delta must be a number, got {delta!r}.")
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in FAMILIES if not issubclass(kind, AnswerSchedule)}
-    schedule = _read("schedule", plain["schedule"], kinds | _FORMER_SCHEDULES)
-    theorem = _FORMER_THEOREMS.get(theorem, theorem)
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in schedule_types() if not kind.stands_alone}
+    schedule = _read("schedule", plain["schedule"], kinds |     theorem = _FORMER_THEOREMS.get(theorem, theorem)
     common: dict[str, Any] = {"schedule": schedule, "delta": delta, "theorem": theorem}
     if (plain["problem"] is None) == (plain["constants"] is None):
         raise InvalidParameter("a plan file holds a problem, or constants, and not both.")
@@ -146,7 +141,7 @@ def _read(where: str, value: Any, allowed: Mapping[str, Callable[..., Any]], dep
         raise InvalidParameter(f"{where} has a field of the wrong type: {error}.") from None
 
 
-def _inside(name: str) -> dict[str, type]:
+def _inside(name: str) -> dict[str, Callable[..., Any]]:
     """The classes a field may hold."""
     if name == "loss":
         kinds: list[type] = [*LOSSES.values(), Clipped]
@@ -154,7 +149,7 @@ def _inside(name: str) -> dict[str, type]:
     if name == "constraint":
         return {kind.__name__: kind for kind in CONSTRAINTS.values()}
     if name == "draws":
-        return {"ExponentialSchedule": ExponentialSchedule}
+        return readers()
     return {"DataBounds": DataBounds} if name == "bounds" else {}
 
 

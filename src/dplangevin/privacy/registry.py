@@ -1,106 +1,126 @@
-"""The theorems on offer: one is offered by being listed here."""
+"""The families of algorithms: one line each.
+
+A family is a package whose `MEMBERS` name its schedules, and for each the theorems about it, the mechanism that runs it
+and the recipes that plan it. Names are resolved on first use: accounting knows every family by name and imports none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
-from dplangevin.families.draws.theorems.draws import (
-    ExponentialMechanismTheorem,
-    IteratedExponential,
-    StronglyConvexGibbs,
-)
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.mirror_descent.theorem import PublicMirrorDescentTheorem
-from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.families.moments.theorem import SufficientStatisticsTheorem
-from dplangevin.families.noisy_answers.schedule import (
-    CorrectedAnswersSchedule,
-    NoisyAnswersSchedule,
-    NoisyMaxSchedule,
-    NoisySumsSchedule,
-)
-from dplangevin.families.noisy_answers.theorems.generalized_gaussian import CorrectedWorstShift, WorstShift
-from dplangevin.families.noisy_answers.theorems.noisy_max import NoisyMaxTheorem
-from dplangevin.families.noisy_answers.theorems.noisy_sums import NoisySumsTheorem
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
-from dplangevin.families.noisy_gradient.theorems.block_recursion import BlockRecursion
-from dplangevin.families.noisy_gradient.theorems.block_sgd import BlockSGD
-from dplangevin.families.noisy_gradient.theorems.composition import Composition
-from dplangevin.families.noisy_gradient.theorems.cyclic_shift import CyclicShift
-from dplangevin.families.noisy_gradient.theorems.discrete_composition import DiscreteComposition
-from dplangevin.families.noisy_gradient.theorems.dobrushin import Dobrushin
-from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD
-from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift
-from dplangevin.families.noisy_gradient.theorems.participation_start import ParticipationStart
-from dplangevin.families.noisy_gradient.theorems.shuffled_shift import SecretPermutation, ShuffledShift
-from dplangevin.families.perturbation.schedule import (
-    ObjectivePerturbationSchedule,
-    OutputPerturbationSchedule,
-)
-from dplangevin.families.perturbation.theorems.objective import (
-    GaussianObjectivePerturbation,
-    ObjectivePerturbationTheorem,
-)
-from dplangevin.families.perturbation.theorems.output import OutputPerturbationTheorem
-from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
-from dplangevin.families.rashomon.theorem import RashomonChainsTheorem, RashomonDrawsTheorem
 from dplangevin.privacy.schedule import Schedule
-from dplangevin.privacy.theorem import TheoremFor
+from dplangevin.privacy.theorem import Theorem
 
-THEOREMS: dict[str, Theorem] = {
-    theorem.name: theorem
-    for theorem in (
-        Composition(),
-        OptimalShift(),
-        CyclicShift(),
-        ShuffledShift(),
-        SecretPermutation(),
-        BlockRecursion(),
-        Dobrushin(),
-        HiddenStateSGD(),
-        EveryStepShift(),
-        ParticipationStart(),
-        BlockSGD(),
-    )
-}
+FAMILIES: tuple[str, ...] = (
+    "dplangevin.families.noisy_gradient",
+    "dplangevin.families.perturbation",
+    "dplangevin.families.moments",
+    "dplangevin.families.draws",
+    "dplangevin.families.mirror_descent",
+    "dplangevin.families.rashomon",
+    "dplangevin.families.noisy_answers",
+)
 
 
-def _listed(*theorems: TheoremFor[Any]) -> dict[str, TheoremFor[Any]]:
-    return {theorem.name: theorem for theorem in theorems}
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One kind of run: names are "module:attribute" inside the family's package.
+
+    Parameters
+    ----------
+    schedule : the class of its public parameters.
+    theorems : the classes of the theorems about it; one is offered by being listed.
+    mechanism : the class that runs it; None when it needs more than a plan and data.
+    recipes : the function that plans it, by the name a user asks for.
+    known_leak : (constants, schedule, delta) -> an epsilon that some run within these numbers attains, or None; every
+        claim is compared with it.
+    former : what makes it from the fields of older plan files, by the name they know it under.
+    """
+
+    schedule: str
+    theorems: tuple[str, ...]
+    mechanism: str | None = None
+    recipes: Mapping[str, str] = field(default_factory=dict)
+    known_leak: str | None = None
+    former: Mapping[str, str] = field(default_factory=dict)
 
 
-FAMILIES: dict[type[Schedule], Mapping[str, TheoremFor[Any]]] = {
-    NoisyGradientSchedule: THEOREMS,
-    DiscreteGradientSchedule: _listed(DiscreteComposition()),
-    ObjectivePerturbationSchedule: _listed(ObjectivePerturbationTheorem(), GaussianObjectivePerturbation()),
-    OutputPerturbationSchedule: _listed(OutputPerturbationTheorem()),
-    PublicMirrorSchedule: _listed(PublicMirrorDescentTheorem()),
-    SufficientStatisticsSchedule: _listed(SufficientStatisticsTheorem()),
-    ExponentialSchedule: _listed(ExponentialMechanismTheorem(), StronglyConvexGibbs()),
-    GibbsSchedule: _listed(ExponentialMechanismTheorem(), StronglyConvexGibbs()),
-    IteratedExponentialSchedule: _listed(IteratedExponential()),
-    RashomonSchedule: _listed(RashomonDrawsTheorem()),
-    RashomonChainSchedule: _listed(RashomonChainsTheorem()),
-    NoisySumsSchedule: _listed(NoisySumsTheorem()),
-    NoisyMaxSchedule: _listed(NoisyMaxTheorem()),
-    NoisyAnswersSchedule: _listed(WorstShift()),
-    CorrectedAnswersSchedule: _listed(CorrectedWorstShift()),
-}
+def _resolve(package: str, name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(f"{package}.{module}"), attribute)
 
 
-def theorems_for(schedule: Schedule) -> Mapping[str, TheoremFor[Any]]:
-    """The theorems about this family of runs."""
-    return FAMILIES[type(schedule)]
+@cache
+def _members(families: tuple[str, ...]) -> dict[type[Schedule], tuple[str, Member]]:
+    return {
+        _resolve(package, member.schedule): (package, member)
+        for package in families
+        for member in import_module(package).MEMBERS
+    }
 
 
-def theorem_named(name: str, schedule: Schedule) -> TheoremFor[Any]:
+@cache
+def _theorems(families: tuple[str, ...], kind: type[Schedule]) -> Mapping[str, Theorem[Any]]:
+    package, member = _members(families)[kind]
+    listed = [_resolve(package, name)() for name in member.theorems]
+    return {theorem.name: theorem for theorem in listed}
+
+
+def schedule_types() -> tuple[type[Schedule], ...]:
+    """Every kind of run."""
+    return tuple(_members(FAMILIES))
+
+
+def readers() -> dict[str, Callable[..., Schedule]]:
+    """What makes a schedule from the fields of a plan file, by the name in the file."""
+    kinds: dict[str, Callable[..., Schedule]] = {}
+    for kind, (package, member) in _members(FAMILIES).items():
+        if not kind.stands_alone:
+            kinds |= {kind.__name__: kind}
+            kinds |= {name: _resolve(package, made) for name, made in member.former.items()}
+    return kinds
+
+
+def theorems_for(schedule: Schedule | type[Schedule]) -> Mapping[str, Theorem[Any]]:
+    """The theorems about this kind of run, by name."""
+    return _theorems(FAMILIES, schedule if isinstance(schedule, type) else type(schedule))
+
+
+def theorem_named(name: str, schedule: Schedule | type[Schedule]) -> Theorem[Any]:
     """The theorem a user pinned."""
     offered = theorems_for(schedule)
     if name not in offered:
         raise InvalidParameter(f"theorem = {name!r} is unknown; choose one of {', '.join(offered)}.")
     return offered[name]
+
+
+def known_leak(constants: Any, schedule: Schedule, delta: float) -> float | None:
+    """An epsilon that some run within these public numbers is known to leak, where the family has one."""
+    package, member = _members(FAMILIES)[type(schedule)]
+    if member.known_leak is None:
+        return None
+    leak: float | None = _resolve(package, member.known_leak)(constants, schedule, delta)
+    return leak
+
+
+def mechanism_for(kind: type[Schedule]) -> Any:
+    """A mechanism that runs this kind, or None."""
+    package, member = _members(FAMILIES)[kind]
+    return None if member.mechanism is None else _resolve(package, member.mechanism)()
+
+
+def recipe_names() -> dict[str, type[Schedule]]:
+    """The mechanisms that can be planned by name, with the kind of run they lead to."""
+    return {name: kind for kind, (_, member) in _members(FAMILIES).items() for name in member.recipes}
+
+
+def recipe_named(name: str) -> Callable[[Any], Any]:
+    """The function that plans this mechanism: Request -> Recipe."""
+    package, member = _members(FAMILIES)[recipe_names()[name]]
+    recipe: Callable[[Any], Any] = _resolve(package, member.recipes[name])
+    return recipe

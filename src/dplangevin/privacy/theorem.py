@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dplangevin.errors import AssumptionFailed
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part
 from dplangevin.privacy.schedule import Schedule
@@ -16,7 +15,7 @@ from dplangevin.problem.constants import Constants
 S = TypeVar("S", bound=Schedule)
 
 
-class TheoremFor(ABC, Generic[S]):
+class Theorem(ABC, Generic[S]):
     """One published result about one family of runs.
 
     `certify` checks every hypothesis on the very constants and schedule that will run; it never assumes one.
@@ -54,10 +53,6 @@ class TheoremFor(ABC, Generic[S]):
             assumptions=(*constants.assumptions, *assumptions, *COMMON_ASSUMPTIONS),
             extra_delta=extra_delta,
         )
-
-
-class Theorem(TheoremFor[NoisyGradientSchedule]):
-    """One published result about noisy gradient runs."""
 
 
 COMMON_ASSUMPTIONS = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dplangevin.errors import DplangevinError
-from dplangevin.families.noisy_gradient import calibrate as calibration
+from dplangevin.families.noisy_gradient import account as noisy_gradient_account, calibrate as calibration
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy import accountant
+from dplangevin.privacy.accountant import refusals
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.report.curve import Plateau, at_steps, composition_epsilon, describe, lower_bound, plateau
@@ -38,7 +38,7 @@ class Answer:
 
 def account_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
     """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
-    guarantee = accountant.account(**options)
+    guarantee = noisy_gradient_account.account(**options)
     delta = guarantee.at_delta or 0.0
     asked = options.get("epsilon")
     epsilon = guarantee.epsilon(delta) if asked is None else float(asked)
@@ -96,7 +96,7 @@ def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, 
     run = options if guarantee.theorem == "composition" else at_steps(options, math.inf, delta)
     if options.get("theorem") is not None or (level is not None and run is not options):
         return {"plateau": level}
-    return {"plateau": level, "refusals": _grouped(accountant.refusals(*describe(run)))}
+    return {"plateau": level, "refusals": _grouped(refusals(*describe(run)))}
 
 
 def _grouped(refusals: Mapping[str, str]) -> tuple[str, ...]:

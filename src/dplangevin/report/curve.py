@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dplangevin.errors import AssumptionFailed, NotPrivateError
-from dplangevin.families.noisy_gradient import lower_bounds
+from dplangevin.families.noisy_gradient import account as noisy_gradient_account, lower_bounds
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy import accountant
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Constants
 
@@ -43,7 +42,7 @@ class CurveRow:
 def describe(options: Options) -> tuple[Constants, NoisyGradientSchedule]:
     """The public values of a run, from the options of `account`."""
     run = {name: value for name, value in options.items() if name not in ("delta", "epsilon", "theorem")}
-    return accountant.describe(**run)
+    return noisy_gradient_account.describe(**run)
 
 
 def at_steps(options: Options, steps: float, delta: float) -> dict[str, Any]:
@@ -81,7 +80,7 @@ def row(
     floor = lower_bound(run, delta) if lower else None
     past = level is not None and level.steps is not None and steps >= level.steps
     try:
-        guarantee = accountant.account(**({**run, "theorem": "composition"} if past else run))
+        guarantee = noisy_gradient_account.account(**({**run, "theorem": "composition"} if past else run))
     except (AssumptionFailed, NotPrivateError):
         return CurveRow(steps=steps, lower=floor)
     beside = composition_epsilon(guarantee, steps, delta)
@@ -110,7 +109,7 @@ def plateau(options: Options, delta: float) -> Plateau | None:
     if not 0 < delta < 1 or options.get("release", "last-iterate") != "last-iterate":
         return None
     try:
-        guarantee = accountant.account(**at_steps(options, math.inf, delta))
+        guarantee = noisy_gradient_account.account(**at_steps(options, math.inf, delta))
     except (AssumptionFailed, NotPrivateError):
         return None
     limit = guarantee.epsilon(delta)
@@ -128,10 +127,10 @@ def _first_near(options: Options, delta: float, limit: float) -> int | None:
         if (
             options.get("theorem") is None
         ):  # the cheaper question first: the best answer is never above composition
-            plain = accountant.account(**{**run, "theorem": "composition"})
+            plain = noisy_gradient_account.account(**{**run, "theorem": "composition"})
             if plain.epsilon(delta) < _NEARLY * limit:
                 return False
-        return accountant.account(**run).epsilon(delta) >= _NEARLY * limit
+        return noisy_gradient_account.account(**run).epsilon(delta) >= _NEARLY * limit
 
     high = 1
     while not near(high):

@@ -11,7 +11,7 @@ from typing import Any
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy import accountant
+from dplangevin.families.noisy_gradient import account as noisy_gradient_account
 from dplangevin.report import text
 from dplangevin.report.curve import CurveRow, Plateau, plateau, row, step_grid
 
@@ -59,7 +59,7 @@ def write(path: Path, options: Mapping[str, Any]) -> None:
 def _reported_delta(options: Mapping[str, Any]) -> float:
     delta = options.get("delta")
     if delta is None:
-        delta = accountant.account(**options).at_delta
+        delta = noisy_gradient_account.account(**options).at_delta
     return _check.open_unit("delta", delta)
 
 

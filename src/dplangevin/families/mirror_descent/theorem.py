@@ -13,7 +13,7 @@ from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
-from dplangevin.privacy.theorem import TheoremFor, inflated
+from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 PUBLIC_WORDS = (
@@ -23,7 +23,7 @@ PUBLIC_WORDS = (
 )
 
 
-class PublicMirrorDescentTheorem(TheoremFor[PublicMirrorSchedule]):
+class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
     """mu^2 = sum_t (Delta / (n sigma_t))^2, exactly: given the public data a step is a Gaussian mechanism.
 
     Delta is the sensitivity of the gradient SUM: 2 L under replace-one, L under add-remove with the public divisor n.

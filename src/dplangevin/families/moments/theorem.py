@@ -11,11 +11,11 @@ from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
-from dplangevin.privacy.theorem import TheoremFor, inflated
+from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 
-class SufficientStatisticsTheorem(TheoremFor[SufficientStatisticsSchedule]):
+class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
     """One Gaussian mechanism on (G, c), each in units of its own noise; mu is the largest joint shift, exactly.
 
     A record contributes (w x x^T, w y x) with |x| <= B, |y| <= Y, 0 <= w <= W, i.e. (u u^T, t u) with u = sqrt(w) x,

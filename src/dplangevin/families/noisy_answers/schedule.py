@@ -25,6 +25,7 @@ class AnswerSchedule(Schedule):
     adjacency : "replace-one" or "add-remove". assumptions : more to assume, in words.
     """
 
+    stands_alone: ClassVar[bool] = True
     release: str = field(default="noisy-answers", init=False, repr=False)
     adjacency: Adjacency
     assumptions: tuple[str, ...] = ()

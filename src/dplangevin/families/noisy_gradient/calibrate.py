@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
+from dplangevin.families.noisy_gradient.account import describe
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
-from dplangevin.privacy.accountant import describe
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.registry import THEOREMS, theorem_named
+from dplangevin.privacy.registry import theorem_named, theorems_for
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import Problem
 
@@ -100,13 +100,22 @@ def _least(
     """The schedule with the least noise, and the theorem that allows it."""
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
-    names = [theorem_named(theorem, schedule).name] if theorem is not None else list(THEOREMS)
+    names = (
+        [theorem_named(theorem, schedule).name]
+        if theorem is not None
+        else [*theorems_for(NoisyGradientSchedule)]
+    )
     best: tuple[float, str] | None = None
     reasons: list[str] = []
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
         try:
             factor = _least_factor(
-                THEOREMS[name], constants, schedule, epsilon, delta, None if best is None else best[0]
+                theorem_named(name, NoisyGradientSchedule),
+                constants,
+                schedule,
+                epsilon,
+                delta,
+                None if best is None else best[0],
             )
         except AssumptionFailed as error:
             reasons.append(str(error))
@@ -127,7 +136,7 @@ def _scaled(schedule: NoisyGradientSchedule, factor: float) -> NoisyGradientSche
 
 
 def _least_factor(
-    theorem: Theorem,
+    theorem: Theorem[NoisyGradientSchedule],
     constants: Constants,
     schedule: NoisyGradientSchedule,
     epsilon: float,
@@ -212,7 +221,11 @@ def most_steps(
         raise InvalidParameter(
             "the most steps of a varying schedule are not defined; use one step_size and noise_scale."
         )
-    names = [theorem_named(theorem, schedule).name] if theorem is not None else list(THEOREMS)
+    names = (
+        [theorem_named(theorem, schedule).name]
+        if theorem is not None
+        else [*theorems_for(NoisyGradientSchedule)]
+    )
     length = (
         math.ceil(constants.n / schedule.divisor(constants.n))
         if schedule.sampling in ("cyclic", "shuffle")
@@ -220,7 +233,7 @@ def most_steps(
     )
     best: tuple[float, str] | None = None
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
-        count = _most(THEOREMS[name], constants, schedule, epsilon, delta, length)
+        count = _most(theorem_named(name, NoisyGradientSchedule), constants, schedule, epsilon, delta, length)
         if count > 0 and (best is None or count > best[0]):
             best = (count, name)
         if best is not None and math.isinf(best[0]):
@@ -235,7 +248,7 @@ def most_steps(
 
 
 def _most(
-    theorem: Theorem,
+    theorem: Theorem[NoisyGradientSchedule],
     constants: Constants,
     schedule: NoisyGradientSchedule,
     epsilon: float,

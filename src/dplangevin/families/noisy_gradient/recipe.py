@@ -8,6 +8,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.families.noisy_gradient.calibrate import least_noise_plan
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule, Sampling
 from dplangevin.planner import risk, rules
+from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
@@ -59,29 +60,6 @@ def noisy_gd(request: Request) -> Recipe:
         ),
         predicted_excess_risk=predicted,
         caution=caution(request, signal),
-    )
-
-
-def clip_reason(problem: Problem, signal: float) -> str:
-    """Why the slope is bounded as it is."""
-    state = (
-        "noise dominates"
-        if signal < 30
-        else "signal and noise are comparable"
-        if signal < 100
-        else "signal dominates"
-    )
-    return f"slopes are bounded by {problem.loss.slope_bound:.3g}: {state}"
-
-
-def caution(request: Request, signal: float) -> str | None:
-    """What n would lift the signal above the noise, when it is not."""
-    if signal >= 1:
-        return None
-    rows = math.ceil(request.n / signal)
-    return (
-        f"n = {request.n} rows are few for {request.dimension} parameters at epsilon = {request.epsilon:g}: expect "
-        f"little more than the intercept; about n = {rows} rows, or an epsilon {1 / signal:.2g} times larger, would do."
     )
 
 

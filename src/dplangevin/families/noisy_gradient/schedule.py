@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule
+from dplangevin.problem.constants import Constants
 
 Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
 SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
@@ -51,6 +52,7 @@ class NoisyGradientSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "noisy-gradient"
+    pure: ClassVar[bool] = False
     step_size: float | tuple[float, ...]
     noise_scale: float | tuple[float, ...]
     n_steps: int | float
@@ -127,6 +129,22 @@ class NoisyGradientSchedule(Schedule):
             )
         if self.weights == "geometric" and (self.momentum or not self.constant):
             raise InvalidParameter("geometric weights need plain steps of one size and one noise scale.")
+
+    def check_meaningful(self, constants: Constants) -> None:
+        """Refuse combinations for which no theorem exists, whatever the numbers."""
+        sampling, adjacency, size = self.sampling, constants.adjacency, self.batch_size
+        if size is not None and size > constants.n:
+            raise InvalidParameter(f"batch_size = {size} is larger than n = {constants.n}; lower batch_size.")
+        if sampling == "poisson" and adjacency == "replace-one":
+            raise InvalidParameter(
+                "sampling='poisson' has no proved bound under adjacency='replace-one'; "
+                "use adjacency='add-remove', or sampling='without-replacement'."
+            )
+        if sampling in ("cyclic", "shuffle", "without-replacement") and adjacency == "add-remove":
+            raise InvalidParameter(
+                f"sampling={sampling!r} is not defined under adjacency='add-remove' (removing a record moves others "
+                "between batches); use adjacency='replace-one', or sampling='poisson' or 'full'."
+            )
 
     @classmethod
     def from_diffusion(

@@ -13,38 +13,20 @@ import os
 import numpy as np
 from scipy.special import ndtr
 
-from dplangevin.errors import ContradictionError
 from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
 VARIABLE = "DPLANGEVIN_SELF_CHECK"
 _MOST_STEPS = 100_000  # of a varying schedule whose closed form is evaluated at every call
 
 
-def verify(guarantee: Guarantee, constants: Constants | None, schedule: Schedule, delta: float) -> None:
-    """Raise ContradictionError when the guarantee claims less at delta than is known to leak."""
-    if constants is None or not isinstance(schedule, NoisyGradientSchedule) or not 0 < delta < 1:
-        return
-    known = known_leak(constants, schedule, delta, full=os.environ.get(VARIABLE) == "full")
-    if known is None or known == 0:
-        return
-    claimed = guarantee.epsilon(delta)
-    if not claimed >= known * (1 - 1e-9):
-        raise ContradictionError(
-            f"{guarantee.theorem} claims epsilon = {claimed!r} at delta = {delta!r}, but a run with the same public "
-            f"numbers leaks {known!r}: this is a fault of the library, and nothing was released; please report it "
-            f"with {constants!r} and {schedule!r}."
-        )
-
-
 def known_leak(
-    constants: Constants, schedule: NoisyGradientSchedule, delta: float, *, full: bool = False
+    constants: Constants, schedule: NoisyGradientSchedule, delta: float, *, full: bool | None = None
 ) -> float | None:
     """An epsilon that some run within these numbers attains; None when none is known (or none at once)."""
     found = [first_step_leak(constants, schedule, delta)]
+    full = os.environ.get(VARIABLE) == "full" if full is None else full
     if full or _closed_form(constants, schedule):
         found.append(lower_bound_epsilon(constants, schedule, delta))
     return max((value for value in found if value is not None), default=None)

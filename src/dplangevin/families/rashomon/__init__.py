@@ -1,1 +1,18 @@
-""""""
+"""Draws from the set of almost optimal models."""
+
+from __future__ import annotations
+
+from dplangevin.privacy.registry import Member
+
+MEMBERS: tuple[Member, ...] = (
+    Member(
+        schedule="schedule:RashomonSchedule",
+        theorems=("theorem:RashomonDrawsTheorem",),
+        mechanism="mechanism:RashomonDraws",
+    ),
+    Member(
+        schedule="schedule:RashomonChainSchedule",
+        theorems=("theorem:RashomonChainsTheorem",),
+        mechanism="mechanism:RashomonChains",
+    ),
+)

@@ -12,9 +12,7 @@ from dplangevin.families.draws.theorems.exponential_mechanism import exponential
 from dplangevin.families.draws.theorems.sampler_certificates import total_variation_allowance
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon.theorem import minimum_error, poincare, score_constants, start_ratio
-from dplangevin.privacy import compose
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy import proximal_certificate as chain
+from dplangevin.privacy import compose, conversions as cv, proximal_certificate as chain
 from dplangevin.privacy.parts import BoundedRange
 from dplangevin.problem import Problem
 from dplangevin.problem.constants import Constants

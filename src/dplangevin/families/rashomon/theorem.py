@@ -27,7 +27,7 @@ from dplangevin.families.noisy_gradient.theorems.langevin_process import sgld_la
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, TheoremFor
+from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem
 from dplangevin.problem.constants import Constants
 
 NO_PEEKING = (
@@ -86,7 +86,7 @@ def sampler_error(constants: Constants, schedule: RashomonSchedule) -> float:
     return max(chain.total_variation_after(schedule.n_steps, ratio, schedule.step_size, rate), 1e-300)
 
 
-class RashomonDrawsTheorem(TheoremFor[RashomonSchedule]):
+class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
     """K draws of exp(-beta h(F - F*)), each beta (oscillation + e) bounded range, with the sampler's error included.
 
     Examples
@@ -130,7 +130,7 @@ class RashomonDrawsTheorem(TheoremFor[RashomonSchedule]):
         )
 
 
-class RashomonChainsTheorem(TheoremFor[RashomonChainSchedule]):
+class RashomonChainsTheorem(Theorem[RashomonChainSchedule]):
     """K chains with the gradient of the score: Gaussian composition over steps, or the convex last-iterate bound.
 
     Sensitivity of the gradient: Delta + L_F (oscillation + e) / tau for a ramp; for the sharp threshold max{Delta,

@@ -12,7 +12,6 @@ from dplangevin._progress import progress
 from dplangevin.families.noisy_gradient.exact_walk import exact_law, renyi_divergence
 from dplangevin.families.noisy_gradient.lower_bounds import instance
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._units import check_meaningful
 from dplangevin.papers.gallery import _draw
 from dplangevin.privacy.registry import theorem_named
 from dplangevin.problem.constants import Constants
@@ -62,7 +61,7 @@ def _schedule(steps: int) -> NoisyGradientSchedule:
 
 def _bound(theorem: str, steps: int, order: float) -> float:
     schedule = _schedule(steps)
-    check_meaningful(CONSTANTS, schedule)
+    schedule.check_meaningful(CONSTANTS)
     promise = theorem_named(theorem, schedule).certify(CONSTANTS, schedule)
     total = 0.0
     for part in promise.parts:

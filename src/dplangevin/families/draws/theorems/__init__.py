@@ -1,1 +1,1 @@
-""""""
+"""The promises of exact and certified draws."""

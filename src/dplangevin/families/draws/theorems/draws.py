@@ -20,7 +20,7 @@ from dplangevin.families.draws.theorems.sampler_certificates import (
 )
 from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import TheoremFor
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 
 REAL = "arithmetic is exact, the seed is secret"
@@ -28,7 +28,7 @@ PUBLIC = "n, bounds, inverse temperature, step size and number of steps are publ
 STOPS = "a run that misses the minimiser it starts from stops and releases nothing; that event is outside the promise"
 
 
-class ExponentialMechanismTheorem(TheoremFor[DrawSchedule]):
+class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
     """beta * oscillation bounded range: pure epsilon and (epsilon^2 / 8)-zCDP. No convexity for an exact draw.
 
     Examples
@@ -49,7 +49,7 @@ class ExponentialMechanismTheorem(TheoremFor[DrawSchedule]):
         )
 
 
-class StronglyConvexGibbs(TheoremFor[DrawSchedule]):
+class StronglyConvexGibbs(Theorem[DrawSchedule]):
     """Delta sqrt(beta / m)-GDP for m-strongly convex F on any convex set.
 
     Examples
@@ -76,7 +76,7 @@ class StronglyConvexGibbs(TheoremFor[DrawSchedule]):
         )
 
 
-class IteratedExponential(TheoremFor[IteratedExponentialSchedule]):
+class IteratedExponential(Theorem[IteratedExponentialSchedule]):
     """The sum of the stages, each an exponential mechanism on a set of public diameter given the past.
 
     Adaptive composition: it holds whatever the radii, and whether or not the strong convexity is right.
@@ -130,7 +130,7 @@ def start_and_rate(constants: Constants, beta: float) -> tuple[float, float]:
 
 
 def _tiered(
-    theorem: TheoremFor[DrawSchedule], law: Guarantee, constants: Constants, schedule: DrawSchedule
+    theorem: Theorem[DrawSchedule], law: Guarantee, constants: Constants, schedule: DrawSchedule
 ) -> Guarantee:
     if schedule.tier == "exact":
         if not (constants.convex or schedule.grid):

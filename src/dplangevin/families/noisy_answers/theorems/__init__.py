@@ -1,1 +1,1 @@
-""""""
+"""The promises of noisy answers."""

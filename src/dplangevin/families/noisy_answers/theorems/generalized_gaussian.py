@@ -8,13 +8,13 @@ from dplangevin.families.noisy_answers.schedule import CorrectedAnswersSchedule,
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part
-from dplangevin.privacy.theorem import TheoremFor
+from dplangevin.privacy.theorem import Theorem
 
 NAME = "worst-shift"
 REFERENCE = "Ganesh (2022), chapter 2; Dong, Roth and Su (2022), tensor products of trade-off functions"
 
 
-class WorstShift(TheoremFor[NoisyAnswersSchedule]):
+class WorstShift(Theorem[NoisyAnswersSchedule]):
     """The worst neighbour moves `changed` answers by the whole sensitivity: GDP for p = 2, else certified losses."""
 
     name = NAME
@@ -27,7 +27,7 @@ class WorstShift(TheoremFor[NoisyAnswersSchedule]):
         return _minted(schedule, _noise(schedule))
 
 
-class CorrectedWorstShift(TheoremFor[CorrectedAnswersSchedule]):
+class CorrectedWorstShift(Theorem[CorrectedAnswersSchedule]):
     """The noise and all sparse-vector corrections, in one sum of losses."""
 
     name = NAME

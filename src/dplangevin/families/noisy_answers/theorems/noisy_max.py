@@ -13,11 +13,11 @@ from dplangevin.families._minimiser import deflated
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, TheoremFor, inflated
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 from dplangevin.problem.constants import Adjacency
 
 
-class NoisyMaxTheorem(TheoremFor[NoisyMaxSchedule]):
+class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
     """Twice the unit over the scale (once under add-remove), pure.
 
     Examples

@@ -20,7 +20,7 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGro
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part, Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, TheoremFor, inflated
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 from dplangevin.problem.constants import Adjacency
 
 REFERENCES: dict[SumNoise, str] = {
@@ -30,7 +30,7 @@ REFERENCES: dict[SumNoise, str] = {
 }
 
 
-class NoisySumsTheorem(TheoremFor[NoisySumsSchedule]):
+class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
     """Reach over scale, added up over the groups: pure epsilons, or mu of GDP in squares.
 
     Examples

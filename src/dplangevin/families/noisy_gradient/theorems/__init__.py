@@ -1,1 +1,1 @@
-""""""
+"""Bounds for noisy gradient runs, one a file."""

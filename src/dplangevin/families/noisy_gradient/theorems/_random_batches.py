@@ -12,7 +12,7 @@ from scipy.special import bdtrc
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import ROUNDING, contraction, require_hidden_state
 from dplangevin.privacy import sampled_gaussian as sg
 from dplangevin.problem.constants import Constants
@@ -77,7 +77,7 @@ def too_large(n: int, rate: float, largest: float) -> float:
 
 
 def random_batch_run(
-    theorem: Theorem,
+    theorem: NoisyGradientTheorem,
     constants: Constants,
     schedule: NoisyGradientSchedule,
     releases: Sequence[str] = ("last-iterate",),
@@ -118,7 +118,9 @@ def random_batch_run(
     )
 
 
-def _check_batches(theorem: Theorem, constants: Constants, schedule: NoisyGradientSchedule) -> None:
+def _check_batches(
+    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
+) -> None:
     needed = {"without-replacement": "replace-one", "poisson": "add-remove"}.get(schedule.sampling)
     if needed is None:
         raise theorem.refuse(
@@ -136,7 +138,7 @@ def _check_batches(theorem: Theorem, constants: Constants, schedule: NoisyGradie
 
 
 def _contraction(
-    theorem: Theorem, constants: Constants, step_size: float, sampling: str, size: int
+    theorem: NoisyGradientTheorem, constants: Constants, step_size: float, sampling: str, size: int
 ) -> tuple[float, float]:
     """Contraction constant of every admissible batch, and the probability of a batch that is not admissible.
 

@@ -7,9 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
-from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.problem.constants import Constants
 
 ROUNDING = 2.0**-52
@@ -23,23 +22,6 @@ class Units:
     noise: float
     contraction: float
     diameter: float
-
-
-def check_meaningful(constants: Constants, schedule: NoisyGradientSchedule) -> None:
-    """Refuse combinations for which no theorem exists, whatever the numbers."""
-    sampling, adjacency, size = schedule.sampling, constants.adjacency, schedule.batch_size
-    if size is not None and size > constants.n:
-        raise InvalidParameter(f"batch_size = {size} is larger than n = {constants.n}; lower batch_size.")
-    if sampling == "poisson" and adjacency == "replace-one":
-        raise InvalidParameter(
-            "sampling='poisson' has no proved bound under adjacency='replace-one'; "
-            "use adjacency='add-remove', or sampling='without-replacement'."
-        )
-    if sampling in ("cyclic", "shuffle", "without-replacement") and adjacency == "add-remove":
-        raise InvalidParameter(
-            f"sampling={sampling!r} is not defined under adjacency='add-remove' (removing a record moves the others "
-            "between batches); use adjacency='replace-one', or sampling='poisson' or 'full'."
-        )
 
 
 def contraction(constants: Constants, step_size: float) -> float:
@@ -75,7 +57,9 @@ def units(constants: Constants, schedule: NoisyGradientSchedule) -> Units:
     )
 
 
-def require_hidden_state(theorem: Theorem, constants: Constants, schedule: NoisyGradientSchedule) -> None:
+def require_hidden_state(
+    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
+) -> None:
     """The hypotheses of every bound that looks at fewer iterates than all."""
     if schedule.momentum:
         raise theorem.refuse(

@@ -24,8 +24,8 @@ from scipy.special import log_ndtr
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
-from dplangevin.families.noisy_gradient.theorems._units import check_meaningful, require_hidden_state, units
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
+from dplangevin.families.noisy_gradient.theorems._units import require_hidden_state, units
 from dplangevin.families.noisy_gradient.theorems.optimal_shift import (
     best_restart_mu,
     restart_mu,
@@ -200,9 +200,11 @@ BOUNDED_RUN = (
 )
 
 
-def require_bounded_run(theorem: Theorem, constants: Constants, schedule: NoisyGradientSchedule) -> None:
+def require_bounded_run(
+    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
+) -> None:
     """Full batch, constant schedule, public start, exact projection on a bounded set, last iterate only."""
-    check_meaningful(constants, schedule)
+    schedule.check_meaningful(constants)
     if schedule.sampling != "full":
         raise theorem.refuse(
             f"sampling={schedule.sampling!r} is not full batch", "Use the bound for that sampling."
@@ -230,7 +232,7 @@ def require_bounded_run(theorem: Theorem, constants: Constants, schedule: NoisyG
         )
 
 
-class BlockRecursion(Theorem):
+class BlockRecursion(NoisyGradientTheorem):
     """Last iterate of full-batch noisy gradient descent on a bounded set: delta(eps), no Renyi curve.
 
     Much below the optimal shift bound once the run is longer than it takes to forget its start: at D / v =

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._noise_split import constant_split, step_curves
 from dplangevin.families.noisy_gradient.theorems._random_batches import (
     RandomBatchRun,
@@ -114,7 +114,7 @@ def block_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
     return np.append(finer, tail), np.minimum.accumulate(np.append(found, known(tail)))
 
 
-class BlockSGD(Theorem):
+class BlockSGD(NoisyGradientTheorem):
     """Last iterate of noisy SGD on random batches and a bounded set: a profile delta(eps), no Renyi curve.
 
     Far below hidden-state-sgd once the run is long: with n = 1000, batches of 50, D = 1, nm = 10 and delta = 1e-5, an

@@ -8,15 +8,14 @@ from collections import Counter
 import numpy as np
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
-from dplangevin.families.noisy_gradient.theorems._units import check_meaningful
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part, SampledGaussian
 from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
 
 
-class Composition(Theorem):
+class Composition(NoisyGradientTheorem):
     """Adaptive composition of the Gaussian mechanism over the steps in which a record takes part.
 
     full: mu^2 = sum_t (Delta / (n sigma_t))^2. cyclic, shuffle: one participation per epoch, the worst position.
@@ -29,7 +28,7 @@ class Composition(Theorem):
     )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
-        check_meaningful(constants, schedule)
+        schedule.check_meaningful(constants)
         if math.isinf(schedule.n_steps):
             raise self.refuse(
                 "it grows without bound in the number of steps", "Give a finite number of steps."

@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import (
     Units,
-    check_meaningful,
     contraction,
     released_segments,
     require_hidden_state,
@@ -127,14 +126,14 @@ def _restarts(u: Units, most: int) -> list[int]:
     return sorted(k for k in grid if 1 <= k <= min(most, MOST_EPOCHS))
 
 
-class CyclicShift(Theorem):
+class CyclicShift(NoisyGradientTheorem):
     """Last iterate of noisy SGD over a fixed public partition: mu-GDP at the worst position of the record."""
 
     name = "cyclic-shift"
     reference = "Bok, Su and Altschuler (2024), shifted interpolation with cyclic batches"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
-        check_meaningful(constants, schedule)
+        schedule.check_meaningful(constants)
         if schedule.sampling != "cyclic":
             raise self.refuse(
                 f"sampling={schedule.sampling!r} is not cyclic", "Use the bound for that sampling."

@@ -12,7 +12,7 @@ from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradien
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Concentrated
-from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, TheoremFor
+from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem
 from dplangevin.problem.constants import Constants
 
 SECURE_ASSUMPTIONS = (
@@ -26,7 +26,7 @@ _SLACK = 2.0**-30  # above the relative rounding of one record's gradient in dou
 _LONGEST = 2**25 - 1  # squares of such vectors are whole numbers that doubles hold exactly
 
 
-class DiscreteComposition(TheoremFor[DiscreteGradientSchedule]):
+class DiscreteComposition(Theorem[DiscreteGradientSchedule]):
     """rho-zCDP, rho = participations Delta^2 / (2 sigma^2): Delta the sensitivity in INTEGERS, sigma = 2^resolution.
 
     An integer shift m of a discrete Gaussian has Renyi divergence at most alpha m^2 / (2 sigma^2), and independent

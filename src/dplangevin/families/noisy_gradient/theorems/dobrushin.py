@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import units
 from dplangevin.families.noisy_gradient.theorems.block_recursion import BOUNDED_RUN, require_bounded_run
 from dplangevin.privacy import conversions as cv
@@ -62,7 +62,7 @@ def _geometric(log_factor: Floats, n_steps: float) -> Floats:
     return np.where(level, n_steps * np.exp(np.minimum(n_steps * 1e-12, 700.0)), ratio)
 
 
-class Dobrushin(Theorem):
+class Dobrushin(NoisyGradientTheorem):
     """Last iterate of full-batch noisy gradient descent on a small set: a Renyi curve without convexity.
 
     Needs c D, the largest diameter of the image of the set under one gradient step. Useful when c D is at

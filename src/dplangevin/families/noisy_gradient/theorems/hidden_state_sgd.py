@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._noise_split import (
     Split,
     cheapest_split,
@@ -65,7 +65,7 @@ def contracting_steps(run: RandomBatchRun, lengths: Floats) -> float:
     return longest if longest == 0 or math.isfinite(run.diameter) else float(run.n_steps)
 
 
-def bad_batches(theorem: Theorem, run: RandomBatchRun, steps: float) -> float:
+def bad_batches(theorem: NoisyGradientTheorem, run: RandomBatchRun, steps: float) -> float:
     """Probability, added to delta, of a too large Poisson batch among `steps` steps; refused when it is certain."""
     chance = steps * run.bad_step if run.bad_step else 0.0
     if chance >= 1:
@@ -76,7 +76,7 @@ def bad_batches(theorem: Theorem, run: RandomBatchRun, steps: float) -> float:
     return chance
 
 
-def check_forgetting(theorem: Theorem, run: RandomBatchRun) -> None:
+def check_forgetting(theorem: NoisyGradientTheorem, run: RandomBatchRun) -> None:
     """Refuse an endless run whose two copies are never forced together."""
     if math.isfinite(run.n_steps) or math.isfinite(run.diameter):
         return
@@ -92,7 +92,7 @@ def check_forgetting(theorem: Theorem, run: RandomBatchRun) -> None:
         )
 
 
-def check_not_expansive(theorem: Theorem, run: RandomBatchRun) -> None:
+def check_not_expansive(theorem: NoisyGradientTheorem, run: RandomBatchRun) -> None:
     """Refuse a step that expands distances."""
     if run.contraction > 1:
         raise theorem.refuse(
@@ -106,7 +106,7 @@ def renyi_part(orders: Floats, values: Floats) -> Renyi:
     return Renyi(orders=tuple(orders.tolist()), values=tuple(inflated(float(value)) for value in values))
 
 
-class HiddenStateSGD(Theorem):
+class HiddenStateSGD(NoisyGradientTheorem):
     """Renyi curve of the last iterate (or of checkpoints) of noisy SGD on random batches.
 
     Grows like composition at first and is flat from about 2 D n / (eta L) steps on; with strong convexity it is flat
@@ -138,7 +138,7 @@ class HiddenStateSGD(Theorem):
         return self.guarantee(constants, schedule, (renyi_part(ORDERS, total),), listed, extra)
 
 
-class EveryStepShift(Theorem):
+class EveryStepShift(NoisyGradientTheorem):
     """mu-GDP of the last iterate as if the differing record were in every batch: no amplification by sampling.
 
     Given the batches, the maps of the two runs differ by at most eta Delta / b at every step, so the optimal shift

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import (
     Units,
-    check_meaningful,
     contraction,
     released_segments,
     require_hidden_state,
@@ -131,7 +130,7 @@ def _integer_search(evaluate: Callable[[int], float], low: int, high: int) -> fl
     return min(evaluate(k) for k in range(low, high + 1))
 
 
-class OptimalShift(Theorem):
+class OptimalShift(NoisyGradientTheorem):
     """Last iterate of full-batch noisy gradient descent: mu-GDP by the optimal shift sequence.
 
     Constant schedules with c <= 1 use closed forms (T = infinity included); varying schedules and expansive maps
@@ -145,7 +144,7 @@ class OptimalShift(Theorem):
     )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
-        check_meaningful(constants, schedule)
+        schedule.check_meaningful(constants)
         if schedule.sampling != "full":
             raise self.refuse(
                 f"sampling={schedule.sampling!r} is not full batch", "Use the bound for that sampling."

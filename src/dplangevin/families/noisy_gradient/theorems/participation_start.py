@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._noise_split import (
     Split,
     cheapest_split,
@@ -147,7 +147,7 @@ def participation_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> 
     return cheapest_split(run, orders, curves, start, restart_lengths(run))
 
 
-class ParticipationStart(Theorem):
+class ParticipationStart(NoisyGradientTheorem):
     """Renyi curve of the last iterate of noisy SGD on random batches, from a random distance at the restart.
 
     Never above hidden-state-sgd by more than its grids, and far below it when a record is seldom in a batch: with

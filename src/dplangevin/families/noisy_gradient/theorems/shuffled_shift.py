@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems._base import Theorem
+from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import (
     Units,
-    check_meaningful,
     require_hidden_state,
     units,
 )
@@ -63,11 +62,11 @@ def averaged_profile(mus: np.ndarray, points: int = 1500) -> Profile:
     return Profile(epsilons=tuple(epsilons.tolist()), deltas=tuple(deltas.tolist()))
 
 
-class _Epochs(Theorem):
+class _Epochs(NoisyGradientTheorem):
     """Shared hypotheses: whole epochs, constant schedule, contraction at most 1, exact projection."""
 
     def _require(self, constants: Constants, schedule: NoisyGradientSchedule) -> tuple[Units, int, float]:
-        check_meaningful(constants, schedule)
+        schedule.check_meaningful(constants)
         require_hidden_state(self, constants, schedule)
         if schedule.release != "last-iterate":
             raise self.refuse(

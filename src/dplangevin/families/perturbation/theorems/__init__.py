@@ -1,1 +1,1 @@
-""""""
+"""The promises of perturbed objectives and minimisers."""

@@ -27,13 +27,13 @@ from dplangevin.families.perturbation.schedule import ObjectivePerturbationSched
 from dplangevin.privacy.conversions import gdp_delta
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Profile, Pure
-from dplangevin.privacy.theorem import TheoremFor, inflated
+from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 Floats = NDArray[np.float64]
 
 
-class ObjectivePerturbationTheorem(TheoremFor[ObjectivePerturbationSchedule]):
+class ObjectivePerturbationTheorem(Theorem[ObjectivePerturbationSchedule]):
     """Delta / noise_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_noise), with delta = 0.
 
     M is the curvature of one record (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add
@@ -56,7 +56,7 @@ class ObjectivePerturbationTheorem(TheoremFor[ObjectivePerturbationSchedule]):
         )
 
 
-class GaussianObjectivePerturbation(TheoremFor[ObjectivePerturbationSchedule]):
+class GaussianObjectivePerturbation(Theorem[ObjectivePerturbationSchedule]):
     """(epsilon, delta) with Gaussian noise: a few times the curve of one Gaussian mechanism, see `corner_profile`.
 
     At the point theta the log density ratio of the noises is (2 <b, v> + |v|^2) / (2 noise_scale^2), v the change of
@@ -111,7 +111,7 @@ def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: 
 
 
 def fixed_costs(
-    theorem: TheoremFor[ObjectivePerturbationSchedule],
+    theorem: Theorem[ObjectivePerturbationSchedule],
     constants: Constants,
     schedule: ObjectivePerturbationSchedule,
 ) -> tuple[float, float]:

@@ -22,11 +22,11 @@ from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Pure
-from dplangevin.privacy.theorem import TheoremFor, inflated
+from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 
-class OutputPerturbationTheorem(TheoremFor[OutputPerturbationSchedule]):
+class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
     """S / noise_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
 
     Examples
