@@ -73,8 +73,8 @@ def plan_from_plain(plain: Any) -> Price:
         raise InvalidParameter(f"theorem must be a name, got {theorem!r}.")
     if isinstance(delta, bool) or not isinstance(delta, (int, float)):
         raise InvalidParameter(f"delta must be a number, got {delta!r}.")
-    kinds: dict[str, Any] = {kind.__name__: kind for kind in schedule_types() if not kind.stands_alone}
-    schedule = _read("schedule", plain["schedule"], kinds |     theorem = _FORMER_THEOREMS.get(theorem, theorem)
+    schedule = _read("schedule", plain["schedule"], readers())
+    theorem = _FORMER_THEOREMS.get(theorem, theorem)
     common: dict[str, Any] = {"schedule": schedule, "delta": delta, "theorem": theorem}
     if (plain["problem"] is None) == (plain["constants"] is None):
         raise InvalidParameter("a plan file holds a problem, or constants, and not both.")
