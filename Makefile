@@ -10,7 +10,7 @@ export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check audit bench clean
+.PHONY: help demo test test-all check audit mutants bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
 audit: $(VENV)/.ready-dev  ## attack every mechanism and estimator, honest and sabotaged, and print the table
 	PYTHONPATH=tests $(BIN)/python -m privacy.audit_table
 	DPLANGEVIN_FUZZ=20000 $(BIN)/python -m pytest tests/privacy --ignore tests/privacy/test_audit_table.py
+
+mutants: $(VENV)/.ready-dev  ## change one line of privacy-critical code at a time: every change must fail a test (hours)
+	$(BIN)/python tests/mutants/run.py --workers 2
 
 bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py

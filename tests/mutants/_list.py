@@ -1,0 +1,166 @@
+"""Single changes of privacy-critical code, each of which some test must notice.
+
+A mutant is (module, old text, new text): the old text occurs once in that module. FILES says where modules are and
+TESTS which tests are asked. EQUIVALENT argues for those that change nothing anyone may rely on.
+"""
+
+from __future__ import annotations
+
+_PRIVACY, _THEOREMS = "src/dplangevin/privacy", "src/dplangevin/privacy/theorems"
+_MECHANISMS, _SAMPLERS = "src/dplangevin/mechanisms", "src/dplangevin/samplers"
+_DATA, _LEDGER = "src/dplangevin/data", "src/dplangevin/ledger"
+
+FILES = {
+    "parts": f"{_PRIVACY}/parts.py",
+    "guarantee": f"{_PRIVACY}/guarantee.py",
+    "conversions": f"{_PRIVACY}/conversions.py",
+    "sampled_gaussian": f"{_PRIVACY}/sampled_gaussian.py",
+    "proximal_certificate": f"{_PRIVACY}/proximal_certificate.py",
+    "theorem": f"{_PRIVACY}/theorem.py",
+    "self_check": f"{_PRIVACY}/self_check.py",
+    "units": f"{_THEOREMS}/_units.py",
+    "composition": f"{_THEOREMS}/composition.py",
+    "optimal_shift": f"{_THEOREMS}/optimal_shift.py",
+    "cyclic_shift": f"{_THEOREMS}/cyclic_shift.py",
+    "shuffled_shift": f"{_THEOREMS}/shuffled_shift.py",
+    "block_recursion": f"{_THEOREMS}/block_recursion.py",
+    "block_sgd": f"{_THEOREMS}/block_sgd.py",
+    "dobrushin": f"{_THEOREMS}/dobrushin.py",
+    "random_batches": f"{_THEOREMS}/_random_batches.py",
+    "hidden_state_sgd": f"{_THEOREMS}/hidden_state_sgd.py",
+    "participation_start": f"{_THEOREMS}/participation_start.py",
+    "langevin_process": f"{_THEOREMS}/langevin_process.py",
+    "exponential_theorem": f"{_THEOREMS}/exponential_mechanism.py",
+    "gibbs": f"{_THEOREMS}/gibbs.py",
+    "draws": f"{_THEOREMS}/draws.py",
+    "objective_theorem": f"{_THEOREMS}/objective_perturbation.py",
+    "output_theorem": f"{_THEOREMS}/output_perturbation.py",
+    "minimiser": f"{_THEOREMS}/_minimiser.py",
+    "statistics_theorem": f"{_THEOREMS}/sufficient_statistics.py",
+    "mirror_theorem": f"{_THEOREMS}/public_mirror_descent.py",
+    "rashomon_theorem": f"{_THEOREMS}/rashomon.py",
+    "discrete_theorem": f"{_THEOREMS}/discrete_gradient.py",
+    "constants": "src/dplangevin/problem/constants.py",
+    "noisy_gradient": f"{_MECHANISMS}/noisy_gradient.py",
+    "discrete_gradient": f"{_MECHANISMS}/discrete_gradient.py",
+    "integer_sums": f"{_MECHANISMS}/_integer_sums.py",
+    "sparse_vector": f"{_MECHANISMS}/sparse_vector.py",
+    "output_perturbation": f"{_MECHANISMS}/output_perturbation.py",
+    "objective_perturbation": f"{_MECHANISMS}/objective_perturbation.py",
+    "sufficient_statistics": f"{_MECHANISMS}/sufficient_statistics.py",
+    "perturbed": f"{_MECHANISMS}/_perturbed.py",
+    "exponential": f"{_MECHANISMS}/exponential.py",
+    "rashomon": f"{_MECHANISMS}/rashomon.py",
+    "draw": f"{_MECHANISMS}/_draw.py",
+    "sgld": f"{_SAMPLERS}/sgld.py",
+    "gamma_norm": f"{_SAMPLERS}/gamma_norm.py",
+    "discrete": f"{_SAMPLERS}/discrete.py",
+    "lens": f"{_SAMPLERS}/lens.py",
+    "proximal": f"{_SAMPLERS}/proximal.py",
+    "truncated": f"{_SAMPLERS}/truncated.py",
+    "bodies": f"{_SAMPLERS}/bodies.py",
+    "score": f"{_SAMPLERS}/score.py",
+    "finite_grid": f"{_SAMPLERS}/finite_grid.py",
+    "rejection": f"{_SAMPLERS}/rejection.py",
+    "dataset": f"{_DATA}/dataset.py",
+    "kernels": f"{_DATA}/_kernels.py",
+    "moments": f"{_DATA}/_moments.py",
+    "admission": f"{_LEDGER}/_admission.py",
+    "budget": f"{_LEDGER}/budget.py",
+    "rows": f"{_LEDGER}/_rows.py",
+}
+
+_PINNED = "tests/unit/test_pinned_constants.py"
+_SHIFT = (
+    "tests/unit/test_optimal_shift.py",
+    "tests/unit/test_false_claims.py",
+    "tests/unit/test_accountant.py",
+)
+_RANDOM = ("tests/unit/test_hidden_state_sgd.py", "tests/unit/test_sgd_exact_chains.py")
+_CONTRACT = "tests/contracts/test_theorems.py"
+_LEDGER_TESTS = ("tests/unit/test_ledger_admission.py", "tests/unit/test_ledger.py")
+_SAMPLER_TESTS = (
+    "tests/unit/test_samplers_exact.py",
+    "tests/unit/test_samplers_chains.py",
+    "tests/unit/test_samplers_proximal.py",
+    "tests/unit/test_draws.py",
+)
+
+TESTS = {
+    "parts": (_PINNED, "tests/unit/test_guarantee.py", "tests/unit/test_serialize.py"),
+    "guarantee": (_PINNED, "tests/unit/test_guarantee.py"),
+    "conversions": (_PINNED, "tests/unit/test_conversions.py", "tests/unit/test_guarantee.py"),
+    "sampled_gaussian": ("tests/unit/test_sampled_gaussian.py",),
+    "proximal_certificate": (_PINNED, "tests/unit/test_samplers_proximal.py"),
+    "theorem": (*_SHIFT, "tests/unit/test_guarantee.py"),
+    "self_check": ("tests/unit/test_false_claims.py",),
+    "units": (*_SHIFT, _CONTRACT),
+    "composition": (_PINNED, *_SHIFT),
+    "optimal_shift": _SHIFT,
+    "cyclic_shift": _SHIFT,
+    "shuffled_shift": (*_SHIFT, _CONTRACT),
+    "block_recursion": ("tests/unit/test_block_recursion.py",),
+    "block_sgd": _RANDOM,
+    "dobrushin": ("tests/unit/test_dobrushin.py",),
+    "random_batches": (*_RANDOM, _CONTRACT),
+    "hidden_state_sgd": (*_RANDOM, _CONTRACT),
+    "participation_start": _RANDOM,
+    "langevin_process": ("tests/unit/test_langevin_theory.py",),
+    "exponential_theorem": ("tests/unit/test_exponential_mechanism.py", "tests/unit/test_draws.py"),
+    "gibbs": (
+        "tests/unit/test_exponential_mechanism.py",
+        "tests/unit/test_draws.py",
+        "tests/unit/test_rashomon.py",
+    ),
+    "draws": ("tests/unit/test_draws.py", _CONTRACT),
+    "objective_theorem": (_PINNED, "tests/unit/test_objective_perturbation.py"),
+    "output_theorem": ("tests/unit/test_output_perturbation.py",),
+    "minimiser": (
+        "tests/unit/test_output_perturbation.py",
+        "tests/unit/test_objective_perturbation.py",
+        _CONTRACT,
+    ),
+    "statistics_theorem": ("tests/unit/test_sufficient_statistics.py",),
+    "mirror_theorem": ("tests/unit/test_public_mirror_descent.py",),
+    "rashomon_theorem": (_PINNED, "tests/unit/test_rashomon.py", _CONTRACT),
+    "discrete_theorem": ("tests/unit/test_secure.py", _CONTRACT),
+    "constants": ("tests/unit/test_problem.py", *_SHIFT),
+    "noisy_gradient": ("tests/unit/test_noisy_gradient.py",),
+    "discrete_gradient": ("tests/unit/test_secure.py",),
+    "integer_sums": ("tests/unit/test_secure.py",),
+    "sparse_vector": ("tests/unit/test_sparse_vector.py",),
+    "output_perturbation": ("tests/unit/test_output_perturbation.py",),
+    "objective_perturbation": (_PINNED, "tests/unit/test_objective_perturbation.py"),
+    "sufficient_statistics": ("tests/unit/test_sufficient_statistics.py",),
+    "perturbed": ("tests/unit/test_output_perturbation.py", "tests/unit/test_objective_perturbation.py"),
+    "exponential": (_PINNED, "tests/unit/test_draws.py"),
+    "rashomon": (_PINNED, "tests/unit/test_rashomon.py"),
+    "draw": ("tests/unit/test_draws.py",),
+    "sgld": _SAMPLER_TESTS,
+    "gamma_norm": (*_SAMPLER_TESTS, "tests/unit/test_output_perturbation.py"),
+    "discrete": ("tests/unit/test_secure.py",),
+    "lens": ("tests/unit/test_draws.py",),
+    "proximal": _SAMPLER_TESTS,
+    "truncated": _SAMPLER_TESTS,
+    "bodies": _SAMPLER_TESTS,
+    "score": ("tests/unit/test_rashomon.py", *_SAMPLER_TESTS),
+    "finite_grid": _SAMPLER_TESTS,
+    "rejection": _SAMPLER_TESTS,
+    "dataset": (
+        "tests/unit/test_dataset.py",
+        "tests/unit/test_kernels.py",
+        "tests/unit/test_noisy_gradient.py",
+    ),
+    "kernels": ("tests/unit/test_kernels.py", "tests/unit/test_dataset.py"),
+    "moments": (
+        "tests/unit/test_kernels.py",
+        "tests/unit/test_dataset.py",
+        "tests/unit/test_sufficient_statistics.py",
+    ),
+    "admission": _LEDGER_TESTS,
+    "budget": _LEDGER_TESTS,
+    "rows": _LEDGER_TESTS,
+}
+
+EQUIVALENT: dict[tuple[str, str, str], str] = {}
+"""Why a survivor changes nothing that anyone may rely on."""

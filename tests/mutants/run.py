@@ -1,0 +1,144 @@
+"""Change one line of privacy-critical code at a time and ask its tests: every change must be noticed.
+
+    python tests/mutants/run.py [--workers 2] [--only module[,module]] [--slow]
+
+Each worker has its own copy of the tree. Survivors are printed and the exit status is 1, unless they are argued to be
+equivalent in the list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import hypothesis  # noqa: F401 - loaded once, for every child
+import mpmath  # noqa: F401
+import numpy  # noqa: F401
+import pytest
+import scipy.optimize
+import scipy.special
+import scipy.stats  # noqa: F401
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+sys.path.insert(0, str(HERE.parent))
+
+from _accounting import ACCOUNTING  # noqa: E402
+from _list import EQUIVALENT, FILES, TESTS  # noqa: E402
+from _releases import RELEASES  # noqa: E402
+
+MUTANTS = ACCOUNTING + RELEASES
+LONGEST = 900.0  # seconds
+Mutant = tuple[str, str, str]
+
+
+def copied(place: Path) -> Path:
+    """The tree without what tests do not read."""
+    for name in ("src", "tests", "pyproject.toml", "docs", "Makefile", "README.md", "CHANGELOG.md"):
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif source.exists():
+            shutil.copy(source, place / name)
+    return place
+
+
+def started(tree: Path, mutant: Mutant, slow: bool) -> int:
+    """A child process that asks the tests of the mutant; its packages are loaded already, those of the tree are not."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        os.chdir(tree)
+        sys.path.insert(0, str(tree / "src"))
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONPATH"] = str(tree / "src")
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+        arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS[mutant[0]]]
+        status = int(pytest.main(arguments if slow else ["-m", "not slow", *arguments]))
+    finally:
+        os._exit(status)
+
+
+@dataclass
+class Work:
+    """A mutant being asked about."""
+
+    mutant: Mutant
+    tree: Path
+    text: str  # the file as it was
+    begun: float
+
+
+def finished(working: dict[int, Work]) -> tuple[Work, str]:
+    """The next answer: killed or survived. A child that hangs is ended: noticed."""
+    while True:
+        for child, work in list(working.items()):
+            late = time.monotonic() - work.begun > LONGEST
+            if late:
+                os.kill(child, signal.SIGKILL)
+            done, status = os.waitpid(child, 0 if late else os.WNOHANG)
+            if done:
+                (work.tree / FILES[work.mutant[0]]).write_text(work.text, encoding="utf-8")
+                return working.pop(child), "survived" if status == 0 else "killed"
+        time.sleep(0.2)
+
+
+def answers(
+    mutants: list[Mutant], workers: int, slow: bool, room: Path
+) -> Iterator[tuple[Mutant, str, float]]:
+    """(mutant, killed | survived | stale, seconds), in the order in which they are known."""
+    free = [copied(room / f"tree{number}") for number in range(workers)]
+    waiting, working = list(mutants), dict[int, Work]()
+    while waiting or working:
+        while waiting and free:
+            mutant, tree = waiting.pop(0), free.pop()
+            module, old, new = mutant
+            text = (tree / FILES[module]).read_text(encoding="utf-8")
+            if text.count(old) != 1:
+                free.append(tree)
+                yield mutant, "stale", 0.0
+                continue
+            (tree / FILES[module]).write_text(text.replace(old, new), encoding="utf-8")
+            working[started(tree, mutant, slow)] = Work(mutant, tree, text, time.monotonic())
+        if working:
+            work, answer = finished(working)
+            free.append(work.tree)
+            yield work.mutant, answer, time.monotonic() - work.begun
+
+
+def main() -> int:
+    """Ask about the chosen mutants; 1 when one survives without an argument, or fits the code no more."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--slow", action="store_true")
+    options = parser.parse_args()
+    only = set(filter(None, options.only.split(",")))
+    chosen = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as room:
+        for mutant, found, seconds in answers(chosen, options.workers, options.slow, Path(room)):
+            answer = "equivalent" if found == "survived" and mutant in EQUIVALENT else found
+            counts[answer] += 1
+            print(f"{answer:11}{seconds:5.0f}s  {mutant[0]}: {mutant[1]!r} -> {mutant[2]!r}", flush=True)
+    print(", ".join(f"{count} {answer}" for answer, count in counts.items()))
+    return 1 if counts["survived"] or counts["stale"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
