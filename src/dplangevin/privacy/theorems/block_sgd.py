@@ -6,7 +6,8 @@ starts in the set at most theta2_k(eps), and a profile d that holds for every nu
     d'(eps1 + eps2) = theta1_k(eps2) + e theta2_k(eps2 + log((e^{eps1} - 1 + e) / e)),   e = d(eps1).
 
 Here theta1_k comes from the Renyi curve k S(1) of the sampled Gaussian, theta2_k from the curve of `hidden_state_sgd`
-with a restart D apart, min over rho of k S(1 - rho) + alpha D^2 c^{2k} / (2 v^2 rho sum_{j<k} c^{2j}).
+with a restart D apart, min over rho of k S(1 - rho) + alpha D^2 c^{2k} / (2 v^2 rho sum_{j<k} c^{2j}). The sharper
+form of `_capped_composition` takes the same two curves and is iterated last.
 """
 
 from __future__ import annotations
@@ -21,9 +22,16 @@ from dplangevin.privacy.conversions import ORDERS
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Profile
 from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.privacy.theorems._capped_composition import capped_sweep
 from dplangevin.privacy.theorems._noise_split import constant_split, step_curves
 from dplangevin.privacy.theorems._random_batches import RandomBatchRun, random_batch_run, words
-from dplangevin.privacy.theorems.block_recursion import SMALLEST_DELTA, _interpolated, _sweep, block_lengths
+from dplangevin.privacy.theorems.block_recursion import (
+    SMALLEST_DELTA,
+    _interpolated,
+    _sweep,
+    block_lengths,
+    iterated,
+)
 from dplangevin.privacy.theorems.hidden_state_sgd import contracting_steps, hidden_state_split
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
@@ -66,13 +74,8 @@ class BlockTables:
         first = np.array([renyi_deltas(values, epsilons) for values in self.same])
         second = np.array([renyi_deltas(values, table) for values in self.apart])
         second = np.minimum(1.0, second + self.bad * np.array(self.lengths)[:, None])
-        deltas = start
-        for _ in range(_SWEEPS):
-            better = _sweep(deltas, epsilons, spacing, first, second)
-            moved = float(np.max(np.log(deltas / better)))
-            deltas = better
-            if moved < tolerance:
-                break
+        deltas = iterated(lambda d: _sweep(d, epsilons, spacing, first, second), start, _SWEEPS, tolerance)
+        deltas = iterated(lambda d: capped_sweep(d, epsilons, first, second), deltas, _SWEEPS, tolerance)
         return np.minimum(1.0, deltas * (1 + 1e-9))
 
 
