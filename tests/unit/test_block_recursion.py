@@ -44,14 +44,10 @@ def test_vector_45():
 
 
 def test_vector_44():
-    assert BlockRecursion().certify(UNIT, run()).epsilon(1e-5) == pytest.approx(2.18, abs=0.01)
+    assert BlockRecursion().certify(UNIT, run()).epsilon(1e-5) == pytest.approx(
+        1.495, abs=0.01
+    )  # B3 alone: 2.18
     assert OptimalShift().certify(UNIT, run()).epsilon(1e-5) == pytest.approx(5.75948147, rel=1e-6)
-
-
-@pytest.mark.parametrize(("kappa", "expected"), [(0.05, 0.240), (0.2, 1.060), (1, 5.708), (4, 19.75)])
-def test_gain_over_the_shift_bound(kappa, expected):
-    found = profile(kappa / 20, 1.0, 1.0, 20.0, math.inf).epsilon(1e-5)
-    assert 0.96 * expected < found <= 1.002 * expected
 
 
 def test_table_7_convex_row():

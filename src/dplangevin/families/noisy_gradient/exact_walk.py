@@ -95,18 +95,21 @@ def exact_laws(
     positions, first = _start(start, start_scale, half)
     after_one = first @ _transition(positions, maps, noise, nodes, weights, half)
 
-    def law(n_steps: float) -> WalkLaw:
-        at, before = places, first
-        if math.isinf(n_steps):
-            before = masses = _stationary(step)
-        elif n_steps == 1:
-            at, masses = positions, after_one
-        else:
-            before = _advance(after_one, step, int(n_steps) - 2)
-            masses = before @ step
+    def law(at: Floats, before: Floats, masses: Floats) -> WalkLaw:
         return WalkLaw(masses=masses, before=before, positions=at, maps=maps, noise=noise, diameter=diameter)
 
-    return [law(n_steps) for n_steps in lengths]
+    found: dict[float, WalkLaw] = {}
+    reached, before = 2, after_one  # `before` is the law of `reached` steps, less the last one
+    for count in sorted(set(lengths)):
+        if math.isinf(count):
+            masses = _stationary(step)
+            found[count] = law(places, masses, masses)
+        elif count == 1:
+            found[count] = law(positions, first, after_one)
+        else:
+            before, reached = _advance(before, step, int(count) - reached), int(count)
+            found[count] = law(places, before, before @ step)
+    return [found[count] for count in lengths]
 
 
 def _start(centre: float, scale: float, half: float) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ otherwise the law is computed by `exact_walk`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 Bound = Callable[[Constants, NoisyGradientSchedule, float], float | None]
 WALKS = ("full", "without-replacement", "poisson")
 """Samplings whose walk on an interval is computed."""
+_LOOKS = (0.2, 0.3, 0.4, 0.5, 0.65, 0.85, 1.2)
+"""When an endless run is looked at, in units of the time (D / v)^2 that noise needs to cross the interval."""
 WIDEST = 64.0
 """Largest D / v whose walk is computed (about 450 nodes); wider sets become a box with a shorter side."""
 
@@ -231,28 +233,33 @@ def projection_probability(constants: Constants, schedule: NoisyGradientSchedule
 
 
 def _walk_epsilon(constants: Constants, schedule: NoisyGradientSchedule, delta: float) -> float | None:
-    """Best eps over a few common drifts of the walk on an interval."""
+    """Best eps over a few common drifts of the walk on an interval, from its middle and from the end it drifts off.
+
+    The set is any interval around the start, where the ridge has its minimum.
+    """
     noise, n_steps = math.sqrt(_variance(schedule)), schedule.n_steps
     width = _width(constants, schedule, noise, n_steps)
     if width is None:
         return None
     factor = 1 - float(np.max(schedule.step_size)) * constants.strong_convexity
-    lengths = [n_steps]
-    if abs(factor) <= 1 and n_steps > 12 * (width / noise) ** 2 + 50:
-        # the walk has forgotten its start to within e^-59; a claim for every number of steps covers shorter ones too
-        crossing = (width / noise) ** 2
-        shorter = [math.ceil(crossing * share) for share in (0.25, 0.5, 1.0, 2.0)]
-        lengths = [math.inf, *(shorter if math.isinf(n_steps) else ())]
+    crossing, settled = (width / noise) ** 2, False
+    looks: list[tuple[float, Sequence[float]]] = [(0.0, (n_steps,)), (-width / 2, (n_steps,))]
+    if abs(factor) <= 1 and n_steps > 12 * crossing + 50:  # it has forgotten its start to within e^-59
+        looks, settled = [(0.0, (math.inf,))], True
+    if settled and math.isinf(n_steps):  # a claim for every number of steps covers shorter ones too
+        looks.append((-width / 2, [math.ceil(share * crossing) for share in _LOOKS]))
     found = []
     for drift in _drifts(constants, schedule, noise, width, delta):
-        pair = instance(constants, schedule, drift)
-        try:
-            laws = [
-                exact_laws(maps, noise, width, lengths, start_scale=schedule.start_scale) for maps in pair
-            ]
-        except ArithmeticError:
-            continue
-        found += [epsilon_between(first, second, delta) for first, second in zip(*laws, strict=True)]
+        for start, lengths in looks:
+            pair = instance(constants, schedule, drift, offset=(1 - factor) * start)
+            try:
+                laws = [
+                    exact_laws(maps, noise, width, lengths, start_scale=schedule.start_scale, start=start)
+                    for maps in pair
+                ]
+            except ArithmeticError:
+                continue
+            found += [epsilon_between(first, second, delta) for first, second in zip(*laws, strict=True)]
     return max(found, default=None)
 
 
@@ -283,26 +290,34 @@ def _drifts(
     largest = step * constants.gradient_sensitivity * (1 - 1 / constants.n)
     if constants.adjacency == "replace-one":
         largest /= 2
-    shares = (0.0, 0.5, 0.7, 0.9) if width < 24 * noise else (0.0, 0.7)
+    shares = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9) if width < 24 * noise else (0.0, 0.7)
     drifts = {min(-share * math.log(delta) * noise**2 / (2 * width), largest) for share in shares}
     if schedule.sampling == "without-replacement":
         drifts.add(largest)  # a mixture against a single Gaussian
     return sorted(drifts)
 
 
-def instance(constants: Constants, schedule: NoisyGradientSchedule, drift: float) -> tuple[Maps, Maps]:
-    """The two walks of a constant schedule; `drift` is the step that a batch of other records makes."""
+def instance(
+    constants: Constants, schedule: NoisyGradientSchedule, drift: float, *, offset: float = 0.0
+) -> tuple[Maps, Maps]:
+    """The two walks of a constant schedule; `drift` is the step that a batch of other records makes.
+
+    `offset` is (1 - c) times the place of the ridge's minimum, when that is not the middle of the interval.
+    """
     step = float(np.max(schedule.step_size))
     factor = 1 - step * constants.strong_convexity
     size = schedule.divisor(constants.n)
     shift = step * constants.gradient_sensitivity / size
     low, high = (-shift / 2, shift / 2) if constants.adjacency == "replace-one" else (0.0, shift)
     if schedule.sampling == "full":
-        return [(1.0, affine(factor, drift + high))], [(1.0, affine(factor, drift + low))]
+        return (
+            [(1.0, affine(factor, offset + drift + high))],
+            [(1.0, affine(factor, offset + drift + low))],
+        )
     rate = size / constants.n
     others = drift * (1 - 1 / size) if schedule.sampling == "without-replacement" else drift
 
     def walk(jump: float) -> Maps:
-        return [(1 - rate, affine(factor, drift)), (rate, affine(factor, others + jump))]
+        return [(1 - rate, affine(factor, offset + drift)), (rate, affine(factor, offset + others + jump))]
 
     return walk(high), walk(low)

@@ -9,14 +9,15 @@ mu-GDP and g_i = e^{eps_i},
     H_{g1 g2} <= theta(m1, eps2) + e theta(m2, eps2 + log((g1 - 1 + e) / e)),
 
 nondecreasing in e, so a valid profile on the right gives a valid (often far smaller) one on the left. It
-holds for every number of steps: a run shorter than k has one common start.
+holds for every number of steps: a run shorter than k has one common start. `_capped_composition` has the sharper
+form (B5) that is iterated last: only the excess over a cap is moved across the set, the rest is composed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from scipy.special import log_ndtr
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
+from dplangevin.families.noisy_gradient.theorems._capped_composition import capped_sweep
 from dplangevin.families.noisy_gradient.theorems._units import require_hidden_state, units
 from dplangevin.families.noisy_gradient.theorems.optimal_shift import (
     best_restart_mu,
@@ -38,7 +40,7 @@ from dplangevin.problem.constants import Constants
 
 Floats = NDArray[np.float64]
 SMALLEST_DELTA = 1e-15  # the profile is computed down to this delta
-COARSE, FINE = 100, 240  # grid points; twice as many lower eps by 0.05% or less
+COARSE, FINE = 60, 120  # grid points; twice as many lower eps by 0.3% or less
 _FLOOR = 1e-299
 _TABLE = 30_000
 
@@ -97,20 +99,40 @@ def block_profile(
     spacing = _spacing(eps)
     if start is None:
         start = gdp_delta_above(shift_mu(step, noise, contraction, diameter, math.inf), eps)
+    first, second = _tables(step, noise, contraction, diameter, block_lengths, eps)
+    deltas = np.clip(np.nan_to_num(np.asarray(start, float), nan=1.0), _FLOOR, 1.0)
+    deltas = iterated(lambda d: _sweep(d, eps, spacing, first, second), deltas, sweeps, tolerance)
+    return np.asarray(np.minimum(1.0, deltas * (1 + 1e-9)))
+
+
+def iterated(sweep: Callable[[Floats], Floats], deltas: Floats, sweeps: int, tolerance: float) -> Floats:
+    """A sweep repeated until no log delta moves by `tolerance`."""
+    for _ in range(sweeps):
+        better = sweep(deltas)
+        moved = float(np.max(np.log(deltas / better)))
+        deltas = better
+        if moved < tolerance:
+            break
+    return deltas
+
+
+def _tables(
+    step: float,
+    noise: float,
+    contraction: float,
+    diameter: float,
+    block_lengths: Sequence[int],
+    eps: Floats,
+) -> tuple[Floats, Floats]:
+    """theta(m1, .) of every block on the grid, and theta(m2, .) on a longer one of the same spacing."""
+    spacing = float(eps[1])
     same = [same_start_mu(step, noise, contraction, k) for k in block_lengths]
     apart = [restart_mu(step, noise, contraction, diameter, k) for k in block_lengths]
     reach = max(2 * eps[-1], max(cv.gdp_epsilon(mu, 1e-20) for mu in apart))
     size = len(eps) + int(min(reach / spacing, _TABLE)) + 2
     first = np.array([gdp_delta_above(mu, eps) for mu in same])
     second = np.array([gdp_delta_above(mu, spacing * np.arange(size, dtype=float)) for mu in apart])
-    deltas = np.clip(np.nan_to_num(np.asarray(start, float), nan=1.0), _FLOOR, 1.0)
-    for _ in range(sweeps):
-        better = _sweep(deltas, eps, spacing, first, second)
-        moved = float(np.max(np.log(deltas / better)))
-        deltas = better
-        if moved < tolerance:
-            break
-    return np.asarray(np.minimum(1.0, deltas * (1 + 1e-9)))
+    return first, second
 
 
 def _spacing(eps: Floats) -> float:
@@ -178,12 +200,23 @@ def last_iterate_profile(
     run = (step, noise, contraction, diameter, lengths)
     coarse = np.arange(COARSE + 1, dtype=float) * (top / COARSE)
     deltas = block_profile(*run, coarse, start=gdp_delta_above(mu, coarse), tolerance=1e-3)
-    small = np.flatnonzero(deltas <= SMALLEST_DELTA)
-    top = float(coarse[small[0]]) if small.size and small[0] > 0 else top
-    fine = np.arange(FINE + 1, dtype=float) * (top / FINE)
-    begin = np.minimum(gdp_delta_above(mu, fine), _interpolated(fine, coarse, deltas))
-    deltas = block_profile(*run, fine, start=begin, tolerance=1e-4)
-    return tuple(fine.tolist()), tuple(deltas.tolist())
+    for size, tolerance in (
+        (COARSE, 3e-3),
+        (COARSE, 1e-3),
+        (FINE, 1e-3),
+    ):  # the range shrinks with the deltas
+        small = np.flatnonzero(deltas <= SMALLEST_DELTA)
+        top = float(coarse[small[0]]) if small.size and small[0] > 0 else top
+        grid = np.arange(size + 1, dtype=float) * (top / size)
+        begin = np.minimum(gdp_delta_above(mu, grid), _interpolated(grid, coarse, deltas))
+        tables = _tables(step, noise, contraction, diameter, lengths, grid)
+        deltas = iterated(partial(_capped, grid, tables), np.clip(begin, _FLOOR, 1.0), 60, tolerance)
+        coarse = grid
+    return tuple(coarse.tolist()), tuple(np.minimum(1.0, deltas * (1 + 1e-9)).tolist())
+
+
+def _capped(eps: Floats, tables: tuple[Floats, Floats], deltas: Floats) -> Floats:
+    return capped_sweep(deltas, eps, *tables)
 
 
 def _interpolated(at: Floats, eps: Floats, deltas: Floats) -> Floats:

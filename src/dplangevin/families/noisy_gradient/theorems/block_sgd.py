@@ -6,7 +6,8 @@ starts in the set at most theta2_k(eps), and a profile d that holds for every nu
     d'(eps1 + eps2) = theta1_k(eps2) + e theta2_k(eps2 + log((e^{eps1} - 1 + e) / e)),   e = d(eps1).
 
 Here theta1_k comes from the Renyi curve k S(1) of the sampled Gaussian, theta2_k from the curve of `hidden_state_sgd`
-with a restart D apart, min over rho of k S(1 - rho) + alpha D^2 c^{2k} / (2 v^2 rho sum_{j<k} c^{2j}).
+with a restart D apart, min over rho of k S(1 - rho) + alpha D^2 c^{2k} / (2 v^2 rho sum_{j<k} c^{2j}). The sharper
+form of `_capped_composition` takes the same two curves and is iterated last.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
+from dplangevin.families.noisy_gradient.theorems._capped_composition import capped_sweep
 from dplangevin.families.noisy_gradient.theorems._noise_split import constant_split, step_curves
 from dplangevin.families.noisy_gradient.theorems._random_batches import (
     RandomBatchRun,
@@ -29,6 +31,7 @@ from dplangevin.families.noisy_gradient.theorems.block_recursion import (
     _interpolated,
     _sweep,
     block_lengths,
+    iterated,
 )
 from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import contracting_steps, hidden_state_split
 from dplangevin.privacy import conversions as cv
@@ -76,13 +79,8 @@ class BlockTables:
         first = np.array([renyi_deltas(values, epsilons) for values in self.same])
         second = np.array([renyi_deltas(values, table) for values in self.apart])
         second = np.minimum(1.0, second + self.bad * np.array(self.lengths)[:, None])
-        deltas = start
-        for _ in range(_SWEEPS):
-            better = _sweep(deltas, epsilons, spacing, first, second)
-            moved = float(np.max(np.log(deltas / better)))
-            deltas = better
-            if moved < tolerance:
-                break
+        deltas = iterated(lambda d: _sweep(d, epsilons, spacing, first, second), start, _SWEEPS, tolerance)
+        deltas = iterated(lambda d: capped_sweep(d, epsilons, first, second), deltas, _SWEEPS, tolerance)
         return np.minimum(1.0, deltas * (1 + 1e-9))
 
 

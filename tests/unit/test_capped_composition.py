@@ -1,0 +1,172 @@
+"""B5: the lemma on random finite chains, the sweep against loops, exact walks, and how far it is from them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dplangevin.families.noisy_gradient.exact_walk import delta_between, exact_law
+from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems._capped_composition import _SHARES, capped_sweep, dominating
+from dplangevin.families.noisy_gradient.theorems.block_recursion import (
+    block_profile,
+    gdp_delta_above,
+    last_iterate_profile,
+)
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import restart_mu
+from dplangevin.privacy.parts import Profile
+from dplangevin.problem.constants import Constants
+
+
+def stick(p, q, g):
+    """H_g(p || q) of two finite laws."""
+    return float(np.maximum(p - g * q, 0).sum())
+
+
+def bound(p, q, kernel, other, g, cap, factor):
+    """The lemma's right side, from its statement."""
+    size = len(p)
+    kept = np.minimum(p / q, cap)
+    spare = np.maximum(g - factor * kept, 0)
+    excess, reserve = stick(p, q, cap), float(q @ spare)
+    total = 0.0
+    for i in range(size):
+        ratio = (g - spare[i]) / kept[i]
+        total += q[i] * kept[i] * max(stick(kernel[j], other[j], ratio) for j in range(size))
+    if excess > 0:
+        ratio = reserve / excess
+        total += excess * max(stick(first, second, ratio) for first in kernel for second in other)
+    return total
+
+
+def test_the_lemma_on_random_chains():
+    """P K against P' K' for random laws and kernels on five points, any g, cap and factor: never above the bound."""
+    rng = np.random.default_rng(1)
+    tightest = 0.0
+    for _ in range(1500):
+        p, q = rng.dirichlet(np.full(5, 0.7), 2)
+        kernel = rng.dirichlet(np.full(5, rng.choice([0.3, 1.0, 5.0])), 5)
+        other = 0.8 * kernel + 0.2 * rng.dirichlet(np.ones(5), 5)
+        g, cap, factor = (
+            np.exp(rng.uniform(-0.5, 2)),
+            np.exp(rng.uniform(0, 2)),
+            np.exp(rng.uniform(-0.5, 1.5)),
+        )
+        claimed, truth = bound(p, q, kernel, other, g, cap, factor), stick(p @ kernel, q @ other, g)
+        assert truth <= claimed + 1e-13
+        tightest = max(tightest, truth / claimed if claimed > 1e-6 else 0.0)
+    assert tightest > 0.9
+
+
+def test_the_dominating_pair_has_the_profile():
+    eps = np.arange(60) * 0.1
+    deltas = gdp_delta_above(1.2, eps)
+    pair = dominating(eps, deltas)
+    assert pair.values == pytest.approx(deltas, rel=1e-12)
+    for i in (0, 5, 30):  # E'[(r - gamma)_+], with the last value as the mass where P' is 0
+        above = float(np.sum(pair.masses[i + 1 :] * (pair.gamma[i + 1 :] - pair.gamma[i])))
+        assert above + pair.values[-1] == pytest.approx(pair.values[i], rel=1e-9)
+        assert pair.beyond[i] == pytest.approx(float(np.sum(pair.masses[i + 1 :])), rel=1e-9)
+
+
+def test_a_sweep_is_the_loop():
+    """Every cap and factor written out from the definition, chords of H2 in e^eps included."""
+    eps = np.arange(31) * 0.2
+    start = gdp_delta_above(1.5, eps)
+    s, diameter, k = 0.05, 4.0, 20
+    same, apart = math.sqrt(k) * s, restart_mu(s, 1.0, 1.0, diameter, k)
+    long = 0.2 * np.arange(200)
+    found = capped_sweep(start, eps, gdp_delta_above(same, eps)[None], gdp_delta_above(apart, long)[None])
+    pair = dominating(eps, start)
+
+    def first(x):
+        value = float(gdp_delta_above(same, np.array([abs(x)]))[0])
+        return value if x >= 0 else 1 - math.exp(x) + math.exp(x) * value
+
+    table = gdp_delta_above(apart, long)
+
+    def second(x):
+        return float(np.interp(math.exp(x), np.exp(long), table))
+
+    for i in (3, 12, 25):
+        best = start[i]
+        for cut in {int(share * 30) for share in _SHARES}:
+            if cut > i:
+                continue
+            factor, g = math.exp(eps[i] - eps[cut]), math.exp(eps[i])
+            reserve = factor * (pair.gamma[cut] - 1 + pair.values[cut])
+            for cap in range(cut, 31):
+                top = pair.gamma[cap]
+                low = 1 - (pair.values[cut] + pair.gamma[cut] * pair.beyond[cut])
+                total = low * first(math.log(factor))
+                for j in range(cut + 1, cap + 1):
+                    total += pair.masses[j] * pair.gamma[j] * first(math.log(g / pair.gamma[j]))
+                total += pair.beyond[cap] * top * first(math.log(g / top))
+                total += pair.values[cap] * second(math.log(reserve / pair.values[cap]))
+                best = min(best, total)
+        assert found[i] == pytest.approx(best, rel=1e-6)
+        assert found[i] >= best
+
+
+KINKS = {
+    "drift": lambda x: x + 0.15,
+    "spring": lambda x: 0.9 * x,
+    "floor": lambda x: np.maximum(x, -1.0) - 0.1,
+    "plateau": lambda x: np.clip(x, -2.0, -1.0) + np.clip(x, 1.0, 2.0),
+}
+
+
+def attacked(base, s, diameter, steps, start, *, inward):
+    """Two walks whose maps differ by at most s: pushed apart everywhere, or one of them pulled to the middle."""
+    if inward:
+        maps = [base, lambda w: base(w) - np.clip(w, -s, s)]
+    else:
+        maps = [lambda w: base(w) + s / 2, lambda w: base(w) - s / 2]
+    return [exact_law([(1.0, move)], 1.0, diameter, steps, start=start) for move in maps]
+
+
+@pytest.mark.parametrize("name", list(KINKS))
+def test_above_exact_walks_under_monotone_maps(name):
+    """Any nondecreasing 1-Lipschitz map is a gradient step in one dimension; both directions, several starts."""
+    rng = np.random.default_rng(len(name))
+    checked = 0
+    for _ in range(5):
+        s, diameter = float(np.exp(rng.uniform(-3.5, -0.5))), float(rng.choice([2.0, 5.0, 9.0]))
+        steps = [1, 4, 30, 200, math.inf][rng.integers(5)]
+        epsilons, deltas = last_iterate_profile(s, 1.0, 1.0, diameter, steps)
+        start = float(rng.choice([0.0, -diameter / 2]))
+        pair = attacked(KINKS[name], s, diameter, steps, start, inward=rng.random() < 0.3)
+        exact = delta_between(*pair, np.array(epsilons))
+        assert np.all(exact <= np.array(deltas) * (1 + 1e-9) + 1e-13)
+        checked += int(np.sum(exact > 1e-12))
+    assert checked > 20
+
+
+@pytest.mark.parametrize(
+    ("kappa", "older", "newer"),
+    [(0.05, 0.234, 0.158), (0.2, 1.04, 0.706), (1.0, 5.67, 4.034), (4.0, 19.6, 16.99)],
+)
+def test_how_loose_it_is(kappa, older, newer):
+    """D / v = 20, T = infinity, delta = 1e-5: below the older recursion, and at most twice an admissible run."""
+    epsilons, deltas = last_iterate_profile(kappa / 20, 1.0, 1.0, 20.0, math.inf)
+    found = Profile(epsilons=epsilons, deltas=deltas).epsilon(1e-5)
+    assert found <= 1.002 * newer
+    plain = block_profile(kappa / 20, 1.0, 1.0, 20.0, [8, 40, 100, 200, 400, 800], np.array(epsilons) * 2)
+    assert (
+        Profile(epsilons=tuple(2 * e for e in epsilons), deltas=tuple(plain.tolist())).epsilon(1e-5)
+        > 0.95 * older
+    )
+    constants = Constants(n=1000, lipschitz=1.0, smoothness=0.01, diameter=20.0)
+    step = 500 * kappa / 20
+    run = NoisyGradientSchedule(step_size=step, noise_scale=1 / step, n_steps=math.inf)
+    lower = lower_bound_epsilon(constants, run, 1e-5)
+    assert found <= (2.0 if kappa <= 1 else 2.05) * lower
+
+
+def test_wide_grids_are_left_alone():
+    eps = np.arange(30) * 10.0
+    start = gdp_delta_above(20.0, eps)
+    assert capped_sweep(start, eps, start[None], np.ones((1, 100))) is start
