@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
 
+from dplangevin.cli.main import run as command
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.estimators.evaluation import private_score, private_selection
@@ -20,6 +21,7 @@ from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.queries import column, count_queries
 from dplangevin.rashomon.fairness import private_counts
+from dplangevin.report import write
 
 pd = pytest.importorskip("pandas")
 RNG = np.random.default_rng(0)
@@ -201,4 +203,39 @@ def test_a_refused_charge_reads_nothing(kind: str, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="budget"):
         spend(kind, ledger=ledger, state=tmp_path / "run.state")
     assert STOP.reads == reads
+    assert not (tmp_path / "run.state").exists()
+
+
+def test_a_report_speaks_of_the_person_that_was_paid_for(tmp_path: Path) -> None:
+    chosen = private_selection(
+        [WatchedModel(), *MODELS], X, Y, epsilon=1.0, max_rows_per_person=3, random_state=0
+    )
+    table = pd.DataFrame({"a": X[:, 0]})
+    counted = count_queries(table, [column("a") > 0], epsilon=1.0, delta=1e-6, max_rows_per_person=3)
+    for thing in (chosen, counted, chosen.guarantee):
+        write(thing, tmp_path / "report.md")
+        assert "at most 3" in (tmp_path / "report.md").read_text()
+
+
+def test_the_command_line_counts_through_the_till(tmp_path: Path, capsys) -> None:
+    pytest.importorskip("duckdb")
+    pd.DataFrame({"a": X[:, 0], "y": Y}).to_parquet(tmp_path / "t.parquet")
+    words = ["count", str(tmp_path / "t.parquet"), "--where", "y = 1", "--epsilon", "1", "--delta", "1e-6"]
+    words += ["--max-rows-per-person", "3", "--seed", "4", "--json", "--quiet"]
+    assert command(words) == 0
+    plain = capsys.readouterr().out
+    paid = [
+        "--ledger",
+        f"sqlite:///{tmp_path}/l.db",
+        "--dataset",
+        "d",
+        "--state",
+        str(tmp_path / "run.state"),
+    ]
+    ledger = budget(tmp_path, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        assert command([*words, *paid]) == 0
+    assert capsys.readouterr().out == plain
+    assert len(ledger.history()) == 1
     assert not (tmp_path / "run.state").exists()

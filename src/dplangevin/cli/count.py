@@ -44,6 +44,9 @@ RowsPerPerson = Annotated[
 Seed = Annotated[int | None, _option("--seed", "Reproducible noise (for tests only).", _RUN, "N")]
 LedgerUrl = Annotated[str | None, _option("--ledger", "URL of the budget ledger.", _RUN, "URL")]
 DatasetName = Annotated[str | None, _option("--dataset", "Name of the data set in it.", _RUN, "NAME")]
+StateFile = Annotated[
+    Path | None, _option("--state", "Private file to go on from after a crash, charged once.", _RUN, "FILE")
+]
 Memory = Annotated[str, _option("--memory", "Memory for reading the table.", _RUN, "SIZE")]
 Raw = Annotated[bool, _option("--raw", "No post-processing: may be negative or fractional.", _OUTPUT)]
 Total = Annotated[float | None, _option("--total", "Public number of rows.", _OUTPUT, "N")]
@@ -67,6 +70,7 @@ def count(
     seed: Seed = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
+    state: StateFile = None,
     memory: Memory = "1GB",
     raw: Raw = False,
     total: Total = None,
@@ -97,6 +101,7 @@ def count(
         memory=memory,
         random_state=seed,
         ledger=_budget(ledger, dataset),
+        state=state,
         announce=_announce if talk else None,
         progress=_progress if talk and sys.stderr.isatty() else None,
     )

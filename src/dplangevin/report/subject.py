@@ -43,7 +43,9 @@ class Subject:
 def subject_of(thing: Any, ledger: Any = None) -> Subject:
     """The subject behind a release, plan, recipe, fitted estimator, count table or guarantee."""
     if isinstance(thing, Guarantee):
-        return Subject(what="A promise", guarantee=thing, ledger=ledger)
+        return Subject(
+            what="A promise", guarantee=thing, rows_per_person=thing.rows_per_person, ledger=ledger
+        )
     if hasattr(thing, "get_params"):
         return _estimator(thing, ledger)
     if isinstance(thing, Price):
@@ -72,6 +74,7 @@ def subject_of(thing: Any, ledger: Any = None) -> Subject:
         plan=priced if isinstance(priced, Price) else None,
         seeded=getattr(thing, "seeded", None),
         steps=getattr(thing, "n_steps", None),
+        rows_per_person=getattr(found, "rows_per_person", 1),
         digest=thing.digest() if hasattr(thing, "digest") else None,
         ledger=ledger,
         settings=settings_of(schedule),
