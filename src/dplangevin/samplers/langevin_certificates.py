@@ -133,9 +133,11 @@ def overdamped_steps(
 
     def error(n_steps: int) -> float:
         eta = tau / n_steps
-        ways: tuple[Direction, ...] = ("discrete-from-continuous", "continuous-from-discrete")
-        used = ways if both_directions else ways[:1]
-        return max(girsanov_bound(dimension, m, 2 * order, eta, n_steps, way, start) for way in used)
+        directions: tuple[Direction, ...] = ("discrete-from-continuous", "continuous-from-discrete")
+        used = directions if both_directions else directions[:1]
+        return max(
+            girsanov_bound(dimension, m, 2 * order, eta, n_steps, direction, start) for direction in used
+        )
 
     return _fewest(error, divergence / 3, math.ceil(tau * m))
 
