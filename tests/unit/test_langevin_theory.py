@@ -100,7 +100,6 @@ def test_gamma_domination(seed, beta):
     for level in (0.5, 1.0, 2.0, 4.0):
         tail = np.sum(weight[f > level / beta])
         assert tail <= risk.exponential_tail(2, beta, level / beta) * 1.02 + 1e-9
-    assert risk.exponential_tail(2, beta, risk.exponential_quantile(2, beta, 0.01)) == pytest.approx(0.01)
 
 
 @settings(max_examples=60, deadline=None)
@@ -281,7 +280,6 @@ def test_threshold_stability():
         weight = np.exp(-50 * np.maximum((t - centre) ** 2 / 2, 0.02))
         quantiles.append(np.interp(np.linspace(1e-6, 1 - 1e-6, 2001), np.cumsum(weight) / weight.sum(), t))
     assert np.max(np.abs(quantiles[0] - quantiles[1])) == pytest.approx(0.05, rel=1e-3)
-    assert risk.threshold_distance(0.02, 1.0, 0.05) == pytest.approx(0.85, rel=1e-3)
 
 
 def test_ramp_sensitivity():
@@ -494,10 +492,6 @@ def test_process_details():
     beta = process.sgld_trajectory_temperature(here, 0.5, 0.01, 100)
     assert process.sgld_trajectory(here, beta, 0.01, 100).mu <= 0.5
     assert process.sgld_trajectory(here, beta * 1.001, 0.01, 100).mu > 0.5
-    total, square = process.power_schedule_integrals(3.0, 0.5, 2.0)
-    t = np.linspace(0, 2, 200_001)
-    assert total == pytest.approx(np.trapezoid(3 * (t / 2) ** 0.5, t), rel=1e-5)
-    assert square == pytest.approx(np.trapezoid(9 * (t / 2), t), rel=1e-9)
     under = process.underdamped_trajectory(here, 1.0, 2.0, 0.5, 3.0).mu
     assert under == pytest.approx(0.05 * math.sqrt(3.0 * 0.5 / 4), rel=1e-6)
     assert process.langevin_last_iterate(bare(0.1, smoothness=1.0), 3.0, 0.5).mu == pytest.approx(
@@ -557,8 +551,6 @@ def test_process_refusals():
         process.sgld_trajectory(bare(0.1), 1, -0.1, 10)
     with pytest.raises(InvalidParameter, match="one per step"):
         process.sgld_trajectory(bare(0.1), [1.0, 2.0], 0.1, 3)
-    with pytest.raises(InvalidParameter, match="diverges"):
-        process.power_schedule_integrals(1.0, -0.5, 1.0)
 
 
 # --- errata (T21 to T23) -----------------------------------------------------------------------------------
@@ -635,8 +627,6 @@ def test_weighted_average():
     assert 0.25 * (mean**2 + 3 * variance) == pytest.approx(0.020581, rel=1e-3)
     bound = risk.langevin_weighted(3, 40, 1.0, time, 0.5)
     assert bound == pytest.approx(0.079664, rel=1e-4)
-    general = risk.langevin_weighted_schedule(3, lambda s: 40.0, lambda s: 40 * s, 1.0, time, 0.5)
-    assert bound <= general <= bound * 1.01
 
 
 def test_discrete_weighted_average():
@@ -673,12 +663,6 @@ def test_unadjusted_bias():
         ratio = 1 / (1 - eta * 20 / 2)
         assert 1.5 * (ratio - 1 - math.log(ratio)) == pytest.approx(kl, rel=1e-3)
         assert 8 * eta * 3 * 20**2 / 20 == pytest.approx(bound)
-
-
-def test_mixing_is_infeasible():
-    """Section 13.2: 2.5e12 (p = 20) and 1.3e13 (p = 100) steps for total variation 1e-3 at kappa = 26."""
-    for p, steps in [(20, 2.5e12), (100, 1.3e13)]:
-        assert risk.sgld_mixing_steps(p, 26, 1e-3, 7575 * 2) == pytest.approx(steps, rel=0.1)
 
 
 def _slope(function, low, high):

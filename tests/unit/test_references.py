@@ -112,10 +112,6 @@ def test_vector_51_and_an_exact_risk():
     assert stationary <= ref.lemma_6_risk_tightened(**{**values, "n_steps": math.inf})
 
 
-def test_vector_52():
-    assert ref.mironov_bound(order=8, rate=0.01, noise_multiplier=4) == pytest.approx(1e-4)
-
-
 @pytest.mark.parametrize(
     ("order", "rate", "multiplier", "expected"),
     [

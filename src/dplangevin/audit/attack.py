@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from dplangevin import _check
+from dplangevin._search import grown_until, whole_bisected
 from dplangevin.audit.claim import TradeOff, as_guarantee, trade_off
 from dplangevin.audit.result import AuditResult
 from dplangevin.errors import InvalidParameter
@@ -120,16 +121,10 @@ def _runs_needed(curve: TradeOff | None, confidence: float) -> int:
         size = -math.expm1(math.log(tail) / count)
         return power > (float(curve.power(size)) if curve is not None else size)
 
-    high = 1
-    while not enough(high):
-        high *= 2
-        if high > 2**50:
-            return 2**53
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    per_side = high
+    high = grown_until(enough, 1, 2**50)
+    if high is None:
+        return 2**53
+    per_side = high = whole_bisected(enough, high, high // 2)
     while per_side - math.ceil(per_side / CHOOSING) < high:
         per_side += 1 + (high - per_side + per_side // CHOOSING) // 2
     return 2 * per_side

@@ -10,6 +10,7 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dplangevin import _check
+from dplangevin._search import bisected, grown_until
 from dplangevin.audit.attack import checked_delta
 from dplangevin.audit.claim import as_guarantee
 from dplangevin.audit.result import AuditResult
@@ -98,15 +99,10 @@ def one_run_epsilon(
 
     if p_value(0.0) >= allowed:
         return 0.0
-    low, high = 0.0, 1.0
-    while p_value(high) < allowed:
-        low, high = high, 2 * high
-        if high > 700:
-            return math.inf
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if p_value(middle) < allowed else (low, middle)
-    return low
+    high = grown_until(lambda epsilon: p_value(epsilon) >= allowed, 1.0, 700)
+    if high is None:
+        return math.inf
+    return bisected(lambda epsilon: p_value(epsilon) < allowed, high / 2 if high > 1 else 0.0, high)
 
 
 def _check_canaries(

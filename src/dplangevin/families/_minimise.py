@@ -211,7 +211,7 @@ def quadratic_minimiser(
 
 
 def hessian_sum(data: Dataset, theta: Floats) -> Floats:
-    """sum_i weight_i Hessian of loss_i at theta; entry ((j, c), (k, d)) is at (j K + c, k K + d)."""
+    """sum_i weight_i Hessian of loss_i at theta; columns j, k and classes c, d are at (j K + c, k K + d)."""
     return data.summed(_hessian_sum, theta)
 
 

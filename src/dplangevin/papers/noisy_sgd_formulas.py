@@ -190,11 +190,6 @@ def theorem_4(
     )
 
 
-def mironov_bound(*, order: float, rate: float, noise_multiplier: float) -> float:
-    """2 alpha q^2 / z^2: Mironov, Talwar and Zhang (2019), for small q, moderate alpha and z >= 4."""
-    return 2 * order * (rate / noise_multiplier) ** 2
-
-
 def printed_definition_2_5(*, order: float, rate: float, noise_multiplier: float) -> float:
     """Altschuler and Talwar (2022), Definition 2.5 as printed: D_alpha(N(0, z^2) || (1-q) N(0, z^2) + q N(1, z^2)).
 

@@ -16,34 +16,34 @@ from dplangevin.planner.rules import Descent
 Floats = NDArray[np.float64]
 
 
-def descent_risk(way: Descent, *, curvature: float, noise: float, size: float, dimension: int) -> float:
+def descent_risk(descent: Descent, *, curvature: float, noise: float, size: float, dimension: int) -> float:
     """(p / 2) max_h h ((1 - phi(h))^2 size^2 + noise^2 sum_t q_t(h)^2) over curvatures h in (0, M].
 
     phi(h) is the share of the minimiser that the released mean reaches and q_t(h) the weight of step t's noise in it,
     both computed exactly for Nesterov's recursion. `noise` is the standard deviation on the mean gradient.
     """
     grid = curvature * np.geomspace(1e-9, 1.0, 73)
-    reached, weights = _response(way, grid)
+    reached, weights = _response(descent, grid)
     each = grid * ((1 - reached) ** 2 * size**2 + noise**2 * (weights**2).sum(axis=0))
     return float(dimension / 2 * each.max())
 
 
-def _response(way: Descent, grid: Floats) -> tuple[Floats, Floats]:
+def _response(descent: Descent, grid: Floats) -> tuple[Floats, Floats]:
     """phi(h) by running the recursion towards 1, and q_t(h) by running it backwards from the mean."""
-    steps, eta = way.n_steps, way.step_size
-    share = 1 / (steps - way.average_from)
+    steps, eta = descent.n_steps, descent.step_size
+    share = 1 / (steps - descent.average_from)
     theta = previous = reached = np.zeros_like(grid)
     for t in range(steps):
         point = theta + t / (t + 3) * (theta - previous)
         previous, theta = theta, point - eta * grid * (point - 1)
-        if t >= way.average_from:
+        if t >= descent.average_from:
             reached = reached + share * theta
     weights = np.zeros((steps, len(grid)))
     current = later = np.zeros_like(
         grid
     )  # sensitivity of the mean to iterates t + 1 and t + 2, without its own share
     for t in reversed(range(steps)):
-        total = current + (share if t >= way.average_from else 0.0)
+        total = current + (share if t >= descent.average_from else 0.0)
         weights[t] = eta * total
         passed = (1 - eta * grid) * total
         current, later = (1 + t / (t + 3)) * passed + later, -t / (t + 3) * passed

@@ -10,11 +10,9 @@ sections D to F.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import gammaincc, gammainccinv, gammaln
+from scipy.special import gammaincc, gammaln
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed
@@ -30,11 +28,6 @@ def exponential_excess(dimension: int, inverse_temperature: float, threshold: fl
 def exponential_tail(dimension: int, inverse_temperature: float, excess: float) -> float:
     """P(F - F* > x) <= Q(p, beta x) for convex F: F - F* is dominated by Gamma(p, rate beta)."""
     return float(gammaincc(dimension, inverse_temperature * _check.nonnegative("excess", excess)))
-
-
-def exponential_quantile(dimension: int, inverse_temperature: float, fail: float) -> float:
-    """x with P(F - F* > x) <= fail."""
-    return float(gammainccinv(dimension, _check.open_unit("fail", fail))) / inverse_temperature
 
 
 def nonconvex_excess(
@@ -104,28 +97,6 @@ def langevin_weighted(
     return start + dimension / inverse_temperature
 
 
-def langevin_weighted_schedule(
-    dimension: int,
-    temperature: Callable[[float], float],
-    integral: Callable[[float], float],
-    distance: float,
-    time: float,
-    strong_convexity: float,
-) -> float:
-    """The same for any schedule: [(m/2) D0^2 + m p int e^{m B_t} dt] / (e^{m B_T} - 1), B_t = integral(t).
-
-    Evaluated on a fine grid (trapezium over an increasing function, rounded up).
-    """
-    if temperature(time) <= 0:
-        raise AssumptionFailed("the inverse temperature must be positive at every time.")
-    t = np.linspace(0.0, time, 4001)
-    exponent = strong_convexity * np.array([integral(float(s)) for s in t])
-    top = float(exponent[-1])
-    area = float(np.sum(np.exp(exponent[1:] - top))) * time / 4000
-    start = strong_convexity / 2 * distance**2 * math.exp(-top)
-    return (start + strong_convexity * dimension * area) / -math.expm1(-top)
-
-
 def langevin_strongly_convex(
     dimension: int, mu: float, gradient_sensitivity: float, distance: float, strong_convexity: float
 ) -> tuple[float, float, float]:
@@ -188,17 +159,6 @@ def sgld_stationary(
     return dimension / (inverse_temperature * (1 - learning_rate * smoothness))
 
 
-def sgld_mixing_steps(
-    dimension: int, condition: float, total_variation: float, start_divergence: float
-) -> float:
-    """Steps of unadjusted Langevin to total variation tau: (8 p kappa^2 / tau^2) log(KL_0/tau^2).
-
-    Vempala and Wibisono (2019), theorem 1; informational.
-    """
-    tau = _check.open_unit("total_variation", total_variation)
-    return 8 * dimension * (condition / tau) ** 2 * max(math.log(start_divergence / tau**2), 1.0)
-
-
 def gibbs_stability(lipschitz: float, strong_convexity: float, n: int) -> float:
     """Uniform stability of a strongly convex Gibbs law, 2 L^2/(m n); add it to empirical risk for population risk."""
     return 2 * lipschitz**2 / (_check.positive("strong_convexity", strong_convexity) * n)
@@ -223,11 +183,6 @@ def sgld_distance(
         return learning_rate * gradient_sensitivity * n_steps
     forgotten = -math.expm1(n_steps * math.log1p(-learning_rate * strong_convexity))
     return gradient_sensitivity / strong_convexity * forgotten
-
-
-def threshold_distance(threshold: float, strong_convexity: float, gradient_sensitivity: float) -> float:
-    """Distance (in W-infinity) of thresholded Gibbs laws of neighbours: 4 sqrt(2 psi/m) + Delta/m."""
-    return 4 * math.sqrt(2 * threshold / strong_convexity) + gradient_sensitivity / strong_convexity
 
 
 def hit_probability(dimension: int, scaled_threshold: float, interior_quadratic: bool = False) -> float:

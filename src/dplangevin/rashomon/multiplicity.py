@@ -130,7 +130,7 @@ class Multiplicity:
     def to_dict(self) -> dict[str, Any]:
         """Summary numbers, ready for JSON."""
         width = self.spread.width
-        found: dict[str, Any] = {
+        plain: dict[str, Any] = {
             "models": self.n_models,
             "inputs": int(self.scores.shape[1]),
             "used_private_data": self.used_private_data,
@@ -140,17 +140,17 @@ class Multiplicity:
             "largest_width": float(width.max()),
         }
         if self.decisions is not None:
-            found |= {"ambiguity": self.ambiguity, "discrepancy": self.discrepancy}
-            found["mean_disagreement"] = float(self.disagreement.mean())
+            plain |= {"ambiguity": self.ambiguity, "discrepancy": self.discrepancy}
+            plain["mean_disagreement"] = float(self.disagreement.mean())
         if self.capacities is not None:
-            found["mean_capacity"] = float(self.capacities.mean())
-            found["largest_capacity"] = float(self.capacities.max())
-        found["coefficients"] = _ranges(self.coefficients)
+            plain["mean_capacity"] = float(self.capacities.mean())
+            plain["largest_capacity"] = float(self.capacities.max())
+        plain["coefficients"] = _ranges(self.coefficients)
         if self.reliance is not None:
-            found["reliance"] = _ranges(self.reliance)
+            plain["reliance"] = _ranges(self.reliance)
         if self.fairness is not None:
-            found["fairness"] = _gaps(self.fairness)
-        return found
+            plain["fairness"] = _gaps(self.fairness)
+        return plain
 
     def __str__(self) -> str:
         plain = self.to_dict()
@@ -173,12 +173,12 @@ def _ranges(cloud: Cloud) -> dict[str, dict[str, float]]:
 
 
 def _gaps(fairness: FairnessRange) -> dict[str, Any]:
-    found: dict[str, Any] = {"groups": list(fairness.groups), "used_private_data": fairness.used_private_data}
+    plain: dict[str, Any] = {"groups": list(fairness.groups), "used_private_data": fairness.used_private_data}
     for name in ("demographic_parity", "equalised_odds"):
         gaps = getattr(fairness, name)
         if gaps is not None:
-            found[name] = {"low": float(gaps.min()), "high": float(gaps.max())}
-    return found
+            plain[name] = {"low": float(gaps.min()), "high": float(gaps.max())}
+    return plain
 
 
 def _labels(X: Any, y: ArrayLike) -> NDArray[Any]:

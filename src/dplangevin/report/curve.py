@@ -1,31 +1,24 @@
-"""Epsilon against the number of steps: rows of questions to the accountant, and where they stop growing."""
+"""Epsilon against the number of steps: rows of answers of the accountant, to be drawn."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from dplangevin.errors import AssumptionFailed, NotPrivateError
 from dplangevin.families.noisy_gradient import account as noisy_gradient_account, lower_bounds
+from dplangevin.families.noisy_gradient.plateau import Options, Plateau, at_steps, epoch_steps, plateau
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Constants
 
-Options = Mapping[str, Any]
-_FAR = 10**9
 _TOO_LONG = 10**7  # the exact law of an unbounded walk is summed step by step
-_NEARLY = 0.99
 
-
-@dataclass(frozen=True, kw_only=True)
-class Plateau:
-    """Where more steps stop costing privacy: from about `steps` on, at `epsilon`, by `theorem`."""
-
-    epsilon: float
-    theorem: str
-    steps: int | None = None
+__all__ = [
+    "CurveRow", "Plateau", "at_steps", "composition_epsilon", "describe", "lower_bound", "plateau", "row", "rows",
+    "step_grid",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +36,6 @@ def describe(options: Options) -> tuple[Constants, NoisyGradientSchedule]:
     """The public values of a run, from the options of `account`."""
     run = {name: value for name, value in options.items() if name not in ("delta", "epsilon", "theorem")}
     return noisy_gradient_account.describe(**run)
-
-
-def at_steps(options: Options, steps: float, delta: float) -> dict[str, Any]:
-    """The same question about another number of steps."""
-    return {
-        **{name: value for name, value in options.items() if name != "epsilon"},
-        "steps": steps,
-        "delta": delta,
-    }
 
 
 def composition_epsilon(guarantee: Guarantee, steps: float, delta: float) -> float | None:
@@ -99,63 +83,9 @@ def rows(options: Options, steps: Iterable[float], delta: float) -> list[CurveRo
 
 def step_grid(options: Options, last: float, points: int) -> tuple[int, ...]:
     """Increasing steps, evenly spaced on a log axis; whole epochs where a record takes part once an epoch."""
-    epoch = _epoch(options)
+    epoch = epoch_steps(options)
     ratio = math.ceil(last / epoch) ** (1 / max(points - 1, 1))
     return tuple(sorted({epoch * round(ratio**i) for i in range(points)}))
-
-
-def plateau(options: Options, delta: float) -> Plateau | None:
-    """The epsilon that holds for every number of steps, and about where it is reached; None without one."""
-    if not 0 < delta < 1 or options.get("release", "last-iterate") != "last-iterate":
-        return None
-    try:
-        guarantee = noisy_gradient_account.account(**at_steps(options, math.inf, delta))
-    except (AssumptionFailed, NotPrivateError):
-        return None
-    limit = guarantee.epsilon(delta)
-    if not math.isfinite(limit):
-        return None
-    return Plateau(epsilon=limit, theorem=guarantee.theorem, steps=_first_near(options, delta, limit))
-
-
-def _first_near(options: Options, delta: float, limit: float) -> int | None:
-    """About the smallest number of steps that costs 99% of the limit; None when it is out of sight."""
-    epoch = _epoch(options)
-
-    def near(count: int) -> bool:
-        run = at_steps(options, count * epoch, delta)
-        if (
-            options.get("theorem") is None
-        ):  # the cheaper question first: the best answer is never above composition
-            plain = noisy_gradient_account.account(**{**run, "theorem": "composition"})
-            if plain.epsilon(delta) < _NEARLY * limit:
-                return False
-        return noisy_gradient_account.account(**run).epsilon(delta) >= _NEARLY * limit
-
-    high = 1
-    while not near(high):
-        high *= 10
-        if high * epoch > _FAR:
-            return None
-    low = max(high // 10, 1)
-    while high - low > max(1, low // 20):
-        middle = round(math.sqrt(low * high))
-        if middle in (low, high):
-            break
-        low, high = (low, middle) if near(middle) else (middle, high)
-    return _two_digits(high) * epoch
-
-
-def _two_digits(count: int) -> int:
-    """Rounded up to two digits: 5233 -> 5300."""
-    unit = int(10 ** max(len(str(count)) - 2, 0))
-    return -(-count // unit) * unit
-
-
-def _epoch(options: Options) -> int:
-    if options.get("sampling", "full") not in ("cyclic", "shuffle"):
-        return 1
-    return math.ceil(float(options["n"]) / float(options["batch_size"]))
 
 
 def _finite(value: float | None) -> float | None:

@@ -12,7 +12,7 @@ from dplangevin.report.answer import Answer
 def as_dict(answer: Answer) -> dict[str, Any]:
     """Plain data with the keys of a Guarantee's JSON, and what stands beside it."""
     guarantee = answer.guarantee
-    found: dict[str, Any] = {
+    plain: dict[str, Any] = {
         "epsilon": answer.epsilon,
         "delta": answer.delta,
         "mu": guarantee.mu,
@@ -30,9 +30,9 @@ def as_dict(answer: Answer) -> dict[str, Any]:
         "extra_delta": guarantee.extra_delta,
     }
     if answer.calibrated:
-        found["noise_scale"] = answer.noise_scale
-        found["steps"] = answer.steps
-    return _without_infinities(found)
+        plain["noise_scale"] = answer.noise_scale
+        plain["steps"] = answer.steps
+    return _without_infinities(plain)
 
 
 def dumps(answer: Answer) -> str:
@@ -40,9 +40,9 @@ def dumps(answer: Answer) -> str:
     return json.dumps(as_dict(answer), indent=2, allow_nan=False)
 
 
-def _without_infinities(found: dict[str, Any]) -> dict[str, Any]:
+def _without_infinities(plain: dict[str, Any]) -> dict[str, Any]:
     clean: dict[str, Any] = {}
-    for name, value in found.items():
+    for name, value in plain.items():
         infinite = isinstance(value, float) and math.isinf(value)
         clean[name] = None if infinite else value
         if infinite:

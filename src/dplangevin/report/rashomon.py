@@ -21,9 +21,9 @@ SHOWN = 15  # inputs and columns in a table
 Floats = NDArray[np.float64]
 
 
-def rashomon_document(sampler: RashomonSampler, found: Multiplicity, inputs: str = "") -> Document:
+def rashomon_document(sampler: RashomonSampler, multiplicity: Multiplicity, inputs: str = "") -> Document:
     """Everything said of a fitted sampler and of its models on public inputs; `inputs` says where these come from."""
-    plain = rashomon_plain(sampler, found, inputs)
+    plain = rashomon_plain(sampler, multiplicity, inputs)
     sections = [
         Section(title="What is promised, and what was drawn", blocks=[_promise(plain), *_hit(plain)]),
         Section(title="How much the models disagree", blocks=_disagreement(plain)),
@@ -33,14 +33,16 @@ def rashomon_document(sampler: RashomonSampler, found: Multiplicity, inputs: str
             if plain["changed"]
             else []
         ),
-        Section(title="Coefficients over the models", blocks=[_ranges(found.coefficients)]),
+        Section(title="Coefficients over the models", blocks=[_ranges(multiplicity.coefficients)]),
     ]
-    if found.reliance is not None:
+    if multiplicity.reliance is not None:
         words = "Mean loss when a column is exchanged between inputs, over the mean loss as it is; 1 means unused."
         sections.append(
-            Section(title="Importance over the models", blocks=[Text(words=words), _ranges(found.reliance)])
+            Section(
+                title="Importance over the models", blocks=[Text(words=words), _ranges(multiplicity.reliance)]
+            )
         )
-    if found.fairness is not None:
+    if multiplicity.fairness is not None:
         sections.append(Section(title="Fairness gaps over the models", blocks=_fairness(plain)))
     sections.append(Section(title="Holds when", blocks=[Bullets(items=sampler.privacy_.assumptions)]))
     return Document(
@@ -52,18 +54,18 @@ def rashomon_document(sampler: RashomonSampler, found: Multiplicity, inputs: str
     )
 
 
-def rashomon_plain(sampler: RashomonSampler, found: Multiplicity, inputs: str = "") -> dict[str, Any]:
+def rashomon_plain(sampler: RashomonSampler, multiplicity: Multiplicity, inputs: str = "") -> dict[str, Any]:
     """The same facts as plain data: what --json prints and what the page embeds."""
     recipe = sampler.plan_
     schedule, delta = recipe.schedule, recipe.plan.delta
-    means, edges = np.histogram(found.spread.mean, BINS)
-    widths, width_edges = np.histogram(found.spread.width, BINS)
+    means, edges = np.histogram(multiplicity.spread.mean, BINS)
+    widths, width_edges = np.histogram(multiplicity.spread.width, BINS)
     return {
         "format": "dplangevin-rashomon",
         "version": VERSION,
         "library": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "model": found.model_name,
+        "model": multiplicity.model_name,
         "route": recipe.route,
         "tier": schedule.tier,
         "threshold": schedule.threshold,
@@ -74,27 +76,27 @@ def rashomon_plain(sampler: RashomonSampler, found: Multiplicity, inputs: str = 
         "hit_bound": recipe.sentence(),
         "advice": str(recipe.advice),
         "guarantee": sampler.privacy_.to_dict(delta),
-        "inputs": inputs or f"{found.scores.shape[1]} public inputs",
-        "multiplicity": found.to_dict(),
+        "inputs": inputs or f"{multiplicity.scores.shape[1]} public inputs",
+        "multiplicity": multiplicity.to_dict(),
         "scores": {"edges": edges.tolist(), "counts": means.tolist()},
         "widths": {"edges": width_edges.tolist(), "counts": widths.tolist()},
-        "changed": _changed(found),
+        "changed": _changed(multiplicity),
     }
 
 
-def _changed(found: Multiplicity) -> list[dict[str, Any]]:
+def _changed(multiplicity: Multiplicity) -> list[dict[str, Any]]:
     """The inputs whose decision is most divided, at most SHOWN of them."""
-    if found.decisions is None:
+    if multiplicity.decisions is None:
         return []
-    divided = found.disagreement
+    divided = multiplicity.disagreement
     order = [int(i) for i in np.argsort(-divided, kind="stable")[:SHOWN] if divided[i] > 0]
     return [
         {
             "input": i,
             "disagreement": float(divided[i]),
-            "low": float(found.spread.low[i]),
-            "mean": float(found.spread.mean[i]),
-            "high": float(found.spread.high[i]),
+            "low": float(multiplicity.spread.low[i]),
+            "mean": float(multiplicity.spread.mean[i]),
+            "high": float(multiplicity.spread.high[i]),
         }
         for i in order
     ]

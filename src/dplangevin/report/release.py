@@ -87,14 +87,14 @@ def _ran(subject: Subject) -> float | None:
 
 
 def _promise(subject: Subject, plain: dict[str, Any]) -> list[Text | Facts]:
-    guarantee, found = subject.guarantee, plain["guarantee"]
-    epsilon, delta = found["epsilon"], found["delta"]
+    guarantee, promise = subject.guarantee, plain["guarantee"]
+    epsilon, delta = promise["epsilon"], promise["delta"]
     rows: list[tuple[str, str | Number]] = [
         ("epsilon", Number(value=epsilon)),
         ("delta", Number(value=delta)),
     ]
-    if found["mu"] is not None:
-        rows.append(("mu (Gaussian privacy)", Number(value=found["mu"])))
+    if promise["mu"] is not None:
+        rows.append(("mu (Gaussian privacy)", Number(value=promise["mu"])))
     if plain["composition_epsilon"] is not None:
         rows.append(("epsilon by plain composition", Number(value=plain["composition_epsilon"])))
     if plain["lower_bound_epsilon"] is not None:
@@ -115,15 +115,17 @@ def _promise(subject: Subject, plain: dict[str, Any]) -> list[Text | Facts]:
 
 def plain_words(subject: Subject, plain: dict[str, Any]) -> list[str]:
     """The promise for people who do not know what epsilon is."""
-    found, one = plain["guarantee"], "one record"
+    promise, one = plain["guarantee"], "one record"
     if subject.rows_per_person > 1:
         one = f"all records (at most {subject.rows_per_person}) of one person"
     change = (
-        "were exchanged for any other" if found["adjacency"] == "replace-one" else "were left out or added"
+        "were exchanged for any other" if promise["adjacency"] == "replace-one" else "were left out or added"
     )
     words = f"If {one} {change}, no conclusion drawn from this release would become more than "
     words += f"{number(plain['odds_factor'])} times as likely, whatever else is known about that person"
-    words += f"; this may fail with a probability of at most {found['delta']:.3g}." if found["delta"] else "."
+    words += (
+        f"; this may fail with a probability of at most {promise['delta']:.3g}." if promise["delta"] else "."
+    )
     share = plain["recognised"]["recognised"]
     said = (
         f"An attacker who wants to know whether a record was used and is wrong about {_ACCUSED:.0%} of those who were "
@@ -134,7 +136,7 @@ def plain_words(subject: Subject, plain: dict[str, Any]) -> list[str]:
         cautions.append(
             "The noise came from a seed: whoever knows the seed can undo it, and the promise is void for them."
         )
-    if found["arithmetic"] == "real":
+    if promise["arithmetic"] == "real":
         cautions.append("The proof is for ideal real-valued noise; the program used double precision.")
     return [words, said, *cautions]
 
@@ -155,21 +157,21 @@ def protected(subject: Subject) -> tuple[str, ...]:
 
 def not_protected(subject: Subject) -> tuple[str, ...]:
     """What the promise leaves out."""
-    found = [
+    uncovered = [
         "what the release teaches about people in general, and hence about a person who shares those traits",
         "the public choices listed here (bounds, sizes, steps, noise); they must not come from the private data",
         "other releases about the same people: their costs add up (a ledger keeps the sum)",
         "anything else that was looked at: training scores, logs, error messages, running time",
     ]
     if subject.guarantee.adjacency == "replace-one":
-        found.append("the number of records")
+        uncovered.append("the number of records")
     if subject.rows_per_person == 1:
-        found.append("people with several records, beyond one record each")
+        uncovered.append("people with several records, beyond one record each")
     if subject.guarantee.arithmetic == "real":
-        found.append("the low-order bits of floating-point numbers; secure mode closes this")
+        uncovered.append("the low-order bits of floating-point numbers; secure mode closes this")
     if subject.seeded is not False:
-        found.append("the noise, from someone who knows a seed it was drawn with")
-    return tuple(found)
+        uncovered.append("the noise, from someone who knows a seed it was drawn with")
+    return tuple(uncovered)
 
 
 def _tradeoff(curve: tuple[float, ...]) -> Figure:
@@ -226,16 +228,16 @@ def _some(value: float | None, down: bool) -> str | Number:
     return "-" if value is None else Number(value=value, down=down)
 
 
-def _left(found: dict[str, Any] | None) -> list[Text | Facts]:
-    if found is None:
+def _left(budget: dict[str, Any] | None) -> list[Text | Facts]:
+    if budget is None:
         return [Text(words="No ledger was given: nobody keeps the sum of what was spent on these data.")]
     rows: list[tuple[str, str | Number]] = [
-        ("data set", found["dataset"]),
-        ("budget epsilon", Number(value=found["epsilon"])),
-        ("budget delta", Number(value=found["delta"])),
-        ("spent epsilon", Number(value=found["spent_epsilon"])),
-        ("releases charged", Number(value=found["entries"])),
-        ("would still fit", found["would_fit"]),
+        ("data set", budget["dataset"]),
+        ("budget epsilon", Number(value=budget["epsilon"])),
+        ("budget delta", Number(value=budget["delta"])),
+        ("spent epsilon", Number(value=budget["spent_epsilon"])),
+        ("releases charged", Number(value=budget["entries"])),
+        ("would still fit", budget["would_fit"]),
     ]
     return [Facts(rows=rows)]
 
@@ -275,8 +277,8 @@ def _settings(subject: Subject) -> dict[str, str]:
     )
 
 
-def _facts(title: str, found: dict[str, str]) -> list[Section]:
-    rows = [(name.replace("_", " "), words) for name, words in found.items()]
+def _facts(title: str, facts: dict[str, str]) -> list[Section]:
+    rows = [(name.replace("_", " "), words) for name, words in facts.items()]
     return [Section(title=title, blocks=[Facts(rows=rows)])] if rows else []
 
 

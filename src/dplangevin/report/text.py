@@ -47,21 +47,21 @@ def show(answer: Answer, console: Console | None = None) -> None:
 
 def sentences(answer: Answer) -> list[str]:
     """What the numbers mean, in words."""
-    said = []
+    sentences = []
     if (
         answer.composition_noise_scale is not None
         and answer.composition_noise_scale > 1.005 * answer.noise_scale
     ):
         ratio = answer.composition_noise_scale / answer.noise_scale
         needed = number(answer.composition_noise_scale)
-        said.append(f"Plain composition would need noise {needed}, {ratio:.1f} times as much.")
+        sentences.append(f"Plain composition would need noise {needed}, {ratio:.1f} times as much.")
     if answer.plateau is not None:
-        said.append(plateau_words(answer.plateau, answer.steps))
+        sentences.append(plateau_words(answer.plateau, answer.steps))
     elif answer.refusals:
-        said.append("More steps keep costing privacy: no bound holds for every number of steps.")
+        sentences.append("More steps keep costing privacy: no bound holds for every number of steps.")
     elif answer.guarantee.release != "last-iterate":
-        said.append(f"More steps keep costing privacy: the release is {answer.guarantee.release}.")
-    return said
+        sentences.append(f"More steps keep costing privacy: the release is {answer.guarantee.release}.")
+    return sentences
 
 
 def plateau_words(plateau: Plateau, steps: float) -> str:

@@ -41,8 +41,8 @@ def discrete_gaussian(
     A Laplace draw y of scale sigma is kept with probability exp(-(|y| - sigma)^2 / (2 sigma^2)).
     """
     scale, wanted = _scale(log2_scale), _check.count("size", size, least=0)
-    found: list[Integers] = [np.zeros(0, np.int64)]
-    while (missing := wanted - sum(map(len, found))) > 0:
+    accepted: list[Integers] = [np.zeros(0, np.int64)]
+    while (missing := wanted - sum(map(len, accepted))) > 0:
         draws = _laplace_block(log2_scale, min(_BLOCK, 64 + int(1.6 * missing)), source, margin)
         away = np.abs(draws) - scale
         with np.errstate(under="ignore"):
@@ -51,8 +51,8 @@ def discrete_gaussian(
         def exactly(i: int, away: Integers = away) -> Fraction:
             return Fraction(int(away[i]) ** 2, 2 * scale * scale)
 
-        found.append(draws[_coins(chances, exactly, source, margin)][:missing])
-    return np.concatenate(found)
+        accepted.append(draws[_coins(chances, exactly, source, margin)][:missing])
+    return np.concatenate(accepted)
 
 
 def discrete_laplace(
@@ -61,12 +61,12 @@ def discrete_laplace(
     """P(x) proportional to exp(-|x| / t) over the integers, t = 2^log2_scale; `size` independent draws."""
     _scale(log2_scale)
     wanted = _check.count("size", size, least=0)
-    found: list[Integers] = [np.zeros(0, np.int64)]
-    while (missing := wanted - sum(map(len, found))) > 0:
-        found.append(
+    accepted: list[Integers] = [np.zeros(0, np.int64)]
+    while (missing := wanted - sum(map(len, accepted))) > 0:
+        accepted.append(
             _laplace_block(log2_scale, min(_BLOCK, 64 + int(2.0 * missing)), source, margin)[:missing]
         )
-    return np.concatenate(found)
+    return np.concatenate(accepted)
 
 
 def _laplace_block(log2_scale: int, count: int, source: Source, margin: float) -> Integers:
@@ -101,7 +101,7 @@ def _geometric(count: int, source: Source, margin: float) -> Integers:
     words = _words(count, source)
     uniform = (words >> np.uint64(11)) * 2.0**-53
     levels = np.exp(-np.arange(1.0, _LEVELS + 1))[::-1]
-    found = _LEVELS - np.searchsorted(levels, uniform, side="right")
+    counts = _LEVELS - np.searchsorted(levels, uniform, side="right")
     nearest = np.minimum(np.searchsorted(levels, uniform), _LEVELS - 1)
     near = np.abs(uniform - levels[nearest]) <= margin
     near |= np.abs(uniform - levels[np.maximum(nearest - 1, 0)]) <= margin
@@ -112,8 +112,8 @@ def _geometric(count: int, source: Source, margin: float) -> Integers:
             level += 1
             if level > 500:
                 raise InvalidParameter("the source of random bytes is broken: it gives nothing but zeros.")
-        found[i] = level
-    return found.astype(np.int64)
+        counts[i] = level
+    return counts.astype(np.int64)
 
 
 class _Uniform:

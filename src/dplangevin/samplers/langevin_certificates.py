@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from dplangevin import _check
+from dplangevin._search import grown_until, whole_bisected
 from dplangevin.errors import AssumptionFailed
 
 Direction = Literal["discrete-from-continuous", "continuous-from-discrete"]
@@ -132,9 +133,11 @@ def overdamped_steps(
 
     def error(n_steps: int) -> float:
         eta = tau / n_steps
-        ways: tuple[Direction, ...] = ("discrete-from-continuous", "continuous-from-discrete")
-        used = ways if both_directions else ways[:1]
-        return max(girsanov_bound(dimension, m, 2 * order, eta, n_steps, way, start) for way in used)
+        directions: tuple[Direction, ...] = ("discrete-from-continuous", "continuous-from-discrete")
+        used = directions if both_directions else directions[:1]
+        return max(
+            girsanov_bound(dimension, m, 2 * order, eta, n_steps, direction, start) for direction in used
+        )
 
     return _fewest(error, divergence / 3, math.ceil(tau * m))
 
@@ -160,15 +163,14 @@ def underdamped_steps(
 
 
 def _fewest(error: Callable[[int], float], allowed: float, least: int) -> int:
-    low, high = max(least, 1), max(least, 1)
-    while error(high) > allowed:
-        low, high = high, 2 * high
-        if high > 1e18:
-            raise AssumptionFailed("the certificate needs more than 1e18 steps; use the proximal sampler.")
-    while high - low > max(1, low // 10**6):
-        middle = (low + high) // 2
-        low, high = (middle, high) if error(middle) > allowed else (low, middle)
-    return high
+    def small(count: int) -> bool:
+        return error(count) <= allowed
+
+    least = max(least, 1)
+    high = grown_until(small, least, 1e18)
+    if high is None:
+        raise AssumptionFailed("the certificate needs more than 1e18 steps; use the proximal sampler.")
+    return high if high == least else whole_bisected(small, high, high // 2, digits=10**6)
 
 
 def _direction_factor(order: float, direction: Direction) -> float:

@@ -53,15 +53,15 @@ class ProblemPotential:
         """V at every column: [p, k] -> [k]."""
         mean = self.data.loss_sum(self.problem.loss, theta) / self.problem.n
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self.inverse_temperature * (mean + self.problem.ridge / 2 * np.sum(theta**2, axis=0))
-        return self._finite(found)
+            scaled = self.inverse_temperature * (mean + self.problem.ridge / 2 * np.sum(theta**2, axis=0))
+        return self._finite(scaled)
 
     def gradient(self, theta: Floats) -> Floats:
         """Gradient of V at every column: [p, k] -> [p, k]."""
         mean = self.data.gradient_sum(self.problem.loss, theta) / self.problem.n
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self.inverse_temperature * (mean + self.problem.ridge * theta)
-        return self._finite(found)
+            scaled = self.inverse_temperature * (mean + self.problem.ridge * theta)
+        return self._finite(scaled)
 
     @staticmethod
     def _finite(values: Floats) -> Floats:

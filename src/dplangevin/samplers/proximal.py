@@ -83,9 +83,9 @@ class _Oracle:
         pending = np.arange(y.shape[1])
         self._refine(y, pending, allowed=10.0, n_steps=20)
         while True:
-            chosen, found = self._propose(y, pending, rng)
-            result[:, pending[found]] = chosen[:, found]
-            pending = pending[~found]
+            chosen, accepted = self._propose(y, pending, rng)
+            result[:, pending[accepted]] = chosen[:, accepted]
+            pending = pending[~accepted]
             if pending.size == 0:
                 return result
             self._refine(y, pending, allowed=0.5, n_steps=4)
@@ -126,10 +126,10 @@ class _Oracle:
         refuse_violation(lower - values, values)
         kept = (rng.standard_exponential(columns.size) >= values - lower).reshape(pending.size, block)
         first = np.argmax(kept, axis=1)
-        found = kept[np.arange(pending.size), first]
-        self.proposals += int(np.sum(np.where(found, first + 1, block)))
-        self.accepted += int(np.sum(found))
-        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], found
+        accepted = kept[np.arange(pending.size), first]
+        self.proposals += int(np.sum(np.where(accepted, first + 1, block)))
+        self.accepted += int(np.sum(accepted))
+        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], accepted
 
     def _block(self, chains: int) -> int:
         """Enough proposals for one acceptance in a single matrix product, for few chains."""

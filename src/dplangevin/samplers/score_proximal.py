@@ -68,9 +68,9 @@ class _ScoreOracle:
         pending, result = np.arange(y.shape[1]), np.empty_like(y)
         self._tangent(y, pending)
         while True:
-            chosen, found = self._propose(y, pending, rng)
-            result[:, pending[found]] = chosen[:, found]
-            pending = pending[~found]
+            chosen, accepted = self._propose(y, pending, rng)
+            result[:, pending[accepted]] = chosen[:, accepted]
+            pending = pending[~accepted]
             if pending.size == 0:
                 return result
             self._move_anchor(y, pending)
@@ -116,10 +116,10 @@ class _ScoreOracle:
         refuse_violation(lower - height, np.full(1, self.score.floor))
         kept = (rng.standard_exponential(columns.size) >= height - lower).reshape(pending.size, block)
         first = np.argmax(kept, axis=1)
-        found = kept[np.arange(pending.size), first]
-        self.proposals += int(np.sum(np.where(found, first + 1, block)))
-        self.accepted += int(np.sum(found))
-        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], found
+        accepted = kept[np.arange(pending.size), first]
+        self.proposals += int(np.sum(np.where(accepted, first + 1, block)))
+        self.accepted += int(np.sum(accepted))
+        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], accepted
 
     def _block(self, chains: int) -> int:
         """Enough proposals for one acceptance in a single matrix product, for few chains."""

@@ -52,13 +52,13 @@ def plan_iterated(
     chosen: str = tier
     if tier == "auto":
         chosen = "exact" if problem.dimension == 1 else "certified" if delta > 0 else "pure"
-    found = _calibrated(problem, epsilon, delta, chosen, population, fail, n_stages, padding)
-    if max_seconds is not None and not found.seconds <= max_seconds:
+    planned = _calibrated(problem, epsilon, delta, chosen, population, fail, n_stages, padding)
+    if max_seconds is not None and not planned.seconds <= max_seconds:
         raise CalibrationFailed(
-            f"the stages are expected to take {found.seconds:.3g} seconds, above max_seconds = {max_seconds:g}; raise "
-            "the ridge or max_seconds. Nothing was run."
+            f"the stages are expected to take {planned.seconds:.3g} seconds, above max_seconds = {max_seconds:g}; "
+            "raise the ridge or max_seconds. Nothing was run."
         )
-    return found
+    return planned
 
 
 def _calibrated(

@@ -93,22 +93,22 @@ def plan_sampler(
     >>> from dplangevin.problem import Ball, DataBounds, Logistic
     >>> problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=2000, n_features=20,
     ...                   constraint=Ball(1.0), ridge=0.01, fit_intercept=False)
-    >>> found = plan_sampler(problem, epsilon=1.0, verbose=False)
-    >>> found.tier, found.plan.guarantee.epsilon(0.0) <= 1.0
+    >>> planned = plan_sampler(problem, epsilon=1.0, verbose=False)
+    >>> planned.tier, planned.plan.guarantee.epsilon(0.0) <= 1.0
     ('pure', True)
     """
     epsilon, delta = _checked(epsilon, delta, tier)
     chosen = _candidate(problem, epsilon, delta, tier, law, grid)
-    found = _priced(problem, chosen, delta, padding)
-    _check_time(problem, chosen, found.seconds, max_seconds, padding)
-    spent = found.plan.guarantee.epsilon(delta)
+    planned = _priced(problem, chosen, delta, padding)
+    _check_time(problem, chosen, planned.seconds, max_seconds, padding)
+    spent = planned.plan.guarantee.epsilon(delta)
     if not spent <= epsilon:
         raise CalibrationFailed(
             f"tier {chosen.tier} gives epsilon = {spent:.6g}, above {epsilon:.6g}; try another tier."
         )
     if verbose:
-        print(found, file=sys.stderr)
-    return found
+        print(planned, file=sys.stderr)
+    return planned
 
 
 def _checked(epsilon: float, delta: float, tier: str) -> tuple[float, float]:
@@ -147,7 +147,7 @@ def _candidate(
     }
     if tier != "auto":
         return builders[tier]()
-    found, reasons = [], []
+    candidates, reasons = [], []
     for name in ("exact", "pure", "certified", "process")[: 4 if delta else 2]:
         try:
             candidate = builders[name]()
@@ -155,10 +155,10 @@ def _candidate(
             reasons.append(f"{name}: {error}")
             continue
         if candidate.bounded:
-            found.append(candidate)
-    if not found:
+            candidates.append(candidate)
+    if not candidates:
         raise AssumptionFailed("no tier meets the request. " + " ".join(reasons))
-    return min(found, key=lambda candidate: candidate.evaluations)
+    return min(candidates, key=lambda candidate: candidate.evaluations)
 
 
 def _check_time(

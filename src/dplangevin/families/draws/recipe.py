@@ -25,8 +25,8 @@ def exponential(request: Request) -> Recipe:
     """One draw of exp(-beta F) on a ball: pure for delta = 0, certified otherwise."""
     problem = _on_ball(request)
     tier: Tier = "exact" if problem.dimension == 1 else "certified" if request.delta > 0 else "pure"
-    found = plan_sampler(problem, request.epsilon, request.delta, tier, law="exponential", verbose=False)
-    return _recipe(request, found)
+    planned = plan_sampler(problem, request.epsilon, request.delta, tier, law="exponential", verbose=False)
+    return _recipe(request, planned)
 
 
 def iterated_exponential(request: Request) -> Recipe:
@@ -38,10 +38,10 @@ def gibbs(request: Request) -> Recipe:
     """One draw of exp(-beta F) with the Gaussian promise of strong convexity."""
     problem = _with_ridge(request)
     exact = problem.dimension == 1 and math.isfinite(problem.constants.diameter)
-    found = plan_sampler(
+    planned = plan_sampler(
         problem, request.epsilon, request.delta, "exact" if exact else "certified", law="gibbs", verbose=False
     )
-    return _recipe(request, found)
+    return _recipe(request, planned)
 
 
 def langevin(request: Request) -> Recipe:
@@ -81,18 +81,18 @@ def _with_ridge(request: Request) -> Problem:
     return request.problem(_slope(request), ridge)
 
 
-def _recipe(request: Request, found: SamplerPlan) -> Recipe:
-    problem = found.plan.problem
+def _recipe(request: Request, planned: SamplerPlan) -> Recipe:
+    problem = planned.plan.problem
     width = problem.constants.diameter
     where = f"a ball of radius {width / 2:.3g}" if math.isfinite(width) else "the whole space"
     bias = problem.ridge / 2 * (request.radius or START_DISTANCE / problem.row_norm) ** 2
     return Recipe(
         model=request.model,
-        plan=found.plan,
+        plan=planned.plan,
         reasons=(
-            f"sampler tier {found.tier}, about {found.gradient_evaluations} passes over the data and "
-            f"{found.seconds:.2g} seconds",
+            f"sampler tier {planned.tier}, about {planned.gradient_evaluations} passes over the data and "
+            f"{planned.seconds:.2g} seconds",
             f"drawn on {where} with ridge alpha = {problem.ridge:.3g} per sample",
         ),
-        predicted_excess_risk=(found.excess_risk or math.inf) + bias,
+        predicted_excess_risk=(planned.excess_risk or math.inf) + bias,
     )

@@ -187,15 +187,15 @@ def _temperature(
     problem: Problem, epsilon: float, delta: float, law: Law, share: float = 0.0
 ) -> tuple[float, bool]:
     """(beta, whether it is the Gibbs law's): the larger of what the two theorems allow."""
-    constants, found = problem.constants, []
+    constants, offers = problem.constants, []
     if law != "exponential" and delta > 0 and (law == "gibbs" or constants.strong_convexity > 0):
         mu = cv.gdp_mu(epsilon, delta * (1 - share)) * (1 - 1e-8)
-        found.append((gibbs_temperature(constants, mu), True))
-    if law != "gibbs" and (law == "exponential" or math.isfinite(constants.diameter) or not found):
-        found.append((exponential_temperature(constants, epsilon * (1 - 1e-9)), False))
-    if not found:
+        offers.append((gibbs_temperature(constants, mu), True))
+    if law != "gibbs" and (law == "exponential" or math.isfinite(constants.diameter) or not offers):
+        offers.append((exponential_temperature(constants, epsilon * (1 - 1e-9)), False))
+    if not offers:
         raise CalibrationFailed("the Gibbs law has no pure promise; state a delta, or use law='exponential'.")
-    return max(found)
+    return max(offers)
 
 
 def _drawn(beta: float, gibbs: bool, **fields: Any) -> tuple[DrawSchedule, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
+from dplangevin._search import golden
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers import maximum_error as error
@@ -280,9 +281,9 @@ def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Ob
         return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(k, p)
 
     if changed >= 10_000:  # the loss is Gaussian enough: sigma grows as sqrt(I(p))
-        found = _golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0)
+        found = golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0, 0.05)
     else:
-        found = _golden(loss, *_bracket(loss))
+        found = golden(loss, *_bracket(loss), 0.05)
     candidates = {round(found, 2), 1.0, 2.0}
     good = 1.005 * min(loss(p) for p in candidates)  # rough losses are off by 0.1% or less
     return min((p for p in candidates if loss(p) <= good), key=lambda p: loss(p, rough=False))
@@ -300,19 +301,3 @@ def _bracket(function: Callable[[float], float]) -> tuple[float, float]:
             place += step
     best = min(values, key=values.__getitem__)
     return _SHAPES[max(best - 1, 0)], _SHAPES[min(best + 1, len(_SHAPES) - 1)]
-
-
-def _golden(function: Callable[[float], float], low: float, high: float) -> float:
-    ratio = (math.sqrt(5) - 1) / 2
-    a, b = high - ratio * (high - low), low + ratio * (high - low)
-    value_a, value_b = function(a), function(b)
-    while high - low > 0.05:
-        if value_a <= value_b:
-            high, b, value_b = b, a, value_a
-            a = high - ratio * (high - low)
-            value_a = function(a)
-        else:
-            low, a, value_a = a, b, value_b
-            b = low + ratio * (high - low)
-            value_b = function(b)
-    return 0.5 * (low + high)

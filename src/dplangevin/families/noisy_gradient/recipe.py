@@ -35,27 +35,27 @@ def noisy_gd(request: Request) -> Recipe:
     problem = request.problem(rules.clip(request.shape, signal), 0.0)
     slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
     most = rules.most_steps(request.n, request.columns, curvature)
-    way = rules.descent(request.shape, records, signal, slope, curvature, most)
+    descent = rules.descent(request.shape, records, signal, slope, curvature, most)
     schedule = NoisyGradientSchedule(
-        step_size=step_size(problem, way.step_size),
-        noise_scale=_noise(request, problem, way.n_steps),
-        n_steps=way.n_steps,
+        step_size=step_size(problem, descent.step_size),
+        noise_scale=_noise(request, problem, descent.n_steps),
+        n_steps=descent.n_steps,
         release="average",
-        average_from=way.average_from,
+        average_from=descent.average_from,
         momentum=True,
     )
-    noise = slope * math.sqrt(way.n_steps) / records
+    noise = slope * math.sqrt(descent.n_steps) / records
     predicted = risk.descent_risk(
-        way, curvature=curvature, noise=noise, size=request.shape.reach / 2, dimension=request.dimension
+        descent, curvature=curvature, noise=noise, size=request.shape.reach / 2, dimension=request.dimension
     )
-    tail = way.n_steps - way.average_from
+    tail = descent.n_steps - descent.average_from
     return Recipe(
         model=request.model,
         plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem="composition"),
         reasons=(
             f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
-            f"{way.n_steps} accelerated full-batch steps of size {schedule.step_size:.3g}: as much time as the noise "
-            f"allows, at most {most}",
+            f"{descent.n_steps} accelerated full-batch steps of size {schedule.step_size:.3g}: as much time as the "
+            f"noise allows, at most {most}",
             f"the mean of the last {tail} iterates is released; it averages the noise at no cost",
         ),
         predicted_excess_risk=predicted,
@@ -101,15 +101,15 @@ def _last_iterate(request: Request) -> Recipe:
         delta=request.delta,
         theorem=request.theorem,
     )
-    found = plan.schedule
-    assert isinstance(found, NoisyGradientSchedule)
+    calibrated = plan.schedule
+    assert isinstance(calibrated, NoisyGradientSchedule)
     slope = problem.loss.slope_bound
     return Recipe(
         model=request.model,
         plan=plan,
         reasons=(
-            f"theorem {request.theorem} is about the last iterate: {found.n_steps} plain steps of size "
-            f"{found.step_size:.3g} with ridge alpha = {problem.ridge:.3g}",
+            f"theorem {request.theorem} is about the last iterate: {calibrated.n_steps} plain steps of size "
+            f"{calibrated.step_size:.3g} with ridge alpha = {problem.ridge:.3g}",
             clip_reason(problem, signal),
         ),
         predicted_excess_risk=risk.ridge_risk(
@@ -137,8 +137,8 @@ def noisy_sgd(request: Request) -> Recipe:
     )
     slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
     most = rules.most_steps(request.n, request.columns, curvature)
-    way = rules.descent(request.shape, records, signal, slope, curvature, most)
-    eta = min(1 / curvature, way.step_size * (way.n_steps / steps) ** 2)
+    descent = rules.descent(request.shape, records, signal, slope, curvature, most)
+    eta = min(1 / curvature, descent.step_size * (descent.n_steps / steps) ** 2)
     start = steps - math.ceil(request.shape.tail * steps)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, eta),
@@ -157,17 +157,17 @@ def noisy_sgd(request: Request) -> Recipe:
         delta=request.delta,
         theorem=request.theorem or "composition",
     )
-    found = plan.schedule
-    assert isinstance(found, NoisyGradientSchedule)
-    assert not isinstance(found.noise_scale, tuple)
+    calibrated = plan.schedule
+    assert isinstance(calibrated, NoisyGradientSchedule)
+    assert not isinstance(calibrated.noise_scale, tuple)
     used = rules.Descent(n_steps=steps, step_size=eta, average_from=start)
-    noise = found.noise_scale / (problem.row_norm * request.weight_bound)
+    noise = calibrated.noise_scale / (problem.row_norm * request.weight_bound)
     return Recipe(
         model=request.model,
         plan=plan,
         reasons=(
             clip_reason(problem, signal),
-            f"{EPOCHS} epochs of {sampling} batches of {size} rows: {steps} steps of size {found.step_size:.3g}",
+            f"{EPOCHS} epochs of {sampling} batches of {size} rows: {steps} steps of size {calibrated.step_size:.3g}",
         ),
         predicted_excess_risk=risk.descent_risk(
             used, curvature=curvature, noise=noise, size=request.shape.reach / 2, dimension=request.dimension

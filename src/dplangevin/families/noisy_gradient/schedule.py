@@ -122,10 +122,10 @@ class NoisyGradientSchedule(Schedule):
     def _check_weights(self) -> None:
         if self.weights == "uniform":
             return
-        if self.release != "average" or self.average_from or math.isinf(self.n_steps):
+        if self.release != "average" or self.average_from:
             raise InvalidParameter(
-                f"weights={self.weights!r} are of the average of all iterates of a finite run; use release='average' "
-                "and average_from=0, or leave weights out."
+                f"weights={self.weights!r} are of the average of all iterates; use release='average' and "
+                "average_from=0, or leave weights out."
             )
         if self.weights == "geometric" and (self.momentum or not self.constant):
             raise InvalidParameter("geometric weights need plain steps of one size and one noise scale.")

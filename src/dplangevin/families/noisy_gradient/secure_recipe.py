@@ -38,36 +38,36 @@ def secure_recipe(request: Request) -> Recipe:
     if batched and request.adjacency == "add-remove":
         raise AssumptionFailed("secure noisy-sgd needs adjacency='replace-one'; or use mechanism='noisy-gd'.")
     plain = descents.noisy_gd(replace(request, theorem=None, secure=False))
-    way, problem = plain.plan.schedule, plain.plan.problem
-    assert isinstance(way, NoisyGradientSchedule)
-    assert isinstance(way.step_size, float)
-    assert isinstance(way.noise_scale, float)
+    real, problem = plain.plan.schedule, plain.plan.problem
+    assert isinstance(real, NoisyGradientSchedule)
+    assert isinstance(real.step_size, float)
+    assert isinstance(real.noise_scale, float)
     schedule = DiscreteGradientSchedule(
-        step_size=way.step_size,
-        noise_scale=way.noise_scale,
-        n_steps=int(way.n_steps),
-        release=way.release,
-        average_from=way.average_from,
-        momentum=way.momentum,
+        step_size=real.step_size,
+        noise_scale=real.noise_scale,
+        n_steps=int(real.n_steps),
+        release=real.release,
+        average_from=real.average_from,
+        momentum=real.momentum,
     )
     if batched:
         schedule = _batched(request, schedule)
-    found = calibrated_discrete_gradient(
+    schedule = calibrated_discrete_gradient(
         problem.constants, schedule, epsilon=request.epsilon, delta=request.delta
     )
-    dearer = found.noise_scale / way.noise_scale
+    dearer = schedule.noise_scale / real.noise_scale
     return replace(
         plain,
-        plan=Plan(problem=problem, schedule=found, delta=request.delta),
+        plan=Plan(problem=problem, schedule=schedule, delta=request.delta),
         reasons=(
             *plain.reasons[:1],
-            f"{found.n_steps} steps of size {found.step_size:.3g} on "
+            f"{schedule.n_steps} steps of size {schedule.step_size:.3g} on "
             + (
                 "the whole data"
-                if found.batch_size is None
-                else f"shuffled batches of {found.batch_size} rows"
+                if schedule.batch_size is None
+                else f"shuffled batches of {schedule.batch_size} rows"
             ),
-            f"secure: exact discrete noise, 2^{found.resolution} grid steps wide, {dearer:.3g} times that of "
+            f"secure: exact discrete noise, 2^{schedule.resolution} grid steps wide, {dearer:.3g} times that of "
             "real-valued noise (zCDP accounting and rounding included)",
         ),
         predicted_excess_risk=plain.predicted_excess_risk * max(1.0, dearer) ** 2,

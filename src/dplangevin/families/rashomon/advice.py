@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dplangevin import _check
+from dplangevin._search import bisected, grown_until, whole_bisected
 from dplangevin.families._minimiser import default_tolerance
 from dplangevin.families.rashomon.calibrate import draw_temperature, per_draw
 from dplangevin.families.rashomon.hit import law_hit_probability, rounded_down
@@ -114,29 +115,20 @@ def _most(good: Callable[[int], bool], cap: int = 10_000) -> int:
     """The largest count that is good (goodness falls with the count), 0 when 1 is not; searched up to cap."""
     if not good(1):
         return 0
-    low = 1
-    while low < cap and good(min(2 * low, cap)):
-        low = min(2 * low, cap)
-    high = min(2 * low, cap + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if good(middle) else (low, middle)
-    return low
+    high = grown_until(lambda count: not good(count), 2, cap)
+    if high is None and good(cap):
+        return cap
+    return whole_bisected(good, (high or cap) // 2, high or cap)
 
 
 def _least(good: Callable[[float], bool], start: float) -> float:
     """The smallest value that is good (goodness grows with the value), to three digits; infinity beyond 1e6 starts."""
-    high = start
-    while not good(high):
-        high *= 2
-        if high > 1e6 * start:
-            return float("inf")
+    high = grown_until(good, start, 1e6 * start)
+    if high is None:
+        return float("inf")
     low = high / 2
     while good(low):
         low, high = low / 2, low
         if low < 1e-9 * start:
             return high
-    while high / low > 1.002:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if good(middle) else (middle, high)
-    return high
+    return bisected(good, high, low, relative=0.002, geometric=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dplangevin._search import bisected, grown_until
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families._minimiser import default_tolerance
 from dplangevin.families.draws.schedule import DrawTier
@@ -44,13 +45,9 @@ def per_draw(epsilon: float, delta: float, n_models: int, *, quick: bool = False
             return cv.zcdp_delta(n_models * value**2 / 8, epsilon) <= delta
         return compose.delta((BoundedRange(value=value, count=n_models),), epsilon) <= delta
 
-    low, high = plain, 2 * plain
-    while met(high) and high < 1e3:
-        low, high = high, 2 * high
-    while high - low > 1e-4 * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if met(middle) else (low, middle)
-    return low
+    high = grown_until(lambda value: value >= 1e3 or not met(value), 2 * plain)
+    assert high is not None
+    return bisected(met, high / 2, high, relative=1e-4)
 
 
 def draw_temperature(constants: Constants, tolerance: float, budget: float) -> float:

@@ -100,13 +100,13 @@ def plan_rashomon(
     tier : "auto", or how models are made: "exact", "pure" (delta = 0), "certified" (delta > 0), "process" (chains).
     ramp : width of the smooth edge; default psi / 20 for draws, psi for chains. n_steps : most steps of a chain.
     """
-    way, chosen = _check.choice("route", route, ROUTES), _check.choice("tier", tier, TIERS)
+    route, chosen = _check.choice("route", route, ROUTES), _check.choice("tier", tier, TIERS)
     psi = _threshold(problem, threshold)
     models, budget = _check.count("n_models", n_models), _check.positive("epsilon", epsilon)
     slack = 0.0 if delta == 0 else _check.open_unit("delta", delta)
     _need_ridge(problem)
-    chosen = _tier(way, chosen, slack)
-    edge = _ramp(way, chosen, psi, ramp)
+    chosen = _tier(route, chosen, slack)
+    edge = _ramp(route, chosen, psi, ramp)
     schedule: RashomonSchedule | RashomonChainSchedule
     common = {"threshold": psi, "n_models": models, "epsilon": budget, "delta": slack, "ramp": edge}
     if chosen == "process":
@@ -124,7 +124,7 @@ def plan_rashomon(
     probability, within = _hit(problem, schedule)
     advice = advise(problem.constants, threshold=psi, n_models=models, epsilon=budget, delta=slack)
     return RashomonRecipe(
-        plan=plan, route=way, hit_probability=probability, hit_threshold=within, advice=advice
+        plan=plan, route=route, hit_probability=probability, hit_threshold=within, advice=advice
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dplangevin._progress import progress
+from dplangevin._search import bisected, whole_bisected
 from dplangevin.papers.gallery import _draw
 from dplangevin.papers.langevin_formulas import thesis_moment_factor
 from dplangevin.samplers.langevin_certificates import mixing_time, overdamped_steps, underdamped_steps
@@ -76,13 +77,12 @@ def thesis_steps(k: int, condition: float, order: float, tau: float) -> float:
 
     fewest = math.inf
     for inflated in np.geomspace(10, 1e6, 200):
-        low, high = 0.0, 100.0
-        if error(float(inflated), high) > allowed:
-            continue
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if error(float(inflated), middle) <= allowed else (middle, high)
-        fewest = min(fewest, math.exp(high))
+
+        def small(log_steps: float, inflated: float = float(inflated)) -> bool:
+            return error(inflated, log_steps) <= allowed
+
+        if small(100.0):
+            fewest = min(fewest, math.exp(bisected(small, 100.0, 0.0)))
     return fewest
 
 
@@ -90,13 +90,12 @@ def quadratic_steps(k: int, condition: float, order: float) -> int:
     """Fewest unadjusted steps on a quadratic with eigenvalues from 1 to the condition number, best step size."""
     values, fewest = np.linspace(1.0, condition, k), 10**9
     for eta in np.geomspace(1e-4, 1.9, 300) / condition:
-        low, high = 1, fewest
-        if not _close(values, float(eta), high, order):
-            continue
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if _close(values, float(eta), middle, order) else (middle, high)
-        fewest = min(fewest, high)
+
+        def close(steps: int, eta: float = float(eta)) -> bool:
+            return _close(values, eta, steps, order)
+
+        if close(fewest):
+            fewest = whole_bisected(close, fewest, 1)
     return fewest
 
 

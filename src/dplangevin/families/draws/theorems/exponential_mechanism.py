@@ -11,8 +11,6 @@ the factor 2 made explicit; Durfee and Rogers (2019) and Cesar and Rogers (2021)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed
 from dplangevin.privacy.guarantee import Guarantee
@@ -65,15 +63,6 @@ def exponential_temperature(constants: Constants, epsilon: float, minimum_error:
     while inflated(beta * width) > target:
         beta *= 1 - 1e-9
     return beta
-
-
-def iterated_exponential_mechanism(constants: Constants, epsilons: Sequence[float]) -> Guarantee:
-    """The promise of a chain of draws, stage i being epsilon_i bounded range on its public-diameter set.
-
-    Adaptive composition: it holds whatever the radii and whether or not the strong convexity is right.
-    """
-    stages = tuple(_check.positive(f"epsilons[{i}]", value) for i, value in enumerate(epsilons))
-    return _minted(constants, stages, "iterated exponential mechanism")
 
 
 def _minted(constants: Constants, ranges: tuple[float, ...], theorem: str) -> Guarantee:

@@ -86,12 +86,6 @@ def iterated_schedule(
     return min(tried, key=lambda schedule: schedule.risk)
 
 
-def default_stages(epsilon: float, n: int, dimension: int) -> int:
-    """1 + ceil(log2 log2(eps n / (p + log2 n))), the papers' number of stages; 1 when that is not defined."""
-    inner = epsilon * n / (dimension + math.log2(n))
-    return 1 + max(0, math.ceil(math.log2(math.log2(inner)))) if inner > 2 else 1
-
-
 def _split(budget: float, k: int, currency: Currency) -> NDArray[np.float64]:
     weights = 2.0 ** np.arange(k)
     shares = budget * weights / weights.sum()

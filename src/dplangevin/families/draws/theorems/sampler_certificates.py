@@ -87,14 +87,6 @@ def sup_norm_transfer(guarantee: Guarantee, sup_norm: float, keep_range: bool = 
     return _closer(guarantee, parts, words, "sup-norm certified sampler")
 
 
-def density_error_transfer(guarantee: Guarantee, log_error: float) -> Guarantee:
-    """Unnormalised densities within e^{+-tau} (rounding, tables): a pure epsilon becomes epsilon + 4 tau."""
-    tau = _check.nonnegative("log_error", log_error)
-    _need_pure(guarantee, "the density-error certificate")
-    words = f"the computed density is within a factor e^+-{tau:.6g} of the target's for every data set"
-    return _closer(guarantee, (Pure(value=guarantee.epsilon(0.0) + 4 * tau),), words, "density error")
-
-
 def capped_rejection(guarantee: Guarantee, failure_probability: float) -> Guarantee:
     """A rejection loop stopped after N proposals, failing with a fixed output: delta grows by sup_D (1 - acc)^N.
 
@@ -109,30 +101,6 @@ def capped_rejection(guarantee: Guarantee, failure_probability: float) -> Guaran
         assumptions=(*guarantee.assumptions, words),
         at_delta=None,
     )
-
-
-def renyi_transfer(
-    guarantee: Guarantee, epsilon: float, close_epsilon: float, close_delta: float
-) -> Guarantee:
-    """Output laws that are (e1, d1)-close to the target both ways: (e0 + 2 e1, d1 + e^{e1} d0 + e^{e0 + e1} d1).
-
-    (e0, d0) is the target's promise at epsilon. The thesis' (3 eps, 3 delta) is false.
-    """
-    e0, e1 = _check.nonnegative("epsilon", epsilon), _check.nonnegative("close_epsilon", close_epsilon)
-    d0, d1 = guarantee.delta(e0), _check.nonnegative("close_delta", close_delta)
-    slack = min(1.0, (d1 + math.exp(e1) * d0 + math.exp(e0 + e1) * d1) * (1 + 1e-12))
-    words = (
-        f"the draw's law is ({e1:.6g}, {d1:.6g})-close to the target in both directions for every data set"
-    )
-    return _closer(
-        guarantee, (Approximate(value=e0 + 2 * e1, slack=slack),), words, "Renyi certified sampler"
-    )
-
-
-def renyi_closeness_order(close_epsilon: float, close_delta: float) -> tuple[float, float]:
-    """The order 1 + 2 log(1/d1)/e1 and divergence e1/2 that make laws (e1, d1)-close (both ways)."""
-    e1 = _check.positive("close_epsilon", close_epsilon)
-    return 1 + 2 * math.log(1 / _check.open_unit("close_delta", close_delta)) / e1, e1 / 2
 
 
 def _need_pure(guarantee: Guarantee, what: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dplangevin import _check
+from dplangevin._search import bisected
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
 from dplangevin.privacy import conversions as cv
@@ -128,11 +129,8 @@ def calibrated_discrete_gradient(
 
 def _largest_rho(epsilon: float, delta: float) -> float:
     """rho with epsilon(rho, delta) <= epsilon, by bisection from below."""
-    low, high = 0.0, epsilon
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cv.zcdp_epsilon(middle, delta) <= epsilon else (low, middle)
-    return low * (1 - 1e-9)
+    rho = bisected(lambda rho: cv.zcdp_epsilon(rho, delta) <= epsilon, 0.0, epsilon, rounds=200)
+    return rho * (1 - 1e-9)
 
 
 def _rounded_up(exact: Fraction) -> float:

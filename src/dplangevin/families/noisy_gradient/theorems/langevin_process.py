@@ -39,16 +39,6 @@ def langevin_trajectory(constants: Constants, squared_temperature_integral: floa
     return _minted(constants, mu, "trajectory", "Langevin trajectory", TRAJECTORY_REFERENCE, (IDEAL, START))
 
 
-def power_schedule_integrals(peak: float, exponent: float, time: float) -> tuple[float, float]:
-    """Integrals of beta_t and beta_t^2 over [0, T] for beta_t = peak (t/T)^a: b T / (a + 1) and b^2 T / (2a + 1)."""
-    b, t = _check.positive("peak", peak), _check.positive("time", time)
-    if exponent <= -0.5:
-        raise InvalidParameter(
-            f"exponent must exceed -1/2 (the privacy integral diverges), got {exponent!r}."
-        )
-    return b * t / (exponent + 1), b * b * t / (2 * exponent + 1)
-
-
 def langevin_last_iterate(constants: Constants, inverse_temperature: float, time: float) -> Guarantee:
     """The end point of the ideal diffusion, F m-strongly convex: mu^2 = (beta Delta^2 / m) tanh(beta m T / 2).
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._search import bisected, grown_until
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families._minimiser import (
     ASSUMPTIONS,
@@ -197,17 +198,12 @@ def _least_gaussian(constants: Constants, epsilon: float, delta: float) -> float
     curvature = determinant_cost(constants)
     reach = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
 
-    def cost(mu: float) -> float:
-        return float(corner_profile(constants, mu, curvature, np.array([epsilon]))[0])
+    def fits(mu: float) -> bool:
+        return float(corner_profile(constants, mu, curvature, np.array([epsilon]))[0]) <= delta
 
-    low, high = 0.0, 1.0
-    while cost(high) <= delta:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if cost(middle) <= delta else (low, middle)
-        if low > 0 and high - low <= 1e-9 * high:
-            break
+    high = grown_until(lambda mu: not fits(mu), 1.0)
+    assert high is not None
+    low = bisected(fits, high / 2 if high > 1 else 0.0, high, relative=1e-9)
     if low == 0:
         raise CalibrationFailed("what is left of epsilon after the curvature is too small; raise the ridge.")
     return reach / low
