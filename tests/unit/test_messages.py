@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import pytest
 import typer
 
-from dplangevin.cli import _messages
+from dplangevin.cli import _messages, _tables
 from dplangevin.cli.main import app, run
 from dplangevin.datasets import income
+from dplangevin.errors import InvalidParameter
 
-FIT = ["fit", "numbers.csv", "--target", "income", "--epsilon", "1", "-o", "model.json"]
+RIDGE = ["numbers.csv", "--target", "age", "--model", "ridge", "--epsilon", "1"]
+FIT = ["fit", *RIDGE, "-o", "model.json", "--target-bounds", "0,100"]
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +39,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ([*FIT, "--data-norm", "1", "--schema", "schema.json"], "--data-norm and schema"),
         ([*FIT, "--data-norm", "1", "--compare"], "--compare needs --public FILE"),
         ([*FIT, "--data-norm", "1", "--public-method", "x"], "--public-method must be one of"),
-        ([*FIT, "--data-norm", "1", "--model", "ridge"], "--target-bounds LOW,HIGH"),
+        (["fit", *RIDGE, "-o", "model.json", "--data-norm", "1"], "--target-bounds LOW,HIGH"),
         ([*FIT, "--data-norm", "1", "--adjacency", "x"], "--adjacency must be one of"),
         (
-            ["rashomon", "numbers.csv", "--target", "income", "--epsilon", "1", "--radius", "1", "--threshold", "1",
-             "--models", "0", "--data-norm", "1", "--public", "numbers.csv"],
+            ["rashomon", *RIDGE, "--target-bounds", "0,100", "--radius", "1", "--threshold", "1", "--models", "0",
+             "--data-norm", "1", "--public", "numbers.csv"],
             "--models must be a whole number",
         ),
         (["audit", "--model", "ridge", "--epsilon", "-1"], "--epsilon must be positive"),
@@ -102,19 +104,17 @@ def test_a_warning_is_one_line_and_silent_with_q(capsys: pytest.CaptureFixture[s
 def test_warnings_of_other_libraries_are_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def chatty(*_: object, **__: object) -> pd.DataFrame:
+    def chatty(*given: Any) -> Any:
         warnings.warn("row 17 holds SECRET", FutureWarning, stacklevel=2)
-        return pd.DataFrame({"age": range(300), "income": [0, 1] * 150})
+        return read(*given)
 
+    read = _tables.read
     monkeypatch.setattr("dplangevin.cli._tables.read", chatty)
     assert run([*FIT, "--data-norm", "100"]) == 0
     assert "SECRET" not in capsys.readouterr().err
 
 
 def test_no_schema_is_not_said_when_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
-    from dplangevin.cli import _tables
-    from dplangevin.errors import InvalidParameter
-
     for schema in (None, "a schema"):
         with pytest.raises(InvalidParameter) as caught, _tables.usable(Path("x.csv"), schema):
             raise ValueError("could not convert 'SECRET'")
