@@ -166,11 +166,11 @@ BAD = {
     "steps is a word": ({"--steps": "foo"}, 2, "--steps"),
     "steps is a fraction": ({"--steps": "2.5"}, 2, "steps"),
     "steps is negative": ({"--steps": "-1"}, 2, "steps"),
-    "noise is zero": ({"--noise-scale": "0"}, 2, "noise_scale"),
-    "noise is negative": ({"--noise-scale": "-1"}, 2, "noise_scale"),
-    "noise is NaN": ({"--noise-scale": "nan"}, 2, "noise_scale"),
-    "noise is infinite": ({"--noise-scale": "inf"}, 2, "noise_scale"),
-    "step size is zero": ({"--step-size": "0"}, 2, "step_size"),
+    "noise is zero": ({"--noise-scale": "0"}, 2, "--noise-scale"),
+    "noise is negative": ({"--noise-scale": "-1"}, 2, "--noise-scale"),
+    "noise is NaN": ({"--noise-scale": "nan"}, 2, "--noise-scale"),
+    "noise is infinite": ({"--noise-scale": "inf"}, 2, "--noise-scale"),
+    "step size is zero": ({"--step-size": "0"}, 2, "--step-size"),
     "lipschitz is infinite": ({"--lipschitz": "inf"}, 2, "lipschitz"),
     "n is infinite": ({"--n": "1e999"}, 2, "n must"),
     "delta is zero": ({"--delta": "0"}, 2, "delta"),
@@ -217,7 +217,7 @@ def test_a_promise_that_cannot_be_met_is_refused(ask: Ask) -> None:
     arguments = ["calibrate", *RIDGE, "--noise-scale", "1e-9", "--epsilon", "0.01"]
     code, out, err = ask(*arguments)
     assert (code, out) == (3, "")
-    assert "noise_scale" in err
+    assert "--noise-scale" in err
 
 
 def test_an_unexpected_error_is_not_a_traceback(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

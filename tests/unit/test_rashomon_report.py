@@ -127,9 +127,9 @@ def test_inputs_from_the_schema_and_the_plan_alone(folder: Path, capsys: pytest.
     ("changes", "code", "words"),
     [
         ({"--threshold": "-1"}, 2, "threshold"),
-        ({"--models": "0"}, 2, "n_models"),
+        ({"--models": "0"}, 2, "--models"),
         ({"--threshold": "50"}, 2, "every model a member"),
-        ({"--route": "trajectory", "--delta": "1e-6"}, 3, "route='pure'"),
+        ({"--route": "trajectory", "--delta": "1e-6"}, 3, "--route 'pure'"),
         ({"--report": "out.pdf"}, 2, "report"),
         ({"--model": "tree"}, 2, "--model"),
         ({"--group": "shoe_size"}, 2, "--group"),

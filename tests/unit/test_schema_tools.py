@@ -201,13 +201,12 @@ def test_predict_takes_a_table_that_still_holds_the_target(
     with_schema: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     people, schema = income(n=300)
-    people["income"] = (people["income"] == ">50K").astype(int)
-    numbers = people[["income", "age", "education_years"]] if not with_schema else people
+    numbers = people if with_schema else people[["income", "age", "education_years"]].assign(income=1.0)
     numbers.to_csv(tmp_path / "people.csv", index=False)
-    Schema.from_dict(
-        {**schema.to_dict(), "target": {"name": "income", "classes": [0, 1]}}
-    ).save(tmp_path / "schema.json")  # fmt: skip
-    stated = ["--schema", str(tmp_path / "schema.json")] if with_schema else ["--data-norm", "100"]
+    schema.save(tmp_path / "schema.json")
+    stated = ["--schema", str(tmp_path / "schema.json")]
+    if not with_schema:
+        stated = ["--model", "ridge", "--target-bounds", "0,1", "--data-norm", "100"]
     model = str(tmp_path / "model.json")
     fit = [
         "fit",

@@ -9,6 +9,7 @@ import csv
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,15 @@ def _polars(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
 def _arrow(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
     import pyarrow as pa
 
-    return pa.table({name: _made(pa.array, cells) for name, cells in _columns(records).items()})
+    def array(cells: list[Any]) -> Any:
+        kinds = {isinstance(cell, date) for cell in cells if cell is not None}
+        if len(kinds) > 1:
+            raise TypeError(
+                "beside a date Arrow takes a number for days since 1970: no reader could undo that"
+            )
+        return pa.array(cells)
+
+    return pa.table({name: _made(array, cells) for name, cells in _columns(records).items()})
 
 
 def _parquet(records: Sequence[Record], folder: Path, odd: int | None) -> Any:

@@ -38,14 +38,14 @@ def target(table: Any, name: str) -> tuple[Any, Any]:
 
 
 @contextmanager
-def usable(path: Path) -> Iterator[None]:
+def usable(path: Path, schema: Any = None) -> Iterator[None]:
     """Errors of other libraries about the table's cells become ours: theirs would show values of the table."""
     try:
         yield
     except DplangevinError:
         raise
     except (ValueError, TypeError, ArithmeticError, KeyError):
-        raise InvalidParameter(
-            f"the table {path} cannot be used: without a schema every feature must be a finite number, and the target "
-            "must hold one label or number in every row."
-        ) from None
+        target = "the target must hold one label or number in every row"
+        if schema is None:
+            target = f"without a schema every feature must be a finite number, and {target}"
+        raise InvalidParameter(f"the table {path} cannot be used: {target}.") from None

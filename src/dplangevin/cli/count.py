@@ -85,6 +85,8 @@ def count(
     from dplangevin.queries import count_file
     from dplangevin.schema import Schema
 
+    if not (marginals or columns or where):
+        raise InvalidParameter("nothing to count: give --marginals, --columns or --where.")
     _check_output(output, data, schema, ledger, total)
     known = Schema.load(schema) if schema is not None else None
     talk = not (quiet or as_json)

@@ -14,6 +14,7 @@ import typer
 
 from dplangevin import errors
 from dplangevin._version import __version__
+from dplangevin.cli import _messages
 from dplangevin.cli.account import account_command
 from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.calibrate import calibrate_command
@@ -81,17 +82,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, never a traceback (unless DPLANGEVIN_TRACEBACK is set)."""
+    words = _messages.given(arguments)
+    flags = _messages.flags_of(_messages.command_of(typer.main.get_command(app), words))
     try:
-        code = app(args=arguments, prog_name="dplangevin", standalone_mode=False)
-    except _REFUSALS as error:
-        return _say(error, _REFUSED)
-    except (errors.DplangevinError, OSError) as error:
+        with _messages.short_warnings(words, flags):
+            code = app(args=words, prog_name="dplangevin", standalone_mode=False)
+    except errors.DplangevinError as error:
+        return _say(
+            _messages.in_flags(str(error), flags), _REFUSED if isinstance(error, _REFUSALS) else _BAD_INPUT
+        )
+    except OSError as error:
         return _say(error, _BAD_INPUT)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's and click's own errors, whichever of them is installed
-            return _say(error.format_message(), _BAD_INPUT)
+            said = error.format_message()  # empty where the help was shown
+            return _say(said, _BAD_INPUT) if said else _BAD_INPUT
         if os.environ.get("DPLANGEVIN_TRACEBACK"):
             raise
         return _say(f"internal error, please report it: {type(error).__name__}: {error}", 1)

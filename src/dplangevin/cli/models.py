@@ -154,7 +154,7 @@ def fit(
     names = [str(name) for name in features.columns]
     if stated is None:
         features = features.to_numpy()
-    with _tables.usable(data), watching(quiet=quiet):
+    with _tables.usable(data, stated), watching(quiet=quiet):
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
@@ -206,7 +206,7 @@ def predict(
     fitted = model_file.load(model)
     table = _tables.read(data)
     rows = table if fitted.schema is not None else _features(fitted, table)
-    with _tables.usable(data):
+    with _tables.usable(data, fitted.schema):
         columns = {"prediction": fitted.predict(rows)}
         if hasattr(fitted, "predict_proba"):
             for label, column in zip(fitted.classes_, fitted.predict_proba(rows).T, strict=True):

@@ -33,7 +33,8 @@ def check_suits(model: Any, X: Any) -> None:
                 f"the {type(model).__name__} was fitted on {', '.join(map(repr, absent))}, and the table has no such "
                 "column."
             )
-    wanted, shape = getattr(model, "n_features_in_", None), getattr(X, "shape", ())
+    wanted: int | None = getattr(model, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
     if names is None and wanted is not None and len(shape) == 2 and shape[1] != wanted:
         raise InvalidParameter(
             f"the {type(model).__name__} was fitted on {wanted} columns, and X has {shape[1]}; give the same columns."

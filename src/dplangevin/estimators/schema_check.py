@@ -79,9 +79,10 @@ def check_schema(schema: Any, public: Any) -> SchemaCheck:
       job (3 categories): no row matches 'c'; 25% outside the list or missing
     """
     stated = as_schema(schema)
-    stated.validate(map(str, public.columns))
+    names = {str(name) for name in getattr(public, "columns", getattr(public, "names", ()))}
+    stated.validate(names)
     columns = list(stated.columns)
-    if stated.target is not None and stated.target.name in set(map(str, public.columns)):
+    if stated.target is not None and stated.target.name in names:
         columns.append(stated.target)
     return SchemaCheck(n_rows=len(public), columns=tuple(_checked(column, public) for column in columns))
 
@@ -114,7 +115,11 @@ def _checked(column: Column, public: Any) -> ColumnCheck:
 
 def _encoded(column: Column, public: Any) -> tuple[list[str], Any]:
     """Names and values of the encoded column, before rows are scaled to their norm."""
-    encoder = SchemaEncoder(Schema(columns=(column,), missing="own"))
+    alone = Schema(columns=(column,)).to_dict()
+    alone["columns"][column.name].pop(
+        "missing", None
+    )  # whatever the column says of them, missing cells are to be seen
+    encoder = SchemaEncoder({**alone, "missing": "own"})
     rows = encoder.transform(public)
     return list(encoder.get_feature_names_out()), rows[:, :-1] / rows[:, -1:]
 

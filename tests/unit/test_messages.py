@@ -1,0 +1,129 @@
+"""The command line speaks of its flags, in one line, and says nothing that is not so."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from dplangevin.cli import _messages, _tables
+from dplangevin.cli.main import app, run
+from dplangevin.datasets import income
+from dplangevin.errors import InvalidParameter
+
+RIDGE = ["numbers.csv", "--target", "age", "--model", "ridge", "--epsilon", "1"]
+FIT = ["fit", *RIDGE, "-o", "model.json", "--target-bounds", "0,100"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    people, schema = income(n=300)
+    people.to_csv("people.csv", index=False)
+    schema.save("schema.json")
+    numbers = people.assign(income=(people["income"] == ">50K").astype(int))[["age", "income"]]
+    numbers.to_csv("numbers.csv", index=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (FIT, "needs --data-norm"),
+        ([*FIT, "--data-norm", "-1"], "--data-norm must be positive"),
+        ([*FIT, "--data-norm", "1", "--epsilon", "0"], "--epsilon must be positive"),
+        ([*FIT, "--data-norm", "1", "--secure", "--seed", "1"], "--seed must be left out with --secure"),
+        ([*FIT, "--data-norm", "1", "--schema", "schema.json"], "--data-norm and schema"),
+        ([*FIT, "--data-norm", "1", "--compare"], "--compare needs --public FILE"),
+        ([*FIT, "--data-norm", "1", "--public-method", "x"], "--public-method must be one of"),
+        (["fit", *RIDGE, "-o", "model.json", "--data-norm", "1"], "--target-bounds LOW,HIGH"),
+        ([*FIT, "--data-norm", "1", "--adjacency", "x"], "--adjacency must be one of"),
+        (
+            ["rashomon", *RIDGE, "--target-bounds", "0,100", "--radius", "1", "--threshold", "1", "--models", "0",
+             "--data-norm", "1", "--public", "numbers.csv"],
+            "--models must be a whole number",
+        ),
+        (["audit", "--model", "ridge", "--epsilon", "-1"], "--epsilon must be positive"),
+        (["audit", "pipeline", "json:dumps", "--table", "numbers.csv", "--bound", "-1"], "--bound must not be"),
+        (["count", "people.csv", "--epsilon", "1", "--delta", "1e-6"], "--marginals, --columns or --where"),
+        (
+            ["ledger", "init", "--ledger", "sqlite:///b.db", "--dataset", "a", "--epsilon", "1", "--delta", "2"],
+            "--delta must",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_name_flags(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    assert run(arguments) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+    assert not re.search(
+        r"\b(data_norm|target_bounds|random_state|public_data|public_method|n_models)\b", said
+    )
+
+
+def test_only_options_of_the_command_are_named() -> None:
+    root = typer.main.get_command(app)
+    fit = _messages.flags_of(_messages.command_of(root, ["fit", "--theorem"]))
+    account = _messages.flags_of(_messages.command_of(root, ["account"]))
+    assert _messages.in_flags("theorem must be one of a, b.", fit).startswith("theorem")
+    assert _messages.in_flags("theorem must be one of a, b.", account).startswith("--theorem")
+    assert _messages.flags_of(_messages.command_of(root, ["audit", "--model", "ridge"]))["confidence"]
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "the noise came from --seed: the promise holds",
+        "the composed epsilon = 2 is above the budget",
+        "the report could not be written; the model is in model.json",
+        "see dplangevin.estimators.model_file.save(model, path)",
+    ],
+)
+def test_prose_stays_prose(prose: str) -> None:
+    flags = {"epsilon": "--epsilon", "report": "--report", "model": "--model", "seed": "--seed"}
+    assert _messages.in_flags(prose, flags) == prose
+
+
+def test_a_warning_is_one_line_and_silent_with_q(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*FIT, "--data-norm", "100", "--delta", "0.1"]
+    assert run(command) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("warning: delta = 0.1 is not below 1/n")
+    assert said.count("\n") == 1
+    for quiet in ("-q", "--quiet"):
+        assert run([*command, quiet]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_warnings_of_other_libraries_are_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def chatty(*given: Any) -> Any:
+        warnings.warn("row 17 holds SECRET", FutureWarning, stacklevel=2)
+        return read(*given)
+
+    read = _tables.read
+    monkeypatch.setattr("dplangevin.cli._tables.read", chatty)
+    assert run([*FIT, "--data-norm", "100"]) == 0
+    assert "SECRET" not in capsys.readouterr().err
+
+
+def test_no_schema_is_not_said_when_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for schema in (None, "a schema"):
+        with pytest.raises(InvalidParameter) as caught, _tables.usable(Path("x.csv"), schema):
+            raise ValueError("could not convert 'SECRET'")
+        assert ("without a schema" in str(caught.value)) == (schema is None)
+        assert "SECRET" not in str(caught.value)
+
+
+def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ledger"]) == 2
+    said = capsys.readouterr()
+    assert "init" in said.out + said.err
+    assert "error" not in said.err
