@@ -42,6 +42,7 @@ def by_name(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
 def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
+    X = X.matrix() if isinstance(X, Table) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
