@@ -68,7 +68,10 @@ def _raw_text(records: Sequence[Record], names: Sequence[str]) -> bytes:
     """Lines with nothing quoted or escaped: stray quotes, surplus and short lines, bytes that are no text."""
     lines = [",".join(names).encode()]
     for record in records:
-        cells = [cell if isinstance(cell, bytes) else str(_word(cell)).encode("utf-8", "replace") for cell in record]
+        cells = [
+            cell if isinstance(cell, bytes) else str(_word(cell)).encode("utf-8", "replace")
+            for cell in record
+        ]
         lines.append(b",".join(cells).replace(b"\n", b" "))
     return b"\n".join(lines)
 

@@ -34,7 +34,14 @@ SCHEMA = Schema.from_dict(
         "target": {"name": "label", "classes": ["0", "1"]},
     }
 )
-QUERIES = ["number > 0.5", "kind = '1'", "zip = '02139'", "cast(kind as int) > 0", "kind is null", "length(zip) > 4"]
+QUERIES = [
+    "number > 0.5",
+    "kind = '1'",
+    "zip = '02139'",
+    "cast(kind as int) > 0",
+    "kind is null",
+    "length(zip) > 4",
+]
 records = st.lists(st.tuples(*[st.sampled_from(CELLS)] * 4), min_size=1, max_size=4)
 lawful = settings(
     max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
@@ -45,7 +52,7 @@ class Fixed(DPLogisticRegression):
     """Fitted coefficients, so that predictions can be compared."""
 
     def ready(self) -> Fixed:
-        columns = 7 if self.schema is not None else 3
+        columns = 9 if self.schema is not None else 3
         self.coef_, self.intercept_ = np.arange(1.0, columns + 1)[None], np.zeros(1)
         self.classes_, self.slope_clip_, self.n_features_in_ = np.array(["0", "1"]), 1.0, 3
         return self
@@ -114,7 +121,9 @@ CONSUMERS = {
     "fit: targets": regression_targets,
     "fit: weights": lambda t: t.column("number").numbers(),
     "predict": lambda t: Fixed(schema=SCHEMA).ready().predict_proba(t),
-    "predict without a schema": lambda t: Fixed(data_norm=1.0, bad_rows="zero").ready().predict_proba(features(t)),
+    "predict without a schema": lambda t: (
+        Fixed(data_norm=1.0, bad_rows="zero").ready().predict_proba(features(t))
+    ),
     "private_score and private_selection": scored,
     "count_marginals": counted_cells,
     "count_queries": built_queries,

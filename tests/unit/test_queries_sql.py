@@ -341,7 +341,17 @@ def test_command_writes_marginals(files: dict[str, Path], tmp_path: Path) -> Non
 
 
 def test_command_prints_and_speaks_json(files: dict[str, Path]) -> None:
-    asked = ["--schema", str(files[".json"]), "--where", "age > 30", "--where", "job = 'a'", "-q", "--seed", "1"]
+    asked = [
+        "--schema",
+        str(files[".json"]),
+        "--where",
+        "age > 30",
+        "--where",
+        "job = 'a'",
+        "-q",
+        "--seed",
+        "1",
+    ]
     shown = run(str(files[".parquet"]), *asked)
     assert [line.split("\t")[1] for line in shown.stdout.splitlines()] == ["age > 30", "job = 'a'"]
     spoken = run(str(files[".csv"]), "--schema", str(files[".json"]), "--columns", "job,flag", "--json")
@@ -360,6 +370,8 @@ def test_command_prints_and_speaks_json(files: dict[str, Path]) -> None:
     ],
 )
 def test_command_refuses(files: dict[str, Path], words: list[str], reason: str) -> None:
-    result = run(str(files[".parquet"]), *(str(files[".json"]) if word == "SCHEMA" else word for word in words))
+    result = run(
+        str(files[".parquet"]), *(str(files[".json"]) if word == "SCHEMA" else word for word in words)
+    )
     assert isinstance(result.exception, InvalidParameter)
     assert reason in str(result.exception)

@@ -294,7 +294,9 @@ def _prepared(X: Any, y: Any, weights: Any, problem: Problem, encode: Any, encod
     targets = cells_of(y, "y")
     labels = targets.numbers() if encode is None else encode(targets)
     any_size = replace(problem, n=max(len(features), 1), adjacency="add-remove")
-    return ArrayDataset(features, labels, any_size, None if weights is None else cells_of(weights, "weights").numbers())
+    return ArrayDataset(
+        features, labels, any_size, None if weights is None else cells_of(weights, "weights").numbers()
+    )
 
 
 def _size(part: ArrayDataset) -> tuple[int, int, int]:

@@ -267,9 +267,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
         """Whether no record can raise: a schema has a rule for every cell."""
         return self._bad_rows() == "zero" or self.schema is not None
 
-    def _validated(
-        self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True
-    ) -> Any:
+    def _validated(self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True) -> Any:
         """Features as checked numbers; a table is encoded by the schema. Large data stay away."""
         found = large(X, y, weights, self.schema) if reset else None
         if found is None and self.schema is None:

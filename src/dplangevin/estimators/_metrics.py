@@ -53,7 +53,9 @@ def losses(model: Any, X: Any, y: Cells, metric: str, cap: float) -> Floats:
         return _wrong(cells_of(np.asarray(model.predict(X)).ravel(), "predictions"), y, model)
     if metric == "squared-error":
         with np.errstate(over="ignore", invalid="ignore"):
-            errors = (np.asarray(model.predict(X), float).ravel() - np.asarray(cells_of(y, "y").numbers(), float)) ** 2
+            errors = (
+                np.asarray(model.predict(X), float).ravel() - np.asarray(cells_of(y, "y").numbers(), float)
+            ) ** 2
     else:
         probabilities, place = _probabilities(model, X), _codes(model, y)
         likely = probabilities[np.arange(len(place)), place]

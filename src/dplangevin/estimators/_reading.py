@@ -62,7 +62,12 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
 
 def finite_rows(numbers: Any, total: bool) -> Any:
     """The rows, those with a cell that is no finite number as zero rows."""
-    if not total or not isinstance(numbers, np.ndarray) or numbers.ndim != 2 or numbers.dtype.kind not in "biuf":
+    if (
+        not total
+        or not isinstance(numbers, np.ndarray)
+        or numbers.ndim != 2
+        or numbers.dtype.kind not in "biuf"
+    ):
         return numbers
     bad = ~np.isfinite(numbers).all(axis=1)
     if not bad.any():

@@ -167,7 +167,9 @@ class Request:
             labels = {"classes": self.n_classes or 2}
         return Problem(
             loss=self.loss(bound),
-            bounds=DataBounds(data_norm=self.data_norm, weight_bound=self.weight_bound, bad_rows=self.bad_rows, **labels),
+            bounds=DataBounds(
+                data_norm=self.data_norm, weight_bound=self.weight_bound, bad_rows=self.bad_rows, **labels
+            ),
             n=self.n,
             n_features=self.n_features,
             constraint=WholeSpace() if self.radius is None else Ball(self.radius),

@@ -134,7 +134,9 @@ def _refuse_collisions(where: str, values: tuple[Any, ...], text: bool) -> None:
         if word is None:
             raise InvalidParameter(f"{where} holds {value!r}, which reads as a missing value; leave it out.")
         if word in seen:
-            keep = "" if text or not isinstance(value, str) else ', or say "as": "text" if leading zeros matter'
+            keep = (
+                "" if text or not isinstance(value, str) else ', or say "as": "text" if leading zeros matter'
+            )
             raise InvalidParameter(
                 f"{where} holds a value twice: {seen[word]!r} and {value!r} are read alike, as {word!r}; list each "
                 f"once{keep}."
@@ -152,7 +154,9 @@ def column_from_dict(name: str, entry: object) -> Column:
     where = f"columns.{name}"
     if not isinstance(entry, Mapping):
         raise InvalidParameter(f"{where} must be a table with 'range' or 'categories', got {entry!r}.")
-    known = {"range", "transform", "missing"} if "range" in entry else {"categories", "other", "as", "missing"}
+    known = (
+        {"range", "transform", "missing"} if "range" in entry else {"categories", "other", "as", "missing"}
+    )
     unknown = sorted(set(entry) - known)
     if ("range" in entry) == ("categories" in entry) or unknown:
         raise InvalidParameter(
@@ -161,7 +165,13 @@ def column_from_dict(name: str, entry: object) -> Column:
         )
     if "range" in entry:
         low, high = _pair(f"{where}.range", entry["range"])
-        return NumericColumn(name=name, low=low, high=high, transform=entry.get("transform", "identity"), missing=entry.get("missing"))
+        return NumericColumn(
+            name=name,
+            low=low,
+            high=high,
+            transform=entry.get("transform", "identity"),
+            missing=entry.get("missing"),
+        )
     values = entry["categories"]
     if not isinstance(values, (list, tuple)):
         raise InvalidParameter(f"{where}.categories must be a list, got {values!r}.")

@@ -11,7 +11,14 @@ from typing import Any
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema.columns import MISSING_RULES, CategoricalColumn, Column, Missing, NumericColumn, column_from_dict
+from dplangevin.schema.columns import (
+    MISSING_RULES,
+    CategoricalColumn,
+    Column,
+    Missing,
+    NumericColumn,
+    column_from_dict,
+)
 
 VERSION = 1
 

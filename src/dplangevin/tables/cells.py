@@ -22,7 +22,8 @@ _NUMBER = re.compile(
 _PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|-?inf", re.ASCII)
 _REAL = re.compile(r"\((.+)[+-]0j\)")  # a complex array writes its real numbers so
 _DATE = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]+))?)?(Z|\+00:00)?", re.ASCII
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]+))?)?(Z|\+00:00)?",
+    re.ASCII,
 )
 _WORDS = {"true": 1.0, "false": 0.0}
 

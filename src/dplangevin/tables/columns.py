@@ -55,9 +55,7 @@ class Cells(ABC):
     def plain(self) -> list[float | str | None]:
         """Every cell as `cells.plain` reads it."""
         numbers, texts = self.numbers(), self.texts()
-        return [
-            float(value) if value == value else word for value, word in zip(numbers, texts, strict=True)
-        ]
+        return [float(value) if value == value else word for value, word in zip(numbers, texts, strict=True)]
 
 
 @final
