@@ -107,7 +107,7 @@ def test_a_stray_quote_ends_with_its_line(tmp_path: Path) -> None:
 
 def test_complex_and_huge_cells_are_their_own_affair() -> None:
     cells = ["7", "?", "2.5", None, 1j, 10**400, 3]
-    for frame in (pd.DataFrame({"v": cells}), pd.DataFrame({"v": cells[:-1] + [4]})):
+    for frame in (pd.DataFrame({"v": cells}), pd.DataFrame({"v": [*cells[:-1], 4]})):
         for _ in range(3):
             np.testing.assert_array_equal(
                 table_of(frame).column("v").numbers()[:6], [7, np.nan, 2.5, np.nan, np.nan, np.inf]
@@ -135,7 +135,7 @@ def test_lines_of_every_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "\n", "a,a\n1,2\n", "a,\n1,2\n"])
 def test_faults_of_a_header_are_public(content: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(content)
-    with pytest.raises(InvalidParameter, match="names every column|two columns named"):
+    with pytest.raises(InvalidParameter, match=r"names every column|two columns named"):
         Files(tmp_path / "t.csv")
 
 
@@ -183,7 +183,7 @@ def test_bad_rows_count_as_zero_rows(bad: Any) -> None:
     first = model.fit(broken, y).coef_
     np.testing.assert_array_equal(first, model.fit(zeroed, y).coef_)
     assert np.isfinite(model.predict(broken)).all()
-    with pytest.raises(ValueError, match="NaN|Complex|infinity"):
+    with pytest.raises(ValueError, match=r"NaN|Complex|infinity"):
         DPRidge(data_norm=2.0, target_bounds=(-1, 1)).fit(broken, y)
 
 

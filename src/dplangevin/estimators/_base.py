@@ -51,7 +51,6 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
     theorem: str | None
     weight_bound: float | None
     bad_rows: str | None = None
-    n: int | None = None
     max_rows_per_person: int
     intervals: Any = False
     secure: bool = False

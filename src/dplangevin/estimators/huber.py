@@ -29,8 +29,8 @@ class DPHuberRegressor(WithIntervals, DPLinearRegressor):
         "exponential", "gibbs", "iterated-exponential", "langevin".
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
-    bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero"); None
-        is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
+    bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero");
+        None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
     secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
