@@ -288,3 +288,21 @@ def test_a_marker_in_every_cell_is_never_shown(
     assert "model.json" in shown
     assert json.loads(shown["out.json"])["classes"] == ["no", "yes"]
     assert "--classes" in shown["fit without classes"]
+
+
+def test_a_public_divisor_makes_one_plan_for_neighbours() -> None:
+    """Under add-remove neighbours differ in their number of rows: the plan and the promise must not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    models = []
+    for rows in (400, 399, 350):
+        model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), adjacency="add-remove", n=400, random_state=0)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            models.append(model.fit(X[:rows], X[:rows, 0]))
+        assert not told
+    assert len({str(model.plan_) for model in models}) == 1
+    assert len({model.privacy_.assumptions for model in models}) == 1
+    assert "the number of rows is public" not in models[0].privacy_.assumptions
+    plain = DPRidge(data_norm=2.0, target_bounds=(-1, 1), adjacency="add-remove", random_state=0)
+    np.testing.assert_array_equal(plain.fit(X, X[:, 0]).coef_, models[0].coef_)
