@@ -150,11 +150,12 @@ def csv(tmp_path: Path) -> Path:
 
 
 COMMANDS = {
-    "fit": ["--epsilon", "1", "--data-norm", "2", "--output", "OUT"],
-    "fit slowly": ["--epsilon", "1", "--data-norm", "2", "--output", "OUT", "--mechanism", "noisy-gd"],
-    "sample": ["--epsilon", "1", "--data-norm", "2", "--radius", "1", "--json"],
-    "rashomon": ["--epsilon", "1", "--data-norm", "2", "--radius", "1", "--threshold", "0.1", "--models", "2",
-                 "--public", "PUBLIC", "--json"],
+    "fit": ["--classes", "0,1", "--epsilon", "1", "--data-norm", "2", "--output", "OUT"],
+    "fit slowly": ["--classes", "0,1", "--epsilon", "1", "--data-norm", "2", "--output", "OUT",
+                   "--mechanism", "noisy-gd"],
+    "sample": ["--classes", "0,1", "--epsilon", "1", "--data-norm", "2", "--radius", "1", "--json"],
+    "rashomon": ["--classes", "0,1", "--epsilon", "1", "--data-norm", "2", "--radius", "1", "--threshold", "0.1",
+                 "--models", "2", "--public", "PUBLIC", "--json"],
 }  # fmt: skip
 
 
@@ -203,8 +204,8 @@ def test_a_killed_process_is_continued(csv: Path, tmp_path: Path, capsys) -> Non
         "run(sys.argv[1:])\n"
     )
     out, state = tmp_path / "model.json", tmp_path / "run.state"
-    words = ["fit", str(csv), "--target", "y", "--epsilon", "1", "--data-norm", "2", "--mechanism", "noisy-gd",
-             "--seed", "4", "-o", str(out)]  # fmt: skip
+    words = ["fit", str(csv), "--target", "y", "--classes", "0,1", "--epsilon", "1", "--data-norm", "2",
+             "--mechanism", "noisy-gd", "--seed", "4", "-o", str(out)]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", code, *words, "--state", str(state)], capture_output=True, timeout=120
     )

@@ -16,6 +16,7 @@ from privacy import (
     _cases_evaluation,
     _cases_gradient,
     _cases_perturbation,
+    _cases_reading,
 )
 from privacy._case import CONFIDENCE, Case, attained
 
@@ -26,6 +27,7 @@ FAMILIES = (
     _cases_counting,
     _cases_evaluation,
     _cases_estimators,
+    _cases_reading,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 

@@ -271,7 +271,20 @@ def table(tmp_path: Path) -> str:
     return str(path)
 
 
-BASE = ["--target", "y", "--data-norm", "1", "--radius", "1", "--epsilon", "1", "--seed", "0"]
+BASE = [
+    "--target",
+    "y",
+    "--classes",
+    "0,1",
+    "--data-norm",
+    "1",
+    "--radius",
+    "1",
+    "--epsilon",
+    "1",
+    "--seed",
+    "0",
+]
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,8 @@ def test_the_command_line_writes_reports(tmp_path: Path, capsys: pytest.CaptureF
         str(table),
         "--target",
         "y",
+        "--classes",
+        "0,1",
         "--epsilon",
         "1",
         "--data-norm",

@@ -323,7 +323,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     np.savetxt(
         tmp_path / "t.csv", np.column_stack([X, X[:, 0] > 0]), delimiter=",", header="a,b,y", comments=""
     )
-    fit = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--epsilon", "1", "--data-norm", "2", "--secure"]
+    fit = ["fit", str(tmp_path / "t.csv"), "--target", "y", "--classes", "0,1", "--epsilon", "1", "--data-norm",
+           "2", "--secure"]  # fmt: skip
     assert command([*fit, "--output", str(tmp_path / "m.json"), "--report", str(tmp_path / "r.md")]) == 0
     assert "discrete-grid" in (tmp_path / "r.md").read_text()
     assert command([*fit, "--output", str(tmp_path / "m.json"), "--seed", "1"]) == 2

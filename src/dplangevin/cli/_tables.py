@@ -8,33 +8,54 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.tables import Cells, Dialect, Files, Table
 
 
-def read(path: Path) -> Any:
-    """A CSV or Parquet file as a pandas DataFrame."""
+def dialect(separator: str | None) -> Dialect | None:
+    """The stated dialect of text files; None is the one of the file's suffix."""
+    if separator is None:
+        return None
+    return Dialect(separator={"\\t": "\t", "tab": "\t"}.get(separator, separator))
+
+
+def read(path: Path, separator: str | None = None) -> Table:
+    """A Parquet, Arrow or text file, its cells unread."""
     try:
-        import pandas as pd
-    except ImportError:
-        raise InvalidParameter('tables need pandas: pip install "dplangevin[tables]".') from None
-    if not path.exists():
-        raise InvalidParameter(f"there is no file {path}.")
-    try:
-        if path.suffix.lower() == ".parquet":
-            return pd.read_parquet(path)
-        return pd.read_csv(path)
-    except ImportError:
-        raise InvalidParameter('Parquet needs pyarrow: pip install "dplangevin[tables]".') from None
+        return Files(path, dialect(separator)).table()
+    except DplangevinError:
+        raise
     except Exception:  # the parser's own message would show values of the table
         raise InvalidParameter(f"{path} could not be read as a {path.suffix or 'CSV'} table.") from None
 
 
-def target(table: Any, name: str) -> tuple[Any, Any]:
+def target(table: Table, name: str) -> tuple[Table, Cells]:
     """The table without its target column, and the column."""
-    if name not in table.columns:
+    if name not in table.names:
+        raise InvalidParameter(f"there is no column {name!r}; the table has {', '.join(table.names)}.")
+    return table.without(name), table.column(name)
+
+
+def labels(text: str | None) -> list[str] | None:
+    """The public set of labels, a,b,c."""
+    if text is None:
+        return None
+    found = [part.strip() for part in text.split(",")]
+    if len(found) < 2 or not all(found):
+        raise InvalidParameter(f"--classes must be a list of labels such as no,yes; got {text!r}.")
+    return found
+
+
+def stated_classes(schema: Any, classes: list[str] | None) -> Any:
+    """The labels of a classifier, from the command line or the schema's target: never from the table."""
+    if classes is not None:
+        return classes
+    found = getattr(getattr(schema, "target", None), "categories", None)
+    if found is None:
         raise InvalidParameter(
-            f"there is no column {name!r}; the table has {', '.join(map(str, table.columns))}."
+            "state the public set of labels with --classes a,b or as the target of --schema: reading it from the "
+            "table would publish every label in it."
         )
-    return table.drop(columns=name), table[name].to_numpy()
+    return None
 
 
 @contextmanager

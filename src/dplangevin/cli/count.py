@@ -37,6 +37,9 @@ Where = Annotated[
     list[str] | None, _option("--where", "Rows that satisfy a SQL predicate (repeat).", _COUNTED, "SQL")
 ]
 Bins = Annotated[int, _option("--bins", "Intervals per numeric column.", _COUNTED, "N")]
+Separator = Annotated[
+    str | None, _option("--separator", "Of a text file; default: comma, tab for .tsv.", _COUNTED, "MARK")
+]
 Objective = Annotated[str, _option("--objective", "The error to make small: max or rmse.", _RUN, "WORD")]
 RowsPerPerson = Annotated[
     int, _option("--max-rows-per-person", "Protect people who own so many rows.", _RUN, "N")
@@ -64,6 +67,7 @@ def count(
     columns: Columns = None,
     where: Where = None,
     bins: Bins = 10,
+    separator: Separator = None,
     adjacency: o.Adjacency = "replace-one",
     objective: Objective = "max",
     max_rows_per_person: RowsPerPerson = 1,
@@ -82,6 +86,7 @@ def count(
 
     The noise and its error are printed before the file is read; the promise is for the whole output.
     """
+    from dplangevin.cli import _tables
     from dplangevin.queries import count_file
     from dplangevin.schema import Schema
 
@@ -101,6 +106,7 @@ def count(
         objective=objective,
         max_rows_per_person=max_rows_per_person,
         memory=memory,
+        dialect=_tables.dialect(separator),
         random_state=seed,
         ledger=_budget(ledger, dataset),
         state=state,

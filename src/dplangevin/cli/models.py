@@ -56,6 +56,13 @@ StateFile = Annotated[
         "--state", help="Private file from which the same command goes on after a crash, charged once."
     ),
 ]
+Classes = Annotated[
+    str | None, typer.Option("--classes", help="Public set of labels, a,b; default: the schema's target.")
+]
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="Separator of a text file; default: comma, tab for .tsv.")
+]
+CLASSIFIERS = ("logistic", "svc")
 LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
 
@@ -103,7 +110,7 @@ def plan(
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
+    data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     epsilon: Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
@@ -112,6 +119,8 @@ def fit(
     schema: SchemaFile = None,
     data_norm: DataNorm = None,
     target_bounds: TargetBounds = None,
+    classes: Classes = None,
+    separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     mechanism: Mechanism = "auto",
     radius: Radius = None,
@@ -143,21 +152,20 @@ def fit(
         ledger=ledger,
     )
     stated = None if schema is None else Schema.load(schema)
-    bounds = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
+    bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
+    if model in CLASSIFIERS:
+        bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, mechanism=mechanism,
         radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state, ledger=_spender(ledger, dataset),
         **bounds,
-        public_data=_public(public, data, target, stated is None), public_method=public_method, compare=compare,
+        public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
     )  # fmt: skip
-    features, labels = _tables.target(_tables.read(data), target)
-    names = [str(name) for name in features.columns]
-    if stated is None:
-        features = features.to_numpy()
+    features, labels = _tables.target(_tables.read(data, separator), target)
     with _tables.usable(data, stated), watching(quiet=quiet):
         estimator.fit(features, labels)
     if stated is None:
-        estimator.feature_names_in_ = np.array(names, dtype=object)
+        estimator.feature_names_in_ = np.array(features.names, dtype=object)
     _deliver(estimator, output, report)
     _tell(estimator, output, delta, as_json, quiet)
 
@@ -193,8 +201,9 @@ def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file.")],
-    data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
+    data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a CSV file.")] = None,
+    separator: Separator = None,
 ) -> None:
     """Predictions of a model file for the rows of a table, as CSV."""
     import numpy as np
@@ -204,14 +213,15 @@ def predict(
 
     _outputs.ready({"--output": output}, reads=(model, data))
     fitted = model_file.load(model)
-    table = _tables.read(data)
-    rows = table if fitted.schema is not None else _features(fitted, table)
+    rows = _tables.read(data, separator)
+    if fitted.schema is None:
+        rows = _features(fitted, rows)
     with _tables.usable(data, fitted.schema):
         columns = {"prediction": fitted.predict(rows)}
         if hasattr(fitted, "predict_proba"):
             for label, column in zip(fitted.classes_, fitted.predict_proba(rows).T, strict=True):
                 columns[f"probability of {label}"] = np.round(column, 6)
-    text = type(table)(columns).to_csv(index=False)
+    text = _csv(columns)
     if output is None:
         typer.echo(text, nl=False)
     else:
@@ -222,26 +232,36 @@ def _features(fitted: Any, table: Any) -> Any:
     """The columns that the model was fitted on, by name: the table may still hold the target, and more."""
     names = getattr(fitted, "feature_names_in_", None)
     if names is None:  # a file without names: columns by position
-        return table.to_numpy()
-    absent = [name for name in names if name not in table.columns]
+        return table
+    absent = [name for name in names if name not in table.names]
     if absent:
         raise InvalidParameter(
             f"the table has no column {', '.join(map(repr, absent))}, which the model was fitted on."
         )
-    return table[list(names)]
+    return table.only(*names)
 
 
-def _public(path: Path | None, private: Path, target: str, numbers: bool) -> tuple[Any, Any] | None:
+def _csv(columns: dict[str, Any]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    return text.getvalue()
+
+
+def _public(path: Path | None, private: Path, target: str, separator: str | None) -> tuple[Any, Any] | None:
     """The public table; the private file itself is refused, since its rows would have no protection."""
     from dplangevin.cli import _tables
 
     if path is None:
         return None
-    table = _tables.read(path)
+    table = _tables.read(path, separator)
     if path.resolve() == private.resolve():
         raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
-    features, labels = _tables.target(table, target)
-    return (features.to_numpy() if numbers else features), labels
+    return _tables.target(table, target)
 
 
 def _pair(text: str) -> tuple[float, float]:

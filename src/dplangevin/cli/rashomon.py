@@ -11,10 +11,12 @@ import typer
 
 from dplangevin._progress import watching
 from dplangevin.cli.models import (
+    CLASSIFIERS,
     MODELS,
     Adjacency,
     Alpha,
     AsJson,
+    Classes,
     DataNorm,
     DatasetName,
     Epsilon,
@@ -23,6 +25,7 @@ from dplangevin.cli.models import (
     Quiet,
     SchemaFile,
     Seed,
+    Separator,
     StateFile,
     TargetBounds,
 )
@@ -49,6 +52,8 @@ def rashomon(
     schema: SchemaFile = None,
     data_norm: DataNorm = None,
     target_bounds: TargetBounds = None,
+    classes: Classes = None,
+    separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     alpha: Alpha = None,
     route: Annotated[str, typer.Option("--route", help="pure, ramp or trajectory.")] = "pure",
@@ -75,24 +80,23 @@ def rashomon(
     from dplangevin.rashomon import RashomonSampler
 
     _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
-    stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha)
+    stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha, classes)
     sampler = RashomonSampler(
         template, threshold=threshold, n_models=models, epsilon=epsilon, delta=delta, radius=radius, route=route,
         tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
     )  # fmt: skip
-    features, labels = _tables.target(_tables.read(data), target)
+    features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
-        columns = features.shape[1] if stated is None else _encoded_columns(stated)
+        columns = len(features.names) if stated is None else _encoded_columns(stated)
         typer.echo(str(sampler.plan(len(features), columns)))
         return
-    inputs = _inputs(public, stated, target, group)
-    rows = features if stated is not None else features.to_numpy()
-    _rehearse(sampler, rows, labels, inputs)
+    inputs = _inputs(public, stated, target, group, separator)
+    _rehearse(sampler, features, labels, inputs)
     _outputs.folder_ready("--output", output)
     with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
         # the caution is in the text below; the one about the state file is not
         warnings.filterwarnings("default", message=".*holds the noise of this run")
-        sampler.fit(rows, labels)
+        sampler.fit(features, labels)
     _keep(sampler.models_, output)
     _show(sampler, inputs, report, as_json, quiet)
 
@@ -105,7 +109,7 @@ def _show(
     from dplangevin.report.rashomon import rashomon_document
 
     rows, truth, groups, words = inputs
-    found = sampler.multiplicity(rows, truth, groups=groups)
+    found = sampler.multiplicity(rows, _known(truth, sampler), groups=groups)
     document = rashomon_document(sampler, found, words)
     if report is not None:
         _outputs.deliver(
@@ -126,8 +130,10 @@ def _template(
     bounds: str | None,
     adjacency: str,
     alpha: float | None,
+    classes: str | None,
 ) -> tuple[Any, Any]:
     from dplangevin import estimators
+    from dplangevin.cli import _tables
     from dplangevin.cli.models import _pair
     from dplangevin.schema import Schema
 
@@ -135,6 +141,8 @@ def _template(
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
     stated = None if schema is None else Schema.load(schema)
     options: dict[str, Any] = {} if bounds is None else {"target_bounds": _pair(bounds)}
+    if model in CLASSIFIERS:
+        options["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
     made = getattr(estimators, MODELS[model])(
         data_norm=data_norm, schema=stated, adjacency=adjacency, alpha=alpha, **options
     )
@@ -147,29 +155,58 @@ def _encoded_columns(schema: Any) -> int:
     return len(SchemaEncoder(schema).get_feature_names_out())
 
 
-def _inputs(public: Path | None, schema: Any, target: str, group: str | None) -> tuple[Any, Any, Any, str]:
+def _inputs(
+    public: Path | None, schema: Any, target: str, group: str | None, separator: str | None
+) -> tuple[Any, Any, Any, str]:
     """Public rows, their labels and groups where known, and where they come from."""
     from dplangevin.cli import _tables
     from dplangevin.rashomon.inputs import schema_inputs
+    from dplangevin.tables import table_of
 
     if public is None:
         if schema is None:
             raise InvalidParameter(
                 "give --public FILE, public inputs to compare the models on, or a --schema to make some."
             )
-        table, words = (
-            schema_inputs(schema),
-            "1000 rows drawn uniformly from the schema (no record of the data)",
-        )
-        truth = None
+        table = table_of(schema_inputs(schema))
+        truth, words = None, "1000 rows drawn uniformly from the schema (no record of the data)"
     else:
-        table, words = _tables.read(public), f"the public file {public.name}"
-        truth = table[target].to_numpy() if target in table.columns else None
-        table = table.drop(columns=target, errors="ignore")
-    if group is not None and group not in table.columns:
+        table, words = _tables.read(public, separator), f"the public file {public.name}"
+        truth = table.column(target) if target in table.names else None
+        table = table.without(target)
+    if group is not None and group not in table.names:
         raise InvalidParameter(f"--group {group!r} is not a column of the public inputs.")
-    groups = None if group is None else table[group].to_numpy()
-    return (table if schema is not None else table.to_numpy(float)), truth, groups, words
+    groups = None if group is None else table.column(group).texts().astype(str)
+    return (table.matrix() if schema is None else _frame(table, schema)), truth, groups, words
+
+
+def _frame(table: Any, schema: Any) -> Any:
+    """The public inputs as a DataFrame, each column as the schema reads it."""
+    import pandas as pd
+
+    from dplangevin.schema import CategoricalColumn
+
+    schema.validate(table.names)
+    columns: dict[str, Any] = {}
+    for column in schema.columns:
+        cells = table.column(column.name)
+        listed = isinstance(column, CategoricalColumn)
+        columns[column.name] = cells.texts(text=column.text) if listed else cells.numbers()
+    return pd.DataFrame(columns)
+
+
+def _known(truth: Any, sampler: Any) -> Any:
+    """Labels of public rows as the models write them; one that is no class counts as the first."""
+    import numpy as np
+
+    from dplangevin.schema import labels_of
+
+    if truth is None:
+        return None
+    if not hasattr(sampler, "classes_"):
+        return truth.numbers()
+    text = sampler.models_[0]._text()
+    return sampler.classes_[np.maximum(truth.codes(labels_of(sampler.classes_.tolist(), text), text=text), 0)]
 
 
 def _keep(models: list[Any], folder: Path | None) -> None:

@@ -16,7 +16,7 @@ MODELS = ("logistic", "svc", "ridge", "huber", "quantile")
 
 
 def sample(
-    data: Annotated[Path, typer.Argument(help="Table, .csv or .parquet.")],
+    data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
     epsilon: m.Epsilon,
@@ -25,6 +25,8 @@ def sample(
     schema: m.SchemaFile = None,
     data_norm: m.DataNorm = None,
     target_bounds: m.TargetBounds = None,
+    classes: m.Classes = None,
+    separator: m.Separator = None,
     alpha: Annotated[float, typer.Option("--alpha", help="Ridge per sample.")] = 0.01,
     adjacency: m.Adjacency = "replace-one",
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
@@ -52,7 +54,7 @@ def sample(
         model=model, epsilon=epsilon, delta=delta, adjacency=adjacency, radius=radius, alpha=alpha,
         data_norm=_norm(schema, data_norm),
     )  # fmt: skip
-    features, labels = _records(data, target, schema, model, target_bounds)
+    features, labels = _records(data, target, schema, model, target_bounds, classes, separator)
     problem = request(len(labels), features.shape[1], schema is None)
     found = plan_sampler(
         problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not quiet  # type: ignore[arg-type]
@@ -60,20 +62,15 @@ def sample(
     records, spender = ArrayDataset(features, labels, problem), m._spender(ledger, dataset)
     with watching(quiet=quiet):
         release = run(found.plan, records, seed, ledger=spender, state=state)
-    read = schema is None and model in ("logistic", "svc")
     if as_json:
-        typer.echo(json.dumps(_plain(found, release, delta, read), indent=1, allow_nan=False))
+        typer.echo(json.dumps(_plain(found, release, delta), indent=1, allow_nan=False))
     else:
         typer.echo(" ".join(f"{value:.6g}" for value in release.value))
 
 
-def _plain(found: Any, release: Any, delta: float, classes_read: bool) -> dict[str, Any]:
+def _plain(found: Any, release: Any, delta: float) -> dict[str, Any]:
     promise = release.guarantee
     words = [*promise.assumptions, "the number of rows is public"]
-    if classes_read:
-        words.append(
-            "the set of class labels was read from the table and is treated as public; a schema states it"
-        )
     if release.seeded:
         words.append("the noise came from --seed: the promise holds only against those who do not know it")
     return {
@@ -114,39 +111,48 @@ def _request(**options: Any) -> Any:
 
 
 def _records(
-    path: Path, target: str, schema: Path | None, model: str, target_bounds: str | None
+    path: Path,
+    target: str,
+    schema: Path | None,
+    model: str,
+    target_bounds: str | None,
+    classes: str | None,
+    separator: str | None,
 ) -> tuple[Any, Any]:
     """Features and labels as the problem sees them: classes as 0 and 1, numbers scaled to [-1, 1]."""
     import numpy as np
 
     from dplangevin.cli import _tables
+    from dplangevin.estimators import SchemaEncoder
+    from dplangevin.schema import Schema
 
-    table, values = _tables.target(_tables.read(path), target)
-    stated = None
-    if schema is not None:
-        from dplangevin.estimators import SchemaEncoder
-        from dplangevin.schema import Schema
-
-        stated = Schema.load(schema)
-        table = SchemaEncoder(stated).transform(table)
-    features = np.asarray(table, float)
-    if model in ("logistic", "svc"):
-        classes = _classes(stated, values)
-        return features, (values == classes[1]).astype(float)
+    stated = None if schema is None else Schema.load(schema)
+    listed = _listed(stated, _tables.labels(classes)) if model in m.CLASSIFIERS else None
+    table, values = _tables.target(_tables.read(path, separator), target)
+    features = table.matrix() if stated is None else SchemaEncoder(stated).transform(table)
+    if stated is None and not np.isfinite(features).all():
+        raise InvalidParameter("without --schema every feature must be a finite number in every row.")
+    if listed is not None:
+        return features, (values.codes(listed[0], text=listed[1]) == 1).astype(float)
     low, high = _range(stated, target_bounds)
-    return features, (np.clip(values.astype(float), low, high) - (low + high) / 2) / ((high - low) / 2)
+    numbers = np.where(np.isnan(values.numbers()), (low + high) / 2, values.numbers())
+    return features, (np.clip(numbers, low, high) - (low + high) / 2) / ((high - low) / 2)
 
 
-def _classes(stated: Any, values: Any) -> Any:
+def _listed(stated: Any, classes: list[str] | None) -> tuple[dict[str, int], bool]:
+    """The two labels in order, and whether they keep their characters."""
     import numpy as np
 
-    known = getattr(getattr(stated, "target", None), "categories", None)
-    classes = np.unique(values if known is None else np.asarray(known))
-    if len(classes) != 2:
-        raise InvalidParameter(
-            f"--model needs two classes, got {len(classes)}; recode the target to 0 and 1."
-        )
-    return classes
+    from dplangevin.cli import _tables
+    from dplangevin.schema import labels_of
+
+    given = _tables.stated_classes(stated, classes)
+    text = given is None and stated.target.text
+    values = np.unique(np.asarray(stated.target.categories if given is None else given)).tolist()
+    found = labels_of(values, text)
+    if len(values) != 2 or len(found) != 2:
+        raise InvalidParameter(f"--model needs two classes, got {len(found)}; recode the target to 0 and 1.")
+    return found, text
 
 
 def _range(stated: Any, target_bounds: str | None) -> tuple[float, float]:

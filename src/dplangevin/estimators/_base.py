@@ -70,7 +70,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
         `encode` turns targets, private and public ones, into what the problem sees.
         """
-        options = self._options(len(X), X.shape[1], **model_options)
+        options = self._options(self._divisor(len(X)), X.shape[1], **model_options)
         weights, weighted = None, sample_weight is not None
         if isinstance(X, LargeData):
             weighted = X.weighted
@@ -222,7 +222,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         return self.fit_intercept and self.schema is None
 
     def _promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
-        words = ["the number of rows is public"]
+        words = ["the number of rows is public"] if self.n is None or self.adjacency == "replace-one" else []
         if not self._total():
             words.append(
                 "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"
@@ -248,9 +248,17 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     def _public_words(self) -> tuple[str, ...]:
         return ()
 
+    def _strict(self) -> bool:
+        """Whether the data set's budget is declared strict; a sampler of many models says so for its estimator."""
+        return bool(getattr(self.ledger, "strict", False) or self.__dict__.get("_strict_data", False))
+
+    def _divisor(self, rows: int) -> int:
+        """The public divisor of the mean: stated, or the number of rows."""
+        return rows if self.n is None else _check.count("n", self.n)
+
     def _bad_rows(self) -> str:
         """What becomes of a row that is no row of finite numbers; a strict data set never tells of one."""
-        default = "zero" if getattr(self.ledger, "strict", False) else "refuse"
+        default = "zero" if self._strict() else "refuse"
         given = default if self.bad_rows is None else self.bad_rows
         return _check.choice("bad_rows", given, ("refuse", "zero"))
 

@@ -46,7 +46,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         """Features, labels (unread where the classes are stated) and weights; large data stay away."""
         self._norm()
         stated = self._stated()
-        if stated is None and getattr(self.ledger, "strict", False):
+        if stated is None and self._strict():
             raise InvalidParameter(
                 "this data set is strict: state the public set of labels with classes=[...]; reading it from y would "
                 "make the promise conditional."

@@ -42,16 +42,17 @@ def by_name(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
 def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
+    X = X.matrix() if isinstance(X, Table) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
     numbers = finite_rows(matrix_of(X), total)
-    if isinstance(numbers, np.ndarray) and numbers.ndim == 2 and numbers is not X and not total:
-        if kind in "OUS" and numbers.size and not np.isfinite(numbers).all():
-            raise BadCells(
-                "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
-                "real number. bad_rows='zero' reads such a row as the zero row."
-            )
+    loose = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS" and not total
+    if loose and not np.isfinite(numbers).all():
+        raise BadCells(
+            "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
+            "real number. bad_rows='zero' reads such a row as the zero row."
+        )
     rows = check_array(
         numbers, dtype=[np.float64, np.float32], estimator=model, input_name="X", ensure_all_finite=not total
     )

@@ -25,12 +25,14 @@ class DPQuantileRegressor(WithIntervals, DPLinearRegressor):
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
     fit_intercept : add a constant column inside the joint norm.
     adjacency : "replace-one" (a record is exchanged) or "add-remove".
+    n : public divisor of the mean under add-remove, at least the number of rows; None is the number of rows, which is
+        then public.
     mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
         "exponential", "gibbs", "iterated-exponential", "langevin".
     theorem : pin the accounting theorem by name.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
-    bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero"); None
-        is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
+    bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero");
+        None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
     secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
@@ -84,6 +86,7 @@ class DPQuantileRegressor(WithIntervals, DPLinearRegressor):
         theorem: str | None = None,
         weight_bound: float | None = None,
         bad_rows: str | None = None,
+        n: int | None = None,
         max_rows_per_person: int = 1,
         intervals: bool | float = False,
         secure: bool = False,
@@ -109,6 +112,7 @@ class DPQuantileRegressor(WithIntervals, DPLinearRegressor):
         self.theorem = theorem
         self.weight_bound = weight_bound
         self.bad_rows = bad_rows
+        self.n = n
         self.max_rows_per_person = max_rows_per_person
         self.intervals = intervals
         self.secure = secure

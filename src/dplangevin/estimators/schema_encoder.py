@@ -18,12 +18,14 @@ Floats = NDArray[np.float64]
 
 
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a table (pandas, polars, Arrow, rows in the schema's order) by a public schema: nothing is learned from the data.
+    """Encode a table by a public schema: nothing is learned from the data.
 
     Numbers are clipped to their range and mapped to [-1, 1]; categories become indicators (an unlisted one none, or
     one of its own); a missing number becomes 0, with an indicator of its own when the schema says "own"; a constant
     column is added, and each row is divided by its norm and multiplied by `row_norm`. A row's encoding depends on that
     row only, so the encoder is free of privacy cost.
+
+    Tables are pandas, polars or Arrow tables, or rows in the order of the schema's columns.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class SqlCounter:
         self._link.register("data", self._arrow.table(columns))
 
     def _row(self, query: str) -> tuple[int, ...]:
-        return tuple(self._link.execute(query).fetchone())
+        return tuple(self._link.execute(query).fetchall()[0])  # all: an open result would lock the link
 
     def _run(self, work: Callable[[], Any]) -> Any:
         """Errors of the engine may quote values of records, so their text is dropped."""

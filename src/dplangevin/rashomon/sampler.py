@@ -105,7 +105,8 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
         template = Template(self._estimator(), self.radius, self.threshold)
         rows, targets, encode = template.read(X, y)
-        problem = template.problem(rows.shape[0], rows.shape[1], template.n_classes)
+        divisor = template.estimator._divisor(rows.shape[0])
+        problem = template.problem(divisor, rows.shape[1], template.n_classes)
         recipe = self._recipe(problem)
         if recipe.hit_probability < recipe.advice.worthwhile:
             warnings.warn(f"{recipe.sentence()} {recipe.advice}", UserWarning, stacklevel=2)
@@ -141,7 +142,9 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
                 "estimator must be an unfitted estimator of this library, e.g. DPLogisticRegression(data_norm=1.0, "
                 f"classes=[0, 1], radius=1.0); got {type(self.estimator).__name__}."
             )
-        return clone(self.estimator)
+        made = clone(self.estimator)
+        made._strict_data = bool(getattr(self.ledger, "strict", False))
+        return made
 
     def _recipe(self, problem: Any) -> RashomonRecipe:
         return plan_rashomon(

@@ -94,7 +94,7 @@ def shortest(value: float) -> str:
 
 
 def _is_truth(cell: Any) -> bool:
-    """A truth value of NumPy, which is no number to Python. NumPy itself is not imported here: a schema needs it not."""
+    """A truth value of NumPy, which is no number to Python. NumPy is not imported: a schema does without."""
     return type(cell).__module__ == "numpy" and type(cell).__name__ in ("bool", "bool_")
 
 

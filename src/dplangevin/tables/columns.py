@@ -190,7 +190,8 @@ class ArrowCells(Cells):
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.float32), *parts])
 
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
-        codes, words = [np.empty(0, np.int64)], []
+        codes = [np.empty(0, np.int64)]
+        words: list[str] = []
         for chunk in self._chunks:
             places, found = self._labels(chunk, text)
             codes.append(np.where(places >= 0, places + len(words), -1))
@@ -269,7 +270,7 @@ def _typed_number(pa: Any, kind: Any) -> bool:
 def _gathered(values: NDArray[Any], indices: Any, absent: float) -> NDArray[Any]:
     """values[indices], `absent` where an index is null."""
     places = indices.cast("int64").fill_null(len(values)).to_numpy(zero_copy_only=False)
-    return np.append(values, absent)[places]
+    return np.asarray(np.append(values, absent)[places])
 
 
 def _objects(chunk: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Files of records: Parquet, Arrow (Feather) and text, read in order, some rows at a time, each file by its own types."""
+"""Files of records: Parquet, Arrow (Feather) and text, read in order, some rows at a time."""
 
 from __future__ import annotations
 

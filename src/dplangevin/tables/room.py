@@ -45,6 +45,10 @@ class Table:
         """The table without some columns."""
         return Table({name: found for name, found in self._columns.items() if name not in names}, self.n_rows)
 
+    def only(self, *names: str) -> Table:
+        """These columns, in this order."""
+        return Table({name: self.column(name) for name in names}, len(self))
+
     def part(self, rows: slice) -> Table:
         """Some consecutive rows."""
         start, stop, _ = rows.indices(self.n_rows)

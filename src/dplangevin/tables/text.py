@@ -1,8 +1,8 @@
 """Files of text: one line is one record, in a stated dialect, and no type is ever guessed.
 
 The file is cut at line feeds (a carriage return before one belongs to it). A line is cut at separators; a cell that
-begins with the quote reaches to the closing quote (a doubled one stands for itself), at most to the end of the line, so
-that no record can swallow the next. Missing cells are missing, surplus cells are dropped, and a cell whose bytes are not
+begins with the quote reaches to the closing quote (a doubled one stands for itself), at most to the end of the line:
+no record can swallow the next. Missing cells are missing, surplus cells are dropped, and a cell whose bytes are not
 UTF-8 is missing.
 """
 
@@ -71,7 +71,7 @@ class Dialect:
 
 def _quoted(line: bytes, start: int, quote: bytes) -> tuple[bytes, int]:
     """The inside of a quoted cell, and the place after its closing quote (or the end of the line)."""
-    parts = []
+    parts: list[bytes] = []
     while True:
         end = line.find(quote, start)
         if end < 0:

@@ -1,0 +1,308 @@
+"""Attacks on the reading of records that once worked: one record re-encoded all others, or was quoted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dplangevin.cli.main import run as main
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, model_file
+from dplangevin.estimators.evaluation import private_score
+from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
+from dplangevin.schema import Schema
+from dplangevin.tables import Dialect, Files, table_of
+
+CODES = Schema.from_dict({"columns": {"x": {"categories": ["1", "2"]}}, "missing": "middle"})
+MARKER = "SECRET-4711"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        lambda cells: pd.DataFrame({"x": cells}),
+        lambda cells: pd.DataFrame({"x": pd.array(cells, dtype="Int64")}),
+        lambda cells: pl.DataFrame({"x": cells}),
+        lambda cells: pa.table({"x": cells}),
+    ],
+)
+def test_a_null_among_integers_changes_its_own_row(frame: Any, tmp_path: Path) -> None:
+    cells = [1, 2] * 500
+    first, second = frame(cells), frame([None, *cells[1:]])
+    before, after = (SchemaEncoder(CODES).transform(table) for table in (first, second))
+    assert (before != after).any(axis=1).sum() == 1
+    cells_of_one = Marginals.over(CODES)
+    assert cells_of_one.count([table_of(first)]).tolist() == [500, 500]
+    assert cells_of_one.count([table_of(second)]).tolist() == [499, 500]
+    for i, table in enumerate((first, second)):
+        plain = table if isinstance(table, pa.Table) else pa.table({"x": [*map(_item, table["x"])]})
+        pq.write_table(plain, tmp_path / f"{i}.parquet", row_group_size=100)
+    counts = [cells_of_one.count(Files(tmp_path / f"{i}.parquet").batches(["x"])) for i in (0, 1)]
+    assert np.abs(counts[0] - counts[1]).sum() == 1
+
+
+def _item(value: Any) -> Any:
+    return None if value is None or value is pd.NA or value != value else int(value)
+
+
+def test_zip_codes_of_a_text_file_do_not_depend_on_an_odd_cell(tmp_path: Path) -> None:
+    schema = Schema.from_dict({"columns": {"zip": {"categories": ["02139", "10001"], "as": "text"}}})
+    lines = ["zip", *["02139", "10001"] * 50]
+    rows = []
+    for odd in ("02139", "?"):
+        (tmp_path / "t.csv").write_text("\n".join([*lines, odd]) + "\n")
+        rows.append(SchemaEncoder(schema).transform(Files(tmp_path / "t.csv").table()))
+    assert (rows[0][:-1] == rows[1][:-1]).all()
+    assert (rows[0][:-1, :2] > 0).any(axis=1).all()  # and every code is found
+
+
+@pytest.mark.parametrize("classes", [[0, 1], ["0", "1"], [0.0, 1.0], [False, True]])
+@pytest.mark.parametrize("make", [list, np.array, pd.Series])
+def test_one_odd_label_does_not_move_the_others(classes: Any, make: Any) -> None:
+    encode, _ = DPLogisticRegression(data_norm=1.0, classes=classes)._encoder(None)
+    labels = [0, 1] * 10
+    np.testing.assert_array_equal(encode(make(labels)), labels)
+    np.testing.assert_array_equal(encode(make([*labels, "?"]))[:-1], labels)
+    np.testing.assert_array_equal(encode(make([*labels, None]))[:-1], labels)
+
+
+def test_scores_do_not_depend_on_one_odd_label() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    labels = [int(value > 0) for value in X[:, 0]]
+    model = DPLogisticRegression(epsilon=50.0, data_norm=2.0, classes=[0, 1], random_state=0).fit(X, labels)
+    values = [
+        private_score(model, X, given, epsilon=1e4, random_state=0).value
+        for given in (labels, [*labels[:-1], "?"])
+    ]
+    assert abs(values[0] - values[1]) <= 1.01 / 400
+
+
+def test_a_stray_quote_ends_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('x,y\n"1,2\n' + "1,2\n" * 2000)
+    schema = Schema.from_dict({"columns": {"x": {"categories": [1, 2]}, "y": {"categories": [1, 2]}}})
+    counts = Marginals.over(schema).count(Files(path).batches(schema.names))
+    assert counts.tolist() == [
+        2000,
+        0,
+        0,
+        0,
+        2000,
+        1,
+    ]  # the first record is "1,2" and lacks a cell: only that
+    found = count_file(path, schema=schema, queries=["x = 1"], epsilon=300, delta=1e-2, random_state=0)
+    assert round(float(found.values[0])) == 2000
+
+
+def test_complex_and_huge_cells_are_their_own_affair() -> None:
+    cells = ["7", "?", "2.5", None, 1j, 10**400, 3]
+    for frame in (pd.DataFrame({"v": cells}), pd.DataFrame({"v": [*cells[:-1], 4]})):
+        for _ in range(3):
+            np.testing.assert_array_equal(
+                table_of(frame).column("v").numbers()[:6], [7, np.nan, 2.5, np.nan, np.nan, np.inf]
+            )
+    numbers = [1.0, 2.0, 1j]
+    np.testing.assert_array_equal(table_of(pd.DataFrame({"v": numbers})).matrix()[:, 0], [1, 2, np.nan])
+
+
+def test_lines_of_every_kind(tmp_path: Path) -> None:
+    content = b'\xef\xbb\xbfa,b,c\r\n1,2,3\r\n4,5\n6,7,8,9\n\n"x,y","a""b",z\n\xff,\xc3\xa9,"q\r\n7,"8"x,9'
+    (tmp_path / "t.csv").write_bytes(content)
+    table = Files(tmp_path / "t.csv").table()
+    rows = list(zip(*(table.column(name).texts() for name in table.names), strict=True))
+    assert table.names == ("a", "b", "c")
+    assert rows == [
+        ("1", "2", "3"), ("4", "5", None), ("6", "7", "8"), (None, None, None), ("x,y", 'a"b', "z"), (None, "é", "q"),
+        ("7", "8x", "9"),
+    ]  # fmt: skip
+    assert Files(tmp_path / "t.csv").count_rows() == 7
+    (tmp_path / "t.txt").write_text("a;b\n1;'2;3'\n")
+    other = Files(tmp_path / "t.txt", Dialect(separator=";", quote="'")).table()
+    assert [other.column(name).texts()[0] for name in "ab"] == ["1", "2;3"]
+
+
+@pytest.mark.parametrize("content", ["", "\n", "a,a\n1,2\n", "a,\n1,2\n"])
+def test_faults_of_a_header_are_public(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(InvalidParameter, match=r"names every column|two columns named"):
+        Files(tmp_path / "t.csv")
+
+
+def test_classes_that_were_read_are_the_first_line_of_the_promise() -> None:
+    X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
+    with pytest.warns(UserWarning, match="conditional on that set being public"):
+        model = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y)
+    assert model.privacy_.assumptions[0].startswith("CONDITIONAL on the set of class labels")
+    stated = DPLogisticRegression(data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
+    np.testing.assert_array_equal(stated.coef_, model.coef_)
+    assert "CONDITIONAL" not in " ".join(stated.privacy_.assumptions)
+
+
+class Strict:
+    """A purse of a strict data set."""
+
+    strict = True
+
+    def reserve(self, plan: Any) -> str:
+        return "token"
+
+    def commit(self, token: str, release_hash: str) -> None:
+        pass
+
+
+def test_a_strict_data_set_reads_no_classes_and_refuses_no_row() -> None:
+    X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
+    with pytest.raises(InvalidParameter, match="strict"):
+        DPLogisticRegression(data_norm=1.0, ledger=Strict()).fit(X, y)
+    X[7] = np.nan
+    model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=Strict(), random_state=0).fit(X, y)
+    assert "outside the guarantee" not in " ".join(model.privacy_.assumptions)
+    with pytest.raises(ValueError, match="NaN"):
+        DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=Strict(), bad_rows="refuse").fit(X, y)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, "x", None, 1j])
+def test_bad_rows_count_as_zero_rows(bad: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 2))
+    y = X[:, 0].tolist()
+    broken, zeroed = X.tolist(), X.copy()
+    broken[5][1], zeroed[5] = bad, 0.0
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero", random_state=0)
+    first = model.fit(broken, y).coef_
+    np.testing.assert_array_equal(first, model.fit(zeroed, y).coef_)
+    assert np.isfinite(model.predict(broken)).all()
+    with pytest.raises(ValueError, match=r"NaN|Complex|infinity"):
+        DPRidge(data_norm=2.0, target_bounds=(-1, 1)).fit(broken, y)
+
+
+def test_weights_without_a_stated_bound_warn() -> None:
+    X, y = np.linspace(-1, 1, 200)[:, None], np.linspace(-1, 1, 200)
+    model = DPRidge(data_norm=1.0, target_bounds=(-1, 1), random_state=0)
+    with pytest.warns(UserWarning, match="without weight_bound"):
+        model.fit(X, y, sample_weight=np.ones(200))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*weight_bound")
+        model.set_params(weight_bound=1.0).fit(X, y, sample_weight=np.ones(200))
+
+
+def test_missing_never_has_no_indicator_and_no_cell() -> None:
+    schema = Schema.from_dict(
+        {"columns": {"x": {"range": [0, 2]}, "k": {"categories": ["a", "b"]}}, "missing": "never"}
+    )
+    table = pd.DataFrame({"x": [1.0, None], "k": ["a", None]})
+    rows = SchemaEncoder(schema).transform(table)
+    assert list(SchemaEncoder(schema).get_feature_names_out()) == ["x", "k=a", "k=b", "constant"]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    cells = Marginals.over(schema, bins=2)
+    assert cells.count([table_of(table)]).tolist() == [0, 1, 1, 0]
+
+
+def attempts(folder: Path) -> dict[str, Any]:
+    """Everything a user may do with a table full of the marker."""
+    rows = [[MARKER, MARKER]] * 40
+    frame = pd.DataFrame(rows, columns=["a", "b"])
+    schema = Schema.from_dict(
+        {"columns": {"a": {"range": [0, 1]}}, "target": {"name": "b", "classes": ["no", "yes"]}}
+    )
+    schema.save(folder / "schema.json")
+    frame.to_csv(folder / "t.csv", index=False)
+    frame.to_parquet(folder / "t.parquet")
+    plain = {"data_norm": 1.0, "random_state": 0}
+    model = DPLogisticRegression(schema=schema, random_state=0)
+    options = {"epsilon": 1.0, "delta": 1e-6}
+
+    def file() -> Any:
+        model_file.save(model.fit(frame, frame["b"]), folder / "model.json")
+        return (folder / "model.json").read_text() + str(model.plan_) + repr(model.privacy_) + repr(model)
+
+    def command(*words: str) -> Any:
+        return main([*words, "--epsilon", "1", "--delta", "1e-6"])
+
+    data = [str(folder / name) for name in ("t.csv", "t.parquet")]
+    out = ["--output", str(folder / "out.json"), "--report", str(folder / "out.md")]
+    stated = ["--schema", str(folder / "schema.json")]
+    return {
+        "lists": lambda: DPLogisticRegression(**plain, classes=[0, 1]).fit(rows, [MARKER] * 40),
+        "arrays": lambda: DPRidge(**plain, target_bounds=(0, 1)).fit(np.array(rows), np.array([MARKER] * 40)),
+        "frames": lambda: DPRidge(**plain, target_bounds=(0, 1)).fit(frame, frame["b"]),
+        "arrow": lambda: DPRidge(**plain, target_bounds=(0, 1)).fit(pa.Table.from_pandas(frame), [0.5] * 40),
+        "arrow by name": lambda: DPRidge(**plain, target_bounds=(0, 1)).fit(pa.Table.from_pandas(frame), "b"),
+        "weights": lambda: DPRidge(**plain, target_bounds=(0, 1)).fit(
+            np.ones((40, 1)), [0.5] * 40, [MARKER] * 40
+        ),
+        "files": lambda: DPLogisticRegression(**plain, classes=[0, 1]).fit(folder / "t.parquet", "b"),
+        "model file": file,
+        "predict": lambda: model.fit(frame, frame["b"]).predict(frame).tolist(),
+        "score": lambda: private_score(model.fit(frame, frame["b"]), frame, frame["b"], epsilon=1.0),
+        "marginals": lambda: repr(count_marginals(frame, schema, **options).to_dict()),
+        "queries": lambda: repr(
+            count_queries(frame, [column("a") > 1, column("b") == "no"], **options).to_dict()
+        ),
+        "table": lambda: repr(table_of(frame)) + repr(Files(folder / "t.csv").table()),
+        **{
+            f"fit {place}": lambda p=place: command("fit", p, "--target", "b", *stated, *out)
+            for place in data
+        },
+        **{
+            f"fit numbers {place}": lambda p=place: command(
+                "fit", p, "--target", "b", "--classes", "no,yes", "--data-norm", "1", *out
+            )
+            for place in data
+        },
+        "fit without classes": lambda: command("fit", data[0], "--target", "b", "--data-norm", "1", *out),
+        "count": lambda: command("count", data[0], *stated, "--marginals", "1", "--where", "b = 'no'"),
+    }
+
+
+def test_a_marker_in_every_cell_is_never_shown(
+    tmp_path: Path, capsys: Any, caplog: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.DEBUG)
+    shown: dict[str, str] = {}
+    for name, attempt in attempts(tmp_path).items():
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                text = str(attempt())
+            except (DplangevinError, ValueError, TypeError, SystemExit) as error:
+                text = f"{error} {error.__cause__} {'' if error.__suppress_context__ else error.__context__}"
+        streams = capsys.readouterr()
+        shown[name] = text + streams.out + streams.err + " ".join(str(one.message) for one in told)
+    for path in (tmp_path / "out.json", tmp_path / "out.md", tmp_path / "model.json"):
+        if path.exists():
+            shown[path.name] = path.read_text()
+    assert not [name for name, text in {**shown, "log": caplog.text}.items() if MARKER in text]
+    assert "model.json" in shown
+    assert json.loads(shown["out.json"])["classes"] == ["no", "yes"]
+    assert "--classes" in shown["fit without classes"]
+
+
+def test_a_public_divisor_makes_one_plan_for_neighbours() -> None:
+    """Under add-remove neighbours differ in their number of rows: the plan and the promise must not."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    models = []
+    for rows in (400, 399, 350):
+        model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), adjacency="add-remove", n=400, random_state=0)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            models.append(model.fit(X[:rows], X[:rows, 0]))
+        assert not told
+    assert len({str(model.plan_) for model in models}) == 1
+    assert len({model.privacy_.assumptions for model in models}) == 1
+    assert "the number of rows is public" not in models[0].privacy_.assumptions
+    plain = DPRidge(data_norm=2.0, target_bounds=(-1, 1), adjacency="add-remove", random_state=0)
+    np.testing.assert_array_equal(plain.fit(X, X[:, 0]).coef_, models[0].coef_)
