@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.mechanism import Draw, Fit, FitMechanism
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.problem import Problem
 from dplangevin.samplers.problem_potential import ProblemPotential
@@ -51,11 +51,10 @@ class LangevinMechanism(FitMechanism[LangevinSchedule]):
                 "release='trajectory'."
             )
 
-    def draw(
-        self, schedule: LangevinSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[LangevinSchedule]) -> Draw:
         """Walk, and release what the schedule says."""
-        made = _run(schedule, data, self.stop, saved, rng)
+        schedule, data, rng = run.schedule, run.data, run.rng
+        made = _run(schedule, data, self.stop, run.saved, rng)
         iterates = {step: theta[:, 0] for step, theta in made.iterates.items()}
         value = made.last[:, 0]
         if schedule.release == "average":

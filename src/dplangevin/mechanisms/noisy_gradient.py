@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from dplangevin._check import count
 from dplangevin._progress import progress
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import Draw, FitMechanism
+from dplangevin.mechanisms.mechanism import Draw, Fit, FitMechanism
 from dplangevin.mechanisms.run_state import Position, RunState
-from dplangevin.privacy.plan import Price
 from dplangevin.problem import Problem
 from dplangevin.schedules import NoisyGradientSchedule
 
@@ -44,7 +42,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
         """The number of steps is known."""
         self._steps(schedule, problem)
 
-    def _settings(self, plan: Price) -> tuple[object, ...]:
+    def _settings(self) -> tuple[object, ...]:
         return () if self.n_steps is None else (self.n_steps,)
 
     def _steps(self, schedule: NoisyGradientSchedule, problem: Problem) -> int:
@@ -68,10 +66,9 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
             )
         return steps
 
-    def draw(
-        self, schedule: NoisyGradientSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[NoisyGradientSchedule]) -> Draw:
         """Descend; the release is the last iterate, the average or the checkpoints."""
+        schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         problem = data.problem
         steps = self._steps(schedule, problem)
         project, divisor = problem.constraint.project, schedule.divisor(problem.n)

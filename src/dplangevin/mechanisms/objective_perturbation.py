@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms._minimise import Objective, minimise
 from dplangevin.mechanisms._perturbed import perturbation
-from dplangevin.mechanisms.mechanism import Draw, FitMechanism
-from dplangevin.mechanisms.run_state import RunState
+from dplangevin.mechanisms.mechanism import Draw, Fit, FitMechanism
 from dplangevin.schedules import ObjectivePerturbationSchedule
 
 
@@ -22,14 +18,9 @@ class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):
 
     family = ObjectivePerturbationSchedule
 
-    def draw(
-        self,
-        schedule: ObjectivePerturbationSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[ObjectivePerturbationSchedule]) -> Draw:
         """The perturbed minimiser."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         problem = data.problem
         tilt = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=tilt)

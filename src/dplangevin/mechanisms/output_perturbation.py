@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms._minimise import Objective, minimise
 from dplangevin.mechanisms._perturbed import perturbation
-from dplangevin.mechanisms.mechanism import Draw, FitMechanism
-from dplangevin.mechanisms.run_state import RunState
+from dplangevin.mechanisms.mechanism import Draw, Fit, FitMechanism
 from dplangevin.schedules import OutputPerturbationSchedule
 
 
@@ -22,14 +20,9 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
 
     family = OutputPerturbationSchedule
 
-    def draw(
-        self,
-        schedule: OutputPerturbationSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[OutputPerturbationSchedule]) -> Draw:
         """The noisy minimiser."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         problem = data.problem
         noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
