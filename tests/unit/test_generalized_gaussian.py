@@ -452,14 +452,6 @@ def test_release_adds_the_noise_it_promised() -> None:
     assert np.all((low <= counts) & (counts <= high))
 
 
-def test_blocks_are_streamed_and_counted() -> None:
-    mechanism = GeneralizedGaussianMechanism(k=10, epsilon=1, delta=1e-6, p=2)
-    blocks = list(mechanism.release_blocks([np.zeros(6), np.zeros(4)], np.random.default_rng(0)))
-    assert [block.size for block in blocks] == [6, 4]
-    with pytest.raises(InvalidParameter, match="more than the k = 10"):
-        list(mechanism.release_blocks([np.zeros(6), np.zeros(5)], np.random.default_rng(0)))
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

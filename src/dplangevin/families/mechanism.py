@@ -31,6 +31,21 @@ D = TypeVar("D")
 R = TypeVar("R", bound=Released)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Execution(Generic[S, D]):
+    """What an algorithm is handed once its plan is paid for; `saved` is where a walk keeps its position."""
+
+    plan: Price
+    schedule: S
+    data: D
+    saved: RunState | None
+    seeded: bool
+    rng: np.random.Generator
+
+
+Fit = Execution[S, Dataset]
+
+
 class Mechanism(ABC, Generic[S, D, R]):
     """One algorithm: it runs the schedules of one family. What an algorithm needs besides is given to its constructor.
 
@@ -63,13 +78,15 @@ class Mechanism(ABC, Generic[S, D, R]):
             raise InvalidParameter(
                 f"this plan is for {plan.schedule.mechanism}, not for {self.family.mechanism}."
             )
-        schedule = cast(S, plan.schedule)
         self._refuse(plan, data)
         seed = self._seed(random_state)
-        saved = RunState.at(state, plan, *self._settings(plan), save_every=save_every)
+        saved = RunState.at(state, plan, *self._settings(), save_every=save_every)
 
         def release(rng: np.random.Generator, seeded: bool) -> R:
-            return self._released(plan, schedule, data, saved, rng, seeded)
+            schedule = cast(S, plan.schedule)
+            return self._released(
+                Execution(plan=plan, schedule=schedule, data=data, saved=saved, seeded=seeded, rng=rng)
+            )
 
         return pay(plan, release, seed, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
 
@@ -79,20 +96,12 @@ class Mechanism(ABC, Generic[S, D, R]):
     def _seed(self, random_state: object) -> object:
         return random_state
 
-    def _settings(self, plan: Price) -> tuple[object, ...]:
+    def _settings(self) -> tuple[object, ...]:
         """What makes this run another one besides its plan; all of it public."""
         return ()
 
     @abstractmethod
-    def _released(
-        self,
-        plan: Price,
-        schedule: S,
-        data: D,
-        saved: RunState | None,
-        rng: np.random.Generator,
-        seeded: bool,
-    ) -> R:
+    def _released(self, run: Execution[S, D]) -> R:
         """Read the records and release."""
 
 
@@ -124,29 +133,15 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
         """Refuse what this mechanism cannot run; no record is seen."""
 
     @final
-    def _released(
-        self,
-        plan: Price,
-        schedule: S,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-        seeded: bool,
-    ) -> Release:
-        if saved is not None:
-            saved.check_records(lambda salt: fingerprint(data, salt))
-        drawn = self.draw(schedule, data, saved, rng)
-        return Release(
-            value=drawn.value,
-            plan=cast(Plan, plan),
-            seeded=seeded,
-            n_steps=drawn.n_steps,
-            iterates=drawn.iterates,
-        )
+    def _released(self, run: Execution[S, Dataset]) -> Release:
+        if run.saved is not None:
+            run.saved.check_records(lambda salt: fingerprint(run.data, salt))
+        plan, drawn = cast(Plan, run.plan), self.draw(run)
+        return Release(plan=plan, seeded=run.seeded, **vars(drawn))
 
     @abstractmethod
-    def draw(self, schedule: S, data: Dataset, saved: RunState | None, rng: np.random.Generator) -> Draw:
-        """Run the schedule; `saved` is where a walk keeps its position."""
+    def draw(self, run: Fit[S]) -> Draw:
+        """Run the schedule."""
 
 
 class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
@@ -161,16 +156,8 @@ class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
             )
 
     @final
-    def _released(
-        self,
-        plan: Price,
-        schedule: A,
-        data: Answers,
-        saved: RunState | None,
-        rng: np.random.Generator,
-        seeded: bool,
-    ) -> AnswersRelease:
-        exact = [np.asarray(values, float) for values in data()]
+    def _released(self, run: Execution[A, Answers]) -> AnswersRelease:
+        schedule, exact = run.schedule, [np.asarray(values, float) for values in run.data()]
         if tuple(values.size for values in exact) != schedule.sizes:
             raise InvalidParameter(
                 f"the exact answers are {[values.size for values in exact]} numbers, but the promise was made for "
@@ -178,9 +165,9 @@ class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
             )
         if not all(np.isfinite(values).all() for values in exact):
             raise InvalidParameter("exact answers must be finite numbers; nothing was released.")
-        if saved is not None:
-            saved.check_records(lambda salt: _digest(salt, *exact))
-        return AnswersRelease(values=self.draw(schedule, exact, rng), plan=plan, seeded=seeded)
+        if run.saved is not None:
+            run.saved.check_records(lambda salt: _digest(salt, *exact))
+        return AnswersRelease(values=self.draw(schedule, exact, run.rng), plan=run.plan, seeded=run.seeded)
 
     @abstractmethod
     def draw(self, schedule: A, exact: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:

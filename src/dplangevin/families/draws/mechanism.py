@@ -9,13 +9,11 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.draws._draw import draw
 from dplangevin.families.draws.exact_methods import exact_method
 from dplangevin.families.draws.schedule import DrawSchedule, IteratedExponentialSchedule
-from dplangevin.families.mechanism import Draw, FitMechanism
-from dplangevin.families.run_state import RunState
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.problem import Ball, Problem
 from dplangevin.samplers.bodies import body_of
 from dplangevin.samplers.lens import LensBody
@@ -41,10 +39,9 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
             body_of(problem.constraint, problem.dimension)
         problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
 
-    def draw(
-        self, schedule: DrawSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[DrawSchedule]) -> Draw:
         """One draw."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         with _padded(schedule.padding):
             value = draw(schedule, data, rng)[:, 0]
         return Draw(value=data.problem.constraint.project(value))
@@ -73,14 +70,9 @@ class IteratedExponentialMechanism(FitMechanism[IteratedExponentialSchedule]):
                 "exact draws on a part of the ball need one parameter; use tier='pure' or 'certified'."
             )
 
-    def draw(
-        self,
-        schedule: IteratedExponentialSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[IteratedExponentialSchedule]) -> Draw:
         """Draw stage by stage; the last draw is the value."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         constraint = data.problem.constraint
         assert isinstance(constraint, Ball)
         iterates: dict[int, Floats] = {}

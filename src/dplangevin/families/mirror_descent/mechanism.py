@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._progress import progress
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.mirror_descent.mirror_map import MirrorMap
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.run_state import Position, RunState
-from dplangevin.privacy.plan import Price
+from dplangevin.families.run_state import Position
 from dplangevin.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -50,17 +48,16 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
                 f"{problem.constraint!r}; make the map for the plan's problem."
             )
 
-    def _settings(self, plan: Price) -> tuple[object, ...]:
+    def _settings(self) -> tuple[object, ...]:
         """What the map does at one odd point: another map is another run."""
         start, odd = self.mirror.start, np.cos(np.arange(1.0, self.mirror.dimension + 1))
         point = self.mirror.constraint.project(start + odd)
         seen = (start, self.mirror.gradient(point), self.mirror.step(point, odd))
         return (hashlib.sha256(b"".join(values.tobytes() for values in seen)).hexdigest(),)
 
-    def draw(
-        self, schedule: PublicMirrorSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[PublicMirrorSchedule]) -> Draw:
         """The last iterate or the average."""
+        schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         problem, start = data.problem, np.array(self.mirror.start)
         etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_scale")
         weights = schedule.per_step("mixing")

@@ -9,9 +9,8 @@ from dplangevin.data._moments import moments as moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families._minimise import quadratic_minimiser
-from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.families.run_state import RunState
 from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
 
 Floats = NDArray[np.float64]
@@ -39,14 +38,9 @@ class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):
                 "Use Clipped(Squared(), bound) (any bound), or another mechanism."
             )
 
-    def draw(
-        self,
-        schedule: SufficientStatisticsSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[SufficientStatisticsSchedule]) -> Draw:
         """The solution; everything after the noise is post-processing."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         return Draw(value=data.problem.constraint.project(_solution(schedule, data, rng)))
 
 

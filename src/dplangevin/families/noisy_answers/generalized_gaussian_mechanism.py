@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -186,20 +186,6 @@ class GeneralizedGaussianMechanism:
         """The noisy counts; counts that are a function are read after the ledger is charged."""
         return released(self.plan, counts, random_state, ledger, state, self.rows_per_person).values[0]
 
-    def release_blocks(self, blocks: Iterable[ArrayLike], rng: np.random.Generator) -> Iterator[Floats]:
-        """The noisy counts block by block, for k beyond memory; more than k counts are refused."""
-        done = 0
-        for block in blocks:
-            values = np.asarray(block, float).ravel()
-            done += values.size
-            if done > self.k:
-                raise InvalidParameter(
-                    f"the blocks hold more than the k = {self.k} counts the promise was made for."
-                )
-            if not np.all(np.isfinite(values)):
-                raise InvalidParameter("counts must be finite numbers; nothing was released.")
-            yield noisy(self.schedule, values, rng)
-
     def describe(self) -> str:
         """The promise and the error in words."""
         return (
@@ -236,14 +222,9 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
         values, result = exact[0].ravel(), np.empty(schedule.answers)
         for start in range(0, schedule.answers, _BLOCK):
             part = slice(start, start + _BLOCK)
-            result[part] = noisy(schedule, values[part], rng)
+            noisy = values[part] + schedule.sigma * draw(values[part].size, schedule.p, rng)
+            result[part] = np.round(noisy / schedule.grid) * schedule.grid
         return (result,)
-
-
-def noisy(schedule: NoisyAnswersSchedule, values: Floats, rng: np.random.Generator) -> Floats:
-    """Some of the answers with their noise."""
-    answers = values + schedule.sigma * draw(values.size, schedule.p, rng)
-    return np.asarray(np.round(answers / schedule.grid) * schedule.grid)
 
 
 def released(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
 from dplangevin.families.noisy_gradient.mechanism import drawn_batches, redrawn, walk
 from dplangevin.families.noisy_gradient.theorems.discrete_composition import integer_bound
-from dplangevin.families.run_state import Position, RunState
+from dplangevin.families.run_state import Position
 from dplangevin.samplers.discrete import discrete_gaussian
 
 Floats = NDArray[np.float64]
@@ -34,18 +33,13 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
         """A seed is refused: it would be the weak spot."""
         refuse_seed(random_state)
 
-    def draw(
-        self,
-        schedule: DiscreteGradientSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[DiscreteGradientSchedule]) -> Draw:
         """Descend, and round to the public grid.
 
         The noise is never in the file of a saved run: it goes on from its position with fresh noise, so its release has
         the law of an undisturbed one. Only one release can follow: the last position is saved before it is committed.
         """
+        schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         problem, real, steps = data.problem, schedule.real(), schedule.n_steps
         divisor, grid = schedule.divisor(problem.n), schedule.grid(problem.n)
         bound = integer_bound(problem.constants, schedule)

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from dplangevin._check import count
 from dplangevin._progress import progress
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run_state import Position, RunState
-from dplangevin.privacy.plan import Price
 from dplangevin.problem import Problem
 from dplangevin.samplers.sgld import geometric_weights, running_shares
 
@@ -54,7 +52,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
                 "release='trajectory'."
             )
 
-    def _settings(self, plan: Price) -> tuple[object, ...]:
+    def _settings(self) -> tuple[object, ...]:
         return () if self.n_steps is None else (self.n_steps,)
 
     def _steps(self, schedule: NoisyGradientSchedule, problem: Problem) -> int:
@@ -78,10 +76,9 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
             )
         return steps
 
-    def draw(
-        self, schedule: NoisyGradientSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[NoisyGradientSchedule]) -> Draw:
         """Descend; the release is the last iterate, the average or the checkpoints."""
+        schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         problem = data.problem
         steps = self._steps(schedule, problem)
         project, divisor = problem.constraint.project, schedule.divisor(problem.n)

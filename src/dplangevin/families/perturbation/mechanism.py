@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dplangevin.data.dataset import Dataset
 from dplangevin.families._minimise import Objective, minimise
-from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.perturbation._noise import perturbation
 from dplangevin.families.perturbation.schedule import (
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
 )
-from dplangevin.families.run_state import RunState
 
 
 class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):
@@ -28,14 +26,9 @@ class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):
 
     family = ObjectivePerturbationSchedule
 
-    def draw(
-        self,
-        schedule: ObjectivePerturbationSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[ObjectivePerturbationSchedule]) -> Draw:
         """The perturbed minimiser."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         problem = data.problem
         tilt = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=tilt)
@@ -54,14 +47,9 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
 
     family = OutputPerturbationSchedule
 
-    def draw(
-        self,
-        schedule: OutputPerturbationSchedule,
-        data: Dataset,
-        saved: RunState | None,
-        rng: np.random.Generator,
-    ) -> Draw:
+    def draw(self, run: Fit[OutputPerturbationSchedule]) -> Draw:
         """The noisy minimiser."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         problem = data.problem
         noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))

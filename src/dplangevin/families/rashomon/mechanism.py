@@ -13,7 +13,7 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families._minimise import Objective, minimise
 from dplangevin.families.draws._draw import logistic_hessian
-from dplangevin.families.mechanism import Draw, FitMechanism
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon.theorem import start_scale
 from dplangevin.families.run_state import RunState
@@ -61,10 +61,9 @@ class RashomonDraws(FitMechanism[RashomonSchedule]):
                 f"exact draws need beta psi of at most {MOST:g}, got {level:.4g}; use tier='pure' or 'certified'."
             )
 
-    def draw(
-        self, schedule: RashomonSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[RashomonSchedule]) -> Draw:
         """The models, all of them, and nothing else."""
+        schedule, data, rng = run.schedule, run.data, run.rng
         return Draw(value=data.problem.constraint.project(_draws(schedule, data, rng)))
 
 
@@ -90,11 +89,10 @@ class RashomonChains(FitMechanism[RashomonChainSchedule]):
                 "of radius lipschitz / ridge; raise the radius or the ridge."
             )
 
-    def draw(
-        self, schedule: RashomonChainSchedule, data: Dataset, saved: RunState | None, rng: np.random.Generator
-    ) -> Draw:
+    def draw(self, run: Fit[RashomonChainSchedule]) -> Draw:
         """The last point of each chain."""
-        return Draw(value=data.problem.constraint.project(_chains(saved, schedule, data, rng)))
+        schedule, data, rng = run.schedule, run.data, run.rng
+        return Draw(value=data.problem.constraint.project(_chains(run.saved, schedule, data, rng)))
 
 
 def exact_dimensions(problem: Problem) -> bool:
