@@ -31,7 +31,7 @@ from dplangevin.samplers.bodies import BallBody
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import FlatEnvelope, score_envelope
-from dplangevin.samplers.score_proximal import _Oracle, score_proximal
+from dplangevin.samplers.score_proximal import _ScoreOracle, score_proximal
 
 LEAST_P = 1e-3
 
@@ -272,7 +272,7 @@ def test_oracle_minorants_never_exceed_the_score() -> None:
         body = BallBody(dimension=5, radius=3.0)
         draws = score_proximal(score, body, body.uniform(50, rng), 0.1, 20, rng)
         assert np.all(np.linalg.norm(draws, axis=0) <= 3.0 * (1 + 1e-9))
-        oracle = _Oracle(score, body, 0.1)
+        oracle = _ScoreOracle(score, body, 0.1)
         oracle.draw(draws + 0.1**0.5 * rng.standard_normal(draws.shape), rng)
         assert oracle.accepted == 50
 

@@ -66,6 +66,7 @@ def test_a_draft_of_public_rows_loads_and_covers_them() -> None:
     text = draft_from_public(ROWS, target="sick")
     schema = Schema.from_dict(tomllib.loads(text))
     assert "PUBLIC" in text
+    assert text.count("leading zeros") == 1
     assert schema.names == ("age", "zip", "grade", "share")
     age, share = schema.column("age"), schema.column("share")
     assert age.low <= 17 < 56 <= age.high <= 60  # type: ignore[union-attr]

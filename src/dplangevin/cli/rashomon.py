@@ -91,8 +91,7 @@ def rashomon(
         typer.echo(str(sampler.plan(len(features), columns)))
         return
     inputs = _inputs(public, stated, target, group, separator)
-    _rehearse(sampler, features, labels, inputs)
-    _outputs.folder_ready("--output", output)
+    _rehearse(sampler, features, labels, inputs, output)
     with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
         # the caution is in the text below; the one about the state file is not
         warnings.filterwarnings("default", message=".*holds the noise of this run")
@@ -230,10 +229,13 @@ def _text(models: list[Any]) -> str:
     return "\n".join(map(model_file.dumps, models))
 
 
-def _rehearse(sampler: Any, features: Any, labels: Any, inputs: tuple[Any, Any, Any, str]) -> None:
+def _rehearse(
+    sampler: Any, features: Any, labels: Any, inputs: tuple[Any, Any, Any, str], output: Path | None
+) -> None:
     """The comparison on the public inputs with models of zeros: what cannot be shown is refused before it is paid."""
     import numpy as np
 
+    from dplangevin.cli import _outputs
     from dplangevin.rashomon.multiplicity import Multiplicity
     from dplangevin.rashomon.template import Template
 
@@ -244,3 +246,4 @@ def _rehearse(sampler: Any, features: Any, labels: Any, inputs: tuple[Any, Any, 
     model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
     public, truth, groups, _ = inputs
     Multiplicity.of([model, model], public, truth, groups=groups)
+    _outputs.folder_ready("--output", output)

@@ -91,7 +91,9 @@ def _entry(cells: Sequence[Any]) -> str:
     texts = sorted({_word(cell) for cell in known})
     if len(texts) > _MOST_TEXTS:
         return f"# {len(texts)} different texts: shorten the list, or leave the column out\n{_OPEN.rstrip()}"
-    return f"categories = {_list(texts)}  # check: every value that is possible{absent}"
+    zeros = any(text[0] == "0" and text.isdigit() and len(text) > 1 for text in texts if text)
+    keep = '; add a line `as = "text"` so that leading zeros count' if zeros else ""
+    return f"categories = {_list(texts)}  # check: every value that is possible{keep}{absent}"
 
 
 def _outwards(low: float, high: float) -> tuple[float, float]:
