@@ -126,4 +126,4 @@ class BlockSGD(Theorem):
             raise self.refuse("the iterates are not confined to a bounded set", "State a finite diameter.")
         epsilons, deltas = block_profile_sgd(run)
         part = Profile(epsilons=tuple(epsilons.tolist()), deltas=tuple(deltas.tolist()))
-        return self.guarantee(constants, schedule, (part,), words(constants, run))
+        return self.guarantee(constants, schedule, (part,), words(constants, run.sampling))

@@ -24,6 +24,7 @@ from dplangevin.privacy.parts import Gaussian, Renyi
 from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.privacy.theorems._noise_split import Split, cheapest_split, restart_lengths, step_curves
 from dplangevin.privacy.theorems._random_batches import RandomBatchRun, random_batch_run, words
+from dplangevin.privacy.theorems._varying_batches import certain_split, varying_run
 from dplangevin.privacy.theorems.optimal_shift import best_restart_mu, same_start_mu
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
@@ -110,6 +111,10 @@ class HiddenStateSGD(Theorem):
     )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+        if not schedule.constant:
+            steps = varying_run(self, constants, schedule)
+            part = renyi_part(ORDERS, certain_split(steps, ORDERS))
+            return self.guarantee(constants, schedule, (part,), words(constants, steps.sampling), steps.bad)
         run = random_batch_run(self, constants, schedule, ("last-iterate", "checkpoints"))
         released, gaps = "the last iterate", np.array([run.n_steps])
         if schedule.release == "checkpoints":
@@ -118,13 +123,13 @@ class HiddenStateSGD(Theorem):
             check_forgetting(self, run)
         curves = step_curves(run, ORDERS)
         total, needed = np.zeros_like(ORDERS), 0.0
-        for steps, uses in zip(*np.unique(gaps, return_counts=True), strict=True):
-            part = replace(run, n_steps=float(steps))
-            split = hidden_state_split(part, ORDERS, curves)
+        for length, uses in zip(*np.unique(gaps, return_counts=True), strict=True):
+            segment = replace(run, n_steps=float(length))
+            split = hidden_state_split(segment, ORDERS, curves)
             total += uses * split.values
-            needed += uses * contracting_steps(part, split.lengths)
+            needed += uses * contracting_steps(segment, split.lengths)
         extra = bad_batches(self, run, needed)
-        listed = words(constants, run, released)
+        listed = words(constants, run.sampling, released)
         return self.guarantee(constants, schedule, (renyi_part(ORDERS, total),), listed, extra)
 
 
@@ -146,4 +151,6 @@ class EveryStepShift(Theorem):
         mu = best_restart_mu(run.shift, run.noise, run.contraction, run.diameter, run.n_steps)
         if run.contraction < 1 or math.isfinite(run.n_steps):
             mu = min(mu, same_start_mu(run.shift, run.noise, run.contraction, run.n_steps))
-        return self.guarantee(constants, schedule, (Gaussian(mu=inflated(mu)),), words(constants, run), extra)
+        return self.guarantee(
+            constants, schedule, (Gaussian(mu=inflated(mu)),), words(constants, run.sampling), extra
+        )
