@@ -197,4 +197,4 @@ def _levelled(weights: Floats) -> tuple[Floats, Floats]:
     upper = np.clip(np.searchsorted(levels, weights, side="left"), 1, _LEVELS)
     part = np.clip((weights - levels[upper - 1]) / (levels[upper] - levels[upper - 1]), 0.0, 1.0)
     uses = np.bincount(upper, part, _LEVELS + 1) + np.bincount(upper - 1, 1 - part, _LEVELS + 1)
-    return levels, uses * (1 + 1e-13)
+    return levels, np.asarray(uses * (1 + 1e-13), np.float64)

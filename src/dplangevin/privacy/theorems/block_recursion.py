@@ -196,6 +196,9 @@ def last_iterate_profile(
     run = (step, noise, contraction, diameter, lengths)
     coarse = np.arange(COARSE + 1, dtype=float) * (top / COARSE)
     deltas = block_profile(*run, coarse, start=gdp_delta_above(mu, coarse), tolerance=1e-3)
+    crossing = (diameter / noise) ** 2
+    if contraction == 1:  # blocks much shorter or longer than it takes to cross the set win nothing here
+        lengths = [k for k in lengths if 0.05 * crossing <= k <= 2 * crossing] or lengths
     for size, tolerance in (
         (COARSE, 3e-3),
         (COARSE, 1e-3),
