@@ -178,6 +178,15 @@ def block_lengths(noise: float, diameter: float, n_steps: float) -> list[int]:
     return sorted(k for k in wanted if 1 <= k <= n_steps)
 
 
+def winning_blocks(lengths: Sequence[int], noise: float, contraction: float, diameter: float) -> list[int]:
+    """Places of the blocks worth a capped sweep: without contraction, about the time it takes to cross the set."""
+    crossing = (diameter / noise) ** 2
+    if contraction < 1:
+        return list(range(len(lengths)))
+    found = [i for i, k in enumerate(lengths) if 0.05 * crossing <= k <= 2 * crossing]
+    return found or list(range(len(lengths)))
+
+
 @lru_cache(maxsize=256)
 def last_iterate_profile(
     step: float, noise: float, contraction: float, diameter: float, n_steps: float
@@ -196,9 +205,7 @@ def last_iterate_profile(
     run = (step, noise, contraction, diameter, lengths)
     coarse = np.arange(COARSE + 1, dtype=float) * (top / COARSE)
     deltas = block_profile(*run, coarse, start=gdp_delta_above(mu, coarse), tolerance=1e-3)
-    crossing = (diameter / noise) ** 2
-    if contraction == 1:  # blocks much shorter or longer than it takes to cross the set win nothing here
-        lengths = [k for k in lengths if 0.05 * crossing <= k <= 2 * crossing] or lengths
+    lengths = [lengths[i] for i in winning_blocks(lengths, noise, contraction, diameter)]
     for size, tolerance in (
         (COARSE, 3e-3),
         (COARSE, 1e-3),

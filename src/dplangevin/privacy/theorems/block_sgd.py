@@ -31,6 +31,7 @@ from dplangevin.privacy.theorems.block_recursion import (
     _sweep,
     block_lengths,
     iterated,
+    winning_blocks,
 )
 from dplangevin.privacy.theorems.hidden_state_sgd import contracting_steps, hidden_state_split
 from dplangevin.problem.constants import Constants
@@ -65,6 +66,7 @@ class BlockTables:
             )
             self.apart.append(np.array([inflated(float(x)) for x in split.values]))
         self.bad = run.bad_step
+        self.winning = winning_blocks(self.lengths, run.noise, run.contraction, run.diameter)
 
     def profile(self, start: Floats, epsilons: Floats, tolerance: float) -> Floats:
         """The recursion from valid deltas at a uniform grid of eps, until no log delta moves by `tolerance`."""
@@ -75,7 +77,8 @@ class BlockTables:
         second = np.array([renyi_deltas(values, table) for values in self.apart])
         second = np.minimum(1.0, second + self.bad * np.array(self.lengths)[:, None])
         deltas = iterated(lambda d: _sweep(d, epsilons, spacing, first, second), start, _SWEEPS, tolerance)
-        deltas = iterated(lambda d: capped_sweep(d, epsilons, first, second), deltas, _SWEEPS, tolerance)
+        few, far = first[self.winning], second[self.winning]
+        deltas = iterated(lambda d: capped_sweep(d, epsilons, few, far), deltas, _SWEEPS, 10 * tolerance)
         return np.minimum(1.0, deltas * (1 + 1e-9))
 
 
@@ -99,7 +102,7 @@ def block_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
     deltas = tables.profile(known(coarse), coarse, 1e-3)
     small = np.flatnonzero(deltas <= max(SMALLEST_DELTA, 1.01 * float(deltas[-1])))
     high = float(coarse[max(small[0], 1)])
-    fine = np.linspace(0.0, high, 401)
+    fine = np.linspace(0.0, high, 161)
     deltas = tables.profile(np.minimum(known(fine), _interpolated(fine, coarse, deltas)), fine, 1e-3)
     finer = np.linspace(0.0, high, 1601)
     found = np.minimum(known(finer), _interpolated(finer, fine, deltas))
