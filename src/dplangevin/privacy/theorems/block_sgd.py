@@ -13,6 +13,9 @@ form of `_capped_composition` takes the same two curves and is iterated last.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,22 +85,45 @@ class BlockTables:
         return np.minimum(1.0, deltas * (1 + 1e-9))
 
 
-def block_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
-    """Valid (eps, delta) pairs: coarse over the range of the hidden-state bound, then fine over the recursion's own."""
-    curves = step_curves(run, ORDERS)
-    split = hidden_state_split(run, ORDERS, curves)
+Known = Callable[[Floats], Floats]
+
+
+def hidden_state_deltas(run: RandomBatchRun) -> tuple[Known, Floats]:
+    """delta(eps) of the hidden-state bound for this number of steps, and its Renyi curve."""
+    split = hidden_state_split(run, ORDERS, step_curves(run, ORDERS))
     values = np.array([inflated(float(x)) for x in split.values])
     extra = run.bad_step * contracting_steps(run, split.lengths)
 
     def known(epsilons: Floats) -> Floats:
         return np.minimum(1.0, renyi_deltas(values, epsilons) + extra)
 
+    return known, values
+
+
+def block_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
+    """The recursion, which holds for every number of steps, and the hidden-state bound for this one."""
+    epsilons, deltas = endless_profile_sgd(replace(run, n_steps=math.inf))
+    if math.isinf(run.n_steps):
+        return epsilons, deltas
+    known, values = hidden_state_deltas(run)
+    if len(epsilons) == 1:  # nothing was computed; the hidden-state bound alone
+        top = cv.rdp_epsilon(ORDERS, values, SMALLEST_DELTA)
+        if math.isfinite(top) and top > 0:
+            epsilons = np.linspace(0.0, top, 1601)
+            deltas = np.ones_like(epsilons)
+    return epsilons, np.minimum.accumulate(np.minimum(known(epsilons), deltas))
+
+
+@lru_cache(maxsize=64)
+def endless_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
+    """Valid (eps, delta) pairs: coarse over the range of the hidden-state bound, then fine over the recursion's own."""
+    known, values = hidden_state_deltas(run)
     top = cv.rdp_epsilon(ORDERS, values, SMALLEST_DELTA)
     if not math.isfinite(top):
         return np.zeros(1), np.ones(1)
     if not top / 1600 > 0:
         return np.zeros(1), known(np.zeros(1))
-    tables = BlockTables(run, curves)
+    tables = BlockTables(run, step_curves(run, ORDERS))
     coarse = np.linspace(0.0, top, 121)
     deltas = tables.profile(known(coarse), coarse, 1e-3)
     small = np.flatnonzero(deltas <= max(SMALLEST_DELTA, 1.01 * float(deltas[-1])))
