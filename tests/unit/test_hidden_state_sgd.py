@@ -32,7 +32,15 @@ from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
 from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_restart_mu
 from dplangevin.families.noisy_gradient.theorems.participation_start import (
     DistanceMoment,
+from dplangevin.privacy import sampled_gaussian as sg
+from dplangevin.families.noisy_gradient.theorems._noise_split import SHARES, constant_split, restart_lengths, step_curves
+from dplangevin.families.noisy_gradient.theorems._random_batches import RandomBatchRun, random_batch_run, too_large
+from dplangevin.families.noisy_gradient.theorems.block_sgd import BlockSGD
+from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD, hidden_state_split
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_restart_mu
+from dplangevin.families.noisy_gradient.theorems.participation_start import (
     ParticipationStart,
+    distance_moment,
     participation_split,
 )
 from dplangevin.privacy import sampled_gaussian as sg
@@ -242,7 +250,7 @@ def test_distance_moment_is_from_above_and_close():
         distance = 0.7 * bits @ contraction ** np.arange(steps)
         scale = np.exp(rng.uniform(-12, 5, 8)) / distance.max() ** 2
         exact = np.log1p(np.expm1(np.multiply.outer(scale, distance**2)) @ chance)
-        ratio = DistanceMoment(run, steps)(scale) / exact
+        ratio = distance_moment(run, steps)(scale) / exact
         assert np.all(ratio >= 1 - 1e-12)
         assert np.all(ratio < 1.02)
 
@@ -272,6 +280,9 @@ def test_checkpoints_add_up():
     ],
 )
 def test_each_broken_hypothesis_is_named(theorem, options, word):
+    if word == "varies" and theorem.name in ("hidden-state-sgd", "participation-start"):
+        assert theorem.certify(*described(**options)).theorem == theorem.name  # proved step by step
+        return
     with pytest.raises(AssumptionFailed, match=word):
         theorem.certify(*described(**options))
 

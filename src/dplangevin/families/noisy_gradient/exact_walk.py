@@ -72,7 +72,7 @@ def exact_law(
 ) -> WalkLaw:
     """The law after n_steps (infinity: the stationary law) from `start` or clip(N(start, start_scale^2)).
 
-    Raises ArithmeticError when the quadrature does not conserve mass to 1e-9.
+    Raises ArithmeticError when the quadrature does not conserve mass to 1e-9, or a chance underflows.
     """
     return exact_laws(maps, noise, diameter, [n_steps], start_scale=start_scale, start=start)[0]
 
@@ -168,6 +168,8 @@ def _stationary(step: Floats) -> Floats:
     a = step.copy()
     for k in range(len(a) - 1, 0, -1):
         scale = a[k, :k].sum()
+        if not scale > 0:
+            raise ArithmeticError("the drift is so strong that a chance of stepping back underflows")
         a[:k, k] /= scale
         a[:k, :k] += np.outer(a[:k, k], a[k, :k])
     law = np.zeros(len(a))

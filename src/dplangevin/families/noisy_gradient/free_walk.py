@@ -187,8 +187,8 @@ def walk_tails(jumps: Jumps, variance: float, cuts: Floats) -> Tails | None:
     terms = math.ceil(8.8 / (deviation * spacing))
     if not terms <= _MOST_TERMS:
         return None
-    k = np.arange(terms) + 0.5
-    t = k * spacing
+    k = np.arange(terms, dtype=np.float64) + 0.5
+    t: Floats = k * np.float64(spacing)
     phi, slack = jumps.phi(t)
     damping = np.exp(-variance * t * t / 2)
     waves = np.exp(np.multiply.outer(cuts - mean, -1j * t))

@@ -83,28 +83,13 @@ def random_batch_run(
     releases: Sequence[str] = ("last-iterate",),
 ) -> RandomBatchRun:
     """The run in canonical units, after every hypothesis has been checked."""
-    _check_batches(theorem, constants, schedule)
-    require_hidden_state(theorem, constants, schedule)
-    if schedule.release not in releases:
-        raise theorem.refuse(
-            f"release={schedule.release!r} is not covered", f"Release one of: {', '.join(releases)}."
-        )
+    check_run(theorem, constants, schedule, releases)
     if isinstance(schedule.step_size, tuple) or isinstance(schedule.noise_scale, tuple):
         raise theorem.refuse(
             "step size or noise varies between steps", "Use one step_size and one noise_scale."
         )
-    if schedule.start != "data-independent":
-        raise theorem.refuse(
-            "the starting point may depend on the private data",
-            "Start from public values, or compose with the guarantee of the warm start.",
-        )
-    if constants.projection_error > 0:
-        raise theorem.refuse(
-            f"the projection is inexact (projection_error = {constants.projection_error!r})",
-            "Use an exact projection, or composition.",
-        )
     size = schedule.divisor(constants.n)
-    lipschitz, bad = _contraction(theorem, constants, schedule.step_size, schedule.sampling, size)
+    lipschitz, bad = contraction_of(theorem, constants, schedule.step_size, schedule.sampling, size)
     return RandomBatchRun(
         sampling=schedule.sampling,
         rate=size / constants.n,
@@ -118,9 +103,35 @@ def random_batch_run(
     )
 
 
+<<<<<<< HEAD:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
 def _check_batches(
     theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
 ) -> None:
+=======
+def check_run(
+    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule, releases: Sequence[str]
+) -> None:
+    """Every hypothesis but those on the step sizes."""
+    _check_batches(theorem, constants, schedule)
+    require_hidden_state(theorem, constants, schedule)
+    if schedule.release not in releases:
+        raise theorem.refuse(
+            f"release={schedule.release!r} is not covered", f"Release one of: {', '.join(releases)}."
+        )
+    if schedule.start != "data-independent":
+        raise theorem.refuse(
+            "the starting point may depend on the private data",
+            "Start from public values, or compose with the guarantee of the warm start.",
+        )
+    if constants.projection_error > 0:
+        raise theorem.refuse(
+            f"the projection is inexact (projection_error = {constants.projection_error!r})",
+            "Use an exact projection, or composition.",
+        )
+
+
+def _check_batches(theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule) -> None:
+>>>>>>> bounds:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
     needed = {"without-replacement": "replace-one", "poisson": "add-remove"}.get(schedule.sampling)
     if needed is None:
         raise theorem.refuse(
@@ -137,8 +148,13 @@ def _check_batches(
         raise InvalidParameter(f"batch_size = {size} is larger than n = {constants.n}; lower batch_size.")
 
 
+<<<<<<< HEAD:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
 def _contraction(
     theorem: NoisyGradientTheorem, constants: Constants, step_size: float, sampling: str, size: int
+=======
+def contraction_of(
+    theorem: NoisyGradientTheorem, constants: Constants, step_size: float, sampling: str, size: int
+>>>>>>> bounds:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
 ) -> tuple[float, float]:
     """Contraction constant of every admissible batch, and the probability of a batch that is not admissible.
 
@@ -171,7 +187,7 @@ def _contraction(
     return lipschitz, bad
 
 
-def words(constants: Constants, run: RandomBatchRun, released: str = "the last iterate") -> tuple[str, ...]:
+def words(constants: Constants, sampling: str, released: str = "the last iterate") -> tuple[str, ...]:
     """The assumptions, in words."""
     listed = [
         f"only {released} and nothing else of the path is released; the batches stay secret",
@@ -180,7 +196,7 @@ def words(constants: Constants, run: RandomBatchRun, released: str = "the last i
     ]
     if math.isfinite(constants.diameter):
         listed.append("every iterate is projected exactly on a set of the stated diameter")
-    if run.sampling == "poisson":
+    if sampling == "poisson":
         listed.append(
             "no data set has more than n records, and gradient sums are divided by the public batch_size"
         )

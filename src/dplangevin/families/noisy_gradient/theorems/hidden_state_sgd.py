@@ -31,6 +31,7 @@ from dplangevin.families.noisy_gradient.theorems._random_batches import (
     random_batch_run,
     words,
 )
+from dplangevin.families.noisy_gradient.theorems._varying_batches import certain_split, varying_run
 from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_restart_mu, same_start_mu
 from dplangevin.privacy.conversions import ORDERS
 from dplangevin.privacy.guarantee import Guarantee
@@ -120,6 +121,10 @@ class HiddenStateSGD(NoisyGradientTheorem):
     )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+        if not schedule.constant:
+            steps = varying_run(self, constants, schedule)
+            part = renyi_part(ORDERS, certain_split(steps, ORDERS))
+            return self.guarantee(constants, schedule, (part,), words(constants, steps.sampling), steps.bad)
         run = random_batch_run(self, constants, schedule, ("last-iterate", "checkpoints"))
         released, gaps = "the last iterate", np.array([run.n_steps])
         if schedule.release == "checkpoints":
@@ -128,13 +133,13 @@ class HiddenStateSGD(NoisyGradientTheorem):
             check_forgetting(self, run)
         curves = step_curves(run, ORDERS)
         total, needed = np.zeros_like(ORDERS), 0.0
-        for steps, uses in zip(*np.unique(gaps, return_counts=True), strict=True):
-            part = replace(run, n_steps=float(steps))
-            split = hidden_state_split(part, ORDERS, curves)
+        for length, uses in zip(*np.unique(gaps, return_counts=True), strict=True):
+            segment = replace(run, n_steps=float(length))
+            split = hidden_state_split(segment, ORDERS, curves)
             total += uses * split.values
-            needed += uses * contracting_steps(part, split.lengths)
+            needed += uses * contracting_steps(segment, split.lengths)
         extra = bad_batches(self, run, needed)
-        listed = words(constants, run, released)
+        listed = words(constants, run.sampling, released)
         return self.guarantee(constants, schedule, (renyi_part(ORDERS, total),), listed, extra)
 
 
@@ -156,4 +161,6 @@ class EveryStepShift(NoisyGradientTheorem):
         mu = best_restart_mu(run.shift, run.noise, run.contraction, run.diameter, run.n_steps)
         if run.contraction < 1 or math.isfinite(run.n_steps):
             mu = min(mu, same_start_mu(run.shift, run.noise, run.contraction, run.n_steps))
-        return self.guarantee(constants, schedule, (Gaussian(mu=inflated(mu)),), words(constants, run), extra)
+        return self.guarantee(
+            constants, schedule, (Gaussian(mu=inflated(mu)),), words(constants, run.sampling), extra
+        )

@@ -7,9 +7,7 @@ Z = min(D, sum_j c^j s R_{tau-j}) apart after tau steps. By joint convexity, wit
     sum_t S(1 - rho_t) + log E exp(lambda Z^2) / (alpha - 1),
     lambda = alpha (alpha - 1) c^{2k} / (2 v^2 sum_t c^{2(T-t)} rho_t).
 
-The moment is computed without a grid of distances: exp(lambda Z^2) = E_g exp(sqrt(2 lambda) g Z) for g ~ N(0, 1), and
-E exp(theta Z) is a product over the steps. The trapezoid rule in g is exact to e^{-70} (the integrand is entire and
-largest on the real line). Tables are read by chords of functions convex in theta or lambda, so from above.
+The moment is computed without a grid of distances (`_distance_moment`). Varying schedules: `_varying_batches`.
 """
 
 from __future__ import annotations
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
+from dplangevin.families.noisy_gradient.theorems._distance_moment import DistanceMoment, log_mixture
 from dplangevin.families.noisy_gradient.theorems._noise_split import (
     Split,
     cheapest_split,
@@ -32,6 +31,7 @@ from dplangevin.families.noisy_gradient.theorems._random_batches import (
     random_batch_run,
     words,
 )
+from dplangevin.families.noisy_gradient.theorems._varying_batches import random_split, varying_run
 from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
     bad_batches,
     check_forgetting,
@@ -44,8 +44,6 @@ from dplangevin.problem.constants import Constants
 
 Floats = NDArray[np.float64]
 
-_LARGEST = 300.0  # sqrt(2 lambda) Z is followed up to here; beyond, Z is replaced by its largest value
-_STEP = 0.5
 _FRACTIONS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97, 1.0)
 
 
@@ -56,7 +54,7 @@ def log_exponential_moment(run: RandomBatchRun, steps: float, theta: Floats) -> 
     """
     log_c = math.log(run.contraction)
     if log_c == 0:
-        return steps * _log_mixture(theta * run.shift, run.rate)
+        return steps * log_mixture(theta * run.shift, run.rate)
     followed = min(steps, math.ceil(math.log(1e-4) / log_c))
     size = max(1, math.floor(-0.05 / log_c))
     edges = np.append(np.arange(0, followed, size), followed).astype(float)
@@ -64,8 +62,8 @@ def log_exponential_moment(run: RandomBatchRun, steps: float, theta: Floats) -> 
     sums = (high - np.exp(log_c * edges[1:])) / -math.expm1(log_c)
     gap = np.where(counts > 1, high - low, 1.0)
     upper = np.where(counts > 1, np.clip((sums - counts * low) / gap, 0.0, counts), counts)
-    total = _log_mixture(np.multiply.outer(theta * run.shift, high), run.rate) @ upper
-    total += _log_mixture(np.multiply.outer(theta * run.shift, low), run.rate) @ (counts - upper)
+    total = log_mixture(np.multiply.outer(theta * run.shift, high), run.rate) @ upper
+    total += log_mixture(np.multiply.outer(theta * run.shift, low), run.rate) @ (counts - upper)
     if steps > followed:
         first = theta * run.shift * math.exp(log_c * followed)
         rest = first * (math.expm1(log_c * (steps - followed)) / math.expm1(log_c))
@@ -74,51 +72,12 @@ def log_exponential_moment(run: RandomBatchRun, steps: float, theta: Floats) -> 
     return np.asarray(total)
 
 
-def _log_mixture(x: Floats, rate: float) -> Floats:
-    """log(1 - q + q e^x)."""
-    if rate == 1:
-        return x
-    near = np.log1p(rate * np.expm1(np.minimum(x, 30.0)))
-    return np.where(x < 30, near, np.logaddexp(math.log1p(-rate), math.log(rate) + x))
-
-
-class DistanceMoment:
-    """lambda -> log E exp(lambda Z^2) for the distance Z after `steps` steps from a common start, from above."""
-
-    def __init__(self, run: RandomBatchRun, steps: float) -> None:
-        reach = run.shift * steps
-        if run.contraction < 1:
-            reach = run.shift * math.expm1(steps * math.log(run.contraction)) / (run.contraction - 1)
-        self._farthest = min(reach, run.diameter)
-        right = np.geomspace(1e-6, _LARGEST * (_LARGEST + 12), 520) / reach
-        theta = np.concatenate([-right[right * reach <= 12 * _LARGEST][::-1], [0.0], right])
-        logs = log_exponential_moment(run, steps, theta)
-        self._scales = np.append(0.0, np.geomspace(1e-8, _LARGEST**2 / 2, 380) / reach / reach)
-        self._values = np.array([_gaussian_average(scale, reach, theta, logs) for scale in self._scales])
-
-    def __call__(self, scale: Floats) -> Floats:
-        certain = scale * self._farthest**2
-        inside = scale <= self._scales[-1]
-        return np.asarray(
-            np.where(inside, np.minimum(np.interp(scale, self._scales, self._values), certain), certain)
-        )
-
-
-def _gaussian_average(scale: float, reach: float, theta: Floats, logs: Floats) -> float:
-    """log E_g exp(L(sqrt(2 lambda) g)), L the piecewise linear function through (theta, logs), L <= theta * reach."""
-    root = math.sqrt(2 * scale)
-    g = _STEP * np.arange(-20, math.ceil((root * reach + 10) / _STEP) + 1)
-    exponent = np.interp(root * g, theta, logs)
-    log_weight = math.log(_STEP / math.sqrt(2 * math.pi)) - g * g / 2
-    largest = float(np.max(log_weight + exponent))
-    if largest > 1:
-        return largest + math.log(float(np.exp(log_weight + exponent - largest).sum()))
-    weight = np.exp(log_weight)
-    small = exponent < 1
-    terms = np.where(
-        small, weight * np.expm1(np.minimum(exponent, 1.0)), np.exp(log_weight + exponent) - weight
-    )
-    return math.log1p(max(float(terms.sum()), 0.0))
+def distance_moment(run: RandomBatchRun, steps: float) -> DistanceMoment:
+    """The distance after `steps` steps from a common start."""
+    reach = run.shift * steps
+    if run.contraction < 1:
+        reach = run.shift * math.expm1(steps * math.log(run.contraction)) / (run.contraction - 1)
+    return DistanceMoment(reach, run.diameter, lambda theta: log_exponential_moment(run, steps, theta))
 
 
 def participation_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> Split:
@@ -130,7 +89,7 @@ def participation_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> 
     settled = math.inf if run.contraction == 1 else -20 / math.log(run.contraction)
     times = [time for time in times if time <= settled] + [math.inf] * (times[-1] > settled)
     moments = (
-        {time: DistanceMoment(run, time) for time in times}
+        {time: distance_moment(run, time) for time in times}
         if run.contraction < 1 or times[-1] < math.inf
         else {}
     )
@@ -160,11 +119,15 @@ class ParticipationStart(NoisyGradientTheorem):
     )
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+        if not schedule.constant:
+            steps = varying_run(self, constants, schedule)
+            part = renyi_part(ORDERS, random_split(steps, ORDERS))
+            return self.guarantee(constants, schedule, (part,), words(constants, steps.sampling), steps.bad)
         run = random_batch_run(self, constants, schedule)
         check_forgetting(self, run)
         check_not_expansive(self, run)
         extra = bad_batches(self, run, run.n_steps)
         split = participation_split(run, ORDERS, step_curves(run, ORDERS))
         return self.guarantee(
-            constants, schedule, (renyi_part(ORDERS, split.values),), words(constants, run), extra
+            constants, schedule, (renyi_part(ORDERS, split.values),), words(constants, run.sampling), extra
         )
