@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import NoisyGradientSchedule
+from dplangevin.schedules import NoisyGradientSchedule, Schedule
 
 Floats = NDArray[np.float64]
 Truth = Callable[[float], float]
@@ -31,7 +31,7 @@ class Trial:
 
     kind: str
     constants: Constants
-    schedule: NoisyGradientSchedule
+    schedule: Schedule
     truth: Truth
 
 
