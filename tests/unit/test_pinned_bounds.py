@@ -6,12 +6,13 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dplangevin.mechanisms import noisy_gradient
+from dplangevin.mechanisms import noisy_gradient, sufficient_statistics
 from dplangevin.mechanisms.sufficient_statistics import symmetric_noise
 from dplangevin.privacy.parts import Approximate, Gaussian, Profile, Renyi
 from dplangevin.privacy.registry import THEOREMS
@@ -23,7 +24,8 @@ from dplangevin.privacy.theorems.discrete_gradient import _rounded_up, integer_b
 from dplangevin.privacy.theorems.rashomon import poincare
 from dplangevin.privacy.theorems.shuffled_shift import reused_mu, shuffle_mu, shuffle_restart_mu
 from dplangevin.problem.constants import Constants
-from dplangevin.schedules import DiscreteGradientSchedule, NoisyGradientSchedule
+from dplangevin.problem.constraints import WholeSpace
+from dplangevin.schedules import DiscreteGradientSchedule, NoisyGradientSchedule, SufficientStatisticsSchedule
 
 RUN = NoisyGradientSchedule(step_size=0.5, noise_scale=2.0, n_steps=6)
 SMOOTH = Constants(n=10, lipschitz=1.0, smoothness=1.0, strong_convexity=0.2)
@@ -177,3 +179,15 @@ def test_symmetric_noise_is_isotropic_in_the_frobenius_norm() -> None:
     spread = 7 * math.sqrt(2 / 40_000)
     assert float(np.var(draws[:, 0, 0])) == pytest.approx(1.0, abs=spread)
     assert float(np.var(draws[:, 0, 1])) == pytest.approx(0.5, abs=spread / 2)
+
+
+def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(G + 2 S)^-1 (c + 0.5 z) with the noise drawn in this order; the floor and the ridge do nothing here."""
+    gram, cross = np.array([[50.0, 1.0], [1.0, 40.0]]), np.array([3.0, -2.0])
+    monkeypatch.setattr(sufficient_statistics, "moments", lambda data: (gram, cross))
+    schedule = SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=0.5, eigenvalue_floor=1e-3)
+    data = SimpleNamespace(problem=SimpleNamespace(n=10, ridge=0.0, constraint=WholeSpace()))
+    found = sufficient_statistics._answer(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
+    rng = np.random.default_rng(4)
+    noisy = gram + 2.0 * symmetric_noise(2, rng)
+    np.testing.assert_allclose(found, np.linalg.solve(noisy, cross + 0.5 * rng.standard_normal(2)), rtol=1e-9)
