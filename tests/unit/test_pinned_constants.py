@@ -18,6 +18,7 @@ from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Concentrated, Gaussian, Pure
 from dplangevin.privacy.registry import THEOREMS
+from dplangevin.privacy.theorem import inflated
 from dplangevin.privacy.theorems.objective_perturbation import corner_profile
 from dplangevin.privacy.theorems.rashomon import RashomonDraws, minimum_error, sampler_error, start_scale
 from dplangevin.problem.constants import Constants
@@ -75,6 +76,7 @@ def test_adding_promises_adds_their_extra_deltas() -> None:
     assert total.extra_delta == pytest.approx(0.03, rel=1e-12)
     assert total.epsilon(0.03) < math.inf
     assert total.epsilon(0.0299) == math.inf
+    assert total.delta(1.0) == pytest.approx(0.03, rel=1e-12)
     assert (3 * promise(parts=(Pure(value=0.1),), extra_delta=0.01)).extra_delta == pytest.approx(0.03)
 
 
@@ -191,3 +193,15 @@ def test_objective_perturbation_blurs_what_it_releases(monkeypatch: pytest.Monke
     np.testing.assert_allclose(tilts[0], tilt)
     np.testing.assert_allclose(found, np.array([1.0, 2.0]) + blur)
     assert np.linalg.norm(blur) > 0
+
+
+def test_rounding_and_noise_scales() -> None:
+    assert inflated(math.nan) == math.inf
+    assert inflated(math.inf) == math.inf
+    assert 1 < inflated(1.0) < 1 + 2e-9
+    z = np.random.default_rng(1).standard_normal(3)
+    np.testing.assert_allclose(perturbation("gaussian", 3, 2.0, np.random.default_rng(1)), 2.0 * z)
+    # the norm of the other kind is Gamma(dimension) times the scale: mean 3 * 2, 4,000 draws, 7 standard errors
+    rng = np.random.default_rng(2)
+    norms = [float(np.linalg.norm(perturbation("gamma", 3, 2.0, rng))) for _ in range(4000)]
+    assert float(np.mean(norms)) == pytest.approx(6.0, abs=7 * 2 * math.sqrt(3 / 4000))
