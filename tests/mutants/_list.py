@@ -113,7 +113,7 @@ TESTS = {
         "tests/unit/test_draws.py",
         "tests/unit/test_rashomon.py",
     ),
-    "draws": ("tests/unit/test_draws.py", _CONTRACT),
+    "draws": (_BOUNDS, "tests/unit/test_draws.py", _CONTRACT),
     "objective_theorem": (_PINNED, "tests/unit/test_objective_perturbation.py"),
     "output_theorem": ("tests/unit/test_output_perturbation.py",),
     "minimiser": (
@@ -147,7 +147,10 @@ TESTS = {
     ),
     "exponential": (_PINNED, "tests/unit/test_draws.py"),
     "rashomon": (_PINNED, "tests/unit/test_rashomon.py"),
-    "draw": ("tests/unit/test_draws.py",),
+    "draw": (
+        _BOUNDS,
+        "tests/unit/test_draws.py",
+    ),
     "sgld": _SAMPLER_TESTS,
     "gamma_norm": (*_SAMPLER_TESTS, "tests/unit/test_output_perturbation.py"),
     "discrete": ("tests/unit/test_secure.py",),

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.mechanisms import noisy_gradient, sufficient_statistics
+from dplangevin.mechanisms import _draw, noisy_gradient, sufficient_statistics
 from dplangevin.mechanisms.sufficient_statistics import symmetric_noise
 from dplangevin.privacy.parts import Approximate, Gaussian, Profile, Renyi
 from dplangevin.privacy.registry import THEOREMS
-from dplangevin.privacy.theorems import gibbs
+from dplangevin.privacy.theorems import draws, gibbs
 from dplangevin.privacy.theorems._minimiser import total_ridge
 from dplangevin.privacy.theorems._random_batches import RandomBatchRun, too_large
 from dplangevin.privacy.theorems._units import Units, units
@@ -25,7 +25,12 @@ from dplangevin.privacy.theorems.rashomon import poincare
 from dplangevin.privacy.theorems.shuffled_shift import reused_mu, shuffle_mu, shuffle_restart_mu
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import WholeSpace
-from dplangevin.schedules import DiscreteGradientSchedule, NoisyGradientSchedule, SufficientStatisticsSchedule
+from dplangevin.schedules import (
+    DiscreteGradientSchedule,
+    ExponentialSchedule,
+    NoisyGradientSchedule,
+    SufficientStatisticsSchedule,
+)
 
 RUN = NoisyGradientSchedule(step_size=0.5, noise_scale=2.0, n_steps=6)
 SMOOTH = Constants(n=10, lipschitz=1.0, smoothness=1.0, strong_convexity=0.2)
@@ -191,3 +196,24 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
     rng = np.random.default_rng(4)
     noisy = gram + 2.0 * symmetric_noise(2, rng)
     np.testing.assert_allclose(found, np.linalg.solve(noisy, cross + 0.5 * rng.standard_normal(2)), rtol=1e-9)
+
+
+def test_a_pure_chain_pays_for_its_density_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "sup_norm", lambda constants, schedule: 0.5)
+    constants = Constants(n=10, lipschitz=1.0, diameter=1.0)
+    schedule = ExponentialSchedule(inverse_temperature=5.0, tier="pure", step_size=0.1, n_steps=9)
+    spent = draws.ExponentialMechanism().certify(constants, schedule).epsilon(0.0)
+    assert spent == pytest.approx(5.0 * 0.2 + math.log(1.5 / 0.5), rel=1e-6)
+
+
+def test_exact_draws_of_a_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """exp(-beta F) with F = <theta, G theta> / (2n) - <c, theta> / n + ridge |theta|^2 / 2."""
+    asked: list[Any] = []
+    monkeypatch.setattr(_draw, "moments", lambda data: (np.diag([20.0, 40.0]), np.array([6.0, 3.0])))
+    monkeypatch.setattr(_draw, "quadratic_gaussian", lambda mean, matrix, *rest: asked.append((mean, matrix)))
+    potential = SimpleNamespace(
+        problem=SimpleNamespace(n=10, ridge=1.0, dimension=2), data=None, inverse_temperature=7.0
+    )
+    _draw._gaussian(potential, None, 1, np.random.default_rng(0))  # type: ignore[arg-type]
+    np.testing.assert_allclose(asked[0][1], 7.0 * np.diag([3.0, 5.0]))
+    np.testing.assert_allclose(asked[0][0], [0.2, 0.06])
