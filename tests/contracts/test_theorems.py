@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,14 @@ def of(key: tuple[type[Schedule], str]) -> tuple[Theorem[Schedule], Case]:
     return FAMILIES[key[0]][key[1]], CASES[key]
 
 
+@cache
 def cost(theorem: Theorem[Schedule], constants: Constants, schedule: Schedule) -> float:
     return theorem.certify(constants, schedule).epsilon(DELTA)
+
+
+@cache
+def leak(constants: Constants, schedule: NoisyGradientSchedule) -> float:
+    return known_leak(constants, schedule, DELTA, full=True) or 0.0
 
 
 def test_every_theorem_on_offer_has_a_case() -> None:
@@ -159,7 +166,7 @@ def test_every_release_is_covered_or_refused(key: tuple[type[Schedule], str]) ->
         assert found.release == release
         assert found.epsilon(DELTA) >= least * (1 - 1e-9)
         if isinstance(seen, NoisyGradientSchedule):
-            assert found.epsilon(DELTA) >= (known_leak(case.constants, seen, DELTA, full=True) or 0.0)
+            assert found.epsilon(DELTA) >= leak(case.constants, seen)
 
 
 @every_gradient_theorem
@@ -181,7 +188,7 @@ def test_unknown_starts_are_covered_or_refused(
         return
     assert theorem.name in ("optimal-shift", "cyclic-shift")
     assert found >= cost(theorem, case.constants, known)
-    assert found >= (known_leak(case.constants, unknown, DELTA, full=True) or 0.0)
+    assert found >= leak(case.constants, unknown)
 
 
 @every_gradient_theorem
@@ -208,7 +215,7 @@ def test_never_below_an_exact_instance(key: tuple[type[Schedule], str]) -> None:
                 found = cost(theorem, constants, run)
             except AssumptionFailed:
                 continue
-            assert found >= (known_leak(constants, run, DELTA, full=True) or 0.0)
+            assert found >= leak(constants, run)
 
 
 @pytest.mark.parametrize("name", sorted(THEOREMS))

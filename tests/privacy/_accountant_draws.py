@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.problem.constants import Constants
 from privacy._accountant_trials import (
@@ -221,8 +222,31 @@ def shuffled(rng: Rng) -> Trial:
     return _dressed(rng, "shuffled", run, truth, diameter, steps)
 
 
+def langevin(rng: Rng) -> Trial:
+    """SGLD in its own parameters: learning rate eta beta, noise sqrt(2 eta) on the iterate."""
+    steps = int(_pick(rng, 1, 2, rng.integers(3, 12), rng.integers(12, 120)))
+    release = _pick(rng, "last-iterate", "trajectory")
+    etas = rng.uniform(0.2, 1.0, steps) if release == "trajectory" else np.full(steps, rng.uniform(0.2, 1.0))
+    run = replace(_run(rng, "full", steps, False, forward=True), steps=etas, noises=np.sqrt(2 * etas) / etas)
+    add_remove = rng.random() < 0.4
+    plain = NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=steps, release=release)
+    unit = 10.0 ** int(rng.integers(-15, 16))  # of the loss; the temperature undoes it
+    constants = Constants(
+        n=run.n,
+        lipschitz=run.delta * unit / (1 if add_remove else 2),
+        smoothness=(run.ridge + float(_pick(rng, 0.1, 1.0, 3.0))) * unit,
+        strong_convexity=run.ridge * unit,
+        adjacency="add-remove" if add_remove else "replace-one",
+    )
+    schedule = LangevinSchedule(
+        inverse_temperature=1 / unit, step_size=_per_step(etas), n_steps=steps, release=release
+    )
+    return Trial(kind="langevin", constants=constants, schedule=schedule, truth=chain_truth(run, plain, 0))
+
+
 KINDS = {
-    chain: 0.45,
+    langevin: 0.05,
+    chain: 0.4,
     long_chain: 0.2,
     walk: 0.2,
     shuffled: 0.09,

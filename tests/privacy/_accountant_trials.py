@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
 Floats = NDArray[np.float64]
@@ -31,7 +32,7 @@ class Trial:
 
     kind: str
     constants: Constants
-    schedule: NoisyGradientSchedule
+    schedule: Schedule
     truth: Truth
 
 

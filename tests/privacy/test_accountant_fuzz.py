@@ -17,6 +17,7 @@ from _families import THEOREMS
 from dplangevin.errors import AssumptionFailed, NotPrivateError
 from dplangevin.families.noisy_gradient.theorems import composition, cyclic_shift, optimal_shift
 from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.registry import theorems_for
 from dplangevin.privacy.theorem import inflated
 from privacy._accountant_draws import KINDS, chain, trials, walk
 from privacy._accountant_trials import Trial
@@ -28,7 +29,7 @@ EPSILONS = (0.0, 0.1, 1.0, 5.0)
 
 def comparisons(trial: Trial) -> Iterator[tuple[str, float, float]]:
     """(theorem, claimed delta, attained delta) of every offer at several points of its curve."""
-    for name, theorem in THEOREMS.items():
+    for name, theorem in theorems_for(trial.schedule).items():
         try:
             offer = theorem.certify(trial.constants, trial.schedule)
         except AssumptionFailed:
@@ -51,11 +52,10 @@ def contradictions(seed: int, least: int) -> tuple[Counter[str], list[str]]:
     failures: list[str] = []
     for number, trial in enumerate(trials(seed)):
         for name, claimed, attained in comparisons(trial):
-            counts[name] += 1
-            counts[trial.kind] += 1
+            counts.update((name, trial.kind, "all"))
             if wrong(claimed, attained):
                 failures.append(f"#{number} {name}: {claimed!r} < {attained!r} {trial}")
-        if sum(counts[name] for name in THEOREMS) >= least:
+        if counts["all"] >= least:
             return counts, failures
     raise AssertionError
 
@@ -63,7 +63,7 @@ def contradictions(seed: int, least: int) -> tuple[Counter[str], list[str]]:
 def test_no_claim_is_below_the_truth() -> None:
     counts, failures = contradictions(20_240, COMPARISONS)
     assert not failures, "\n".join(failures[:5])
-    assert sum(counts[name] for name in THEOREMS) >= COMPARISONS
+    assert counts["all"] >= COMPARISONS
     if COMPARISONS >= 20_000:
         assert all(counts[name] > 50 for name in THEOREMS), counts
 
@@ -72,7 +72,7 @@ def test_the_accountant_answers_every_kind_of_run() -> None:
     """Through the front door: certify takes the best offer, checks itself, and its claim is true."""
     rng = np.random.default_rng(7)
     for draw in KINDS:
-        for _ in range(3):
+        for _ in range(1 if "random" in draw.__name__ else 3):
             trial = draw(rng)
             try:
                 found = certify(trial.constants, trial.schedule, delta=1e-5)

@@ -240,6 +240,11 @@ def test_the_self_check_knows_unknown_starts(monkeypatch: pytest.MonkeyPatch) ->
     known = known_leak(constants, schedule, DELTA)
     assert known is not None
     assert truth * 0.99 < known <= truth
+    once = replace(schedule, n_steps=1)
+    assert known_leak(constants, once, DELTA) == known
+    seen = replace(schedule, n_steps=9, release="checkpoints", checkpoints=(1, 9))
+    assert known_leak(constants, seen, DELTA) == known
+    assert known_leak(constants, replace(schedule, n_steps=9), DELTA) is None
     forgetful = THEOREMS["optimal-shift"].certify(constants, replace(schedule, start="data-independent"))
     monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: forgetful)
     with pytest.raises(ContradictionError):

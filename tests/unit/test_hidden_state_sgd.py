@@ -31,14 +31,6 @@ from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
 )
 from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_restart_mu
 from dplangevin.families.noisy_gradient.theorems.participation_start import (
-    DistanceMoment,
-from dplangevin.privacy import sampled_gaussian as sg
-from dplangevin.families.noisy_gradient.theorems._noise_split import SHARES, constant_split, restart_lengths, step_curves
-from dplangevin.families.noisy_gradient.theorems._random_batches import RandomBatchRun, random_batch_run, too_large
-from dplangevin.families.noisy_gradient.theorems.block_sgd import BlockSGD
-from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import EveryStepShift, HiddenStateSGD, hidden_state_split
-from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_restart_mu
-from dplangevin.families.noisy_gradient.theorems.participation_start import (
     ParticipationStart,
     distance_moment,
     participation_split,

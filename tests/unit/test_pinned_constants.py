@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ from dplangevin.families.rashomon.theorem import RashomonDraws, minimum_error, s
 from dplangevin.privacy import conversions as cv, proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Concentrated, Gaussian, Pure
+from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import Ball
 
@@ -72,6 +74,7 @@ def test_adding_promises_adds_their_extra_deltas() -> None:
     assert total.extra_delta == pytest.approx(0.03, rel=1e-12)
     assert total.epsilon(0.03) < math.inf
     assert total.epsilon(0.0299) == math.inf
+    assert total.delta(1.0) == pytest.approx(0.03, rel=1e-12)
     assert (3 * promise(parts=(Pure(value=0.1),), extra_delta=0.01)).extra_delta == pytest.approx(0.03)
 
 
@@ -132,10 +135,13 @@ def test_rashomon_counts_every_draw_and_its_minimum() -> None:
     assert minimum_error(
         Constants(n=10, lipschitz=1.0, strong_convexity=0.5, smoothness=1.0), 1e-3
     ) == pytest.approx(1e-6 / (2 * 10 * 5), rel=1e-9)
-    tau = sampler_error(BODY, RASHOMON)
-    assert 1e-290 < tau < 1e-3
-    found = RashomonDraws().certify(BODY, RASHOMON)
-    assert found.extra_delta == pytest.approx((1 + math.e) * 3 * tau, rel=1e-9)
+    short = replace(RASHOMON, n_steps=60)
+    tau = sampler_error(BODY, short)
+    assert 1e-6 < tau < 1e-3
+    # three draws of range beta Delta D / n each: delta is (1 + e^eps) 3 tau at their eps and beyond
+    together = 3 * 20.0 * (2.0 / 1000) * 2.0
+    found = RashomonDraws().certify(BODY, short)
+    assert found.delta(1.0) == pytest.approx((1 + math.exp(together)) * 3 * tau, rel=1e-6, abs=0)
 
 
 def test_chains_start_where_their_certificate_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +156,13 @@ def test_chains_start_where_their_certificate_says(monkeypatch: pytest.MonkeyPat
     s = start_scale(2, 20.0, 0.05, 2.1)
     assert s == pytest.approx(0.1 / 2.1, rel=1e-12)  # max(psi, p / beta) / excess
     np.testing.assert_allclose(found, (1 - s) * centre[:, None] + s * uniform, rtol=1e-12)
+
+
+def test_start_of_the_proximal_chain() -> None:
+    """(p / 2) log(M / m) where the set is wide, and s^2 = p / (D^2 M), extra p / 2, where it is not."""
+    assert chain.warm_start_ratio(1950.0, 75.0, 20, 2.0) == pytest.approx(10 * math.log(26), rel=1e-9)
+    flat = 10 * math.log(1875 / 5) + 5 * 4 / 2
+    assert chain.warm_start_ratio(1875.0, 0.0, 20, 2.0) == pytest.approx(flat, rel=1e-9)
 
 
 def test_steps_of_the_proximal_chain() -> None:
@@ -178,3 +191,15 @@ def test_objective_perturbation_blurs_what_it_releases(monkeypatch: pytest.Monke
     np.testing.assert_allclose(tilts[0], tilt)
     np.testing.assert_allclose(found, np.array([1.0, 2.0]) + blur)
     assert np.linalg.norm(blur) > 0
+
+
+def test_rounding_and_noise_scales() -> None:
+    assert inflated(math.nan) == math.inf
+    assert inflated(math.inf) == math.inf
+    assert 1 < inflated(1.0) < 1 + 2e-9
+    z = np.random.default_rng(1).standard_normal(3)
+    np.testing.assert_allclose(perturbation("gaussian", 3, 2.0, np.random.default_rng(1)), 2.0 * z)
+    # the norm of the other kind is Gamma(dimension) times the scale: mean 3 * 2, 4,000 draws, 7 standard errors
+    rng = np.random.default_rng(2)
+    norms = [float(np.linalg.norm(perturbation("gamma", 3, 2.0, rng))) for _ in range(4000)]
+    assert float(np.mean(norms)) == pytest.approx(6.0, abs=7 * 2 * math.sqrt(3 / 4000))

@@ -103,13 +103,11 @@ def random_batch_run(
     )
 
 
-<<<<<<< HEAD:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
-def _check_batches(
-    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
-) -> None:
-=======
 def check_run(
-    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule, releases: Sequence[str]
+    theorem: NoisyGradientTheorem,
+    constants: Constants,
+    schedule: NoisyGradientSchedule,
+    releases: Sequence[str],
 ) -> None:
     """Every hypothesis but those on the step sizes."""
     _check_batches(theorem, constants, schedule)
@@ -130,8 +128,9 @@ def check_run(
         )
 
 
-def _check_batches(theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule) -> None:
->>>>>>> bounds:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
+def _check_batches(
+    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
+) -> None:
     needed = {"without-replacement": "replace-one", "poisson": "add-remove"}.get(schedule.sampling)
     if needed is None:
         raise theorem.refuse(
@@ -148,13 +147,8 @@ def _check_batches(theorem: NoisyGradientTheorem, constants: Constants, schedule
         raise InvalidParameter(f"batch_size = {size} is larger than n = {constants.n}; lower batch_size.")
 
 
-<<<<<<< HEAD:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
-def _contraction(
-    theorem: NoisyGradientTheorem, constants: Constants, step_size: float, sampling: str, size: int
-=======
 def contraction_of(
     theorem: NoisyGradientTheorem, constants: Constants, step_size: float, sampling: str, size: int
->>>>>>> bounds:src/dplangevin/families/noisy_gradient/theorems/_random_batches.py
 ) -> tuple[float, float]:
     """Contraction constant of every admissible batch, and the probability of a batch that is not admissible.
 
