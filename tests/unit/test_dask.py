@@ -146,7 +146,12 @@ def test_frames_weights_classes_and_addresses(client: Any) -> None:
     load = dd.from_pandas(pd.Series(weights), npartitions=3)
     address = client.scheduler.address
     found = DaskDataset(
-        table, "label", problem, load, client=address, encode=lambda v: (np.asarray(v) == "yes").astype(float)
+        table,
+        "label",
+        problem,
+        load,
+        client=address,
+        encode=lambda v: v.codes({"no": 0, "yes": 1}).astype(float),
     )
     expected = ArrayDataset(X, y, problem, weights)
     theta = np.random.default_rng(6).normal(size=(problem.dimension, 2))

@@ -21,7 +21,12 @@ from dplangevin.families.perturbation.schedule import ObjectivePerturbationSched
 from dplangevin.families.perturbation.theorems.objective import corner_profile
 from dplangevin.families.rashomon import mechanism as rashomon
 from dplangevin.families.rashomon.schedule import RashomonSchedule
-from dplangevin.families.rashomon.theorem import RashomonDraws, minimum_error, sampler_error, start_scale
+from dplangevin.families.rashomon.theorem import (
+    RashomonDrawsTheorem,
+    minimum_error,
+    sampler_error,
+    start_scale,
+)
 from dplangevin.privacy import conversions as cv, proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Concentrated, Gaussian, Pure
@@ -140,7 +145,7 @@ def test_rashomon_counts_every_draw_and_its_minimum() -> None:
     assert 1e-6 < tau < 1e-3
     # three draws of range beta Delta D / n each: delta is (1 + e^eps) 3 tau at their eps and beyond
     together = 3 * 20.0 * (2.0 / 1000) * 2.0
-    found = RashomonDraws().certify(BODY, short)
+    found = RashomonDrawsTheorem().certify(BODY, short)
     assert found.delta(1.0) == pytest.approx((1 + math.exp(together)) * 3 * tau, rel=1e-6, abs=0)
 
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from dplangevin._progress import progress
 from dplangevin.data._kernels import GROUP
 from dplangevin.data.dataset import StoredDataset, check_size
-from dplangevin.data.sources import READ_ROWS, UNSPENT, Records, Source
+from dplangevin.data.sources import UNSPENT, Records, Source
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Problem
 from dplangevin.tables import cells_of
+from dplangevin.tables.files import READ_ROWS
 
 Encode = Callable[[Any], NDArray[np.float64]]
 

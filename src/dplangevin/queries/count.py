@@ -151,26 +151,37 @@ def count_file(
         used = list(dict.fromkeys([*names, *([] if sql is None else sql.names)]))
 
         def counted() -> NDArray[np.int64]:
-            found = np.zeros(len(written), np.int64)
-
-            def tables() -> Iterator[Table]:
-                done = 0
-                for table in _told_nothing(files.batches(used)):
-                    if sql is not None:
-                        found[:] += sql.count(table, written)
-                    yield table
-                    done += len(table)
-                    if progress is not None:
-                        progress(done)
-
-            if marginals is not None:
-                cells = marginals.count(tables())
-                return np.concatenate([found, cells])
-            for _ in tables():
-                pass
-            return found
+            return _counted(_told_nothing(files.batches(used)), sql, written, marginals, progress)
 
         return _released(mechanism, counted, tuple(texts), marginals, random_state, ledger, state)
+
+
+def _counted(
+    tables: Iterator[Table],
+    sql: SqlCounter | None,
+    written: Sequence[str],
+    marginals: Marginals | None,
+    progress: Progress | None,
+) -> NDArray[np.int64]:
+    """Exact counts of predicates and cells, in one pass."""
+    found = np.zeros(len(written), np.int64)
+
+    def passed() -> Iterator[Table]:
+        done = 0
+        for table in tables:
+            if sql is not None:
+                found[:] += sql.count(table, written)
+            yield table
+            done += len(table)
+            if progress is not None:
+                progress(done)
+
+    if marginals is not None:
+        cells = marginals.count(passed())  # fills `found` on the way
+        return np.concatenate([found, cells])
+    for _ in passed():
+        pass
+    return found
 
 
 def _told_nothing(tables: Iterator[Table]) -> Iterator[Table]:

@@ -117,4 +117,4 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
 
 def _bounded(values: NDArray[Any]) -> NDArray[Any]:
     """Answers in [0, 1]; what is outside is clipped, silently: an error would tell about a row."""
-    return np.clip(np.nan_to_num(np.asarray(values, float), nan=0.0), 0.0, 1.0)
+    return np.asarray(np.clip(np.nan_to_num(np.asarray(values, float), nan=0.0), 0.0, 1.0))
