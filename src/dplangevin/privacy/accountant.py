@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.option_names import check_names
+from dplangevin.privacy.other_runs import OTHER_MECHANISMS, Described, builder_of
 from dplangevin.privacy.registry import theorem_named, theorems_for
+from dplangevin.privacy.theorems import generalized_gaussian
 from dplangevin.privacy.theorems._units import check_meaningful
+from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers
 from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule, Schedule
+from dplangevin.schedules.expression import per_step
+
+MECHANISMS = ("noisy-gd", "noisy-sgd", *OTHER_MECHANISMS)
+_QUESTION = ("delta", "epsilon", "theorem", "rdp", "mu", "zcdp")
 
 
 def describe(
     *,
     n: int,
     lipschitz: float,
-    noise_scale: float | Sequence[float],
-    step_size: float | Sequence[float],
+    noise_scale: float | str | Sequence[float],
+    step_size: float | str | Sequence[float],
     steps: int | float,
     mechanism: str | None = None,
     batch_size: int | None = None,
@@ -33,7 +41,11 @@ def describe(
     checkpoints: Sequence[int] = (),
     momentum: bool = False,
 ) -> tuple[Constants, NoisyGradientSchedule]:
-    """The public values of a run, from the options of the command line."""
+    """The public values of a run, from the options of the command line.
+
+    noise_scale and step_size may be formulas in the step t, such as "0.5/sqrt(t)".
+    """
+    steps = _check.count_or_infinity("steps", steps)
     if sampling is None:
         if mechanism == "noisy-sgd" or batch_size is not None:
             raise InvalidParameter(
@@ -56,8 +68,8 @@ def describe(
         adjacency=adjacency,  # type: ignore[arg-type]
     )
     schedule = NoisyGradientSchedule(
-        step_size=step_size,  # type: ignore[arg-type]
-        noise_scale=noise_scale,  # type: ignore[arg-type]
+        step_size=_per_step("step_size", step_size, steps),  # type: ignore[arg-type]
+        noise_scale=_per_step("noise_scale", noise_scale, steps),  # type: ignore[arg-type]
         n_steps=steps,
         batch_size=batch_size,
         sampling=sampling,  # type: ignore[arg-type]
@@ -67,6 +79,62 @@ def describe(
     )
     check_meaningful(constants, schedule)
     return constants, schedule
+
+
+def _per_step(name: str, value: float | str | Sequence[float], steps: float) -> float | Sequence[float]:
+    return per_step(name, value, steps) if isinstance(value, str) else value
+
+
+def described(options: Mapping[str, object]) -> tuple[Constants, NoisyGradientSchedule]:
+    """`describe`, with errors that name the option of the command line."""
+    chosen = check_names(options, describe, _QUESTION)
+    _check.choice("mechanism", options.get("mechanism") or "noisy-gd", MECHANISMS)
+    try:
+        return describe(**chosen)  # type: ignore[arg-type]
+    except InvalidParameter as error:
+        raise InvalidParameter(str(error).replace("n_steps", "steps")) from None
+
+
+def described_other(options: Mapping[str, object]) -> Described:
+    """The same for a mechanism without steps."""
+    build = builder_of(options)
+    assert build is not None
+    chosen = {name: value for name, value in options.items() if value is not None}
+    try:
+        return build(**check_names(chosen, build, _QUESTION))
+    except InvalidParameter as error:
+        raise InvalidParameter(_in_options(str(error))) from None
+
+
+def _in_options(words: str) -> str:
+    return words.replace("n_steps", "steps").replace("n_models", "models").replace("sigma", "noise_scale")
+
+
+def certify_other(
+    constants: Constants | None,
+    subject: Schedule | NoisyAnswers,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    theorem: str | None = None,
+) -> Guarantee:
+    """The guarantee of a mechanism without steps."""
+    if isinstance(subject, Schedule):
+        assert constants is not None
+        return certify(constants, subject, delta=delta, epsilon=epsilon, theorem=theorem)
+    if theorem not in (None, generalized_gaussian.NAME):
+        raise InvalidParameter(f"theorem = {theorem!r} is unknown; choose {generalized_gaussian.NAME}.")
+    if (delta is None) == (epsilon is None):
+        raise InvalidParameter(
+            "give exactly one of delta and epsilon: delta to get epsilon, or epsilon to get delta."
+        )
+    if delta is None:
+        assert epsilon is not None
+        found = generalized_gaussian.certify(subject, delta=0.5).delta(_check.positive("epsilon", epsilon))
+        return replace(generalized_gaussian.certify(subject, delta=0.5), at_delta=found)
+    if delta != 0:
+        _check.open_unit("delta", delta)
+    return generalized_gaussian.certify(subject, delta=delta)
 
 
 def certify(
@@ -118,11 +186,13 @@ def certify(
 def account(
     *, delta: float | None = None, epsilon: float | None = None, theorem: str | None = None, **options: object
 ) -> Guarantee:
-    """What a noisy (stochastic) gradient run costs: the tightest proved guarantee.
+    """What a run costs: the tightest proved guarantee.
 
-    Options are those of `dplangevin account`, with underscores: n, lipschitz, noise_scale, step_size, steps (a number
-    or infinity), mechanism, batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release,
-    checkpoints, momentum; exactly one of delta and epsilon; theorem to pin one.
+    Options are those of `dplangevin account`, with underscores. Noisy gradient runs: n, lipschitz, noise_scale,
+    step_size (numbers, one per step, or formulas such as "0.5/sqrt(t)"), steps (a number or infinity), mechanism,
+    batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release, checkpoints, momentum. Other
+    mechanisms, see `privacy.other_runs`: objective-perturbation, output-perturbation, exponential, gibbs, rashomon and
+    counting. Exactly one of delta and epsilon; theorem to pin one.
 
     Examples
     --------
@@ -133,8 +203,9 @@ def account(
     >>> f"{short.epsilon():.4f} {long.epsilon():.4f} {short.composition.epsilon():.4f}"
     '0.9927 0.9928 2.3885'
     """
-    constants, schedule = describe(**options)  # type: ignore[arg-type]
-    return certify(constants, schedule, delta=delta, epsilon=epsilon, theorem=theorem)
+    if builder_of(options) is not None:
+        return certify_other(*described_other(options), delta=delta, epsilon=epsilon, theorem=theorem)
+    return certify(*described(options), delta=delta, epsilon=epsilon, theorem=theorem)
 
 
 def refusals(constants: Constants, schedule: Schedule) -> dict[str, str]:

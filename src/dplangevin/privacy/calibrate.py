@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.privacy.accountant import describe
+from dplangevin.privacy.accountant import certify_other, described, described_other
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.other_runs import OTHER_MECHANISMS, Described, knob_of
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.registry import THEOREMS, theorem_named
+from dplangevin.privacy.target import Target, target
 from dplangevin.privacy.theorem import Theorem
+from dplangevin.privacy.theorems.generalized_gaussian import NoisyAnswers
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import Problem
 from dplangevin.schedules import NoisyGradientSchedule
@@ -24,15 +27,20 @@ MONOTONE_IN_STEPS = ("composition", "optimal-shift", "hidden-state-sgd")
 
 def calibrate(
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rdp: tuple[float, float] | None = None,
+    mu: float | None = None,
+    zcdp: float | None = None,
     theorem: str | None = None,
     steps: int | float | None = None,
     **options: object,
-) -> Plan:
-    """The plan with the least noise that meets (epsilon, delta), or, given noise_scale and no steps, the most steps.
+) -> Plan | AnswersPlan:
+    """The plan with the least noise that meets the target, or, given noise_scale and no steps, the most steps.
 
-    Options are those of `account`. steps may be infinity.
+    The target is (epsilon, delta), or rdp = (order, value), or mu, or zcdp; with those delta only says where epsilon is
+    reported (default 1e-6). Other options are those of `account`, mechanism included; steps may be infinity. For
+    mechanisms without steps the number that is found is left out: noise_scale, or inverse_temperature.
 
     Examples
     --------
@@ -42,6 +50,14 @@ def calibrate(
     >>> round(plan.schedule.noise_scale, 6), plan.guarantee.theorem
     (0.011919, 'optimal-shift')
     """
+    mechanism = options.get("mechanism")
+    wanted = target(
+        epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=mechanism in OTHER_MECHANISMS
+    )
+    if mechanism in OTHER_MECHANISMS:
+        if steps is not None:
+            raise InvalidParameter(f"steps has no meaning for mechanism={mechanism!r}; leave it out.")
+        return _other(wanted, theorem, options)
     noise = options.pop("noise_scale", None)
     if steps is None and noise is None:
         raise InvalidParameter(
@@ -52,46 +68,80 @@ def calibrate(
             "noise_scale and steps are both given, so nothing is left to find; use account."
         )
     start = 1.0 if noise is None else noise
-    constants, schedule = describe(noise_scale=start, steps=1 if steps is None else steps, **options)  # type: ignore[arg-type]
+    constants, schedule = described({"noise_scale": start, "steps": 1 if steps is None else steps, **options})
     if steps is None:
-        return most_steps(constants, schedule, epsilon=epsilon, delta=delta, theorem=theorem)
-    return least_noise(constants, schedule, epsilon=epsilon, delta=delta, theorem=theorem)
+        return most_steps(constants, schedule, wanted=wanted, theorem=theorem)
+    return least_noise(constants, schedule, wanted=wanted, theorem=theorem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswersPlan:
+    """Noise for counting queries with its guarantee."""
+
+    noise: NoisyAnswers
+    guarantee: Guarantee
+
+
+def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> Plan | AnswersPlan:
+    """The least noise (or the highest inverse temperature) of a mechanism without steps."""
+    knob = knob_of(options["mechanism"])
+    if options.get(knob.name) is not None:
+        raise InvalidParameter(f"{knob.name} is what calibrate finds; leave it out, or use account.")
+
+    def run(factor: float) -> Described:
+        return described_other({**options, knob.name: knob.at(factor)})
+
+    def cost(factor: float) -> float:
+        return wanted.cost(certify_other(*run(factor), delta=wanted.delta, theorem=theorem))
+
+    high, rounds = 1.0, 0
+    spent = cost(high)
+    while not spent <= wanted.goal:
+        high, rounds = high * (4 if rounds < 6 else 100), rounds + 1
+        if rounds > 40:
+            raise CalibrationFailed(f"no {knob.name} reaches {wanted}; change the bounds or the target.")
+        spent = cost(high)
+    constants, subject = run(_descend(cost, high, spent, wanted.goal, QUICK))
+    if isinstance(subject, NoisyAnswers):
+        return AnswersPlan(noise=subject, guarantee=certify_other(None, subject, delta=wanted.delta))
+    assert constants is not None
+    return Plan(schedule=subject, delta=wanted.delta, theorem=theorem, constants=constants)
 
 
 def least_noise(
     constants: Constants,
     schedule: NoisyGradientSchedule,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     theorem: str | None = None,
     problem: Problem | None = None,
+    wanted: Target | None = None,
 ) -> Plan:
-    """The plan with the least noise meeting (epsilon, delta); a varying noise keeps its shape and is scaled."""
-    _check.positive("epsilon", epsilon)
-    _check.open_unit("delta", delta)
+    """The plan with the least noise meeting the target; a varying noise keeps its shape and is scaled."""
+    wanted = wanted or target(epsilon=epsilon, delta=delta)
     names = [theorem_named(theorem, schedule).name] if theorem is not None else list(THEOREMS)
     best: tuple[float, str] | None = None
     reasons: list[str] = []
+    refused = False
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
         try:
             factor = _least_factor(
-                THEOREMS[name], constants, schedule, epsilon, delta, None if best is None else best[0]
+                THEOREMS[name], constants, schedule, wanted, None if best is None else best[0]
             )
-        except AssumptionFailed as error:
+        except (AssumptionFailed, CalibrationFailed) as error:
             reasons.append(str(error))
+            refused = isinstance(error, AssumptionFailed)
             continue
         if factor is not None and (best is None or factor < best[0]):
             best = (factor, name)
     if best is None:
-        if theorem is not None and reasons:
+        if theorem is not None and refused:
             raise AssumptionFailed(reasons[0])
         raise CalibrationFailed("no theorem covers this run at any noise: " + " ".join(reasons))
-    plan = _plan(constants, _scaled(schedule, best[0]), delta, best[1], problem)
-    if not plan.guarantee.epsilon() <= epsilon:
-        raise CalibrationFailed(
-            f"the calibrated run reaches epsilon = {plan.guarantee.epsilon()!r}, not {epsilon!r}."
-        )
+    plan = _plan(constants, _scaled(schedule, best[0]), wanted.delta, best[1], problem)
+    if not wanted.cost(plan.guarantee) <= wanted.goal:
+        raise CalibrationFailed(f"the calibrated run spends {wanted.cost(plan.guarantee)!r}, not {wanted}.")
     return plan
 
 
@@ -117,27 +167,26 @@ def _least_factor(
     theorem: Theorem,
     constants: Constants,
     schedule: NoisyGradientSchedule,
-    epsilon: float,
-    delta: float,
+    wanted: Target,
     known: float | None,
 ) -> float | None:
     """Smallest factor on the noise found to meet the target, or None when `known` cannot be improved."""
 
     def cost(factor: float) -> float:
-        return theorem.certify(constants, _scaled(schedule, factor)).epsilon(delta)
+        return wanted.cost(theorem.certify(constants, _scaled(schedule, factor)))
 
     slow = theorem.name in SLOW_THEOREMS or schedule.sampling in ("without-replacement", "poisson")
-    high = known if known is not None and slow else _guess(constants, schedule, epsilon)
+    high = known if known is not None and slow else _guess(constants, schedule, wanted.goal)
     spent = cost(high)
-    if known is not None and slow and spent > epsilon:
+    if known is not None and slow and spent > wanted.goal:
         return None
     rounds = 0
-    while not spent <= epsilon:
+    while not spent <= wanted.goal:
         high, rounds = high * (4 if rounds < 6 else 100), rounds + 1
         if rounds > 40:
-            raise CalibrationFailed(f"{theorem.name} reaches no epsilon = {epsilon!r} at any noise.")
+            raise CalibrationFailed(f"{theorem.name} reaches no {wanted} at any noise.")
         spent = cost(high)
-    return _descend(cost, high, spent, epsilon, PATIENT if slow else QUICK)
+    return _descend(cost, high, spent, wanted.goal, PATIENT if slow else QUICK)
 
 
 def _guess(constants: Constants, schedule: NoisyGradientSchedule, epsilon: float) -> float:
@@ -185,17 +234,17 @@ def most_steps(
     constants: Constants,
     schedule: NoisyGradientSchedule,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     theorem: str | None = None,
     problem: Problem | None = None,
+    wanted: Target | None = None,
 ) -> Plan:
-    """The plan with the most steps meeting (epsilon, delta) at the given noise; infinity when the bound stays below.
+    """The plan with the most steps meeting the target at the given noise; infinity when the bound stays below.
 
     Searched by bisection only where the bound is monotone in the number of steps.
     """
-    _check.positive("epsilon", epsilon)
-    _check.open_unit("delta", delta)
+    wanted = wanted or target(epsilon=epsilon, delta=delta)
     if not schedule.constant:
         raise InvalidParameter(
             "the most steps of a varying schedule are not defined; use one step_size and noise_scale."
@@ -208,25 +257,23 @@ def most_steps(
     )
     best: tuple[float, str] | None = None
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
-        count = _most(THEOREMS[name], constants, schedule, epsilon, delta, length)
+        count = _most(THEOREMS[name], constants, schedule, wanted, length)
         if count > 0 and (best is None or count > best[0]):
             best = (count, name)
         if best is not None and math.isinf(best[0]):
             break
     if best is None:
         raise CalibrationFailed(
-            f"not even {'one epoch' if length > 1 else 'one step'} meets epsilon = {epsilon!r} at delta = {delta!r}; "
-            "raise noise_scale or epsilon."
+            f"not even {'one epoch' if length > 1 else 'one step'} meets {wanted}; raise noise_scale or {wanted.name}."
         )
-    return _plan(constants, replace(schedule, n_steps=best[0]), delta, best[1], problem)
+    return _plan(constants, replace(schedule, n_steps=best[0]), wanted.delta, best[1], problem)
 
 
 def _most(
     theorem: Theorem,
     constants: Constants,
     schedule: NoisyGradientSchedule,
-    epsilon: float,
-    delta: float,
+    wanted: Target,
     length: int,
 ) -> float:
     def fits(count: float) -> bool:
@@ -234,7 +281,7 @@ def _most(
             guarantee = theorem.certify(constants, replace(schedule, n_steps=count))
         except AssumptionFailed:
             return False
-        return guarantee.epsilon(delta) <= epsilon
+        return wanted.cost(guarantee) <= wanted.goal
 
     if fits(math.inf):
         return math.inf
