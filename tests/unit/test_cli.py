@@ -18,7 +18,7 @@ RIDGE = [
 NOISE = ["--noise-scale", "0.012"]
 ACCOUNT = ["account", *RIDGE, *NOISE]
 KEYS = {
-    "epsilon", "delta", "mu", "kind", "theorem", "reference", "composition_epsilon", "lower_bound_epsilon",
+    "epsilon", "delta", "mu", "kind", "theorem", "reference", "origin", "proofs", "composition_epsilon", "lower_bound_epsilon",
     "adjacency", "release", "assumptions", "arithmetic", "extra_delta",
 }  # fmt: skip
 
@@ -177,7 +177,7 @@ BAD = {
     "delta is one": ({"--delta": "1"}, 2, "delta"),
     "no delta": ({"--delta": None}, 2, "delta"),
     "delta and epsilon": ({"--epsilon": "1"}, 2, "exactly one of delta and epsilon"),
-    "no n": ({"--n": None}, 2, "--n"),
+    "no n": ({"--n": None}, 2, "n is missing"),
     "unknown option": ({"--nosie-scale": "1"}, 2, "--nosie-scale"),
     "unknown sampling": ({"--sampling": "random", "--batch-size": "10"}, 2, "sampling"),
     "unknown theorem": ({"--theorem": "wishful"}, 2, "wishful"),

@@ -101,7 +101,8 @@ def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> P
         if rounds > 40:
             raise CalibrationFailed(f"no {knob.name} reaches {wanted}; change the bounds or the target.")
         spent = cost(high)
-    constants, subject = run(_descend(cost, high, spent, wanted.goal, QUICK))
+    numeric = options["mechanism"] == "rashomon" or options.get("p", 2) not in (1, 2)
+    constants, subject = run(_descend(cost, high, spent, wanted.goal, PATIENT if numeric else QUICK))
     if isinstance(subject, NoisyAnswers):
         return AnswersPlan(noise=subject, guarantee=certify_other(None, subject, delta=wanted.delta))
     assert constants is not None

@@ -21,7 +21,7 @@ def check_names(
     where = f" of mechanism={mechanism!r}" if isinstance(mechanism, str) else ""
     for name in options:
         if name not in allowed and name != "mechanism":
-            near = get_close_matches(name, allowed, 1, 0.5)
+            near = get_close_matches(name, allowed, 1, 0.7)
             hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(sorted(allowed))}."
             raise InvalidParameter(f"{name} is not an option{where}; {hint}")
     missing = [

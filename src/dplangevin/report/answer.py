@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dplangevin.errors import DplangevinError
 from dplangevin.privacy import accountant
 from dplangevin.privacy import calibrate as calibration
+from dplangevin.privacy.calibrate import AnswersPlan
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.other_runs import OTHER_MECHANISMS
 from dplangevin.privacy.plan import Plan
-from dplangevin.report.curve import Plateau, at_steps, composition_epsilon, describe, lower_bound, plateau
+from dplangevin.report.curve import (
+    Plateau,
+    at_steps,
+    composition_epsilon,
+    describe,
+    lower_bound,
+    plateau,
+    varies,
+)
 from dplangevin.schedules import NoisyGradientSchedule
 
 Options = Mapping[str, Any]
@@ -26,27 +38,35 @@ class Answer:
     guarantee: Guarantee
     epsilon: float
     delta: float
-    noise_scale: float
-    steps: float
+    noise_scale: float | None = None
+    steps: float | None = None
     composition_epsilon: float | None = None
     lower_bound_epsilon: float | None = None
     composition_noise_scale: float | None = None
     plateau: Plateau | None = None
     refusals: tuple[str, ...] = ()
     calibrated: bool = False
+    knob: tuple[str, float] | None = None
+    """What was found, by name: noise_scale or inverse_temperature."""
+    rdp: tuple[tuple[float, float], ...] = ()
+    """(order, Renyi divergence) where asked."""
 
 
-def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def account(
+    options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
+) -> Answer:
     """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
     guarantee = accountant.account(**options)
     delta = guarantee.at_delta or 0.0
     asked = options.get("epsilon")
     epsilon = guarantee.epsilon(delta) if asked is None else float(asked)
+    if options.get("mechanism") in OTHER_MECHANISMS:
+        return Answer(guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi(guarantee, orders))
     return Answer(
         guarantee=guarantee,
         epsilon=epsilon,
         delta=delta,
-        noise_scale=options["noise_scale"],
+        rdp=_renyi(guarantee, orders),
         steps=options["steps"],
         composition_epsilon=composition_epsilon(guarantee, options["steps"], delta),
         lower_bound_epsilon=lower_bound(options, delta) if with_lower_bound else None,
@@ -54,10 +74,26 @@ def account(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answe
     )
 
 
-def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def _renyi(guarantee: Guarantee, orders: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    values = guarantee.rdp(np.asarray(orders)) if orders else ()
+    return tuple((float(order), float(value)) for order, value in zip(orders, values, strict=True))
+
+
+def calibrate(
+    options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
+) -> Answer:
     """Find the noise (or the number of steps) that a promise allows and account that run."""
     plan = calibration.calibrate(**options)
-    delta = float(options["delta"])
+    delta = plan.guarantee.at_delta or 0.0
+    if isinstance(plan, AnswersPlan) or not isinstance(plan.schedule, NoisyGradientSchedule):
+        return Answer(
+            guarantee=plan.guarantee,
+            epsilon=plan.guarantee.epsilon(delta),
+            delta=delta,
+            rdp=_renyi(plan.guarantee, orders),
+            knob=_knob(plan),
+            calibrated=True,
+        )
     noise_scale, steps = _public(plan)
     run = {**options, "noise_scale": noise_scale, "steps": steps}
     return Answer(
@@ -66,6 +102,8 @@ def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Ans
         delta=delta,
         noise_scale=noise_scale,
         steps=steps,
+        knob=("noise_scale", noise_scale),
+        rdp=_renyi(plan.guarantee, orders),
         composition_epsilon=composition_epsilon(plan.guarantee, steps, delta),
         lower_bound_epsilon=lower_bound(run, delta) if with_lower_bound else None,
         composition_noise_scale=_composition_noise({**options, "steps": steps}) if reasons else None,
@@ -74,9 +112,16 @@ def calibrate(options: Options, *, reasons: bool, with_lower_bound: bool) -> Ans
     )
 
 
-def _public(plan: Plan) -> tuple[float, float]:
+def _knob(plan: Plan | AnswersPlan) -> tuple[str, float]:
+    if isinstance(plan, AnswersPlan):
+        return "noise_scale", plan.noise.sigma
+    name = "inverse_temperature" if hasattr(plan.schedule, "inverse_temperature") else "noise_scale"
+    return name, float(getattr(plan.schedule, name))
+
+
+def _public(plan: Plan | AnswersPlan) -> tuple[float, float]:
     """Noise and number of steps of a plan; the command line asks for one noise scale, not one per step."""
-    schedule = plan.schedule
+    schedule = getattr(plan, "schedule", None)
     assert isinstance(schedule, NoisyGradientSchedule)
     assert isinstance(schedule.noise_scale, float)
     return schedule.noise_scale, schedule.n_steps
@@ -93,7 +138,8 @@ def _composition_noise(options: Options) -> float | None:
 def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, Any]:
     """The plateau, or what the sharper theorems missed: in this run, or in one of any number of steps."""
     level = plateau(options, delta)
-    run = options if guarantee.theorem == "composition" else at_steps(options, math.inf, delta)
+    stays = guarantee.theorem == "composition" or varies(options)
+    run = options if stays else at_steps(options, math.inf, delta)
     if options.get("theorem") is not None or (level is not None and run is not options):
         return {"plateau": level}
     return {"plateau": level, "refusals": _grouped(accountant.refusals(*describe(run)))}

@@ -14,6 +14,7 @@ from dplangevin.problem.constants import Constants
 from dplangevin.schedules import NoisyGradientSchedule
 
 Options = Mapping[str, Any]
+_TARGETS = ("epsilon", "rdp", "mu", "zcdp")
 _FAR = 10**9
 _TOO_LONG = 10**7  # the exact law of an unbounded walk is summed step by step
 _NEARLY = 0.99
@@ -41,14 +42,18 @@ class Row:
 
 def describe(options: Options) -> tuple[Constants, NoisyGradientSchedule]:
     """The public values of a run, from the options of `account`."""
-    run = {name: value for name, value in options.items() if name not in ("delta", "epsilon", "theorem")}
-    return accountant.describe(**run)
+    return accountant.described(options)
+
+
+def varies(options: Options) -> bool:
+    """True when step size or noise is stated per step, so that another number of steps has no meaning."""
+    return not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_scale"))
 
 
 def at_steps(options: Options, steps: float, delta: float) -> dict[str, Any]:
     """The same question about another number of steps."""
     return {
-        **{name: value for name, value in options.items() if name != "epsilon"},
+        **{name: value for name, value in options.items() if name not in _TARGETS},
         "steps": steps,
         "delta": delta,
     }
@@ -104,7 +109,7 @@ def step_grid(options: Options, last: float, points: int) -> tuple[int, ...]:
 
 def plateau(options: Options, delta: float) -> Plateau | None:
     """The epsilon that holds for every number of steps, and about where it is reached; None without one."""
-    if not 0 < delta < 1 or options.get("release", "last-iterate") != "last-iterate":
+    if not 0 < delta < 1 or options.get("release", "last-iterate") != "last-iterate" or varies(options):
         return None
     try:
         guarantee = accountant.account(**at_steps(options, math.inf, delta))

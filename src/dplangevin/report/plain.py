@@ -29,9 +29,15 @@ def as_dict(answer: Answer) -> dict[str, Any]:
         "arithmetic": guarantee.arithmetic,
         "extra_delta": guarantee.extra_delta,
     }
+    if answer.rdp:
+        found["rdp"] = [
+            {"order": order, "divergence": value if math.isfinite(value) else None}
+            for order, value in answer.rdp
+        ]
     if answer.calibrated:
-        found["noise_scale"] = answer.noise_scale
-        found["steps"] = answer.steps
+        found.update([answer.knob] if answer.knob else ())
+        if answer.steps is not None:
+            found["steps"] = answer.steps
     return _without_infinities(found)
 
 

@@ -35,6 +35,8 @@ def check(path: Path, options: Mapping[str, Any]) -> None:
         raise InvalidParameter(
             "plot draws epsilon against the number of steps; leave out --release checkpoints."
         )
+    if not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_scale", "steps")):
+        raise InvalidParameter("plot draws noisy gradient runs with one step_size and one noise_scale.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
