@@ -18,7 +18,8 @@ RIDGE = [
 NOISE = ["--noise-scale", "0.012"]
 ACCOUNT = ["account", *RIDGE, *NOISE]
 KEYS = {
-    "epsilon", "delta", "mu", "kind", "theorem", "reference", "origin", "proofs", "composition_epsilon", "lower_bound_epsilon",
+    "epsilon", "delta", "mu", "kind", "theorem", "reference", "origin", "proofs", "composition_epsilon",
+    "lower_bound_epsilon",
     "adjacency", "release", "assumptions", "arithmetic", "extra_delta",
 }  # fmt: skip
 
