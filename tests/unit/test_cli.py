@@ -186,7 +186,9 @@ BAD = {
     "no batch size": ({"--sampling": "cyclic"}, 2, "batch_size"),
     "batch larger than n": ({"--sampling": "cyclic", "--batch-size": "2000"}, 2, "batch_size"),
     "mechanism without batches": ({"--mechanism": "noisy-gd", "--sampling": "cyclic", "--batch-size": "10"}, 2, "fit"),
-    "poisson replace-one": ({"--sampling": "poisson", "--batch-size": "10"}, 2, "add-remove"),
+    "hidden poisson replace-one": (
+        {"--sampling": "poisson", "--batch-size": "10", "--theorem": "hidden-state-sgd"}, 3, "add-remove",
+    ),
     "without replacement add-remove": (
         {"--sampling": "without-replacement", "--batch-size": "10", "--adjacency": "add-remove"}, 2, "replace-one",
     ),
