@@ -50,10 +50,15 @@ def account(
     plot: o.Plot = None,
 ) -> None:
     """What a run promises: epsilon at a delta, by which theorem, with plain composition beside it."""
+    _show(context, orders=o.numbers("order", order, "orders such as 2,8,32"))
+
+
+def _show(context: typer.Context, orders: tuple[float, ...]) -> None:
     from dplangevin.report import answer, plain, text
 
+    asked = context.params
+    quiet, as_json, plot = asked["quiet"], asked["as_json"], asked["plot"]
     question = o.for_library(context)
-    orders = o.numbers("order", order, "orders such as 2,8,32")
     if plot is not None:
         from dplangevin.report import plot as picture
 
@@ -62,7 +67,7 @@ def account(
         question, reasons=not (quiet or as_json), with_lower_bound=not quiet, orders=orders
     )
     if quiet:
-        typer.echo(repr(found.delta if epsilon is not None else found.epsilon))
+        typer.echo(repr(found.delta if asked["epsilon"] is not None else found.epsilon))
     elif as_json:
         typer.echo(plain.dumps(found))
     else:

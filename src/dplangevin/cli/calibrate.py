@@ -56,16 +56,22 @@ def calibrate(
 
     The answer is rounded to the private side and certified again.
     """
+    _show(context, orders=o.numbers("order", order, "orders such as 2,8,32"))
+
+
+def _show(context: typer.Context, orders: tuple[float, ...]) -> None:
     from dplangevin.report import answer, plain, text
 
+    quiet, as_json = context.params["quiet"], context.params["as_json"]
     found = answer.calibrate(
         o.for_library(context),
         reasons=not (quiet or as_json),
         with_lower_bound=not quiet,
-        orders=o.numbers("order", order, "orders such as 2,8,32"),
+        orders=orders,
     )
     if quiet:
-        typer.echo(repr(found.knob[1] if noise_scale is None and found.knob else found.steps))
+        wanted_noise = context.params["noise_scale"] is None
+        typer.echo(repr(found.knob[1] if wanted_noise and found.knob else found.steps))
     elif as_json:
         typer.echo(plain.dumps(found))
     else:
