@@ -118,7 +118,9 @@ def test_uncovered_releases_are_refused(theorem: Theorem) -> None:
 def test_meaningless_sampling_is_refused_by_every_theorem(theorem: Theorem) -> None:
     poisson = RUNS["poisson"][1]
     subsets = RUNS["without-replacement"][1]
-    if theorem.name != "composition":  # which has a proof for every pair of records, see test_poisson_replace_one
+    if (
+        theorem.name != "composition"
+    ):  # which has a proof for every pair of records, see test_poisson_replace_one
         with pytest.raises((InvalidParameter, AssumptionFailed)):
             theorem.certify(BASE, poisson)
     with pytest.raises((InvalidParameter, AssumptionFailed)):
