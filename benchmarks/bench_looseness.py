@@ -8,7 +8,7 @@ import numpy as np
 from _measure import Row
 
 from dplangevin import account, lower_bound_epsilon
-from dplangevin.families.noisy_gradient.account import describe
+from dplangevin.families.noisy_gradient.options import describe
 
 MILLION = {
     "n": 10**6,

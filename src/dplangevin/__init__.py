@@ -40,9 +40,9 @@ if TYPE_CHECKING:
         SchemaEncoder,
     )
     from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
+    from dplangevin.families.account import account
+    from dplangevin.families.calibrate import calibrate
     from dplangevin.families.draws.plan_sampler import plan_sampler
-    from dplangevin.families.noisy_gradient.account import account
-    from dplangevin.families.noisy_gradient.calibrate import calibrate
     from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
     from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
     from dplangevin.ledger import Ledger
@@ -72,8 +72,8 @@ _HOME = {
     "NotPrivateError": "errors",
     "Schema": "schema",
     "SchemaEncoder": "estimators",
-    "account": "families.noisy_gradient.account",
-    "calibrate": "families.noisy_gradient.calibrate",
+    "account": "families.account",
+    "calibrate": "families.calibrate",
     "learned_steps": "estimators.evaluation",
     "lower_bound_epsilon": "families.noisy_gradient.lower_bounds",
     "plan_sampler": "families.draws.plan_sampler",

@@ -18,7 +18,8 @@ RIDGE = [
 NOISE = ["--noise-scale", "0.012"]
 ACCOUNT = ["account", *RIDGE, *NOISE]
 KEYS = {
-    "epsilon", "delta", "mu", "kind", "theorem", "reference", "composition_epsilon", "lower_bound_epsilon",
+    "epsilon", "delta", "mu", "kind", "theorem", "reference", "origin", "proofs", "composition_epsilon",
+    "lower_bound_epsilon",
     "adjacency", "release", "assumptions", "arithmetic", "extra_delta",
 }  # fmt: skip
 
@@ -177,7 +178,7 @@ BAD = {
     "delta is one": ({"--delta": "1"}, 2, "delta"),
     "no delta": ({"--delta": None}, 2, "delta"),
     "delta and epsilon": ({"--epsilon": "1"}, 2, "exactly one of delta and epsilon"),
-    "no n": ({"--n": None}, 2, "--n"),
+    "no n": ({"--n": None}, 2, "n is missing"),
     "unknown option": ({"--nosie-scale": "1"}, 2, "--nosie-scale"),
     "unknown sampling": ({"--sampling": "random", "--batch-size": "10"}, 2, "sampling"),
     "unknown theorem": ({"--theorem": "wishful"}, 2, "wishful"),
@@ -185,7 +186,9 @@ BAD = {
     "no batch size": ({"--sampling": "cyclic"}, 2, "batch_size"),
     "batch larger than n": ({"--sampling": "cyclic", "--batch-size": "2000"}, 2, "batch_size"),
     "mechanism without batches": ({"--mechanism": "noisy-gd", "--sampling": "cyclic", "--batch-size": "10"}, 2, "fit"),
-    "poisson replace-one": ({"--sampling": "poisson", "--batch-size": "10"}, 2, "add-remove"),
+    "hidden poisson replace-one": (
+        {"--sampling": "poisson", "--batch-size": "10", "--theorem": "hidden-state-sgd"}, 3, "add-remove",
+    ),
     "without replacement add-remove": (
         {"--sampling": "without-replacement", "--batch-size": "10", "--adjacency": "add-remove"}, 2, "replace-one",
     ),
@@ -224,7 +227,7 @@ def test_an_unexpected_error_is_not_a_traceback(ask: Ask, monkeypatch: pytest.Mo
     def broken(**_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("dplangevin.privacy.noisy_gradient_account.account", broken)
+    monkeypatch.setattr("dplangevin.report.answer.account", broken)
     code, _, err = ask(*ACCOUNT, "--steps", "10")
     assert code == 1
     assert err == "error: internal error, please report it: ZeroDivisionError: by zero\n"

@@ -289,6 +289,19 @@ def test_approximate_parts_reach_the_loss_distribution() -> None:
     assert found < mixed.epsilon(0.06) < found + 0.7
 
 
+def test_ten_block_recursions_reach_the_loss_distribution() -> None:
+    """D/v = 20, kappa = 4, any number of steps: basic composition gives 220.9 at delta = 1e-6."""
+    from dplangevin.families.account import account
+
+    one = account(
+        n=10, lipschitz=1.0, smoothness=0.25, step_size=1.0, steps=math.inf, diameter=20.0, noise_scale=1.0,
+        delta=1e-6, theorem="block-recursion",
+    )  # fmt: skip
+    found = (10 * one).epsilon(1e-6)
+    assert 10 * one.epsilon(1e-7) > 220
+    assert 3 * one.epsilon(1e-6) < found < 121.1
+
+
 def test_bounded_range_parts_compose_by_their_own_curve() -> None:
     """Three bounded-range laws, by brute force over two-point laws: the composed curve is above all of them."""
     value, count = 0.4, 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,14 @@ def _option(name: str, words: str, panel: str, metavar: str | None = None) -> An
 
 
 Mechanism = Annotated[
-    str | None, _option("--mechanism", "noisy-gd or noisy-sgd; default: from --sampling.", _RUN, "WORD")
+    str | None,
+    _option(
+        "--mechanism",
+        "noisy-gd or noisy-sgd (default: from --sampling), objective-perturbation, output-perturbation, exponential, "
+        "gibbs, rashomon or counting.",
+        _RUN,
+        "WORD",
+    ),
 ]
 Sampling = Annotated[
     str | None,
@@ -26,22 +32,29 @@ Sampling = Annotated[
 ]
 BatchSize = Annotated[float | None, _option("--batch-size", "Public divisor of a batch.", _RUN, "N")]
 Steps = Annotated[
-    float, _option("--steps", "Number of steps; inf asks for every number of steps.", _RUN, "N|inf")
+    float | None, _option("--steps", "Number of steps; inf asks for every number of steps.", _RUN, "N|inf")
 ]
-StepSize = Annotated[float, _option("--step-size", "Step size eta.", _RUN, "X")]
+_VARYING = "a number, a formula in the step t such as 0.5/sqrt(t), or a file with one number per step."
+StepSize = Annotated[str | None, _option("--step-size", f"Step size eta: {_VARYING}", _RUN, "X|FORMULA|FILE")]
 NoiseScale = Annotated[
-    float, _option("--noise-scale", "Standard deviation of the noise on the MEAN gradient.", _RUN, "X")
+    str | None,
+    _option(
+        "--noise-scale",
+        f"Standard deviation of the noise on the MEAN gradient: {_VARYING}",
+        _RUN,
+        "X|FORMULA|FILE",
+    ),
 ]
 SomeSteps = Annotated[
     float | None, _option("--steps", "Find the least noise for so many steps.", _RUN, "N|inf")
 ]
-SomeNoise = Annotated[
-    float | None, _option("--noise-scale", "Find the most steps with this noise.", _RUN, "X")
-]
+SomeNoise = Annotated[str | None, _option("--noise-scale", "Find the most steps with this noise.", _RUN, "X")]
 Momentum = Annotated[bool, _option("--momentum", "Nesterov momentum (accounted by composition).", _RUN)]
 
-Records = Annotated[float, _option("--n", "Public number of records.", _PROBLEM, "N")]
-Lipschitz = Annotated[float, _option("--lipschitz", "Largest gradient norm of one record.", _PROBLEM, "X")]
+Records = Annotated[float | None, _option("--n", "Public number of records.", _PROBLEM, "N")]
+Lipschitz = Annotated[
+    float | None, _option("--lipschitz", "Largest gradient norm of one record.", _PROBLEM, "X")
+]
 Smoothness = Annotated[
     float,
     _option("--smoothness", "Smoothness of each loss, ridge included; inf when unknown.", _PROBLEM, "X"),
@@ -67,11 +80,46 @@ Delta = Annotated[float | None, _option("--delta", "Report epsilon at this delta
 Epsilon = Annotated[
     float | None, _option("--epsilon", "Report delta at this epsilon instead.", _PROMISE, "X")
 ]
+SomeDelta = Annotated[float | None, _option("--delta", "The delta to meet, or to report at.", _PROMISE, "X")]
+SomeEpsilon = Annotated[
+    float | None, _option("--epsilon", "The epsilon to meet (with --delta).", _PROMISE, "X")
+]
+Order = Annotated[
+    str, _option("--order", "Also report the Renyi divergence at these orders.", _PROMISE, "X,X,...")
+]
+TargetRdp = Annotated[
+    str, _option("--rdp", "Meet this Renyi divergence at this order instead.", _PROMISE, "ORDER,VALUE")
+]
+TargetMu = Annotated[float | None, _option("--mu", "Meet mu-GDP instead.", _PROMISE, "X")]
+TargetZcdp = Annotated[float | None, _option("--zcdp", "Meet rho-zCDP instead.", _PROMISE, "X")]
 TargetDelta = Annotated[float, _option("--delta", "The delta to meet.", _PROMISE, "X")]
 TargetEpsilon = Annotated[float, _option("--epsilon", "The epsilon to meet.", _PROMISE, "X")]
 TheoremName = Annotated[
     str | None, _option("--theorem", "Use this theorem and no other, or be refused.", _PROMISE, "NAME")
 ]
+
+_OTHER = "Other mechanisms"
+Dimension = Annotated[float | None, _option("--dimension", "Number of parameters.", _OTHER, "N")]
+HessianRank = Annotated[
+    float | None, _option("--hessian-rank", "Rank of one record's Hessian (1 for GLMs).", _OTHER, "N")
+]
+Noise = Annotated[str | None, _option("--noise", "Of a perturbation: gaussian or gamma.", _OTHER, "WORD")]
+Tolerance = Annotated[float | None, _option("--tolerance", "Gradient norm at the minimiser.", _OTHER, "X")]
+ReleaseNoise = Annotated[
+    float | None, _option("--release-noise", "Noise that hides the solver's error.", _OTHER, "X")
+]
+InverseTemperature = Annotated[
+    float | None, _option("--inverse-temperature", "beta of a draw of exp(-beta F).", _OTHER, "X")
+]
+Tier = Annotated[str | None, _option("--tier", "Of a draw: exact, certified or pure.", _OTHER, "WORD")]
+Models = Annotated[float | None, _option("--models", "Draws from a Rashomon set.", _OTHER, "N")]
+Threshold = Annotated[float | None, _option("--threshold", "Of the Rashomon set.", _OTHER, "X")]
+Ramp = Annotated[float | None, _option("--ramp", "Width over which the score bends.", _OTHER, "X")]
+Excess = Annotated[float | None, _option("--excess", "Bound on sup F - inf F.", _OTHER, "X")]
+Answers = Annotated[float | None, _option("--answers", "Number of counts.", _OTHER, "N")]
+Changed = Annotated[float | None, _option("--changed", "Counts that one record changes.", _OTHER, "N")]
+Sensitivity = Annotated[float | None, _option("--sensitivity", "By how much each.", _OTHER, "X")]
+Power = Annotated[float | None, _option("--p", "Noise density exp(-(|x|_p / scale)^p).", _OTHER, "X")]
 
 AsJson = Annotated[bool, _option("--json", "Print JSON.", _OUTPUT)]
 Quiet = Annotated[
@@ -82,18 +130,51 @@ Plot = Annotated[
     _option("--plot", "Also draw epsilon against the number of steps.", _OUTPUT, "FILE.png|.svg|.html"),
 ]
 
-_NOT_FOR_THE_LIBRARY = {"as_json", "quiet", "plot"}
+_NOT_FOR_THE_LIBRARY = {"as_json", "quiet", "plot", "order"}
+_LONGEST_FILE = 10**8
 
 
-def for_library(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def for_library(context: typer.Context) -> dict[str, Any]:
     """Keyword arguments of the library from a command's parameters; what was left out stays out."""
-    chosen = {k: v for k, v in parameters.items() if k not in _NOT_FOR_THE_LIBRARY and v is not None}
-    chosen["checkpoints"] = _steps_list(chosen["checkpoints"])
+    chosen = {
+        name: value
+        for name, value in context.params.items()
+        if name not in _NOT_FOR_THE_LIBRARY
+        and value is not None
+        and getattr(context.get_parameter_source(name), "name", "") != "DEFAULT"
+    }
+    if "checkpoints" in chosen:
+        chosen["checkpoints"] = numbers("checkpoints", chosen["checkpoints"], "steps such as 10,20,30")
+    if "rdp" in chosen:
+        chosen["rdp"] = numbers("rdp", chosen["rdp"], "an order and a value such as 8,0.5")
+    for name in ("step_size", "noise_scale"):
+        if name in chosen:
+            chosen[name] = _per_step(name, chosen[name])
     return chosen
 
 
-def _steps_list(text: str) -> tuple[float, ...]:
+def numbers(name: str, text: str, example: str) -> tuple[float, ...]:
+    """Numbers between commas."""
     try:
         return tuple(float(item) for item in text.split(",") if item.strip())
     except ValueError:
-        raise InvalidParameter(f"checkpoints must be steps such as 10,20,30; got {text!r}.") from None
+        raise InvalidParameter(f"{name} must be {example}; got {text!r}.") from None
+
+
+def _per_step(name: str, text: str) -> float | str | tuple[float, ...]:
+    """A number, the numbers in a file, or a formula that the library reads."""
+    try:
+        return float(text)
+    except ValueError:
+        path = Path(text)
+    if not path.is_file():
+        return text
+    if path.stat().st_size > _LONGEST_FILE:
+        raise InvalidParameter(f"{name}: the file {text!r} is larger than {_LONGEST_FILE:,} bytes.")
+    try:
+        found = tuple(float(item) for item in path.read_text().replace(",", " ").split())
+    except (ValueError, UnicodeDecodeError):
+        raise InvalidParameter(
+            f"{name}: the file {text!r} must hold numbers, one per step, between spaces, commas or line ends."
+        ) from None
+    return found

@@ -21,6 +21,7 @@ from dplangevin.privacy.responses import response_delta, response_epsilon
 Parts = tuple[Part, ...]
 _LOWEST = np.array([1.01])
 _MOST_CELLS = 600_000
+_MOST_FINE = 60_000
 
 
 def merged(parts: Parts) -> Parts:
@@ -122,7 +123,7 @@ def _grid(parts: Parts) -> float | None:
     for part in parts:
         scale = _typical_loss(part, reach)
         if part.count > 1 and 0 < scale < 4 * grid:
-            grid = max(2.0 ** math.floor(math.log2(scale / 4)), coarse / 4096, reach / _MOST_CELLS)
+            grid = max(2.0 ** math.floor(math.log2(scale / 4)), coarse / 4096, reach / _MOST_FINE)
     grid = min(grid, coarse)
     # rounding a loss of size s to a grid g > s gives it the variance s g
     spread = sum(

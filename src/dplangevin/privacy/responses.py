@@ -112,7 +112,7 @@ def _stirling_error(n: Floats) -> Floats:
     x = np.maximum(n, 15.0)
     square = x * x
     series = (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - 1 / 1188 / square) / square) / square) / square) / x
-    return np.where(n < 16, exact, series)
+    return np.asarray(np.where(n < 16, exact, series))
 
 
 _EXACT = np.array(

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dplangevin.errors import DplangevinError
-from dplangevin.families.noisy_gradient import account as noisy_gradient_account, calibrate as calibration
+from dplangevin.families.account import account
+from dplangevin.families.calibrate import calibrate
+from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.other_runs import OTHER_MECHANISMS, knob_of
 from dplangevin.privacy.accountant import refusals
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
-from dplangevin.report.curve import Plateau, at_steps, composition_epsilon, describe, lower_bound, plateau
+from dplangevin.report.curve import (
+    Plateau,
+    at_steps,
+    composition_epsilon,
+    describe,
+    lower_bound,
+    plateau,
+    varies,
+)
 
 Options = Mapping[str, Any]
 _UNINFORMATIVE = ("Use the bound for that sampling", "Use sampling='shuffle', or order='secret'")
@@ -26,27 +39,35 @@ class Answer:
     guarantee: Guarantee
     epsilon: float
     delta: float
-    noise_scale: float
-    steps: float
+    noise_scale: float | None = None
+    steps: float | None = None
     composition_epsilon: float | None = None
     lower_bound_epsilon: float | None = None
     composition_noise_scale: float | None = None
     plateau: Plateau | None = None
     refusals: tuple[str, ...] = ()
     calibrated: bool = False
+    knob: tuple[str, float] | None = None
+    """What was found, by name: noise_scale or inverse_temperature."""
+    rdp: tuple[tuple[float, float], ...] = ()
+    """(order, Renyi divergence) where asked."""
 
 
-def account_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def account_answer(
+    options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
+) -> Answer:
     """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
-    guarantee = noisy_gradient_account.account(**options)
+    guarantee = account(**options)
     delta = guarantee.at_delta or 0.0
     asked = options.get("epsilon")
     epsilon = guarantee.epsilon(delta) if asked is None else float(asked)
+    if options.get("mechanism") in OTHER_MECHANISMS:
+        return Answer(guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi(guarantee, orders))
     return Answer(
         guarantee=guarantee,
         epsilon=epsilon,
         delta=delta,
-        noise_scale=options["noise_scale"],
+        rdp=_renyi(guarantee, orders),
         steps=options["steps"],
         composition_epsilon=composition_epsilon(guarantee, options["steps"], delta),
         lower_bound_epsilon=lower_bound(options, delta) if with_lower_bound else None,
@@ -54,10 +75,26 @@ def account_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -
     )
 
 
-def calibration_answer(options: Options, *, reasons: bool, with_lower_bound: bool) -> Answer:
+def _renyi(guarantee: Guarantee, orders: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    values = guarantee.rdp(np.asarray(orders)) if orders else ()
+    return tuple((float(order), float(value)) for order, value in zip(orders, values, strict=True))
+
+
+def calibration_answer(
+    options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
+) -> Answer:
     """Find the noise (or the number of steps) that a promise allows and account that run."""
-    plan = calibration.calibrate(**options)
-    delta = float(options["delta"])
+    plan = calibrate(**options)
+    delta = plan.guarantee.at_delta or 0.0
+    if not isinstance(plan.schedule, NoisyGradientSchedule):
+        return Answer(
+            guarantee=plan.guarantee,
+            epsilon=plan.guarantee.epsilon(delta),
+            delta=delta,
+            rdp=_renyi(plan.guarantee, orders),
+            knob=_knob(plan, options["mechanism"]),
+            calibrated=True,
+        )
     noise_scale, steps = _public(plan)
     run = {**options, "noise_scale": noise_scale, "steps": steps}
     return Answer(
@@ -66,12 +103,20 @@ def calibration_answer(options: Options, *, reasons: bool, with_lower_bound: boo
         delta=delta,
         noise_scale=noise_scale,
         steps=steps,
+        knob=("noise_scale", noise_scale),
+        rdp=_renyi(plan.guarantee, orders),
         composition_epsilon=composition_epsilon(plan.guarantee, steps, delta),
         lower_bound_epsilon=lower_bound(run, delta) if with_lower_bound else None,
         composition_noise_scale=_composition_noise({**options, "steps": steps}) if reasons else None,
         **(_reasons(run, plan.guarantee, delta) if reasons else {}),
         calibrated=True,
     )
+
+
+def _knob(plan: Price, mechanism: str) -> tuple[str, float]:
+    name = knob_of(mechanism).name
+    field = "sigma" if isinstance(plan.schedule, NoisyAnswersSchedule) else name
+    return name, float(getattr(plan.schedule, field))
 
 
 def _public(plan: Price) -> tuple[float, float]:
@@ -85,7 +130,7 @@ def _public(plan: Price) -> tuple[float, float]:
 def _composition_noise(options: Options) -> float | None:
     asked = {name: value for name, value in options.items() if name != "noise_scale"}
     try:
-        return _public(calibration.calibrate(**{**asked, "theorem": "composition"}))[0]
+        return _public(calibrate(**{**asked, "theorem": "composition"}))[0]
     except DplangevinError:
         return None
 
@@ -93,7 +138,8 @@ def _composition_noise(options: Options) -> float | None:
 def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, Any]:
     """The plateau, or what the sharper theorems missed: in this run, or in one of any number of steps."""
     level = plateau(options, delta)
-    run = options if guarantee.theorem == "composition" else at_steps(options, math.inf, delta)
+    stays = guarantee.theorem == "composition" or varies(options)
+    run = options if stays else at_steps(options, math.inf, delta)
     if options.get("theorem") is not None or (level is not None and run is not options):
         return {"plateau": level}
     return {"plateau": level, "refusals": _grouped(refusals(*describe(run)))}

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dplangevin.errors import AssumptionFailed, NotPrivateError
-from dplangevin.families.noisy_gradient import account as noisy_gradient_account, lower_bounds
-from dplangevin.families.noisy_gradient.plateau import Options, Plateau, at_steps, epoch_steps, plateau
+from dplangevin.families.account import account
+from dplangevin.families.noisy_gradient import lower_bounds
+from dplangevin.families.noisy_gradient.options import described
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.plateau import Options, Plateau, at_steps, epoch_steps, plateau, varies
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Constants
 
@@ -17,7 +19,7 @@ _TOO_LONG = 10**7  # the exact law of an unbounded walk is summed step by step
 
 __all__ = [
     "CurveRow", "Plateau", "at_steps", "composition_epsilon", "describe", "lower_bound", "plateau", "row", "rows",
-    "step_grid",
+    "step_grid", "varies",
 ]  # fmt: skip
 
 
@@ -34,8 +36,7 @@ class CurveRow:
 
 def describe(options: Options) -> tuple[Constants, NoisyGradientSchedule]:
     """The public values of a run, from the options of `account`."""
-    run = {name: value for name, value in options.items() if name not in ("delta", "epsilon", "theorem")}
-    return noisy_gradient_account.describe(**run)
+    return described(options)
 
 
 def composition_epsilon(guarantee: Guarantee, steps: float, delta: float) -> float | None:
@@ -64,7 +65,7 @@ def row(
     floor = lower_bound(run, delta) if lower else None
     past = level is not None and level.steps is not None and steps >= level.steps
     try:
-        guarantee = noisy_gradient_account.account(**({**run, "theorem": "composition"} if past else run))
+        guarantee = account(**({**run, "theorem": "composition"} if past else run))
     except (AssumptionFailed, NotPrivateError):
         return CurveRow(steps=steps, lower=floor)
     beside = composition_epsilon(guarantee, steps, delta)

@@ -29,9 +29,15 @@ def as_dict(answer: Answer) -> dict[str, Any]:
         "arithmetic": guarantee.arithmetic,
         "extra_delta": guarantee.extra_delta,
     }
+    if answer.rdp:
+        plain["rdp"] = [
+            {"order": order, "divergence": value if math.isfinite(value) else None}
+            for order, value in answer.rdp
+        ]
     if answer.calibrated:
-        plain["noise_scale"] = answer.noise_scale
-        plain["steps"] = answer.steps
+        plain.update([answer.knob] if answer.knob else ())
+        if answer.steps is not None:
+            plain["steps"] = answer.steps
     return _without_infinities(plain)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.noisy_gradient import account as noisy_gradient_account
+from dplangevin.families.account import account
 from dplangevin.report import text
 from dplangevin.report.curve import CurveRow, Plateau, plateau, row, step_grid
 
@@ -35,6 +35,8 @@ def check(path: Path, options: Mapping[str, Any]) -> None:
         raise InvalidParameter(
             "plot draws epsilon against the number of steps; leave out --release checkpoints."
         )
+    if not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_scale", "steps")):
+        raise InvalidParameter("plot draws noisy gradient runs with one step_size and one noise_scale.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -59,7 +61,7 @@ def write(path: Path, options: Mapping[str, Any]) -> None:
 def _reported_delta(options: Mapping[str, Any]) -> float:
     delta = options.get("delta")
     if delta is None:
-        delta = noisy_gradient_account.account(**options).at_delta
+        delta = account(**options).at_delta
     return _check.open_unit("delta", delta)
 
 

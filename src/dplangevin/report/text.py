@@ -50,16 +50,17 @@ def sentences(answer: Answer) -> list[str]:
     sentences = []
     if (
         answer.composition_noise_scale is not None
+        and answer.noise_scale is not None
         and answer.composition_noise_scale > 1.005 * answer.noise_scale
     ):
         ratio = answer.composition_noise_scale / answer.noise_scale
         needed = number(answer.composition_noise_scale)
         sentences.append(f"Plain composition would need noise {needed}, {ratio:.1f} times as much.")
-    if answer.plateau is not None:
+    if answer.plateau is not None and answer.steps is not None:
         sentences.append(plateau_words(answer.plateau, answer.steps))
     elif answer.refusals:
         sentences.append("More steps keep costing privacy: no bound holds for every number of steps.")
-    elif answer.guarantee.release != "last-iterate":
+    elif answer.guarantee.release != "last-iterate" and answer.steps is not None:
         sentences.append(f"More steps keep costing privacy: the release is {answer.guarantee.release}.")
     return sentences
 
@@ -103,15 +104,20 @@ def _table(answer: Answer) -> Table:
     table = Table(show_header=False, box=box.SIMPLE, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    if answer.calibrated:
-        table.add_row("noise scale", repr(answer.noise_scale))
-    table.add_row("steps", steps_word(answer.steps).removesuffix(" of"))
-    table.add_row("epsilon, our bound", number(answer.epsilon))
-    table.add_row("epsilon, plain composition", number(answer.composition_epsilon, "not computed"))
-    table.add_row("epsilon, lower bound", number(answer.lower_bound_epsilon, "not computed", down=True))
+    if answer.calibrated and answer.knob:
+        table.add_row(answer.knob[0].replace("_", " "), repr(answer.knob[1]))
+    if answer.steps is None:
+        table.add_row("epsilon", number(answer.epsilon))
+    else:
+        table.add_row("steps", steps_word(answer.steps).removesuffix(" of"))
+        table.add_row("epsilon, our bound", number(answer.epsilon))
+        table.add_row("epsilon, plain composition", number(answer.composition_epsilon, "not computed"))
+        table.add_row("epsilon, lower bound", number(answer.lower_bound_epsilon, "not computed", down=True))
     table.add_row("delta", number(answer.delta))
     if guarantee.mu is not None:
         table.add_row("mu (Gaussian DP)", number(guarantee.mu))
+    for order, value in answer.rdp:
+        table.add_row(f"Renyi divergence, order {order:g}", number(value))
     table.add_row("theorem", escape(guarantee.theorem))
     table.add_row("reference", escape(guarantee.reference))
     table.add_row("origin", escape(str(guarantee.origin)))

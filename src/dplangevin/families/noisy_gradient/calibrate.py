@@ -1,4 +1,4 @@
-"""calibrate: the least noise, or the most steps, for a guarantee; rounded to the private side and certified again."""
+"""The least noise, or the most steps, of a noisy gradient run; rounded to the private side and certified again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.families.noisy_gradient.account import describe
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import theorem_named, theorems_for
+from dplangevin.privacy.target import Target, target
 from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import Problem
@@ -24,53 +23,19 @@ SLOW_THEOREMS = ("block-recursion", "dobrushin", "participation-start", "block-s
 MONOTONE_IN_STEPS = ("composition", "optimal-shift", "hidden-state-sgd")
 
 
-def calibrate(
-    *,
-    epsilon: float,
-    delta: float,
-    theorem: str | None = None,
-    steps: int | float | None = None,
-    **options: object,
-) -> Price:
-    """The price with the least noise that meets (epsilon, delta), or, given noise_scale and no steps, the most steps.
-
-    Options are those of `account`. steps may be infinity.
-
-    Examples
-    --------
-    >>> from dplangevin import calibrate
-    >>> plan = calibrate(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
-    ...                  steps=float("inf"), epsilon=1.0, delta=1e-6)
-    >>> round(plan.schedule.noise_scale, 6), plan.guarantee.theorem
-    (0.011919, 'optimal-shift')
-    """
-    noise = options.pop("noise_scale", None)
-    if steps is None and noise is None:
-        raise InvalidParameter(
-            "give steps to get the least noise_scale, or noise_scale to get the most steps."
-        )
-    if steps is not None and noise is not None:
-        raise InvalidParameter(
-            "noise_scale and steps are both given, so nothing is left to find; use account."
-        )
-    start = 1.0 if noise is None else noise
-    constants, schedule = describe(noise_scale=start, steps=1 if steps is None else steps, **options)  # type: ignore[arg-type]
-    if steps is None:
-        return most_steps(constants, schedule, epsilon=epsilon, delta=delta, theorem=theorem)
-    return least_noise(constants, schedule, epsilon=epsilon, delta=delta, theorem=theorem)
-
-
 def least_noise(
     constants: Constants,
     schedule: NoisyGradientSchedule,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     theorem: str | None = None,
+    wanted: Target | None = None,
 ) -> Price:
-    """The price with the least noise meeting (epsilon, delta); a varying noise keeps its shape and is scaled."""
-    found, name = _least(constants, schedule, epsilon, delta, theorem)
-    return _met(Price(constants=constants, schedule=found, delta=delta, theorem=name), epsilon)
+    """The price with the least noise meeting the target; a varying noise keeps its shape and is scaled."""
+    wanted = wanted or target(epsilon=epsilon, delta=delta)
+    found, name = _least(constants, schedule, wanted, theorem)
+    return _met(Price(constants=constants, schedule=found, delta=wanted.delta, theorem=name), wanted)
 
 
 def least_noise_plan(
@@ -82,48 +47,38 @@ def least_noise_plan(
     theorem: str | None = None,
 ) -> Plan:
     """As least_noise, for a problem: a plan that can run."""
-    found, name = _least(problem.constants, schedule, epsilon, delta, theorem)
-    return _met(Plan(problem=problem, schedule=found, delta=delta, theorem=name), epsilon)
+    wanted = target(epsilon=epsilon, delta=delta)
+    found, name = _least(problem.constants, schedule, wanted, theorem)
+    return _met(Plan(problem=problem, schedule=found, delta=delta, theorem=name), wanted)
 
 
-def _met(plan: P, epsilon: float) -> P:
-    if not plan.guarantee.epsilon() <= epsilon:
-        raise CalibrationFailed(
-            f"the calibrated run reaches epsilon = {plan.guarantee.epsilon()!r}, not {epsilon!r}."
-        )
+def _met(plan: P, wanted: Target) -> P:
+    if not wanted.cost(plan.guarantee) <= wanted.goal:
+        raise CalibrationFailed(f"the calibrated run spends {wanted.cost(plan.guarantee)!r}, not {wanted}.")
     return plan
 
 
 def _least(
-    constants: Constants, schedule: NoisyGradientSchedule, epsilon: float, delta: float, theorem: str | None
+    constants: Constants, schedule: NoisyGradientSchedule, wanted: Target, theorem: str | None
 ) -> tuple[NoisyGradientSchedule, str]:
     """The schedule with the least noise, and the theorem that allows it."""
-    _check.positive("epsilon", epsilon)
-    _check.open_unit("delta", delta)
-    names = (
-        [theorem_named(theorem, schedule).name]
-        if theorem is not None
-        else [*theorems_for(NoisyGradientSchedule)]
-    )
+    names = [*theorems_for(schedule)] if theorem is None else [theorem_named(theorem, schedule).name]
     best: tuple[float, str] | None = None
     reasons: list[str] = []
+    refused = False
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
         try:
             factor = _least_factor(
-                theorem_named(name, NoisyGradientSchedule),
-                constants,
-                schedule,
-                epsilon,
-                delta,
-                None if best is None else best[0],
+                theorem_named(name, schedule), constants, schedule, wanted, None if best is None else best[0]
             )
-        except AssumptionFailed as error:
+        except (AssumptionFailed, CalibrationFailed) as error:
             reasons.append(str(error))
+            refused = isinstance(error, AssumptionFailed)
             continue
         if factor is not None and (best is None or factor < best[0]):
             best = (factor, name)
     if best is None:
-        if theorem is not None and reasons:
+        if theorem is not None and refused:
             raise AssumptionFailed(reasons[0])
         raise CalibrationFailed("no theorem covers this run at any noise: " + " ".join(reasons))
     return _scaled(schedule, best[0]), best[1]
@@ -139,27 +94,26 @@ def _least_factor(
     theorem: Theorem[NoisyGradientSchedule],
     constants: Constants,
     schedule: NoisyGradientSchedule,
-    epsilon: float,
-    delta: float,
+    wanted: Target,
     known: float | None,
 ) -> float | None:
     """Smallest factor on the noise found to meet the target, or None when `known` cannot be improved."""
 
     def cost(factor: float) -> float:
-        return theorem.certify(constants, _scaled(schedule, factor)).epsilon(delta)
+        return wanted.cost(theorem.certify(constants, _scaled(schedule, factor)))
 
     slow = theorem.name in SLOW_THEOREMS or schedule.sampling in ("without-replacement", "poisson")
-    high = known if known is not None and slow else _guess(constants, schedule, epsilon)
+    high = known if known is not None and slow else _guess(constants, schedule, wanted.goal)
     spent = cost(high)
-    if known is not None and slow and spent > epsilon:
+    if known is not None and slow and spent > wanted.goal:
         return None
     rounds = 0
-    while not spent <= epsilon:
+    while not spent <= wanted.goal:
         high, rounds = high * (4 if rounds < 6 else 100), rounds + 1
         if rounds > 40:
-            raise CalibrationFailed(f"{theorem.name} reaches no epsilon = {epsilon!r} at any noise.")
+            raise CalibrationFailed(f"{theorem.name} reaches no {wanted} at any noise.")
         spent = cost(high)
-    return _descend(cost, high, spent, epsilon, PATIENT if slow else QUICK)
+    return descend(cost, high, spent, wanted.goal, PATIENT if slow else QUICK)
 
 
 def _guess(constants: Constants, schedule: NoisyGradientSchedule, epsilon: float) -> float:
@@ -168,7 +122,7 @@ def _guess(constants: Constants, schedule: NoisyGradientSchedule, epsilon: float
     return constants.gradient_sensitivity / (schedule.divisor(constants.n) * min(epsilon, 10.0) * largest)
 
 
-def _descend(
+def descend(
     cost: Callable[[float], float], high: float, spent: float, target: float, tolerance: float
 ) -> float:
     """Bisection (in log) from a factor that meets the target; the returned factor has been checked to meet it."""
@@ -207,16 +161,16 @@ def most_steps(
     constants: Constants,
     schedule: NoisyGradientSchedule,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     theorem: str | None = None,
+    wanted: Target | None = None,
 ) -> Price:
-    """The price with the most steps meeting (epsilon, delta) at the given noise; infinity when the bound stays below.
+    """The price with the most steps meeting the target at the given noise; infinity when the bound stays below.
 
     Searched by bisection only where the bound is monotone in the number of steps.
     """
-    _check.positive("epsilon", epsilon)
-    _check.open_unit("delta", delta)
+    wanted = wanted or target(epsilon=epsilon, delta=delta)
     if not schedule.constant:
         raise InvalidParameter(
             "the most steps of a varying schedule are not defined; use one step_size and noise_scale."
@@ -233,26 +187,25 @@ def most_steps(
     )
     best: tuple[float, str] | None = None
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
-        count = _most(theorem_named(name, NoisyGradientSchedule), constants, schedule, epsilon, delta, length)
+        count = _most(theorem_named(name, NoisyGradientSchedule), constants, schedule, wanted, length)
         if count > 0 and (best is None or count > best[0]):
             best = (count, name)
         if best is not None and math.isinf(best[0]):
             break
     if best is None:
         raise CalibrationFailed(
-            f"not even {'one epoch' if length > 1 else 'one step'} meets epsilon = {epsilon!r} at delta = {delta!r}; "
-            "raise noise_scale or epsilon."
+            f"not even {'one epoch' if length > 1 else 'one step'} meets {wanted}; raise noise_scale or {wanted.name}."
         )
-    longest = replace(schedule, n_steps=best[0])
-    return Price(constants=constants, schedule=longest, delta=delta, theorem=best[1])
+    return Price(
+        constants=constants, schedule=replace(schedule, n_steps=best[0]), delta=wanted.delta, theorem=best[1]
+    )
 
 
 def _most(
     theorem: Theorem[NoisyGradientSchedule],
     constants: Constants,
     schedule: NoisyGradientSchedule,
-    epsilon: float,
-    delta: float,
+    wanted: Target,
     length: int,
 ) -> float:
     def fits(count: float) -> bool:
@@ -260,7 +213,7 @@ def _most(
             guarantee = theorem.certify(constants, replace(schedule, n_steps=count))
         except AssumptionFailed:
             return False
-        return guarantee.epsilon(delta) <= epsilon
+        return wanted.cost(guarantee) <= wanted.goal
 
     if fits(math.inf):
         return math.inf

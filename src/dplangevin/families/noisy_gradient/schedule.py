@@ -135,11 +135,6 @@ class NoisyGradientSchedule(Schedule):
         sampling, adjacency, size = self.sampling, constants.adjacency, self.batch_size
         if size is not None and size > constants.n:
             raise InvalidParameter(f"batch_size = {size} is larger than n = {constants.n}; lower batch_size.")
-        if sampling == "poisson" and adjacency == "replace-one":
-            raise InvalidParameter(
-                "sampling='poisson' has no proved bound under adjacency='replace-one'; "
-                "use adjacency='add-remove', or sampling='without-replacement'."
-            )
         if sampling in ("cyclic", "shuffle", "without-replacement") and adjacency == "add-remove":
             raise InvalidParameter(
                 f"sampling={sampling!r} is not defined under adjacency='add-remove' (removing a record moves others "

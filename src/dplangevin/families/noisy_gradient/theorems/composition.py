@@ -19,7 +19,8 @@ class Composition(NoisyGradientTheorem):
     """Adaptive composition of the Gaussian mechanism over the steps in which a record takes part.
 
     full: mu^2 = sum_t (Delta / (n sigma_t))^2. cyclic, shuffle: one participation per epoch, the worst position.
-    without-replacement: the symmetric curve of C_q(G) per step. poisson: the sampled Gaussian per step.
+    without-replacement: the symmetric curve of C_q(G) per step. poisson: the sampled Gaussian per step; under
+    replace-one the curve of C_q(G) again.
     """
 
     name = "composition"
@@ -76,7 +77,12 @@ class Composition(NoisyGradientTheorem):
     @staticmethod
     def _sampled(constants: Constants, schedule: NoisyGradientSchedule) -> tuple[Part, ...]:
         size = schedule.divisor(constants.n)
-        scale = size / constants.gradient_sensitivity * (1 - 1e-9)
+        sampling, reach = schedule.sampling, constants.gradient_sensitivity
+        if sampling == "poisson" and constants.adjacency == "replace-one":
+            # both records' gradients and their difference are within `reach`: the curve of C_q(G), as without
+            # replacement (docs/theory/accountant.md, section 5)
+            sampling, reach = "without-replacement", max(reach, constants.lipschitz)
+        scale = size / reach * (1 - 1e-9)
         if isinstance(schedule.noise_scale, tuple):
             steps = Counter(schedule.noise_scale)
         else:
@@ -85,7 +91,7 @@ class Composition(NoisyGradientTheorem):
             SampledGaussian(
                 rate=size / constants.n,
                 noise_multiplier=noise * scale,
-                sampling=schedule.sampling,
+                sampling=sampling,
                 count=count,
             )
             for noise, count in steps.items()

@@ -9,9 +9,10 @@ from typing import Any
 
 from dplangevin._search import grown_until, whole_bisected
 from dplangevin.errors import AssumptionFailed, NotPrivateError
-from dplangevin.families.noisy_gradient.account import account
+from dplangevin.families.account import account
 
 Options = Mapping[str, Any]
+_TARGETS = ("epsilon", "rdp", "mu", "zcdp")
 _FAR = 10**9
 _NEARLY = 0.99
 
@@ -25,10 +26,15 @@ class Plateau:
     steps: int | None = None
 
 
+def varies(options: Options) -> bool:
+    """True when step size or noise is stated per step, so that another number of steps has no meaning."""
+    return not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_scale"))
+
+
 def at_steps(options: Options, steps: float, delta: float) -> dict[str, Any]:
     """The same question about another number of steps."""
     return {
-        **{name: value for name, value in options.items() if name != "epsilon"},
+        **{name: value for name, value in options.items() if name not in _TARGETS},
         "steps": steps,
         "delta": delta,
     }
@@ -36,7 +42,7 @@ def at_steps(options: Options, steps: float, delta: float) -> dict[str, Any]:
 
 def plateau(options: Options, delta: float) -> Plateau | None:
     """The epsilon that holds for every number of steps, and about where it is reached; None without one."""
-    if not 0 < delta < 1 or options.get("release", "last-iterate") != "last-iterate":
+    if not 0 < delta < 1 or options.get("release", "last-iterate") != "last-iterate" or varies(options):
         return None
     try:
         guarantee = account(**at_steps(options, math.inf, delta))

@@ -1,15 +1,15 @@
-"""account: what a noisy gradient run costs, by the tightest theorem whose hypotheses hold."""
+"""Noisy gradient runs from the options of `account`: numbers, one number a step, or formulas in the step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.noisy_gradient.expression import per_step
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.option_names import QUESTION, check_names
 from dplangevin.problem.constants import Constants
 
 
@@ -17,8 +17,8 @@ def describe(
     *,
     n: int,
     lipschitz: float,
-    noise_scale: float | Sequence[float],
-    step_size: float | Sequence[float],
+    noise_scale: float | str | Sequence[float],
+    step_size: float | str | Sequence[float],
     steps: int | float,
     mechanism: str | None = None,
     batch_size: int | None = None,
@@ -31,7 +31,11 @@ def describe(
     checkpoints: Sequence[int] = (),
     momentum: bool = False,
 ) -> tuple[Constants, NoisyGradientSchedule]:
-    """The public values of a run, from the options of the command line."""
+    """The public values of a run, from the options of the command line.
+
+    noise_scale and step_size may be formulas in the step t, such as "0.5/sqrt(t)".
+    """
+    steps = _check.count_or_infinity("steps", steps)
     if sampling is None:
         if mechanism == "noisy-sgd" or batch_size is not None:
             raise InvalidParameter(
@@ -54,8 +58,8 @@ def describe(
         adjacency=adjacency,  # type: ignore[arg-type]
     )
     schedule = NoisyGradientSchedule(
-        step_size=step_size,  # type: ignore[arg-type]
-        noise_scale=noise_scale,  # type: ignore[arg-type]
+        step_size=_per_step("step_size", step_size, steps),  # type: ignore[arg-type]
+        noise_scale=_per_step("noise_scale", noise_scale, steps),  # type: ignore[arg-type]
         n_steps=steps,
         batch_size=batch_size,
         sampling=sampling,  # type: ignore[arg-type]
@@ -67,23 +71,14 @@ def describe(
     return constants, schedule
 
 
-def account(
-    *, delta: float | None = None, epsilon: float | None = None, theorem: str | None = None, **options: object
-) -> Guarantee:
-    """What a noisy (stochastic) gradient run costs: the tightest proved guarantee.
+def _per_step(name: str, value: float | str | Sequence[float], steps: float) -> float | Sequence[float]:
+    return per_step(name, value, steps) if isinstance(value, str) else value
 
-    Options are those of `dplangevin account`, with underscores: n, lipschitz, noise_scale, step_size, steps (a number
-    or infinity), mechanism, batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release,
-    checkpoints, momentum; exactly one of delta and epsilon; theorem to pin one.
 
-    Examples
-    --------
-    >>> from dplangevin import account
-    >>> options = dict(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
-    ...                noise_scale=0.012, delta=1e-6)
-    >>> short, long = account(steps=1000, **options), account(steps=float("inf"), **options)
-    >>> f"{short.epsilon():.4f} {long.epsilon():.4f} {short.composition.epsilon():.4f}"
-    '0.9927 0.9928 2.3885'
-    """
-    constants, schedule = describe(**options)  # type: ignore[arg-type]
-    return certify(constants, schedule, delta=delta, epsilon=epsilon, theorem=theorem)
+def described(options: Mapping[str, object]) -> tuple[Constants, NoisyGradientSchedule]:
+    """`describe`, with errors that name the option of the command line."""
+    chosen = check_names(options, describe, QUESTION)
+    try:
+        return describe(**chosen)  # type: ignore[arg-type]
+    except InvalidParameter as error:
+        raise InvalidParameter(str(error).replace("n_steps", "steps")) from None

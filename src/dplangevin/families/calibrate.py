@@ -1,0 +1,84 @@
+"""calibrate: the least noise, or the most steps, for a guarantee; rounded to the private side and certified again."""
+
+from __future__ import annotations
+
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.families.noisy_gradient.calibrate import PATIENT, QUICK, descend, least_noise, most_steps
+from dplangevin.families.noisy_gradient.options import described
+from dplangevin.families.other_runs import OTHER_MECHANISMS, Described, described_other, knob_of
+from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.plan import Price
+from dplangevin.privacy.target import Target, target
+
+
+def calibrate(
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rdp: tuple[float, float] | None = None,
+    mu: float | None = None,
+    zcdp: float | None = None,
+    theorem: str | None = None,
+    steps: int | float | None = None,
+    **options: object,
+) -> Price:
+    """The price with the least noise that meets the target, or, given noise_scale and no steps, the most steps.
+
+    The target is (epsilon, delta), or rdp = (order, value), or mu, or zcdp; with those delta only says where epsilon is
+    reported (default 1e-6). Other options are those of `account`, mechanism included; steps may be infinity. For
+    mechanisms without steps the number that is found is left out: noise_scale, or inverse_temperature.
+
+    Examples
+    --------
+    >>> from dplangevin import calibrate
+    >>> plan = calibrate(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
+    ...                  steps=float("inf"), epsilon=1.0, delta=1e-6)
+    >>> round(plan.schedule.noise_scale, 6), plan.guarantee.theorem
+    (0.011919, 'optimal-shift')
+    """
+    mechanism = options.get("mechanism")
+    wanted = target(
+        epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=mechanism in OTHER_MECHANISMS
+    )
+    if mechanism in OTHER_MECHANISMS:
+        if steps is not None:
+            raise InvalidParameter(f"steps has no meaning for mechanism={mechanism!r}; leave it out.")
+        return _other(wanted, theorem, options)
+    noise = options.pop("noise_scale", None)
+    if steps is None and noise is None:
+        raise InvalidParameter(
+            "give steps to get the least noise_scale, or noise_scale to get the most steps."
+        )
+    if steps is not None and noise is not None:
+        raise InvalidParameter(
+            "noise_scale and steps are both given, so nothing is left to find; use account."
+        )
+    start = 1.0 if noise is None else noise
+    constants, schedule = described({"noise_scale": start, "steps": 1 if steps is None else steps, **options})
+    if steps is None:
+        return most_steps(constants, schedule, wanted=wanted, theorem=theorem)
+    return least_noise(constants, schedule, wanted=wanted, theorem=theorem)
+
+
+def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> Price:
+    """The least noise (or the highest inverse temperature) of a mechanism without steps."""
+    knob = knob_of(options["mechanism"])
+    if options.get(knob.name) is not None:
+        raise InvalidParameter(f"{knob.name} is what calibrate finds; leave it out, or use account.")
+
+    def run(factor: float) -> Described:
+        return described_other({**options, knob.name: knob.at(factor)})
+
+    def cost(factor: float) -> float:
+        return wanted.cost(certify(*run(factor), delta=wanted.delta, theorem=theorem))
+
+    high, rounds = 1.0, 0
+    spent = cost(high)
+    while not spent <= wanted.goal:
+        high, rounds = high * (4 if rounds < 6 else 100), rounds + 1
+        if rounds > 40:
+            raise CalibrationFailed(f"no {knob.name} reaches {wanted}; change the bounds or the target.")
+        spent = cost(high)
+    numeric = options["mechanism"] == "rashomon" or options.get("p", 2) not in (1, 2)
+    constants, schedule = run(descend(cost, high, spent, wanted.goal, PATIENT if numeric else QUICK))
+    return Price(schedule=schedule, delta=wanted.delta, theorem=theorem, constants=constants)  # type: ignore[arg-type]

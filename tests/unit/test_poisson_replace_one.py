@@ -1,0 +1,115 @@
+"""Poisson batches under replace-one: the proved curve against exact mixtures in one and two dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dplangevin.errors import AssumptionFailed
+from dplangevin.families.account import account
+from dplangevin.privacy.parts import SampledGaussian
+
+RUN: dict[str, Any] = {
+    "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "batch_size": 50, "sampling": "poisson", "delta": 1e-5,
+}  # fmt: skip
+
+
+def test_it_is_accounted_by_composition_with_twice_the_reach() -> None:
+    g = account(**RUN, noise_scale=0.1, steps=20)
+    assert g.adjacency == "replace-one"
+    (part,) = g.parts
+    assert isinstance(part, SampledGaussian)
+    assert (part.rate, part.sampling, part.count) == (0.05, "without-replacement", 20)
+    assert part.noise_multiplier == pytest.approx(50 * 0.1 / 2, rel=1e-8)
+    assert g.epsilon() > account(**RUN, noise_scale=0.1, steps=20, adjacency="add-remove").epsilon()
+
+
+def test_hidden_state_bounds_are_refused() -> None:
+    for name in ("hidden-state-sgd", "every-step-shift", "participation-start", "block-sgd"):
+        with pytest.raises(AssumptionFailed, match="add-remove"):
+            account(**RUN, noise_scale=0.1, steps=20, smoothness=0.25, diameter=2.0, theorem=name)
+
+
+def exact_delta(rate: float, deviation: float, first: complex, second: complex, epsilon: float) -> float:
+    """H between (1-q) N0 + q N(first) and (1-q) N0 + q N(second) in the plane, by quadrature on a fine grid."""
+    axis = np.linspace(-9 * deviation - 1, 9 * deviation + 1, 241)
+    x, y = np.meshgrid(axis, axis)
+
+    def density(centre: complex) -> np.ndarray:
+        return norm.pdf(x, centre.real, deviation) * norm.pdf(y, centre.imag, deviation)
+
+    common = (1 - rate) * density(0j)
+    gap = common + rate * density(first) - math.exp(epsilon) * (common + rate * density(second))
+    return float(np.sum(np.maximum(gap, 0)) * (axis[1] - axis[0]) ** 2)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.3, 0.9])
+@pytest.mark.parametrize("deviation", [0.6, 2.0])
+def test_no_pair_of_records_exceeds_the_curve(rate: float, deviation: float) -> None:
+    """Gradients in the unit disc, opposite, at angles, one of them zero: multiplier deviation / 2."""
+    part = SampledGaussian(rate=rate, noise_multiplier=deviation / 2, sampling="without-replacement")
+    pairs = [
+        (1, -1),
+        (1, np.exp(2j * math.pi / 3)),
+        (1, 1j),
+        (1, 0),
+        (0, 1),
+        (1, 0.5),
+        (1, np.exp(1j * math.pi / 3)),
+    ]
+    for epsilon in (0.0, 0.2, 1.0):
+        bound = part.delta(epsilon)
+        for first, second in pairs:
+            assert (
+                exact_delta(rate, deviation, complex(first), complex(second), epsilon)
+                <= bound * (1 + 1e-6) + 1e-9
+            )
+
+
+# dp-accounting 0.6.0, pld/privacy_loss_mechanism_test.py, test_gaussian_get_delta_for_epsilon, REPLACE adjacency:
+# (deviation, sensitivity, rate, eps, delta). Their pair is the opposite one; ours covers every pair, so it is above.
+REPLACE = [
+    (2.0, 1.0, 0.8, 1.0, 0.05808665654484252), (3.0, 2.0, 0.8, 1.0, 0.13711260900644096),
+    (2.0, 3.0, 0.7, 1.0, 0.4013057526509164), (3.0, 6.0, 0.4, 1.0, 0.20752885274183325),
+    (2.0, 1.0, 0.3, 2.0, 2.4770380148941894e-09),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("deviation", "sensitivity", "rate", "epsilon", "delta"), REPLACE)
+def test_above_their_pair(
+    deviation: float, sensitivity: float, rate: float, epsilon: float, delta: float
+) -> None:
+    part = SampledGaussian(
+        rate=rate, noise_multiplier=deviation / (2 * sensitivity), sampling="without-replacement"
+    )
+    assert part.delta(epsilon) >= delta
+
+
+def test_close_to_their_pair_where_batches_are_small() -> None:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    theirs = pld.from_gaussian_mechanism(
+        4.0, sampling_prob=0.05, neighboring_relation=NeighboringRelation.REPLACE_ONE
+    ).self_compose(200)
+    ours = account(**RUN, noise_scale=4.0 / 50, steps=200).epsilon()
+    assert theirs.get_epsilon_for_delta(1e-5) <= ours <= 1.35 * theirs.get_epsilon_for_delta(1e-5)
+
+
+def test_a_smaller_pairwise_sensitivity_does_not_shrink_the_reach() -> None:
+    """All gradients close to one long vector: their difference is small, but being in the batch is not."""
+    from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+    from dplangevin.privacy.accountant import certify
+    from dplangevin.problem.constants import Constants
+
+    schedule = NoisyGradientSchedule(
+        step_size=0.1, noise_scale=0.1, n_steps=1, batch_size=50, sampling="poisson"
+    )
+    constants = Constants(n=1000, lipschitz=1.0, gradient_sensitivity=0.01)
+    (part,) = certify(constants, schedule, delta=1e-5).parts
+    assert isinstance(part, SampledGaussian)
+    assert part.noise_multiplier == pytest.approx(5.0, rel=1e-8)
