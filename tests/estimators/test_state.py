@@ -46,7 +46,7 @@ def interrupted_after(passes: float, error: type[BaseException] = RuntimeError) 
 
 
 def budget(tmp_path: Path, **options: Any) -> Any:
-    return Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=100.0, delta=1e-3, **options)
+    return Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=100.0, delta=1e-3, **options)
 
 
 def resumed(model: Any, X: Any, y: Any, passes: int) -> Any:
@@ -162,7 +162,7 @@ COMMANDS = {
 def test_the_command_line_goes_on(name: str, csv: Path, tmp_path: Path, capsys) -> None:
     public = tmp_path / "p.csv"
     public.write_text("a,b,c\n0.1,0.2,0.3\n-0.5,0.4,0.2\n0.9,-0.8,0.1\n")
-    Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=100.0, delta=1e-3)
+    Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=100.0, delta=1e-3)
     base = [name.split()[0], str(csv), "--target", "y", *COMMANDS[name], "--seed", "4", "--quiet"]
     base = [{"OUT": str(tmp_path / "model.json"), "PUBLIC": str(public)}.get(word, word) for word in base]
 

@@ -95,7 +95,7 @@ def test_an_interrupted_run_gives_the_same_release(changes: dict[str, Any], tmp_
 
 def test_the_charge_is_made_once(tmp_path: Path) -> None:
     of, path = plan(), tmp_path / "run.state"
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=1000.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
     for step in (4, 3):
         with stopped_at(step), pytest.raises(Interrupted):
             run(of, path, ledger=budget)
@@ -169,7 +169,7 @@ def test_other_plans_records_and_files_are_refused(tmp_path: Path) -> None:
 def test_a_full_disk_stops_the_run_and_keeps_the_last_state(at: int, tmp_path: Path, monkeypatch) -> None:
     of, path, calls = plan(), tmp_path / "run.state", []
     words = "What was charged stays charged" if at > 2 else "Nothing was charged"
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=1000.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
     sync = os.fsync
 
     def full(descriptor: int) -> None:

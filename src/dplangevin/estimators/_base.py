@@ -111,6 +111,7 @@ class DPLinearModel(BaseEstimator):  # type: ignore[misc]
             self.privacy_ = self._promise(both.guarantee, release.seeded, both.words)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
+        self.ledger_head_ = release.ledger_head
         self._keep(problem.loss)
         return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
 

@@ -30,7 +30,7 @@ from dplangevin.mechanisms import Release, run
 from dplangevin.mechanisms._charged import charged
 from dplangevin.mechanisms.curvature import Curvature, contrasts, release_curvature
 from dplangevin.mechanisms.run_state import RunState, StatePath
-from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.spender import Spender, under_head
 from dplangevin.schedules import ObjectivePerturbationSchedule
 
 Floats = NDArray[np.float64]
@@ -116,6 +116,7 @@ def run_with_intervals(
 
     keeper = RunState.at(state, both.plan, both.curvature)
     made = charged(both, data, make, random_state, ledger, keeper)
+    under_head(made.release, getattr(made, "ledger_head", None))
     return made.release, uncertainty(both, np.array(made.release.value), made.curvature)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.privacy.spender import Priced, Spender
+from dplangevin.privacy.spender import Priced, Spender, under_head
 
 
 class Released(Protocol):
@@ -45,7 +45,7 @@ def charged(
         keeper.check_data(data)
     release = make(rng, seeded)
     if ledger is not None and token is not None:
-        ledger.commit(token, release.digest())
+        under_head(release, ledger.commit(token, release.digest()))
     if keeper is not None:
         keeper.end()
     return release

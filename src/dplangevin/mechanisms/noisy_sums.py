@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dplangevin._rng import generator
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.spender import Spender, under_head
 from dplangevin.privacy.theorems.noisy_max import NoisyMax
 from dplangevin.privacy.theorems.noisy_sums import NoisySums, SumGroup
 from dplangevin.samplers.gamma_norm import gamma_norm
@@ -96,5 +96,5 @@ def _released(
     token = ledger.reserve(plan) if ledger is not None else None
     release = SumsRelease(values=answer(rng), plan=plan, seeded=seeded)
     if ledger is not None and token is not None:
-        ledger.commit(token, release.digest())
+        under_head(release, ledger.commit(token, release.digest()))
     return release

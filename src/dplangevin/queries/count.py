@@ -13,7 +13,7 @@ from dplangevin import _check
 from dplangevin._rng import generator
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.spender import Spender, under_head
 from dplangevin.problem.constants import Adjacency
 from dplangevin.queries.axes import DEFAULT_BINS, Bins
 from dplangevin.queries.count_table import CountTable
@@ -185,7 +185,7 @@ def _released(
     values = mechanism.release(counted(), rng)
     found = CountTable(values=values, mechanism=mechanism, seeded=seeded, names=names, tables=tables)
     if ledger is not None and token is not None:
-        ledger.commit(token, found.digest())
+        under_head(found, ledger.commit(token, found.digest()))
     return found
 
 
