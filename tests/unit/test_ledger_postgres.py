@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.ledger import _books
+from dplangevin.ledger import DatasetBudget, Ledger, _books
 from dplangevin.ledger import _postgres as postgres_store
 from dplangevin.mechanisms import run
 from dplangevin.privacy import conversions as cv

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.ledger import _books
+from dplangevin.ledger import DatasetBudget, Ledger, _books
 from dplangevin.ledger import _sqlite as sqlite_store
 from unit._ledger import pure
 

@@ -15,6 +15,7 @@ from typing import Any
 from dplangevin.errors import LedgerError
 from dplangevin.ledger import _rows
 from dplangevin.ledger._bill import Bill
+from dplangevin.ledger._chain import Charge, link
 from dplangevin.ledger._lattice import grid_for
 from dplangevin.ledger._rows import WHOLE, Account
 from dplangevin.ledger._store import Session
@@ -60,6 +61,18 @@ def books(session: Session, url: str, owner: Account, before: dict[str, Books]) 
     if new:
         costs = Counter(_rows.costs(session, owner, new))
         known = Books(owner.entries, owner.head, _with(known.bills, costs))
+    _remember(url, owner, known)
+    return known
+
+
+def appended(url: str, owner: Account, known: Books, charge: Charge, cost: Guarantee) -> None:
+    """Remember the entry that this process has just written."""
+    sequence = owner.entries + 1
+    bills = _with(known.bills, Counter({(charge.part, cost): 1}))
+    _remember(url, owner, Books(sequence, link(owner.head, sequence, charge), bills))
+
+
+def _remember(url: str, owner: Account, known: Books) -> None:
     key = (url, owner.genesis)
     with _lock:
         newest = _known.get(key)
@@ -68,7 +81,6 @@ def books(session: Session, url: str, owner: Account, before: dict[str, Books]) 
         _known.move_to_end(key)
         while len(_known) > _MOST:
             _known.popitem(last=False)
-    return known
 
 
 def forget() -> None:

@@ -138,7 +138,7 @@ def _convolved(first: Law, second: Law) -> Law:
     found = Law(
         first.low + second.low,
         mass,
-        first.lost + second.lost,
+        (first.lost + second.lost * (1 - min(1.0, first.lost))) * (1 + 4 * _UNIT),
         first.noise + second.noise + noise,
         max(first.length, second.length),
     )

@@ -211,9 +211,12 @@ class DatasetBudget:
             library=__version__,
         )
         with store_for(self.url).transaction(write=True) as session:
-            return self._has_paid(session, owner, token, content) or session.append(
-                charge, content, owner.head
-            )
+            if self._has_paid(session, owner, token, content):
+                return True
+            written = session.append(charge, content, owner.head)
+        if written:
+            _books.appended(self.url, owner, books, charge, cost)
+        return written
 
     def _admitted(self, owner: Account, books: Books, cost: Guarantee, token: str, content: str) -> bool:
         """Does it fit? False when the token has paid already; BudgetExceeded when it does not fit."""
