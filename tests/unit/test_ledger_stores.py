@@ -177,10 +177,13 @@ def test_a_cost_cannot_hide_in_an_unknown_part(file: Path, budget: DatasetBudget
         budget.charge(pure(0.1))
 
 
-def test_a_damaged_file_is_an_error_of_ours_or_no_damage(file: Path, budget: DatasetBudget) -> None:
+@pytest.mark.parametrize("damages", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_damaged_file_is_an_error_of_ours_or_no_damage(
+    file: Path, budget: DatasetBudget, damages: int
+) -> None:
     healthy, rng = file.read_bytes(), np.random.default_rng(0)
     refused = 0
-    for _ in range(60):
+    for _ in range(damages):
         broken = bytearray(healthy)
         if rng.random() < 0.3:
             broken = broken[: int(rng.integers(1, len(healthy)))]

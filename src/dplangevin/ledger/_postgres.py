@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._chain import Charge
-from dplangevin.ledger._postgres_roles import FUNCTIONS, grants
+from dplangevin.ledger._postgres_roles import FUNCTIONS, HAS, RIGHTS, grants
 from dplangevin.ledger._store import SCHEMA_VERSION, WAIT_SECONDS, Session, Store, Uncertain
 
 _CREATION_LOCK = 0x64704C616E67  # any fixed number: creators and owners wait for one another on it
@@ -24,6 +24,7 @@ _LIVELINESS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
+_GRACE = 5  # seconds that the server has to end what is late, before the client does
 _NOT_CHARGED = "Nothing was charged or released, and what was written before is kept."
 
 
@@ -110,6 +111,12 @@ class PostgresStore(Store):
                 raise InvalidParameter(f"the database has no role {role!r}; create it there first.")
             for statement in grants(named[0][0], _schema(session), may):
                 session.change(statement)
+            # a GRANT by somebody who may not grant is only a warning to the server
+            if tuple(session.rows(HAS, role, role, role)[0]) != RIGHTS[may]:
+                raise LedgerError(
+                    f"role {role!r} was not made {may!r}: only the owner of the ledger and of its schema may do that. "
+                    "Nothing was changed."
+                )
 
     @contextmanager
     def transaction(self, *, write: bool = False, version: int = SCHEMA_VERSION) -> Iterator[Session]:
@@ -124,7 +131,7 @@ class PostgresStore(Store):
         if schemas:
             return (
                 f"there is no ledger in the search path of {self.shown}, but one in schema {schemas}: set "
-                "search_path to it. Nothing was created."
+                "search_path to it, or ask its owner for a grant. Nothing was created."
             )
         return (
             f"there is no ledger in {self.shown}; check the database, or create it once, as its owner, with "
@@ -210,7 +217,7 @@ def _deadline(descriptor: int, late: threading.Event) -> Iterator[None]:
         with suppress(OSError):
             line.shutdown(socket.SHUT_RDWR)
 
-    timer = threading.Timer(WAIT_SECONDS + 5, cut)
+    timer = threading.Timer(WAIT_SECONDS + _GRACE, cut)
     timer.daemon = True
     timer.start()
     try:

@@ -16,7 +16,6 @@ TABLES = (
     "dplangevin_guarantee",
     "dplangevin_entry",
 )
-ROLES = ("spender", "reader")
 _APPEND = "dplangevin_append(text, text, text, text, text, text, text, text, text, text)"
 _NOTE = "dplangevin_note(text, text, text, text)"
 
@@ -62,10 +61,18 @@ FUNCTIONS = (
     $body$""",
 )
 
+HAS = (
+    "SELECT has_schema_privilege(?, current_schema(), 'USAGE') "
+    "AND has_table_privilege(?, 'dplangevin_entry', 'SELECT'), "
+    f"has_function_privilege(?, '{_APPEND}', 'EXECUTE')"
+)
+RIGHTS = {"spender": (True, True), "reader": (True, False), "nothing": (False, False)}
+"""What a role has after its grant: may it read, may it append?"""
+
 
 def grants(role: str, schema: str, may: str) -> list[str]:
     """The statements that make a role (quoted) a spender or a reader; "nothing" takes it all back."""
-    if may not in (*ROLES, "nothing"):
+    if may not in RIGHTS:
         raise InvalidParameter(f"a role may be a spender or a reader, or nothing; got {may!r}.")
     everything = [
         *(f"REVOKE ALL ON {table} FROM {role}" for table in TABLES),
