@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ import pytest
 
 from dplangevin._progress import watching
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
 from dplangevin.ledger import Ledger
 from dplangevin.mechanisms.noisy_gradient import NoisyGradientDescent
 from dplangevin.mechanisms.release import Release
+from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.schedules import NoisyGradientSchedule
@@ -108,6 +110,26 @@ def test_the_charge_is_made_once(tmp_path: Path) -> None:
     assert entry.release_hash == release.digest()
     run(of, path, ledger=budget)  # a new run pays anew
     assert len(budget.history()) == 2
+
+
+def test_a_token_that_paid_for_something_else_pays_for_nothing(tmp_path: Path) -> None:
+    """A state file says that it has paid; the books say for what."""
+    of, path = plan(), tmp_path / "run.state"
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
+    with stopped_at(4), pytest.raises(Interrupted):
+        run(of, path, ledger=budget)
+    cheap = budget.charge(replace(of.guarantee, parts=(Gaussian(mu=1e-6),)))
+    content = json.loads(path.read_text())
+    honest = content["token"]
+    content["token"] = cheap
+    path.write_text(json.dumps(content))
+    with pytest.raises(LedgerError, match="paid for another release"):
+        run(of, path, ledger=budget)
+    content["token"] = "made up"
+    path.write_text(json.dumps(content))
+    run(of, path, ledger=budget)  # a token that never paid pays now
+    assert [entry.release_hash is None for entry in budget.history()] == [True, True, False]
+    assert budget.charged(honest)
 
 
 def test_the_file_is_private_and_says_so(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from dplangevin.cli.audit import audit
 from dplangevin.cli.calibrate import calibrate
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
+from dplangevin.cli.doctor import doctor
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import fit, plan, predict
 from dplangevin.cli.rashomon import rashomon
@@ -52,6 +53,7 @@ app.command("audit")(audit)
 app.command("reproduce")(reproduce)
 app.command("rashomon")(rashomon)
 app.command("demo")(demo)
+app.command("doctor")(doctor)
 app.add_typer(ledger_app, name="ledger")
 
 
