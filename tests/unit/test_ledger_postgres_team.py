@@ -15,6 +15,7 @@ import pytest
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger import DatasetBudget, Ledger
 from dplangevin.ledger import _postgres as postgres_store
+from dplangevin.ledger.inspection import inspect
 from dplangevin.privacy import serialize
 from unit._ledger import pure
 from unit._ledger_version_1 import TABLES, statements
@@ -160,6 +161,14 @@ def postgres_digest(content: str) -> str:
     return digest_of(content)
 
 
+def test_the_doctor_knows_the_roles(roles: dict[str, str]) -> None:
+    for role, state in (("owner", "warning"), ("spender", "ok"), ("reader", "ok")):
+        found = {each.what: each for each in inspect(roles[role])}
+        assert found["ledger permissions"].words.startswith(f"role {role} is {role}")
+        assert (found["ledger permissions"].state, found["server clock"].state) == (state, "ok")
+    assert [each.state for each in inspect(roles["stranger"])] == ["failure"]
+
+
 def test_a_grant_is_taken_back(roles: dict[str, str]) -> None:
     owner = Ledger.open(roles["owner"])
     owner.grant("spender", "nothing")
@@ -188,14 +197,21 @@ def test_another_search_path_is_no_new_ledger(url: str) -> None:
 
 
 def test_an_older_ledger_is_upgraded(url: str) -> None:
+    import psycopg
+
     for statement in TABLES.split(";"):
         if statement.strip():
             execute(url, statement)
     for statement, values in statements([("a", "n", "one", pure(1.0)), ("a", "", "two", pure(2.0))]):
         execute(url, statement.replace("?", "%s"), *values)
+    for role in ("spender", "PUBLIC"):
+        execute(url, f"GRANT SELECT, INSERT, UPDATE ON dplangevin_dataset, dplangevin_entry TO {role}")
     with pytest.raises(LedgerError, match="ledger upgrade"):
         Ledger.open(url)
     Ledger.upgrade(url)
+    execute(url, "GRANT USAGE ON SCHEMA public TO spender")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        execute(as_role(url, "spender"), "UPDATE dplangevin_dataset SET epsilon = 100")
     budget = Ledger.open(url).dataset("a")
     assert budget.remaining().spent_epsilon == 3.0
     assert budget.charged("two")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._chain import Charge
-from dplangevin.ledger._postgres_roles import FUNCTIONS, HAS, RIGHTS, grants
+from dplangevin.ledger._postgres_roles import FUNCTIONS, GRANTED, HAS, RIGHTS, grants
 from dplangevin.ledger._store import SCHEMA_VERSION, WAIT_SECONDS, Session, Store, Uncertain
 
 _CREATION_LOCK = 0x64704C616E67  # any fixed number: creators and owners wait for one another on it
@@ -97,6 +97,8 @@ class PostgresStore(Store):
         for function in FUNCTIONS:
             session.change(function)
         schema = _schema(session)
+        for table, role in session.rows(GRANTED):  # older versions let spenders write to the tables
+            session.change(f"REVOKE ALL ON {table} FROM {role}")
         for name, signature in session.rows(
             "SELECT p.proname, pg_get_function_identity_arguments(p.oid) FROM pg_proc p JOIN pg_namespace n "
             "ON n.oid = p.pronamespace WHERE n.nspname = current_schema() AND p.proname LIKE 'dplangevin\\_%'"

@@ -61,6 +61,13 @@ FUNCTIONS = (
     $body$""",
 )
 
+GRANTED = (
+    "SELECT c.relname, CASE WHEN a.grantee = 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END FROM pg_class c, "
+    "aclexplode(c.relacl) a WHERE c.relname IN (" + ", ".join(f"'{table}'" for table in TABLES) + ") "
+    "AND c.relnamespace = current_schema()::regnamespace AND a.grantee <> c.relowner GROUP BY 1, 2"
+)
+"""Who but the owner has rights on the tables."""
+
 HAS = (
     "SELECT has_schema_privilege(?, current_schema(), 'USAGE') "
     "AND has_table_privilege(?, 'dplangevin_entry', 'SELECT'), "

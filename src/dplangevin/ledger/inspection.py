@@ -82,6 +82,8 @@ def _server_clock(session: Session) -> Finding:
 def _clock(newest: object) -> Finding:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     if isinstance(newest, str) and newest > now:
-        words = f"this machine says {now}, the newest entry {newest}; entries are ordered by number, not by time"
+        words = (
+            f"this machine says {now}, the newest entry {newest}; entries are ordered by number, not by time"
+        )
         return Finding(what="clock", state="warning", words=words)
     return Finding(what="clock", state="ok", words=now)
