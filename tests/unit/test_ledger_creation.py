@@ -135,6 +135,15 @@ def test_an_older_ledger_is_upgraded_with_every_charge(tmp_path: Path) -> None:
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
+def test_names_that_would_be_refused_now_stay_open(tmp_path: Path) -> None:
+    name = "c\u0435nsus"  # the second letter is Cyrillic
+    written(tmp_path / "old.db", [(name, "n\u043erth", "t", pure(0.5))])
+    Ledger.upgrade(f"sqlite:///{tmp_path}/old.db")
+    ledger = Ledger.open(f"sqlite:///{tmp_path}/old.db")
+    assert ledger.dataset(name).part("n\u043erth").remaining().spent_epsilon == 0.5
+    assert ledger.dataset("census").name == name
+
+
 def test_damage_is_found_before_an_upgrade(tmp_path: Path) -> None:
     import sqlite3
     from contextlib import closing

@@ -21,8 +21,13 @@ import pytest
 from dplangevin.errors import BudgetExceeded, LedgerError
 from dplangevin.ledger import DatasetBudget, Ledger, _admission, _books, _store
 from dplangevin.ledger import _sqlite as sqlite_store
+from dplangevin.ledger._chain import Charge, hashed_token, link
+from dplangevin.ledger._rows import digest_of
 from dplangevin.mechanisms import run
-from unit._ledger import gaussian, pure, tiny_data, tiny_plan
+from dplangevin.privacy import serialize
+from dplangevin.privacy.parts import Approximate
+from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
+from unit.test_ledger_lattice import mixed
 
 
 @pytest.fixture
@@ -196,6 +201,42 @@ def test_spenders_that_leave_no_gap_are_an_error_in_the_end(
     monkeypatch.setattr(_store.Session, "append", lambda *_: False)
     with pytest.raises(LedgerError, match=r"no gap.*Nothing was charged"):
         budget.charge(pure(0.1))
+
+
+@pytest.mark.slow
+def test_ten_thousand_mixed_entries(tmp_path: Path) -> None:
+    """What a long-lived ledger costs: a charge in a process that knows the books, and what is left."""
+    budget = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare("a", epsilon=5, delta=1e-6)
+    with _store.store_for(budget.url).transaction(write=True) as session:
+        head = budget.head().partition("-")[2]
+        for place, part in enumerate(mixed(10_000)):
+            content = serialize.dumps(promise(part))
+            charge = Charge(
+                dataset="a", token=hashed_token(str(place)), part="", label="", created="now",
+                guarantee=digest_of(content), plan="{}", library="0",
+            )  # fmt: skip
+            assert session.append(charge, content, head)
+            head = link(head, place + 1, charge)
+    start = time.perf_counter()
+    budget.charge(pure(0.002))
+    cold, warm = time.perf_counter() - start, []
+    for release in (
+        gaussian(0.004),
+        pure(0.003),
+        promise(Approximate(value=0.001, slack=1e-13)),
+        pure(0.0021),
+    ):
+        start = time.perf_counter()
+        budget.charge(release)
+        warm.append(time.perf_counter() - start)
+    start = time.perf_counter()
+    left = budget.remaining()
+    last = time.perf_counter() - start
+    print(f"cold {cold:.2f} s, warm {sorted(round(value, 3) for value in warm)} s, remaining {last:.2f} s")
+    assert min(warm) < 0.1
+    assert last < 3  # 0.6 s on an idle machine
+    assert cold < 60
+    assert left.entries == 10_005
 
 
 # --- threads, forks, coroutines ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from dplangevin.ledger._describe import described
 from dplangevin.ledger._refusal import refusal
 from dplangevin.ledger._rows import WHOLE, Account
 from dplangevin.ledger._store import Session, Uncertain, store_for
-from dplangevin.ledger._text import checked, checked_name
+from dplangevin.ledger._text import checked
 from dplangevin.ledger.entry import Entry, Remaining
 from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
@@ -54,7 +54,7 @@ class DatasetBudget:
 
         The caller states that the run reads this part's records only.
         """
-        wanted = checked_name("the name of a part", name)
+        wanted = checked("the name of a part", name)
         with store_for(self.url).transaction() as session:
             owner = _rows.existing(session, self.name)
             return replace(self, part_name=_rows.part_named(session, owner.name, wanted))

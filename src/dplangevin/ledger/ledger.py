@@ -108,7 +108,7 @@ class Ledger:
 
         label : who spends, and for what.
         """
-        wanted, words = checked_name("the name of a data set", name), checked("label", label, empty=True)
+        wanted, words = checked("the name of a data set", name), checked("label", label, empty=True)
         with store_for(self.url).transaction() as session:
             return DatasetBudget(url=self.url, name=_rows.existing(session, wanted).name, label=words)
 
