@@ -126,8 +126,8 @@ KINDS = pytest.mark.parametrize("kind", SPENDERS)
 
 
 def budget(tmp_path: Path, rows: int = 1) -> DatasetBudget:
-    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db")
-    return ledger.dataset("d", epsilon=100.0, delta=1e-3, max_rows_per_person=rows)
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    return ledger.declare("d", epsilon=100.0, delta=1e-3, max_rows_per_person=rows)
 
 
 def spend(kind: str, rows: int = 1, labels: Any = Y, random_state: Any = 3, **options: Any) -> Any:
@@ -198,7 +198,7 @@ def test_a_crash_before_the_commit_allows_the_same_records_only(
 
 @KINDS
 def test_a_refused_charge_reads_nothing(kind: str, tmp_path: Path) -> None:
-    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=0.1, delta=1e-9)
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=0.1, delta=1e-9)
     reads = STOP.reads
     with pytest.raises(Exception, match="budget"):
         spend(kind, ledger=ledger, state=tmp_path / "run.state")
