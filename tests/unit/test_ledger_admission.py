@@ -109,7 +109,7 @@ def test_what_fits_is_what_composition_says(first: Part) -> None:
         if delta > 1e-14:
             assert not fits(total, 1.0, delta * 0.9)
         apart = compose.epsilon((first,), 5e-7) + compose.epsilon((second,), 5e-7)
-        assert total.epsilon(1e-6) <= apart + 10 * total.grid  # bounded range has no pair of its own
+        assert total.epsilon(1e-6) <= apart + 10 * total.grid
 
 
 @pytest.mark.parametrize(

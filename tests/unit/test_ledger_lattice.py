@@ -164,7 +164,8 @@ def test_what_is_remembered_is_what_is_composed_at_once() -> None:
     for part in parts:
         slowly = slowly.plus(part)
         slowly.losses()
-    assert slowly.delta(0.2) == pytest.approx(at_once.delta(0.2), rel=1e-6)
+    # the bound on the transforms' error depends on their order
+    assert slowly.delta(0.2) == pytest.approx(at_once.delta(0.2), rel=1e-6, abs=2e-11)
     assert slowly.pairs == at_once.pairs
     assert slowly.mu == at_once.mu
     assert slowly.extra_delta == at_once.extra_delta == Fraction(0)

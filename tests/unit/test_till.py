@@ -22,6 +22,7 @@ from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.queries import column, count_queries
 from dplangevin.rashomon.fairness import private_counts
 from dplangevin.report import write
+from dplangevin.schema import Schema
 
 pd = pytest.importorskip("pandas")
 RNG = np.random.default_rng(0)
@@ -220,7 +221,10 @@ def test_a_report_speaks_of_the_person_that_was_paid_for(tmp_path: Path) -> None
 def test_the_command_line_counts_through_the_till(tmp_path: Path, capsys) -> None:
     pytest.importorskip("duckdb")
     pd.DataFrame({"a": X[:, 0], "y": Y}).to_parquet(tmp_path / "t.parquet")
-    words = ["count", str(tmp_path / "t.parquet"), "--where", "y = 1", "--epsilon", "1", "--delta", "1e-6"]
+    schema = {"columns": {"a": {"range": [-1, 1]}, "y": {"categories": [0, 1]}}, "missing": "never"}
+    Schema.from_dict(schema).save(tmp_path / "schema.json")
+    words = ["count", str(tmp_path / "t.parquet"), "--schema", str(tmp_path / "schema.json")]
+    words += ["--where", "y = 1", "--epsilon", "1", "--delta", "1e-6"]
     words += ["--max-rows-per-person", "3", "--seed", "4", "--json", "--quiet"]
     assert command(words) == 0
     plain = capsys.readouterr().out

@@ -150,9 +150,8 @@ class RunState:
         if self._content["paid"]:
             if ledger is None:
                 raise InvalidParameter(f"the run of {self.path} was charged to a ledger; give that ledger.")
-            if isinstance(
-                ledger, TokenSpender
-            ):  # the books and not the file say that it was this plan that was paid
+            # the books and not the file say that it was this plan that was paid
+            if isinstance(ledger, TokenSpender):
                 ledger.reserve_under(str(self._content["token"]), plan)
             return str(self._content["token"])
         if ledger is None:

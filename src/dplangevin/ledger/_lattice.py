@@ -170,8 +170,10 @@ def _trimmed(law: Law, noise: float) -> Law:
 @lru_cache(maxsize=512)
 def _of(part: Part, grid: float) -> Lattice | None:
     """The losses of ONE use."""
-    if isinstance(part, (Pure, BoundedRange, Approximate)):
+    if isinstance(part, (Pure, Approximate)):
         return _pair(part.value, part.slack if isinstance(part, Approximate) else 0.0, grid)
+    if not _in_reach(part.value if isinstance(part, BoundedRange) else 0.0, grid):
+        return None
     pld = part.pld(grid)
     if pld is None:
         return None
@@ -180,6 +182,10 @@ def _of(part: Part, grid: float) -> Lattice | None:
         laws.append(_dense(pld._pmf_add, grid))
     found = [law for law in laws if law is not None]
     return Lattice(grid, tuple(found)) if len(found) == len(laws) else None
+
+
+def _in_reach(value: float, grid: float) -> bool:
+    return value / grid < _LONGEST / 4
 
 
 def _dense(pmf: Any, grid: float) -> Law | None:
@@ -192,7 +198,7 @@ def _dense(pmf: Any, grid: float) -> Law | None:
 
 def _pair(value: float, slack: float, grid: float) -> Lattice | None:
     """The pair that dominates every (value, slack) release: losses +value, -value, infinity."""
-    if not value / grid < _LONGEST / 4 or slack >= 1:
+    if not _in_reach(value, grid) or slack >= 1:
         return None
     keep = (1 - slack) * (1 + _UNIT)
     up = keep / (1 + math.exp(-value)) * (1 + 4 * _UNIT)
