@@ -28,7 +28,12 @@ class NotPrivateError(DplangevinError):
 
 
 class LedgerError(DplangevinError):
-    """The ledger's database cannot be used as it is; nothing was charged and nothing was lost."""
+    """The ledger's database cannot be used as it is; the text says whether something was charged.
+
+    token : set when a charge was made, or perhaps made; `budget.charged(token)` settles which.
+    """
+
+    token: str | None = None
 
 
 class ContradictionError(DplangevinError):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from dplangevin.cli.main import run as main
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, model_file
 from dplangevin.estimators.evaluation import private_score
+from dplangevin.ledger import Ledger
 from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
 from dplangevin.schema import Schema
 from dplangevin.tables import Dialect, Files, table_of
@@ -149,27 +152,29 @@ def test_classes_that_were_read_are_the_first_line_of_the_promise() -> None:
     assert "CONDITIONAL" not in " ".join(stated.privacy_.assumptions)
 
 
-class Strict:
-    """A purse of a strict data set."""
-
-    strict = True
-
-    def reserve(self, plan: Any) -> str:
-        return "token"
-
-    def commit(self, token: str, release_hash: str) -> None:
-        pass
-
-
-def test_a_strict_data_set_reads_no_classes_and_refuses_no_row() -> None:
+def test_a_strict_data_set_reads_no_classes_and_refuses_no_row(tmp_path: Path) -> None:
     X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("strict", epsilon=100.0, delta=1e-3, strict=True)
+    easy = ledger.declare("easy", epsilon=100.0, delta=1e-3)
     with pytest.raises(InvalidParameter, match="strict"):
-        DPLogisticRegression(data_norm=1.0, ledger=Strict()).fit(X, y)
-    X[7] = np.nan
-    model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=Strict(), random_state=0).fit(X, y)
+        DPLogisticRegression(data_norm=1.0, ledger=strict).fit(X, y)
+    assert strict.history() == ()
+    with pytest.warns(UserWarning, match="conditional on that set being public"):
+        DPLogisticRegression(data_norm=1.0, ledger=easy).fit(X, y)
+    zeroed = X.copy()
+    X[7], zeroed[7] = np.nan, 0.0
+    model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=strict, random_state=0).fit(X, y)
     assert "outside the guarantee" not in " ".join(model.privacy_.assumptions)
-    with pytest.raises(ValueError, match="NaN"):
-        DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=Strict(), bad_rows="refuse").fit(X, y)
+    same = DPLogisticRegression(data_norm=1.0, classes=[0, 1], bad_rows="zero", random_state=0).fit(zeroed, y)
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+    for budget, words in (
+        (strict, {"bad_rows": "refuse"}),
+        (easy, {}),
+    ):  # what is stated, and the easy default
+        with pytest.raises(ValueError, match="NaN"):
+            DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=budget, **words).fit(X, y)
+    assert [len(budget.history()) for budget in (strict, easy)] == [1, 1]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "x", None, 1j])
@@ -288,6 +293,45 @@ def test_a_marker_in_every_cell_is_never_shown(
     assert "model.json" in shown
     assert json.loads(shown["out.json"])["classes"] == ["no", "yes"]
     assert "--classes" in shown["fit without classes"]
+
+
+def test_a_marker_in_every_cell_reaches_no_row_of_the_ledger(tmp_path: Path, monkeypatch: Any) -> None:
+    """Every spender on a table full of the marker: what the books keep is public."""
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path}/l.db"
+    budget = Ledger.create(url).declare("people", epsilon=1000.0, delta=1e-2)
+    frame = pd.DataFrame([[MARKER, MARKER]] * 40, columns=["a", "b"])
+    schema = Schema.from_dict(
+        {"columns": {"a": {"range": [0, 1]}}, "target": {"name": "b", "classes": ["no", "yes"]}}
+    )
+    schema.save(tmp_path / "schema.json")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = {"epsilon": 1.0, "delta": 1e-6, "ledger": budget}
+    told = ["--epsilon", "1", "--delta", "1e-6", "--ledger", url, "--dataset", "people"]
+    told += ["--schema", "schema.json"]
+    model = DPLogisticRegression(schema=schema, random_state=0, ledger=budget).fit(frame, frame["b"])
+    heads = [
+        model.ledger_head_,
+        private_score(model, frame, frame["b"], epsilon=1.0, ledger=budget).ledger_head,
+        count_marginals(frame, schema, **options).ledger_head,
+        count_queries(frame, [column("a") > 1, column("b") == "no"], **options).ledger_head,
+    ]
+    assert main(["fit", "t.csv", "--target", "b", "--output", "out.json", *told]) == 0
+    assert main(["count", "t.csv", "--marginals", "1", "--where", "b = 'no'", *told]) == 0
+    with pytest.raises(ValueError, match="no number"):
+        DPRidge(data_norm=1.0, target_bounds=(0, 1), ledger=budget).fit(frame, frame["b"])
+    assert len(budget.history()) >= 6
+    Ledger.open(url).verify(*heads)
+    assert _books(url).count("INSERT INTO") >= 6
+    assert MARKER not in _books(url) + repr(budget.history()) + json.dumps(Ledger.open(url).export())
+    assert not [path for path in tmp_path.glob("l.db*") if MARKER.encode() in path.read_bytes()]
+    budget.labelled(MARKER).charge(model.privacy_)
+    assert MARKER in _books(url)  # it would have been seen
+
+
+def _books(url: str) -> str:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as books:
+        return "\n".join(books.iterdump())
 
 
 def test_a_public_divisor_makes_one_plan_for_neighbours() -> None:

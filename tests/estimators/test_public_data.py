@@ -88,7 +88,7 @@ def test_compare_before_spending() -> None:
 
 
 def test_rows_of_a_person_and_the_ledger(tmp_path: Path) -> None:
-    spender = Ledger.open(f"sqlite:///{tmp_path}/budget.db").dataset("d", epsilon=2.5, delta=1e-6)
+    spender = Ledger.create(f"sqlite:///{tmp_path}/budget.db").declare("d", epsilon=2.5, delta=1e-6)
     fitted(DPRidge, ledger=spender)
     with pytest.raises(BudgetExceeded):
         fitted(DPRidge, ledger=spender)

@@ -46,7 +46,7 @@ def interrupted_after(passes: float, error: type[BaseException] = RuntimeError) 
 
 
 def budget(tmp_path: Path, **options: Any) -> Any:
-    return Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=100.0, delta=1e-3, **options)
+    return Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=100.0, delta=1e-3, **options)
 
 
 def resumed(model: Any, X: Any, y: Any, passes: int) -> Any:
@@ -163,7 +163,7 @@ COMMANDS = {
 def test_the_command_line_goes_on(name: str, csv: Path, tmp_path: Path, capsys) -> None:
     public = tmp_path / "p.csv"
     public.write_text("a,b,c\n0.1,0.2,0.3\n-0.5,0.4,0.2\n0.9,-0.8,0.1\n")
-    Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=100.0, delta=1e-3)
+    spender = budget(tmp_path)
     base = [name.split()[0], str(csv), "--target", "y", *COMMANDS[name], "--seed", "4", "--quiet"]
     base = [{"OUT": str(tmp_path / "model.json"), "PUBLIC": str(public)}.get(word, word) for word in base]
 
@@ -187,7 +187,7 @@ def test_the_command_line_goes_on(name: str, csv: Path, tmp_path: Path, capsys) 
         assert command(paid) == 0
     assert result() == expected
     assert not state.exists()
-    assert len(budget(tmp_path).history()) == 1
+    assert len(spender.history()) == 1
 
 
 def test_a_killed_process_is_continued(csv: Path, tmp_path: Path, capsys) -> None:

@@ -29,7 +29,7 @@ AT_ONCE = 4
 
 def fit(url: str, folder: Path, name: str) -> bool:
     """One release under the ledger, published as a file named after it; False when the budget is spent."""
-    budget = Ledger.open(url, create=False).dataset("tiny", label=name)
+    budget = Ledger.open(url).dataset("tiny", label=name)
     try:
         release = run(PLAN, DATA, ledger=budget)
     except BudgetExceeded:

@@ -37,7 +37,7 @@ def budget_for(url: str, releases: int) -> DatasetBudget:
     mu = tiny_plan().guarantee.mu
     assert mu is not None
     epsilon = cv.gdp_epsilon(mu * math.sqrt(releases + 0.5), DELTA)
-    return Ledger.open(url).dataset("tiny", epsilon=epsilon, delta=DELTA)
+    return Ledger.create(url).declare("tiny", epsilon=epsilon, delta=DELTA)
 
 
 def published(folder: Path) -> list[str]:

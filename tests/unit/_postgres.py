@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -71,7 +72,7 @@ def server() -> Iterator[str]:
             _wait(url, running, folder / "log")
             yield url
         finally:
-            running.terminate()
+            running.send_signal(signal.SIGINT)  # end the connections that are left as well
             running.wait(timeout=60)
 
 

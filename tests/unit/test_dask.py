@@ -188,7 +188,7 @@ def test_arrays_that_arrive_at_odd_addresses_are_put_right() -> None:
 def killed_run(client: Any, seed: int, folder: Path) -> tuple[Release, int]:
     """A run in which a worker is killed with signal 9 while a step is being computed."""
     source = DaskDataset(*on_workers(), PROBLEM, client=client)
-    budget = Ledger.open(f"sqlite:///{folder}/{seed}.db").dataset("d", epsilon=100.0, delta=1e-5)
+    budget = Ledger.create(f"sqlite:///{folder}/{seed}.db").declare("d", epsilon=100.0, delta=1e-5)
     victims = list(client.run(os.getpid).values())
 
     def kill(step: int, total: int) -> None:
@@ -224,7 +224,7 @@ def test_a_partition_lost_for_good_stops_the_run_and_says_what_was_spent(client:
     np.save(tmp_path / "X.npy", X)
     rows = da.from_delayed(dask.delayed(np.load)(tmp_path / "X.npy"), X.shape, float)
     source = DaskDataset(rows, da.from_array(y, chunks=N), PROBLEM, client=client)
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=100.0, delta=1e-5)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=100.0, delta=1e-5)
 
     def lose(step: int, total: int) -> None:
         if step == 2:

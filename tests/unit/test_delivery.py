@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     people, schema = income(n=300)
     people.to_csv("people.csv", index=False)
     schema.save("schema.json")
-    Ledger.open(URL).dataset("people", epsilon=5.0, delta=1e-4)
+    Ledger.create(URL).declare("people", epsilon=5.0, delta=1e-4)
     Path("a_folder").mkdir()
     Path("a_file").write_text("")
     return tmp_path

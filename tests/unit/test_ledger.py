@@ -29,7 +29,7 @@ from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}")
+    return Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}")
 
 
 def admitted(budget: DatasetBudget, guarantee: Any, most: int = 1000) -> int:
@@ -46,14 +46,14 @@ def admitted(budget: DatasetBudget, guarantee: Any, most: int = 1000) -> int:
 
 
 def test_five_pure_releases_of_one_fit_in_five(ledger: Ledger) -> None:
-    assert admitted(ledger.dataset("a", epsilon=5, delta=0), pure(1.0)) == 5
+    assert admitted(ledger.declare("a", epsilon=5, delta=0), pure(1.0)) == 5
 
 
 def test_pure_budgets_are_added_exactly(ledger: Ledger) -> None:
     # 10 * 0.1 rounds to 1.0 in doubles, but ten times the double 0.1 is more than 1
-    assert admitted(ledger.dataset("a", epsilon=1, delta=0), pure(0.1)) == 9
-    assert admitted(ledger.dataset("b", epsilon=1, delta=0), pure(math.nextafter(0.1, 0))) == 10
-    assert admitted(ledger.dataset("c", epsilon=0.125, delta=0), pure(2.0**-9)) == 64
+    assert admitted(ledger.declare("a", epsilon=1, delta=0), pure(0.1)) == 9
+    assert admitted(ledger.declare("b", epsilon=1, delta=0), pure(math.nextafter(0.1, 0))) == 10
+    assert admitted(ledger.declare("c", epsilon=0.125, delta=0), pure(2.0**-9)) == 64
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "mu"), [(5.0, 1e-5, 0.3), (1.0, 1e-6, 0.05), (3.0, 1e-9, 0.11)])
@@ -63,46 +63,49 @@ def test_gaussian_releases_fit_as_often_as_exact_composition_says(
     expected = math.floor((cv.gdp_mu(epsilon, delta) / mu) ** 2)
     assert float(cv.gdp_delta(mu * math.sqrt(expected), epsilon)) <= delta
     assert float(cv.gdp_delta(mu * math.sqrt(expected + 1), epsilon)) > delta
-    assert admitted(ledger.dataset("a", epsilon=epsilon, delta=delta), gaussian(mu)) == expected
+    assert admitted(ledger.declare("a", epsilon=epsilon, delta=delta), gaussian(mu)) == expected
 
 
 def test_a_release_of_the_whole_budget_fits_once(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=1.3, delta=1e-7)
+    budget = ledger.declare("a", epsilon=1.3, delta=1e-7)
     assert admitted(budget, gaussian(cv.gdp_mu(1.3, 1e-7))) == 1
-    four = ledger.dataset("b", epsilon=1.3, delta=1e-7)
+    four = ledger.declare("b", epsilon=1.3, delta=1e-7)
     assert admitted(four, gaussian(cv.gdp_mu(1.3, 1e-7) / 2)) == 4
 
 
 def test_pairs_fit_by_basic_composition_exactly(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=0.375, delta=3e-6)  # 0.125 is off the grid of loss distributions
+    budget = ledger.declare("a", epsilon=0.375, delta=3e-6)  # 0.125 is off the grid of loss distributions
     assert admitted(budget, promise(Approximate(value=0.125, slack=1e-6))) == 3
 
 
 def test_composition_beats_the_sum_of_epsilons(ledger: Ledger) -> None:
     one = pure(0.1)
-    count = admitted(ledger.dataset("a", epsilon=2, delta=1e-5), one)
+    count = admitted(ledger.declare("a", epsilon=2, delta=1e-5), one)
     assert count > 20
     assert (count * one).delta(2.0) <= 1e-5 < ((count + 1) * one).delta(2.0)
 
 
 def test_mixed_currencies_compose(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=4, delta=1e-5)
+    budget = ledger.declare("a", epsilon=4, delta=1e-5)
     spent = [gaussian(0.3), pure(0.5), promise(Approximate(value=0.2, slack=1e-7)), gaussian(0.4)]
     for release in spent:
         budget.charge(release)
     total = spent[0] + spent[1] + spent[2] + spent[3]
-    assert budget.remaining().spent_epsilon == pytest.approx(total.epsilon(1e-5), rel=1e-3)
+    exact = 2.56528  # delta_0.5(eps -+ 0.5 -+ 0.2) averaged over the signs, and the slack
+    # found by a search that stops within a millionth of the smallest proved one
+    largest = min(exact * (1 + 1e-4), total.epsilon(1e-5) * (1 + 1e-6))
+    assert exact <= budget.remaining().spent_epsilon <= largest
     assert budget.remaining().spent_epsilon < sum(release.epsilon(1e-5) for release in spent)
 
 
 def test_an_additive_delta_is_charged_each_time(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=10, delta=1e-5)
+    budget = ledger.declare("a", epsilon=10, delta=1e-5)
     assert admitted(budget, gaussian(0.001, extra_delta=2**-18)) == 2  # 2^-18 is 3.8e-6
-    assert admitted(ledger.dataset("b", epsilon=10, delta=0), pure(0.1, extra_delta=1e-12)) == 0
+    assert admitted(ledger.declare("b", epsilon=10, delta=0), pure(0.1, extra_delta=1e-12)) == 0
 
 
 def test_an_infinite_cost_fits_nowhere(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=100, delta=0.5)
+    budget = ledger.declare("a", epsilon=100, delta=0.5)
     for endless in (pure(math.inf), gaussian(math.inf)):
         assert admitted(budget, endless) == 0
     assert admitted(budget, pure(1e9)) == 0
@@ -111,7 +114,7 @@ def test_an_infinite_cost_fits_nowhere(ledger: Ledger) -> None:
 
 
 def test_a_refusal_says_what_is_left_and_what_would_fit(ledger: Ledger) -> None:
-    budget = ledger.dataset("census", epsilon=1, delta=0)
+    budget = ledger.declare("census", epsilon=1, delta=0)
     budget.charge(pure(0.75))
     with pytest.raises(BudgetExceeded) as refused:
         budget.charge(pure(0.5))
@@ -131,7 +134,7 @@ def test_a_refusal_says_what_is_left_and_what_would_fit(ledger: Ledger) -> None:
 
 
 def test_what_would_fit_does_fit(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=2, delta=1e-5)
+    budget = ledger.declare("a", epsilon=2, delta=1e-5)
     budget.charge(gaussian(0.3))
     with pytest.raises(BudgetExceeded) as refused:
         budget.charge(gaussian(0.6))
@@ -143,7 +146,7 @@ def test_what_would_fit_does_fit(ledger: Ledger) -> None:
 
 def test_pickled_refusals_keep_their_words(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded) as refused:
-        ledger.dataset("a", epsilon=1, delta=0).charge(pure(2.0))
+        ledger.declare("a", epsilon=1, delta=0).charge(pure(2.0))
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
 
 
@@ -162,7 +165,7 @@ class WatchedData(ArrayDataset):
 
 
 def test_the_cost_is_written_before_data_is_read(ledger: Ledger) -> None:
-    plan, budget = tiny_plan(), ledger.dataset("a", epsilon=9, delta=1e-5)
+    plan, budget = tiny_plan(), ledger.declare("a", epsilon=9, delta=1e-5)
     rng = np.random.default_rng(0)
     data = WatchedData(rng.standard_normal((20, 2)), np.zeros(20), plan.problem)
     data.seen, data.budget = [], budget
@@ -176,7 +179,7 @@ def test_a_run_that_fails_stays_charged(ledger: Ledger) -> None:
         def gradient_sum(self, *arguments: Any, **options: Any) -> Any:
             raise OSError("the disk went away")
 
-    plan, budget = tiny_plan(), ledger.dataset("a", epsilon=9, delta=1e-5)
+    plan, budget = tiny_plan(), ledger.declare("a", epsilon=9, delta=1e-5)
     with pytest.raises(OSError, match="went away"):
         run(plan, Broken(np.zeros((20, 2)), np.zeros(20), plan.problem), ledger=budget)
     (entry,) = budget.history()
@@ -185,7 +188,7 @@ def test_a_run_that_fails_stays_charged(ledger: Ledger) -> None:
 
 
 def test_a_refused_run_reads_nothing(ledger: Ledger) -> None:
-    plan, budget = tiny_plan(), ledger.dataset("a", epsilon=1e-3, delta=1e-5)
+    plan, budget = tiny_plan(), ledger.declare("a", epsilon=1e-3, delta=1e-5)
     data = WatchedData(np.zeros((20, 2)), np.zeros(20), plan.problem)
     data.seen, data.budget = [], budget
     with pytest.raises(BudgetExceeded):
@@ -196,7 +199,7 @@ def test_a_refused_run_reads_nothing(ledger: Ledger) -> None:
 
 def test_an_entry_tells_who_what_and_when(ledger: Ledger) -> None:
     plan = tiny_plan()
-    budget = ledger.dataset("a", epsilon=9, delta=1e-5).labelled("Ada: first look")
+    budget = ledger.declare("a", epsilon=9, delta=1e-5).labelled("Ada: first look")
     release = run(plan, tiny_data(plan), ledger=budget)
     (entry,) = budget.history()
     assert (entry.sequence, entry.label, entry.part) == (1, "Ada: first look", "")
@@ -210,7 +213,7 @@ def test_an_entry_tells_who_what_and_when(ledger: Ledger) -> None:
 
 
 def test_tokens_are_for_one_release(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=9, delta=0)
+    budget = ledger.declare("a", epsilon=9, delta=0)
     token = budget.charge(pure(1.0))
     budget.commit(token, "aa")
     budget.commit(token, "aa")
@@ -219,14 +222,14 @@ def test_tokens_are_for_one_release(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="never charged"):
         budget.commit("no such token", "aa")
     with pytest.raises(LedgerError, match="never charged"):
-        ledger.dataset("b", epsilon=9, delta=0).commit(token, "aa")
+        ledger.declare("b", epsilon=9, delta=0).commit(token, "aa")
     with pytest.raises(InvalidParameter, match="release_hash"):
         budget.commit(token, "a\n")
     assert [entry.release_hash for entry in budget.history()] == ["aa"]
 
 
 def test_a_clock_that_goes_backwards_is_harmless(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = ledger.dataset("a", epsilon=3, delta=0)
+    budget = ledger.declare("a", epsilon=3, delta=0)
     times = iter(["2030-01-01", "1970-01-01", "2025-06-01"])
     monkeypatch.setattr("dplangevin.ledger.budget._now", lambda: next(times))
     for size in (0.25, 0.5, 0.75):
@@ -240,7 +243,7 @@ def test_a_clock_that_goes_backwards_is_harmless(ledger: Ledger, monkeypatch: py
 
 
 def test_copies_charge_the_same_row(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    budget = ledger.dataset("a", epsilon=5, delta=0)
+    budget = ledger.declare("a", epsilon=5, delta=0)
     estimator = clone(DPLogisticRegression(ledger=budget))
     monkeypatch.chdir(tmp_path.parent)
     copies = [
@@ -260,7 +263,7 @@ def test_copies_charge_the_same_row(ledger: Ledger, tmp_path: Path, monkeypatch:
 
 def test_a_relative_path_means_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    budget = Ledger.open("sqlite:///ledger.db").dataset("a", epsilon=5, delta=0)
+    budget = Ledger.create("sqlite:///ledger.db").declare("a", epsilon=5, delta=0)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     pickle.loads(pickle.dumps(budget)).charge(pure(1.0))
@@ -272,12 +275,12 @@ def test_a_relative_path_means_one_file(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_declared_budget_does_not_change(ledger: Ledger) -> None:
-    ledger.dataset("a", epsilon=1, delta=1e-6, adjacency="add-remove")
+    ledger.declare("a", epsilon=1, delta=1e-6, adjacency="add-remove")
     ledger.dataset("a")
-    ledger.dataset("a", epsilon=1.0, delta=1e-6)
+    ledger.declare("a", epsilon=1.0, delta=1e-6)
     for other in ({"epsilon": 2}, {"delta": 1e-5}, {"adjacency": "replace-one"}, {"max_rows_per_person": 2}):
         with pytest.raises(InvalidParameter, match="does not change"):
-            ledger.dataset("a", **other)  # type: ignore[arg-type]
+            ledger.declare("a", **other)  # type: ignore[arg-type]
     assert ledger.names() == ("a",)
 
 
@@ -297,13 +300,13 @@ def test_a_declared_budget_does_not_change(ledger: Ledger) -> None:
         ({}, "epsilon and delta missing"),
         ({"epsilon": 1, "delta": 0, "adjacency": "swap"}, "adjacency"),
         ({"epsilon": 1, "delta": 0, "max_rows_per_person": 0}, "max_rows_per_person"),
-        ({"epsilon": 1, "delta": 0, "label": "two\nlines"}, "label"),
+        ({"epsilon": 1, "delta": 0, "strict": "yes"}, "strict"),
         ({"epsilon": 1, "delta": 0, "parts": ["north", "so\x1b[31muth"]}, "part"),
     ],
 )
 def test_bad_declarations_are_refused(ledger: Ledger, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
-        ledger.dataset("a", **options)
+        ledger.declare("a", **options)
     assert ledger.names() == ()
 
 
@@ -311,7 +314,7 @@ def test_bad_declarations_are_refused(ledger: Ledger, options: dict[str, Any], w
     "label", ["a\tb", "\x00", "a\x1b[2J", "\u202eabc", "a\u2028b", "\ud800", " a", "a" * 201, 3, None, b"a"]
 )
 def test_labels_are_one_visible_line(ledger: Ledger, label: Any) -> None:
-    budget = ledger.dataset("a", epsilon=1, delta=0)
+    budget = ledger.declare("a", epsilon=1, delta=0)
     with pytest.raises(InvalidParameter, match="label"):
         budget.labelled(label)
     with pytest.raises(InvalidParameter, match="label"):
@@ -320,13 +323,13 @@ def test_labels_are_one_visible_line(ledger: Ledger, label: Any) -> None:
 
 
 def test_labels_may_use_any_script(ledger: Ledger) -> None:
-    budget = ledger.dataset("données 中文", epsilon=1, delta=0).labelled("Ødegård: été")
+    budget = ledger.declare("données 中文", epsilon=1, delta=0).labelled("Ødegård: été")
     budget.charge(pure(0.5))
     assert ledger.dataset("donne\u0301es 中文").history()[0].label == "Ødegård: été"
 
 
 def test_another_adjacency_is_refused(ledger: Ledger) -> None:
-    plan, budget = tiny_plan("add-remove"), ledger.dataset("a", epsilon=9, delta=1e-5)
+    plan, budget = tiny_plan("add-remove"), ledger.declare("a", epsilon=9, delta=1e-5)
     with pytest.raises(InvalidParameter, match=r"add-remove.*replace-one"):
         run(plan, tiny_data(plan), ledger=budget)
     assert budget.history() == ()
@@ -340,7 +343,7 @@ def test_an_unknown_data_set_is_an_error(ledger: Ledger) -> None:
 
 
 def test_a_person_with_several_rows(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=6, delta=0, max_rows_per_person=3)
+    budget = ledger.declare("a", epsilon=6, delta=0, max_rows_per_person=3)
     assert admitted(budget, pure(0.5)) == 4
     assert budget.history()[0].guarantee.epsilon() == 1.5
     with pytest.raises(InvalidParameter, match="group"):
@@ -351,7 +354,7 @@ def test_a_person_with_several_rows(ledger: Ledger) -> None:
 
 
 def test_disjoint_parts_do_not_add_up(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=2, delta=0, parts=["north", "south"])
+    budget = ledger.declare("a", epsilon=2, delta=0, parts=["north", "south"])
     north, south = budget.part("north"), budget.part("south")
     budget.charge(pure(0.5))
     assert admitted(north, pure(0.5)) == 3
@@ -362,7 +365,7 @@ def test_disjoint_parts_do_not_add_up(ledger: Ledger) -> None:
 
 
 def test_the_whole_pays_for_the_part_that_spent_most(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=2, delta=0, parts=["north", "south"])
+    budget = ledger.declare("a", epsilon=2, delta=0, parts=["north", "south"])
     budget.part("north").charge(pure(1.5))
     budget.part("south").charge(pure(1.0))
     assert budget.remaining().pure_epsilon == 0.5
@@ -374,12 +377,13 @@ def test_the_whole_pays_for_the_part_that_spent_most(ledger: Ledger) -> None:
 
 
 def test_parts_are_declared_by_name(ledger: Ledger) -> None:
-    budget = ledger.dataset("a", epsilon=2, delta=0, parts=["north"])
-    with pytest.raises(InvalidParameter, match="no part 'North'"):
-        budget.part("North")
+    budget = ledger.declare("a", epsilon=2, delta=0, parts=["north"])
+    with pytest.raises(InvalidParameter, match="no part 'Norther'"):
+        budget.part("Norther")
+    assert budget.part("North") == budget.part("north")
     with pytest.raises(InvalidParameter, match="no part 'west'"):
         DatasetBudget(url=budget.url, name="a", part_name="west").charge(pure(0.1))
-    ledger.dataset("a", parts="west").part("west").charge(pure(0.1))
+    ledger.declare("a", parts="west").part("west").charge(pure(0.1))
     copied = pickle.loads(pickle.dumps(budget.part("north")))
     copied.charge(pure(0.1))
     assert [entry.part for entry in budget.history()] == ["west", "north"]
@@ -389,7 +393,7 @@ def test_parts_are_declared_by_name(ledger: Ledger) -> None:
 
 
 def test_equal_promises_are_kept_once(ledger: Ledger, tmp_path: Path) -> None:
-    budget = ledger.dataset("a", epsilon=50, delta=0)
+    budget = ledger.declare("a", epsilon=50, delta=0)
     for _ in range(20):
         budget.charge(pure(0.5))
     budget.charge(pure(0.25))
@@ -400,11 +404,11 @@ def test_equal_promises_are_kept_once(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_export_is_complete_json(ledger: Ledger) -> None:
     curve = promise(Profile(epsilons=(0.0, 1.0), deltas=(1e-7, 0.0)), Pure(value=0.1))
-    first = ledger.dataset("a", epsilon=2, delta=1e-5, parts=["n"])
+    first = ledger.declare("a", epsilon=2, delta=1e-5, parts=["n"])
     first.part("n").labelled("x").charge(curve)
-    ledger.dataset("b", epsilon=1, delta=0, adjacency="add-remove")
+    ledger.declare("b", epsilon=1, delta=0, adjacency="add-remove")
     plain = json.loads(json.dumps(ledger.export(), allow_nan=False))
-    assert (plain["format"], plain["version"]) == ("dplangevin-ledger", 1)
+    assert (plain["format"], plain["version"]) == ("dplangevin-ledger", 2)
     a, b = plain["datasets"]
     assert (a["name"], a["epsilon"], a["delta"], a["parts"]) == ("a", 2.0, 1e-5, ["n"])
     assert b["entries"] == []

@@ -10,13 +10,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import binom
 
-from dplangevin.ledger._admission import (
+from dplangevin.ledger._admission import fits, largest_gaussian, largest_pure
+from dplangevin.ledger._bill import (
     Bill,
-    _root_rounded_up,
     bill,
-    fits,
-    largest_gaussian,
-    largest_pure,
+    root_rounded_up,
 )
 from dplangevin.ledger.entry import rounded_down
 from dplangevin.privacy import compose, conversions as cv
@@ -67,7 +65,7 @@ def test_gaussian_costs_merge_into_one_rounded_up_once(costs: list[tuple[float, 
 @given(st.floats(1e-150, 1e150))
 @settings(max_examples=300, deadline=None)
 def test_the_root_of_a_square_is_the_number(mu: float) -> None:
-    assert _root_rounded_up(Fraction(mu) ** 2) == mu
+    assert root_rounded_up(Fraction(mu) ** 2) == mu
 
 
 def test_concentrated_costs_merge() -> None:
@@ -107,11 +105,11 @@ def test_what_fits_is_what_composition_says(first: Part) -> None:
     for second in (Gaussian(mu=0.1), Pure(value=0.2)):
         total = on(first, second)
         delta = compose.delta(total.parts, 1.0)
-        assert fits(total, 1.0, min(0.9, delta * (1 + 1e-9) + 1e-300))
-        if delta > 1e-15:
+        assert fits(total, 1.0, min(0.9, delta * (1 + 1e-4) + 1e-300))
+        if delta > 1e-14:
             assert not fits(total, 1.0, delta * 0.9)
         apart = compose.epsilon((first,), 5e-7) + compose.epsilon((second,), 5e-7)
-        assert total.epsilon(1e-6) <= apart + 1e-9
+        assert total.epsilon(1e-6) <= apart + 10 * total.grid
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ Y = X[:, 0] + 0.1 * RNG.standard_normal(200) > 0
 
 
 def budget(tmp_path: Path, epsilon: float, delta: float) -> DatasetBudget:
-    return Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}").dataset("a", epsilon=epsilon, delta=delta)
+    return Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}").declare("a", epsilon=epsilon, delta=delta)
 
 
 def model(ledger: DatasetBudget | None, delta: float | None = None) -> DPLogisticRegression:
@@ -93,7 +93,7 @@ def test_as_many_fits_pass_as_exact_composition_admits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("stated", "kept"), [(1, 2), (2, 1), (3, 2)])
 def test_estimator_and_ledger_promise_to_the_same_person(tmp_path: Path, stated: int, kept: int) -> None:
-    spender = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}").dataset(
+    spender = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}").declare(
         "a", epsilon=5, delta=0, max_rows_per_person=kept
     )
     assert spender.max_rows_per_person == kept

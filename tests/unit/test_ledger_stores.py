@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger, _sqlite as sqlite_store
+from dplangevin.ledger import DatasetBudget, Ledger, _books, _sqlite as sqlite_store
 from unit._ledger import pure
 
 
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def budget(file: Path) -> DatasetBudget:
     """A budget with three entries."""
-    found = Ledger.open(f"sqlite:///{file}").dataset("a", epsilon=3, delta=0)
+    found = Ledger.create(f"sqlite:///{file}").declare("a", epsilon=3, delta=0)
     for _ in range(3):
         found.charge(pure(0.5))
     return found
@@ -71,16 +71,16 @@ def test_a_url_keeps_its_secrets() -> None:
 
 def test_nothing_is_created_by_a_mistyped_path(file: Path, budget: DatasetBudget) -> None:
     with pytest.raises(LedgerError, match="no ledger"):
-        Ledger.open(f"sqlite:///{file}x", create=False)
+        Ledger.open(f"sqlite:///{file}x")
     with pytest.raises(LedgerError, match="no ledger"):
         DatasetBudget(url=f"sqlite:///{file}x", name="a").charge(pure(0.5))
     with pytest.raises(LedgerError, match="folder"):
-        Ledger.open(f"sqlite:///{file.parent}/missing/ledger.db")
+        Ledger.create(f"sqlite:///{file.parent}/missing/ledger.db")
     assert sorted(path.name for path in file.parent.iterdir() if path.suffix == ".dbx") == []
 
 
 def test_strange_file_names_work(tmp_path: Path) -> None:
-    budget = Ledger.open(f"sqlite:///{tmp_path}/100% what? #1 é.db").dataset("a", epsilon=1, delta=0)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/100% what? #1 é.db").declare("a", epsilon=1, delta=0)
     budget.charge(pure(0.5))
     assert (tmp_path / "100% what? #1 é.db").is_file()
 
@@ -95,32 +95,66 @@ def test_a_file_that_is_no_database(file: Path) -> None:
 def test_a_database_of_something_else(file: Path) -> None:
     change(file, "CREATE TABLE people (name TEXT)")
     before = file.read_bytes()
-    for create in (True, False):
-        with pytest.raises(LedgerError, match="not a ledger"):
-            Ledger.open(f"sqlite:///{file}", create=create)
+    with pytest.raises(LedgerError, match="not a ledger"):
+        Ledger.open(f"sqlite:///{file}")
+    with pytest.raises(LedgerError, match="there is a file already"):
+        Ledger.create(f"sqlite:///{file}")
     assert file.read_bytes() == before
 
 
-def test_a_file_whose_creation_was_interrupted(file: Path) -> None:
+def test_an_empty_file_is_no_new_ledger(file: Path) -> None:
     file.touch()
-    Ledger.open(f"sqlite:///{file}").dataset("a", epsilon=1, delta=0)
     half = file.with_name("half.db")
     change(half, "PRAGMA journal_mode = WAL")
     assert half.stat().st_size > 0
-    Ledger.open(f"sqlite:///{half}").dataset("a", epsilon=1, delta=0)
+    for empty in (file, half):
+        before = empty.read_bytes()
+        with pytest.raises(LedgerError, match="no ledger in"):
+            Ledger.open(f"sqlite:///{empty}")
+        with pytest.raises(LedgerError, match="there is a file already"):
+            Ledger.create(f"sqlite:///{empty}")
+        assert empty.read_bytes() == before
+
+
+def test_what_is_left_of_an_old_ledger_is_no_place_for_a_new_one(file: Path) -> None:
+    file.with_name(file.name + "-wal").write_bytes(b"log")
+    with pytest.raises(LedgerError, match="-wal"):
+        Ledger.create(f"sqlite:///{file}")
+    (file.parent / "link.db").symlink_to(file.parent / "nowhere.db")
+    with pytest.raises(LedgerError, match="there is a file already"):
+        Ledger.create(f"sqlite:///{file.parent}/link.db")
+
+
+def test_a_new_ledger_is_for_its_owner_alone(file: Path) -> None:
+    old = os.umask(0)
+    try:
+        budget = Ledger.create(f"sqlite:///{file}").declare("a", epsilon=1, delta=0)
+        with closing(sqlite3.connect(file)):  # while somebody else has it open, the log stays
+            budget.charge(pure(0.5))
+            modes = {path.name: path.stat().st_mode & 0o777 for path in file.parent.iterdir()}
+    finally:
+        os.umask(old)
+    assert modes["ledger.db"] == 0o600
+    assert set(modes.values()) == {0o600}
 
 
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("UPDATE dplangevin_ledger SET value = '2'", "upgrade dplangevin"),
-        ("UPDATE dplangevin_ledger SET value = 'two'", "does not state its version"),
+        ("UPDATE dplangevin_ledger SET value = '3' WHERE name = 'schema'", "upgrade dplangevin"),
+        ("UPDATE dplangevin_ledger SET value = 'two' WHERE name = 'schema'", "does not state its version"),
         ("DELETE FROM dplangevin_ledger", "does not state its version"),
         ("DELETE FROM dplangevin_entry WHERE sequence = 3", "should hold"),
         ("DELETE FROM dplangevin_entry", "should hold"),
         ("UPDATE dplangevin_guarantee SET content = replace(content, '0.5', '0.1')", "altered"),
-        ("UPDATE dplangevin_entry SET guarantee = 'x' WHERE sequence = 2", "missing|should hold"),
+        ("UPDATE dplangevin_entry SET guarantee = 'x' WHERE sequence = 2", "entry 2 was altered"),
+        ("UPDATE dplangevin_entry SET label = 'Bob' WHERE sequence = 1", "entry 1 was altered"),
         ("UPDATE dplangevin_dataset SET epsilon = -1", "epsilon"),
+        ("UPDATE dplangevin_dataset SET epsilon = 30", "not the one that was declared"),
+        ("UPDATE dplangevin_dataset SET strict = 1", "not the one that was declared"),
+        ("UPDATE dplangevin_dataset SET entries = 2", "not the head of its chain|should hold"),
+        ("UPDATE dplangevin_dataset SET entries = 0, head = genesis", "should hold"),
+        ("UPDATE dplangevin_dataset SET head = genesis", "not the head of its chain"),
         ("UPDATE dplangevin_guarantee SET content = x'00'", "text"),
         ("UPDATE dplangevin_dataset SET delta = 'nothing'", "delta"),
         ("UPDATE dplangevin_dataset SET adjacency = 'swap'", "adjacency"),
@@ -129,6 +163,7 @@ def test_a_file_whose_creation_was_interrupted(file: Path) -> None:
 )
 def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: str, words: str) -> None:
     change(file, statement)
+    _books.forget()
     for ask in (lambda: budget.charge(pure(0.1)), budget.history, budget.remaining):
         with pytest.raises(LedgerError, match=words):
             ask()
@@ -136,14 +171,18 @@ def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: 
 
 def test_a_cost_cannot_hide_in_an_unknown_part(file: Path, budget: DatasetBudget) -> None:
     change(file, "UPDATE dplangevin_entry SET part = 'elsewhere' WHERE sequence = 2")
-    with pytest.raises(LedgerError, match="part of an entry"):
+    _books.forget()
+    with pytest.raises(LedgerError, match="entry 2 was altered"):
         budget.charge(pure(0.1))
 
 
-def test_a_damaged_file_is_an_error_of_ours_or_no_damage(file: Path, budget: DatasetBudget) -> None:
+@pytest.mark.parametrize("damages", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_a_damaged_file_is_an_error_of_ours_or_no_damage(
+    file: Path, budget: DatasetBudget, damages: int
+) -> None:
     healthy, rng = file.read_bytes(), np.random.default_rng(0)
     refused = 0
-    for _ in range(60):
+    for _ in range(damages):
         broken = bytearray(healthy)
         if rng.random() < 0.3:
             broken = broken[: int(rng.integers(1, len(healthy)))]
@@ -152,6 +191,7 @@ def test_a_damaged_file_is_an_error_of_ours_or_no_damage(file: Path, budget: Dat
         for suffix in ("-wal", "-shm"):
             file.with_name(file.name + suffix).unlink(missing_ok=True)
         file.write_bytes(bytes(broken))
+        _books.forget()
         try:
             Ledger.open(budget.url)
             budget.charge(pure(0.5))
@@ -178,15 +218,15 @@ def test_a_busy_ledger_waits_and_then_says_so(
 def test_a_full_disk_charges_nothing(
     file: Path, budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = sqlite_store.SQLiteStore._connect
+    honest = sqlite_store._connected
 
-    def cramped(store: sqlite_store.SQLiteStore, mode: str) -> sqlite3.Connection:
-        connection = honest(store, mode)
+    def cramped(path: Path, mode: str) -> sqlite3.Connection:
+        connection = honest(path, mode)
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr(sqlite_store.SQLiteStore, "_connect", cramped)
+    monkeypatch.setattr(sqlite_store, "_connected", cramped)
 
     def spend() -> None:
         for _ in range(1000):
@@ -239,7 +279,7 @@ def as_a_reader(folder: Path, work: Callable[[], str]) -> str:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_read_only_disk(shared_folder: Path) -> None:
     file = shared_folder / "ledger.db"
-    budget = Ledger.open(f"sqlite:///{file}").dataset("a", epsilon=3, delta=0)
+    budget = Ledger.create(f"sqlite:///{file}").declare("a", epsilon=3, delta=0)
     budget.charge(pure(0.5))
     before = file.read_bytes()
 
@@ -248,7 +288,7 @@ def test_a_read_only_disk(shared_folder: Path) -> None:
         for ask in (
             lambda: budget.charge(pure(0.5)),
             lambda: Ledger.open(budget.url),
-            lambda: Ledger.open(f"sqlite:///{shared_folder}/new.db"),
+            lambda: Ledger.create(f"sqlite:///{shared_folder}/new.db"),
         ):
             try:
                 ask()
@@ -272,16 +312,18 @@ _OPENER = """
 import sys
 from dplangevin.ledger import Ledger
 sys.stdin.readline()
-budget = Ledger.open(sys.argv[1]).dataset("a", epsilon=5, delta=0, parts=["n"])
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Pure
-budget.charge(Guarantee(parts=(Pure(value=1.0),), adjacency="replace-one", release="draw", theorem="t", reference="r"))
+from dplangevin.errors import LedgerError
+try:
+    Ledger.create(sys.argv[1])
+except LedgerError:
+    sys.exit(3)
 """
 
 
-def test_processes_may_create_the_ledger_together(file: Path) -> None:
+def test_one_of_many_processes_creates_the_ledger(file: Path) -> None:
     command = [sys.executable, "-c", _OPENER, f"sqlite:///{file}"]
     openers = [subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
     said = [opener.communicate(b"go\n", timeout=120)[1] for opener in openers]
-    assert [opener.returncode for opener in openers] == [0] * 4, said
-    assert len(Ledger.open(f"sqlite:///{file}").dataset("a").history()) == 4
+    assert sorted(opener.returncode for opener in openers) == [0, 3, 3, 3], said
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    assert Ledger.open(f"sqlite:///{file}").names() == ()

@@ -349,7 +349,7 @@ def test_nothing_private_is_kept() -> None:
 
 def test_the_ledger_is_charged_once_for_all_models(tmp_path: Any) -> None:
     X, y = table(300)
-    budget = Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}").dataset("d", epsilon=1.5, delta=0.0)
+    budget = Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}").declare("d", epsilon=1.5, delta=0.0)
     sampler = RashomonSampler(LOGISTIC, threshold=0.2, n_models=4, epsilon=1.0, tier="exact", ledger=budget)
     with pytest.warns(UserWarning, match="Not worth running"):
         sampler.fit(X, y)

@@ -215,7 +215,7 @@ def test_rows_per_person_and_seeds_are_said(tmp_path: Path) -> None:
 
 
 def test_the_budget_that_is_left(tmp_path: Path) -> None:
-    budget = Ledger.open(f"sqlite:///{tmp_path}/ledger.db").dataset("people <b>", epsilon=3.0, delta=1e-5)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/ledger.db").declare("people <b>", epsilon=3.0, delta=1e-5)
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=2.0, classes=[0, 1], ledger=budget).fit(
         X, Y
     )

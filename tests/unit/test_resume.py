@@ -194,7 +194,7 @@ def run(plan: Plan, records: Fragile, path: Path | None, ledger: Any = None) -> 
 
 
 def budget(tmp_path: Path, epsilon: float = 1e5) -> DatasetBudget:
-    return Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=epsilon, delta=1e-3)
+    return Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=epsilon, delta=1e-3)
 
 
 def passes(plan: Plan, path: Path) -> int:

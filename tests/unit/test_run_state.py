@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import pytest
 
 from dplangevin._progress import watching
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
 from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.release import Release
 from dplangevin.ledger import Ledger
+from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 
@@ -94,7 +96,7 @@ def test_an_interrupted_run_gives_the_same_release(changes: dict[str, Any], tmp_
 
 def test_the_charge_is_made_once(tmp_path: Path) -> None:
     of, path = plan(), tmp_path / "run.state"
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=1000.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
     for step in (4, 3):
         with stopped_at(step), pytest.raises(Interrupted):
             run(of, path, ledger=budget)
@@ -107,6 +109,26 @@ def test_the_charge_is_made_once(tmp_path: Path) -> None:
     assert entry.release_hash == release.digest()
     run(of, path, ledger=budget)  # a new run pays anew
     assert len(budget.history()) == 2
+
+
+def test_a_token_that_paid_for_something_else_pays_for_nothing(tmp_path: Path) -> None:
+    """A state file says that it has paid; the books say for what."""
+    of, path = plan(), tmp_path / "run.state"
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
+    with stopped_at(4), pytest.raises(Interrupted):
+        run(of, path, ledger=budget)
+    cheap = budget.charge(replace(of.guarantee, parts=(Gaussian(mu=1e-6),)))
+    content = json.loads(path.read_text())
+    honest = content["token"]
+    content["token"] = cheap
+    path.write_text(json.dumps(content))
+    with pytest.raises(LedgerError, match="paid for another release"):
+        run(of, path, ledger=budget)
+    content["token"] = "made up"
+    path.write_text(json.dumps(content))
+    run(of, path, ledger=budget)  # a token that never paid pays now
+    assert [entry.release_hash is None for entry in budget.history()] == [True, True, False]
+    assert budget.charged(honest)
 
 
 def test_the_file_is_private_and_says_so(tmp_path: Path) -> None:
@@ -168,7 +190,7 @@ def test_other_plans_records_and_files_are_refused(tmp_path: Path) -> None:
 def test_a_full_disk_stops_the_run_and_keeps_the_last_state(at: int, tmp_path: Path, monkeypatch) -> None:
     of, path, calls = plan(), tmp_path / "run.state", []
     words = "What was charged stays charged" if at > 2 else "Nothing was charged"
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=1000.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
     sync = os.fsync
 
     def full(descriptor: int) -> None:

@@ -272,7 +272,7 @@ def test_secure_estimators_learn_and_pay(mechanism: str, tmp_path: Path) -> None
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (4000, 2))
     y = (X[:, 0] + 0.1 * rng.standard_normal(4000) > 0).astype(int)
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=2.0, delta=1e-4)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=2.0, delta=1e-4)
     model = DPLogisticRegression(
         epsilon=1.0,
         delta=1e-5,

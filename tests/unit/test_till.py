@@ -22,6 +22,7 @@ from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.queries import column, count_queries
 from dplangevin.rashomon.fairness import private_counts
 from dplangevin.report import write
+from dplangevin.schema import Schema
 
 pd = pytest.importorskip("pandas")
 RNG = np.random.default_rng(0)
@@ -126,8 +127,8 @@ KINDS = pytest.mark.parametrize("kind", SPENDERS)
 
 
 def budget(tmp_path: Path, rows: int = 1) -> DatasetBudget:
-    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db")
-    return ledger.dataset("d", epsilon=100.0, delta=1e-3, max_rows_per_person=rows)
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    return ledger.declare("d", epsilon=100.0, delta=1e-3, max_rows_per_person=rows)
 
 
 def spend(kind: str, rows: int = 1, labels: Any = Y, random_state: Any = 3, **options: Any) -> Any:
@@ -198,7 +199,7 @@ def test_a_crash_before_the_commit_allows_the_same_records_only(
 
 @KINDS
 def test_a_refused_charge_reads_nothing(kind: str, tmp_path: Path) -> None:
-    ledger = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=0.1, delta=1e-9)
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=0.1, delta=1e-9)
     reads = STOP.reads
     with pytest.raises(Exception, match="budget"):
         spend(kind, ledger=ledger, state=tmp_path / "run.state")
@@ -220,7 +221,10 @@ def test_a_report_speaks_of_the_person_that_was_paid_for(tmp_path: Path) -> None
 def test_the_command_line_counts_through_the_till(tmp_path: Path, capsys) -> None:
     pytest.importorskip("duckdb")
     pd.DataFrame({"a": X[:, 0], "y": Y}).to_parquet(tmp_path / "t.parquet")
-    words = ["count", str(tmp_path / "t.parquet"), "--where", "y = 1", "--epsilon", "1", "--delta", "1e-6"]
+    schema = {"columns": {"a": {"range": [-1, 1]}, "y": {"categories": [0, 1]}}, "missing": "never"}
+    Schema.from_dict(schema).save(tmp_path / "schema.json")
+    words = ["count", str(tmp_path / "t.parquet"), "--schema", str(tmp_path / "schema.json")]
+    words += ["--where", "y = 1", "--epsilon", "1", "--delta", "1e-6"]
     words += ["--max-rows-per-person", "3", "--seed", "4", "--json", "--quiet"]
     assert command(words) == 0
     plain = capsys.readouterr().out

@@ -166,7 +166,7 @@ def _budget(url: str | None, name: str | None) -> Any:
         raise InvalidParameter("--ledger and --dataset go together: give both or neither.")
     from dplangevin.ledger import Ledger
 
-    return Ledger.open(url, create=False).dataset(name, label="dplangevin count")
+    return Ledger.open(url).dataset(name, label="dplangevin count")
 
 
 def _announce(mechanism: GeneralizedGaussianMechanism) -> None:

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from dplangevin.errors import InvalidParameter
-
 app = typer.Typer(
     name="ledger",
     help="The privacy budgets of data sets: declare one, and see what was spent.",
@@ -34,35 +32,82 @@ SomeName = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+Epsilon = Annotated[float | None, typer.Option(help="Budget of all releases together.", metavar="X")]
+Delta = Annotated[float | None, typer.Option(help="0 admits pure promises only.", metavar="X")]
+Adjacency = Annotated[
+    str | None,
+    typer.Option(help="A neighbour: replace-one or add-remove.", metavar="WORD", show_default="replace-one"),
+]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        help="The budget is for all rows of a person, at most so many.", metavar="N", show_default="1"
+    ),
+]
+Strict = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--not-strict",
+        help="Refuse promises and errors that depend on the data.",
+        show_default="not",
+    ),
+]
+Parts = Annotated[
+    list[str] | None,
+    typer.Option("--part", help="A disjoint part of the data set; may be repeated.", metavar="NAME"),
+]
+Heads = Annotated[
+    list[str] | None,
+    typer.Argument(help="Heads, or model files and JSON reports that carry one.", metavar="HEAD_OR_FILE..."),
+]
+Expected = Annotated[
+    list[str] | None,
+    typer.Option("--expect", help="A head, or a file that carries one.", metavar="HEAD_OR_FILE"),
+]
+
+
 @app.command("init")
 def init(
     url: Url,
-    dataset: Name,
-    epsilon: Annotated[float, typer.Option(help="Budget of all releases together.", metavar="X")],
-    delta: Annotated[float, typer.Option(help="0 admits pure promises only.", metavar="X")],
-    adjacency: Annotated[
-        str, typer.Option(help="A neighbour: replace-one or add-remove.", metavar="WORD")
-    ] = "replace-one",
-    max_rows_per_person: Annotated[
-        int, typer.Option(help="The budget is for all rows of a person, at most so many.", metavar="N")
-    ] = 1,
-    part: Annotated[
-        list[str] | None,
-        typer.Option(help="A disjoint part of the data set; may be repeated.", metavar="NAME"),
-    ] = None,
+    dataset: SomeName = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    adjacency: Adjacency = None,
+    max_rows_per_person: Rows = None,
+    strict: Strict = None,
+    part: Parts = None,
 ) -> None:
-    """Declare the budget of a data set; the ledger is made when there is none."""
+    """Create a ledger, once, and perhaps declare its first data set; who creates it is its owner."""
     from dplangevin.ledger import Ledger
 
-    Ledger.open(url).dataset(
-        dataset,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        max_rows_per_person=max_rows_per_person,
-        parts=part or (),
-    )
-    typer.echo(f"{dataset}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency})")
+    ledger = Ledger.create(url)
+    typer.echo(f"created {ledger.shown}")
+    if dataset is not None:
+        _declare(ledger, dataset, epsilon, delta, adjacency, max_rows_per_person, strict, part)
+
+
+@app.command("declare")
+def declare(
+    url: Url,
+    dataset: Name,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    adjacency: Adjacency = None,
+    max_rows_per_person: Rows = None,
+    strict: Strict = None,
+    part: Parts = None,
+) -> None:
+    """Declare the budget of a data set, or more parts of it, as the owner."""
+    from dplangevin.ledger import Ledger
+
+    _declare(Ledger.open(url), dataset, epsilon, delta, adjacency, max_rows_per_person, strict, part)
+
+
+def _declare(ledger: Any, name: str, *given: Any) -> None:
+    words = ("epsilon", "delta", "adjacency", "max_rows_per_person", "strict", "parts")
+    budget = ledger.declare(name, **dict(zip(words, (*given[:-1], given[-1] or ()), strict=True)))
+    left = budget.remaining()
+    typer.echo(f"{budget.name}: epsilon = {left.epsilon:g}, delta = {left.delta:g} ({left.adjacency})")
 
 
 @app.command("show")
@@ -72,13 +117,13 @@ def show(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
 
     from dplangevin.ledger import Ledger
 
-    ledger = Ledger.open(url, create=False)
-    left = {name: _known(ledger, name).remaining() for name in _names(ledger, dataset)}
+    ledger = Ledger.open(url)
+    left = {name: ledger.dataset(name).remaining() for name in _names(ledger, dataset)}
     if as_json:
         typer.echo(_text({name: asdict(each) for name, each in left.items()}))
         return
     if not left:
-        typer.echo("no data set yet; declare one with `dplangevin ledger init`")
+        typer.echo("no data set yet; declare one with `dplangevin ledger declare`")
     for name, each in left.items():
         typer.echo(
             f"{name}: budget epsilon = {each.epsilon:g}, delta = {each.delta:g} ({each.adjacency}); "
@@ -91,7 +136,7 @@ def history(url: Url, dataset: Name, as_json: AsJson = False) -> None:
     """Every charge of a data set, in order."""
     from dplangevin.ledger import Ledger
 
-    entries = _known(Ledger.open(url, create=False), dataset).history()
+    entries = Ledger.open(url).dataset(dataset).history()
     if as_json:
         typer.echo(_text([entry.to_dict() for entry in entries]))
         return
@@ -121,7 +166,7 @@ def export(
     from dplangevin.ledger import Ledger
 
     _outputs.ready({"--output": output}, ledger=url)
-    text = _text(Ledger.open(url, create=False).export())
+    text = _text(Ledger.open(url).export())
     if output is None:
         typer.echo(text)
     else:
@@ -129,17 +174,99 @@ def export(
         typer.echo(f"wrote {output}", err=True)
 
 
+@app.command("head")
+def head(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
+    """The head of each data set's chain: keep it elsewhere, and `verify` notices an older ledger."""
+    from dplangevin.ledger import Ledger
+
+    ledger = Ledger.open(url)
+    heads = ledger.heads() if dataset is None else {dataset: ledger.dataset(dataset).head()}
+    if as_json:
+        typer.echo(_text(heads))
+        return
+    for name, text in heads.items():
+        typer.echo(f"{text} {name}")
+
+
+@app.command("verify")
+def verify(url: Url, heads: Heads = None) -> None:
+    """Check every entry, and that the ledger is no older than these heads or the files that carry them."""
+    from dplangevin.ledger import Ledger
+
+    now = Ledger.open(url).verify(*_heads(heads))
+    typer.echo(f"every entry of {len(now)} data sets is in its place; {len(heads or ())} heads are held")
+
+
+@app.command("upgrade")
+def upgrade(url: Url) -> None:
+    """Bring a ledger of an older version to the present one, as the owner; every charge is kept."""
+    from dplangevin.ledger import Ledger
+
+    typer.echo(Ledger.upgrade(url))
+
+
+@app.command("backup")
+def backup(url: Url, output: Annotated[Path, typer.Argument(help="A new file.", metavar="FILE")]) -> None:
+    """A consistent copy of an SQLite ledger while others spend (PostgreSQL: pg_dump)."""
+    from dplangevin.ledger import Ledger
+
+    ledger = Ledger.open(url)
+    typer.echo(f"wrote {ledger.backup(output)}")
+
+
+@app.command("restore")
+def restore(
+    url: Url,
+    source: Annotated[Path, typer.Argument(help="A backup.", metavar="FILE")],
+    expect: Expected = None,
+) -> None:
+    """Put a backup where no ledger is; what was charged after it must be entered again."""
+    from dplangevin.ledger import Ledger
+
+    ledger = Ledger.restore(url, source, expect=_heads(expect))
+    typer.echo(
+        f"restored {ledger.shown}; charges after the backup are forgotten: see `dplangevin ledger enter`"
+    )
+
+
+@app.command("enter")
+def enter(
+    url: Url,
+    dataset: Name,
+    file: Annotated[Path, typer.Argument(help="A model file.", metavar="FILE")],
+    label: Annotated[str, typer.Option(help="Who and what.", metavar="WORDS")] = "entered afterwards",
+) -> None:
+    """Enter the release of a model file that the ledger has forgotten, whether or not it still fits."""
+    from dplangevin.ledger import Ledger, entered_file
+
+    guarantee, digest, lost = entered_file(file)
+    budget = Ledger.open(url).dataset(dataset, label=label)
+    budget.enter(guarantee, digest, lost_head=lost)
+    typer.echo(f"entered {file} in {budget.name}: {budget.head()}")
+
+
+@app.command("grant")
+def grant(
+    url: Url,
+    role: Annotated[str, typer.Option(help="A role of the PostgreSQL server.", metavar="NAME")],
+    may: Annotated[str, typer.Option("--as", help="spender, reader or nothing.", metavar="WORD")],
+) -> None:
+    """Let another role of a PostgreSQL server spend or read, as the owner."""
+    from dplangevin.ledger import Ledger
+
+    Ledger.open(url).grant(role, may)
+    typer.echo(f"{role}: {may}")
+
+
+def _heads(given: list[str] | None) -> list[str]:
+    """Heads as they are, files by the head they carry."""
+    from dplangevin.ledger import head_in
+
+    return [head_in(Path(each)) if Path(each).is_file() else each for each in given or ()]
+
+
 def _names(ledger: Any, wanted: str | None) -> tuple[str, ...]:
     return (wanted,) if wanted is not None else ledger.names()
-
-
-def _known(ledger: Any, name: str) -> Any:
-    """The budget of a data set that is there: looking never declares."""
-    if name not in ledger.names():
-        raise InvalidParameter(
-            f"the ledger has no data set {name!r}; it has: {', '.join(ledger.names()) or 'none'}."
-        )
-    return ledger.dataset(name)
 
 
 def _text(plain: Any) -> str:

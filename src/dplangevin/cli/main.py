@@ -20,6 +20,7 @@ from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.calibrate import calibrate_command
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
+from dplangevin.cli.doctor import doctor
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import fit, plan, predict
 from dplangevin.cli.rashomon import rashomon
@@ -53,6 +54,7 @@ app.command("report")(report)
 app.command("reproduce")(reproduce)
 app.command("rashomon")(rashomon)
 app.command("demo")(demo)
+app.command("doctor")(doctor)
 app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")

@@ -32,7 +32,7 @@ def report(
     subject = load_plan(model) if _is_plan(model) else model_file.load(model)
     budget = None
     if ledger is not None and dataset is not None:
-        budget = Ledger.open(ledger, create=False).dataset(dataset)
+        budget = Ledger.open(ledger).dataset(dataset)
     write(subject, output, ledger=budget)
     typer.echo(f"Wrote {output}.")
 

@@ -122,6 +122,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             self.privacy_ = self._promise(both.guarantee, release.seeded, both.words)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
+        self.ledger_head_ = release.ledger_head
         self._keep(problem.loss)
         return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
 

@@ -76,7 +76,7 @@ def fit_public(
         release.seeded,
         f"protected: the {problem.n} rows given to fit; not protected: the {tuned.n_public} rows of public_data",
     )
-    model.plan_, model.n_iter_ = recipe, release.n_steps
+    model.plan_, model.n_iter_, model.ledger_head_ = recipe, release.n_steps, release.ledger_head
     model.__dict__.pop("public_comparison_", None)
     if others:
         model.public_comparison_ = {name: other.excess for name, other in others.items()}

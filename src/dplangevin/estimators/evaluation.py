@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,7 @@ class PrivateScore:
     plan : the noise. guarantee : what computing it cost the people in X, y. The model's own guarantee is separate.
     seeded : the noise came from a user's seed; whoever knows it can undo the noise.
     cap : per-record losses were cut off here. table : the reliability table of metric="calibration".
+    ledger_head : the head of the ledger's chain after the score was charged; None without a ledger.
     """
 
     metric: str
@@ -47,6 +48,7 @@ class PrivateScore:
     seeded: bool
     cap: float | None = None
     table: tuple[ReliabilityBin, ...] = ()
+    ledger_head: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class PrivateSelection:
     plan: Price
     guarantee: Guarantee
     seeded: bool
+    ledger_head: str | None = field(default=None, repr=False)
 
 
 def private_score(
@@ -114,7 +117,7 @@ def private_score(
     value, interval, table = scoring.read(release, len(records), level)
     return PrivateScore(
         metric=metric, value=value, interval=interval, level=level, plan=plan, guarantee=_promise(release, rows),
-        seeded=release.seeded, cap=scoring.stated_cap, table=table,
+        seeded=release.seeded, cap=scoring.stated_cap, table=table, ledger_head=release.ledger_head,
     )  # fmt: skip
 
 
@@ -169,7 +172,10 @@ def private_selection(
     exact, rows = partial(scoring.totals, models, records), max_rows_per_person
     release = NoisyMax().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
     promise, index = _promise(release, rows), int(release.values[0][0])
-    return PrivateSelection(index=index, metric=metric, plan=plan, guarantee=promise, seeded=release.seeded)
+    return PrivateSelection(
+        index=index, metric=metric, plan=plan, guarantee=promise, seeded=release.seeded,
+        ledger_head=release.ledger_head,
+    )  # fmt: skip
 
 
 def _promise(release: AnswersRelease, rows: int) -> Guarantee:

@@ -30,7 +30,7 @@ _LARGEST = sys.float_info.max
 
 
 def save(model: DPLinearModel, path: str | Path) -> None:
-    """Write a fitted estimator to a JSON file. Seeds, ledgers and data are not in it.
+    """Write a fitted estimator to a JSON file. Seeds, ledgers (but for the head) and data are not in it.
 
     When the file cannot be written the estimator stays as it is, to be saved elsewhere.
     """
@@ -65,6 +65,7 @@ def dumps(model: DPLinearModel) -> str:
         "guarantee": serialize.to_plain(model.privacy_),
         "plan": str(model.plan_),
         "uncertainty": _plain_uncertainty(getattr(model, "uncertainty_", None)),
+        "ledger_head": getattr(model, "ledger_head_", None),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return json.dumps(plain, indent=1, allow_nan=False) + "\n"
@@ -118,6 +119,8 @@ def load(path: str | Path) -> DPLinearModel:
         model.n_features_in_ = len(model.schema.names)
     model.privacy_ = serialize.from_plain(plain["guarantee"])
     model.plan_ = str(plain["plan"])
+    model.ledger_head_ = plain.get("ledger_head")  # older files have none
+    _require(model.ledger_head_ is None or isinstance(model.ledger_head_, str), "ledger_head must be text")
     if plain.get("uncertainty") is not None:
         model.uncertainty_ = _uncertainty(_mapping("uncertainty", plain["uncertainty"]))
     loaded: DPLinearModel = model

@@ -126,7 +126,8 @@ def run_with_intervals(
         return _Pair(release=release, curvature=curvature)
 
     made = pay(both, release_both, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
-    return made.release, uncertainty(both, np.array(made.release.value), made.curvature)
+    release = replace(made.release, ledger_head=made.ledger_head)
+    return release, uncertainty(both, np.array(release.value), made.curvature)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,6 +136,7 @@ class _Pair:
 
     release: Release
     curvature: Curvature
+    ledger_head: str | None = None  # the till writes it
 
     def digest(self) -> str:
         """A hash of both, for the ledger."""

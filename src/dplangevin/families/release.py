@@ -29,6 +29,7 @@ class Release:
     seeded : the noise came from a user's seed. Whoever knows the seed can undo the noise.
     iterates : the iterates the guarantee covers, by step.
     n_steps : the number of steps that ran (public).
+    ledger_head : the head of the ledger's chain after this release was charged; None without a ledger.
     """
 
     value: Floats
@@ -36,6 +37,7 @@ class Release:
     seeded: bool
     n_steps: int
     iterates: Mapping[int, Floats] = field(default_factory=dict, repr=False)
+    ledger_head: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         frozen = {step: _read_only(theta) for step, theta in self.iterates.items()}
@@ -64,7 +66,8 @@ class Release:
         return content.hexdigest()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates))
+        state = (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates), self.ledger_head)
+        return _rebuild, state
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +77,7 @@ class AnswersRelease:
     values: tuple[Floats, ...]
     plan: Price
     seeded: bool
+    ledger_head: str | None = field(default=None, repr=False)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -88,8 +92,17 @@ class AnswersRelease:
         return content.hexdigest()
 
 
-def _rebuild(value: Floats, plan: Plan, seeded: bool, n_steps: int, iterates: dict[int, Floats]) -> Release:
-    return Release(value=value, plan=plan, seeded=seeded, n_steps=n_steps, iterates=iterates)
+def _rebuild(
+    value: Floats,
+    plan: Plan,
+    seeded: bool,
+    n_steps: int,
+    iterates: dict[int, Floats],
+    ledger_head: str | None = None,
+) -> Release:
+    return Release(
+        value=value, plan=plan, seeded=seeded, n_steps=n_steps, iterates=iterates, ledger_head=ledger_head
+    )
 
 
 def _read_only(array: Floats) -> Floats:

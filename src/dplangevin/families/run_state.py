@@ -150,6 +150,9 @@ class RunState:
         if self._content["paid"]:
             if ledger is None:
                 raise InvalidParameter(f"the run of {self.path} was charged to a ledger; give that ledger.")
+            # the books and not the file say that it was this plan that was paid
+            if isinstance(ledger, TokenSpender):
+                ledger.reserve_under(str(self._content["token"]), plan)
             return str(self._content["token"])
         if ledger is None:
             return None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from dplangevin.ledger._admission import Bill, largest_gaussian, largest_pure
+from dplangevin.ledger._admission import largest_gaussian, largest_pure
+from dplangevin.ledger._bill import Bill
 from dplangevin.ledger._rows import WHOLE, Account
 from dplangevin.ledger.entry import rounded_down
 from dplangevin.privacy.guarantee import Guarantee
@@ -17,8 +18,8 @@ def refusal(owner: Account, spent: Bill, cost: Guarantee, part: str) -> str:
     return (
         f"this release does not fit in the budget of {where}: epsilon = {owner.epsilon:g}, "
         f"delta = {owner.delta:g} ({_unit(owner)}). Spent: epsilon = {spent.epsilon(owner.delta):.6g} in "
-        f"{owner.entries} releases. The release costs {_price(cost, owner.delta)}; {_would_fit(owner, spent, cost)}. "
-        "No record was read and nothing was charged."
+        f"{owner.entries} releases. The release costs {_price(cost, owner.delta, spent)}; "
+        f"{_would_fit(owner, spent, cost)}. No record was read and nothing was charged."
     )
 
 
@@ -27,10 +28,10 @@ def _unit(owner: Account) -> str:
     return owner.adjacency + (f", for all {rows} rows of a person" if rows > 1 else "")
 
 
-def _price(cost: Guarantee, delta: float) -> str:
+def _price(cost: Guarantee, delta: float, spent: Bill) -> str:
     if delta > 0 and cost.mu is not None:
         return f"GDP mu = {cost.mu:.6g}"
-    epsilon = Bill().with_release(cost).epsilon(delta)
+    epsilon = Bill(grid=spent.grid).with_release(cost).epsilon(delta)
     if math.isinf(epsilon) and delta == 0:
         return "no finite pure epsilon, which a budget with delta = 0 needs"
     return f"epsilon = {epsilon:.6g} at delta = {delta:g}"

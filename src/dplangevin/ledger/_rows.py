@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.ledger._admission import Bill, bill
+from dplangevin.ledger._chain import Charge, genesis, link
 from dplangevin.ledger._store import Session
+from dplangevin.ledger._text import comparable
 from dplangevin.ledger.entry import Entry
 from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
@@ -23,27 +25,57 @@ WHOLE = ""
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """The row of one data set."""
+    """The row of one data set; `head` is the last link of its chain, `genesis` the first."""
 
     name: str
     epsilon: float
     delta: float
     adjacency: str
     max_rows_per_person: int
+    strict: bool
     created: str
     entries: int
+    genesis: str
+    head: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One entry as the chain knows it."""
+
+    sequence: int
+    charge: Charge
+    chain: str
 
 
 def account(session: Session, name: str) -> Account | None:
-    """The row of a data set, or None."""
-    found = session.rows(
-        "SELECT name, epsilon, delta, adjacency, max_rows_per_person, created, entries "
-        "FROM dplangevin_dataset WHERE name = ?",
-        name,
-    )
+    """The row of the data set of this name, or of one that compares as equal; None when there is none."""
+    found = session.rows(_ACCOUNT + "d.name = ?", name)
     if not found:
-        return None
-    _, epsilon, delta, adjacency, rows, created, entries = found[0]
+        found = session.rows(_ACCOUNT + "d.compared = ?", comparable(name))
+    if len(found) > 1:
+        spellings = ", ".join(repr(row[0]) for row in found)
+        raise InvalidParameter(f"{name!r} may mean one of {spellings}; write the name exactly.")
+    return _account(found[0]) if found else None
+
+
+_ACCOUNT = (
+    "SELECT d.name, d.epsilon, d.delta, d.adjacency, d.max_rows_per_person, d.strict, d.created, d.entries, d.genesis, "
+    "d.head, (SELECT value FROM dplangevin_ledger WHERE name = 'identity') FROM dplangevin_dataset d WHERE "
+)
+
+
+def _account(row: tuple[Any, ...]) -> Account:
+    found = account_of(row[:-1])
+    if found.genesis != genesis(_words(found.name, row[-1]), found.name, declared(found)):
+        raise damaged(found.name, "its budget is not the one that was declared")
+    return found
+
+
+def account_of(row: tuple[Any, ...]) -> Account:
+    """The fields of a row, each checked."""
+    name, epsilon, delta, adjacency, rows, strict, created, entries, first, head = row
+    name = _words("?", name)
     try:
         return Account(
             name=name,
@@ -51,22 +83,40 @@ def account(session: Session, name: str) -> Account | None:
             delta=budget_delta(delta),
             adjacency=_check.choice("adjacency", adjacency, ADJACENCIES),
             max_rows_per_person=_check.count("max_rows_per_person", rows),
-            created=str(created),
+            strict=_check.count("strict", strict, least=0) == 1,
+            created=_words(name, created),
             entries=_check.count("entries", entries, least=0),
+            genesis=_words(name, first),
+            head=_words(name, head),
         )
     except InvalidParameter as error:
         raise damaged(name, str(error)) from error
+
+
+def declared(owner: Account) -> tuple[Any, ...]:
+    """What the first link of the chain binds."""
+    budget = (owner.epsilon, owner.delta, owner.adjacency, owner.max_rows_per_person)
+    return (*budget, int(owner.strict), owner.created)
 
 
 def existing(session: Session, name: str) -> Account:
     """The row of a data set that must be there."""
     found = account(session, name)
     if found is None:
+        known = ", ".join(repr(str(row[0])) for row in session.rows(_NAMES)[:20])
         raise LedgerError(
-            f"the ledger has no data set {name!r}; declare it with "
-            "ledger.dataset(name, epsilon=..., delta=..., adjacency=...)."
+            f"the ledger has no data set {name!r}; it has: {known or 'none'}. The owner declares one with "
+            "ledger.declare(name, epsilon=..., delta=...) or `dplangevin ledger declare`; nothing was charged."
         )
     return found
+
+
+_NAMES = "SELECT name FROM dplangevin_dataset ORDER BY name"
+
+
+def names(session: Session) -> tuple[str, ...]:
+    """Every data set."""
+    return tuple(str(row[0]) for row in session.rows(_NAMES))
 
 
 def budget_delta(value: Any) -> float:
@@ -80,54 +130,85 @@ def parts_of(session: Session, name: str) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in found)
 
 
-def bills(session: Session, owner: Account) -> dict[str, Bill]:
-    """What each part has cost, releases on the whole data set included; the whole alone under WHOLE."""
-    counts = session.rows(
-        "SELECT part, guarantee, COUNT(*) FROM dplangevin_entry WHERE dataset = ? GROUP BY part, guarantee",
+def part_named(session: Session, dataset: str, name: str) -> str:
+    """The declared part of this name, or of one that compares as equal."""
+    known = parts_of(session, dataset)
+    alike = [name] if name in known else [part for part in known if comparable(part) == comparable(name)]
+    if len(alike) != 1:
+        raise InvalidParameter(
+            f"data set {dataset!r} has no part {name!r} (declared: {', '.join(known) or 'none'}); the owner declares "
+            "it with ledger.declare(name, parts=[...])."
+        )
+    return alike[0]
+
+
+def links(session: Session, owner: Account, after: int = 0, before: str | None = None) -> list[Link]:
+    """The entries after a given one, every link checked from the one that is known to the data set's head."""
+    link_before = owner.genesis if before is None else before
+    found = session.rows(
+        "SELECT sequence, token, part, label, created, guarantee, plan, library, chain FROM dplangevin_entry "
+        "WHERE dataset = ? AND sequence > ? ORDER BY sequence",
         owner.name,
+        after,
     )
-    if sum(row[2] for row in counts) != owner.entries:
-        raise damaged(owner.name, f"it should hold {owner.entries} entries")
+    if [row[0] for row in found] != list(range(after + 1, owner.entries + 1)):
+        raise damaged(owner.name, f"it should hold entries {after + 1} to {owner.entries}")
+    chained = []
+    for sequence, *fields, chain in found:
+        token, part, label, created, digest, plan, library = (_words(owner.name, field) for field in fields)
+        charge = Charge(
+            dataset=owner.name, token=token, part=part, label=label, created=created, guarantee=digest, plan=plan,
+            library=library,
+        )  # fmt: skip
+        link_before = link(link_before, int(sequence), charge)
+        if chain != link_before:
+            raise damaged(owner.name, f"entry {sequence} was altered")
+        chained.append(Link(sequence=int(sequence), charge=charge, chain=link_before))
+    if link_before != owner.head:
+        raise damaged(owner.name, "its last entry is not the head of its chain")
+    return chained
+
+
+def costs(session: Session, owner: Account, new: list[Link]) -> Iterator[tuple[str, Guarantee]]:
+    """Part and guarantee of entries."""
+    if not new:
+        return
     contents = session.rows(
         "SELECT digest, content FROM dplangevin_guarantee WHERE digest IN "
-        "(SELECT guarantee FROM dplangevin_entry WHERE dataset = ?)",
+        "(SELECT guarantee FROM dplangevin_entry WHERE dataset = ? AND sequence >= ?)",
         owner.name,
+        new[0].sequence,
     )
     known = {digest: _guarantee(owner.name, digest, content) for digest, content in contents}
-    declared = {WHOLE, *parts_of(session, owner.name)}
-    costs: dict[str, list[tuple[Guarantee, int]]] = {WHOLE: []}
-    for part, digest, count in counts:
-        if digest not in known or part not in declared:
+    declared_parts = {WHOLE, *parts_of(session, owner.name)}
+    for each in new:
+        if each.charge.guarantee not in known or each.charge.part not in declared_parts:
             raise damaged(owner.name, "the guarantee or the part of an entry is missing")
-        costs.setdefault(part, []).append((known[digest], int(count)))
-    whole = costs[WHOLE]
-    return {part: bill(whole if part == WHOLE else whole + own) for part, own in costs.items()}
+        yield each.charge.part, known[each.charge.guarantee]
 
 
 def entries(session: Session, owner: Account) -> tuple[Entry, ...]:
-    """Every entry of a data set, in order."""
-    found = session.rows(
-        "SELECT e.sequence, e.part, e.label, e.created, e.guarantee, g.content, e.plan, e.library, "
-        "e.release_hash, e.released FROM dplangevin_entry e JOIN dplangevin_guarantee g "
-        "ON g.digest = e.guarantee WHERE e.dataset = ? ORDER BY e.sequence",
-        owner.name,
+    """Every entry of a data set, in order, with its link checked."""
+    chained = links(session, owner)
+    guarantees = [guarantee for _, guarantee in costs(session, owner, chained)]
+    notes = session.rows(
+        "SELECT release_hash, released FROM dplangevin_entry WHERE dataset = ? ORDER BY sequence", owner.name
     )
-    if [row[0] for row in found] != list(range(1, owner.entries + 1)):
-        raise damaged(owner.name, f"it should hold entries 1 to {owner.entries}")
     return tuple(
         Entry(
             dataset=owner.name,
-            sequence=int(sequence),
-            part=_words(owner.name, part),
-            label=_words(owner.name, label),
-            created=_words(owner.name, created),
-            guarantee=_guarantee(owner.name, digest, content),
-            plan=_plan(owner.name, plan),
-            library=_words(owner.name, library),
+            sequence=each.sequence,
+            part=each.charge.part,
+            label=each.charge.label,
+            created=each.charge.created,
+            guarantee=guarantee,
+            plan=_plan(owner.name, each.charge.plan),
+            library=each.charge.library,
             release_hash=None if release_hash is None else _words(owner.name, release_hash),
             released=None if released is None else _words(owner.name, released),
+            chain=each.chain,
         )
-        for sequence, part, label, created, digest, content, plan, library, release_hash, released in found
+        for each, guarantee, (release_hash, released) in zip(chained, guarantees, notes, strict=True)
     )
 
 
@@ -164,9 +245,9 @@ _loaded = lru_cache(maxsize=4096)(
 )  # a text means the same for ever, so this cannot grow stale
 
 
-def _plan(name: str, text: Any) -> dict[str, Any]:
+def _plan(name: str, text: str) -> dict[str, Any]:
     try:
-        found = json.loads(_words(name, text))
+        found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from typing import Any
 
+from dplangevin.ledger._chain import head_text
 from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
 
@@ -24,6 +25,7 @@ class Entry:
     plan : the public parameters of the run.
     library : the version of dplangevin that wrote the entry.
     release_hash : SHA-256 of the released numbers; None when the run never came back.
+    chain : hash of this entry and of all before it.
     """
 
     dataset: str
@@ -36,6 +38,12 @@ class Entry:
     library: str
     release_hash: str | None
     released: str | None
+    chain: str
+
+    @property
+    def head(self) -> str:
+        """The head of the data set's chain after this entry."""
+        return head_text(self.sequence, self.chain)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -50,6 +58,7 @@ class Entry:
             "library": self.library,
             "release_hash": self.release_hash,
             "released": self.released,
+            "head": self.head,
         }
 
 

@@ -131,7 +131,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     target = math.log(delta)
 
     def log_delta(eps: float) -> float:
-        return math.log(max(float(gdp_delta(mu, eps)), 1e-320)) - target
+        return math.log(max(float(gdp_delta(mu, eps)), _TINY)) - target
 
     root = float(brentq(log_delta, 0.0, high, xtol=1e-300, rtol=1e-14))
     step = max(abs(root), 1e-300) * 1e-14
@@ -157,7 +157,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     target = math.log(delta)
 
     def log_delta(mu: float) -> float:
-        return math.log(max(float(gdp_delta(mu, epsilon)), 1e-320)) - target
+        return math.log(max(float(gdp_delta(mu, epsilon)), _TINY)) - target
 
     root = float(brentq(log_delta, low, high, xtol=1e-300, rtol=1e-14))
     step = root * 1e-14

@@ -344,5 +344,6 @@ class Approximate(Part):
     def floor(self) -> float:
         return self.slack
 
-    def pld(self, grid: float) -> Any:
-        return pure_pld(self.value, self.slack, grid)
+    def pld(self, grid: float) -> Any | None:
+        # dp-accounting cannot compose a distribution without a finite loss
+        return pure_pld(self.value, self.slack, grid) if self.slack < 1 else None

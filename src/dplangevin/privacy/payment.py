@@ -9,7 +9,7 @@ import numpy as np
 
 from dplangevin._rng import generator
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.spender import Priced, Spender
+from dplangevin.privacy.spender import Priced, Spender, under_head
 
 
 class Released(Protocol):
@@ -65,7 +65,7 @@ def pay(
         token = saved.paid(plan, ledger)
     made = release(rng, seeded)
     if ledger is not None and token is not None:
-        ledger.commit(token, made.digest())
+        under_head(made, ledger.commit(token, made.digest()))
     if saved is not None:
         saved.end()
     return made

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from dplangevin.privacy.guarantee import Guarantee
+
+R = TypeVar("R")
+
+
+def under_head(release: R, head: object) -> R:
+    """The release, carrying the head of the books it was charged under as `ledger_head` (None without a ledger)."""
+    object.__setattr__(release, "ledger_head", head if isinstance(head, str) else None)
+    return release
 
 
 class Priced(Protocol):
@@ -24,8 +32,8 @@ class Spender(Protocol):
         """Charge the plan's guarantee, or raise BudgetExceeded; returns a token."""
         ...
 
-    def commit(self, token: str, release_hash: str) -> None:
-        """Note which release the reserved cost paid for."""
+    def commit(self, token: str, release_hash: str) -> str | None:
+        """Note which release the reserved cost paid for; returns the head of the books it was charged under."""
         ...
 
 

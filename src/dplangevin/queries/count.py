@@ -242,7 +242,12 @@ def _released(
     """Charge first, read second, add noise third."""
     release = released(mechanism.plan, counted, random_state, ledger, state, mechanism.rows_per_person)
     return CountTable(
-        values=release.values[0], mechanism=mechanism, seeded=release.seeded, names=names, tables=tables
+        values=release.values[0],
+        mechanism=mechanism,
+        seeded=release.seeded,
+        names=names,
+        tables=tables,
+        ledger_head=release.ledger_head,
     )
 
 

@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class CountTable:
     names : the queries.
     tables : the marginals.
     processed : the post-processing done, in words.
+    ledger_head : the head of the ledger's chain after this release was charged; None without a ledger.
     """
 
     values: Floats
@@ -43,6 +44,7 @@ class CountTable:
     names: tuple[str, ...] = ()
     tables: Marginals | None = None
     processed: tuple[str, ...] = ()
+    ledger_head: str | None = field(default=None, repr=False)
 
     @property
     def guarantee(self) -> Guarantee:

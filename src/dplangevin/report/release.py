@@ -42,6 +42,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         "seeded": subject.seeded,
         "steps": steps,
         "release_hash": subject.digest,
+        "ledger_head": subject.ledger_head,
         "rows_per_person": subject.rows_per_person,
         "settings": _settings(subject),
         "data_bounds": _bounds(subject),
@@ -110,6 +111,8 @@ def _promise(subject: Subject, plain: dict[str, Any]) -> list[Text | Facts]:
     ]
     if subject.digest:
         rows.append(("hash of the release", subject.digest))
+    if subject.ledger_head:
+        rows.append(("charged under the ledger's head", subject.ledger_head))
     return [Text(words=words) for words in plain_words(subject, plain)] + [Facts(rows=rows)]
 
 
@@ -238,6 +241,7 @@ def _left(budget: dict[str, Any] | None) -> list[Text | Facts]:
         ("spent epsilon", Number(value=budget["spent_epsilon"])),
         ("releases charged", Number(value=budget["entries"])),
         ("would still fit", budget["would_fit"]),
+        *([("head of the ledger", budget["head"])] if budget["head"] else []),
     ]
     return [Facts(rows=rows)]
 
@@ -253,6 +257,7 @@ def _budget(ledger: Any) -> dict[str, Any] | None:
         "spent_epsilon": left.spent_epsilon,
         "entries": left.entries,
         "would_fit": left.would_fit(),
+        "head": ledger.head() if hasattr(ledger, "head") else None,
     }
 
 

@@ -25,6 +25,7 @@ class Subject:
     seeded : the noise came from a user's seed; None when nothing ran yet or it is not recorded.
     steps : number of steps that ran. digest : hash of the release, as in the ledger.
     rows_per_person : the promise is for all rows of a person who owns so many.
+    ledger_head : the head of the ledger's chain after the release was charged.
     notes : more sentences; ledger : a budget with `remaining()`, or None.
     """
 
@@ -34,6 +35,7 @@ class Subject:
     seeded: bool | None = None
     steps: int | None = None
     digest: str | None = None
+    ledger_head: str | None = None
     rows_per_person: int = 1
     notes: tuple[str, ...] = ()
     ledger: Any = None
@@ -76,6 +78,7 @@ def subject_of(thing: Any, ledger: Any = None) -> Subject:
         steps=getattr(thing, "n_steps", None),
         rows_per_person=getattr(found, "rows_per_person", 1),
         digest=thing.digest() if hasattr(thing, "digest") else None,
+        ledger_head=getattr(thing, "ledger_head", None),
         ledger=ledger,
         settings=settings_of(schedule),
     )
@@ -92,6 +95,7 @@ def _estimator(model: Any, ledger: Any) -> Subject:
         plan=plan if isinstance(plan, Price) else None,
         seeded=None if getattr(model, "random_state", None) is None else True,
         steps=getattr(model, "n_iter_", None),
+        ledger_head=getattr(model, "ledger_head_", None),
         rows_per_person=int(getattr(model, "max_rows_per_person", 1)),
         notes=tuple(getattr(recipe, "reasons", ())) or tuple(str(recipe or "").splitlines()),
         ledger=ledger if ledger is not None else getattr(model, "ledger", None),
