@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from dplangevin.ledger.inspection import Finding
+    from dplangevin.ledger.inspection import Diagnosis
 
 _NEEDED = ("numpy", "scipy", "scikit-learn", "pandas", "dp-accounting")
 _OPTIONAL = ("numba", "psycopg", "duckdb", "polars", "pyarrow", "dask")
@@ -49,13 +49,13 @@ def doctor(
         raise typer.Exit(2)
 
 
-def _finding(what: str, state: str, words: str) -> Finding:
-    from dplangevin.ledger.inspection import Finding
+def _finding(what: str, state: str, words: str) -> Diagnosis:
+    from dplangevin.ledger.inspection import Diagnosis
 
-    return Finding(what=what, state=state, words=words)
+    return Diagnosis(what=what, state=state, words=words)
 
 
-def _versions() -> list[Finding]:
+def _versions() -> list[Diagnosis]:
     from dplangevin._version import __version__
 
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
@@ -77,7 +77,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _arithmetic() -> Finding:
+def _arithmetic() -> Diagnosis:
     """Bounds rest on IEEE doubles that round to nearest and keep subnormal numbers."""
     import numpy as np
 
@@ -91,7 +91,7 @@ def _arithmetic() -> Finding:
     return _finding("arithmetic", "ok", "IEEE double precision, subnormal numbers kept")
 
 
-def _kernels() -> Finding:
+def _kernels() -> Diagnosis:
     from dplangevin.data._kernels import kernel_for, threads
     from dplangevin.problem import Logistic
 
@@ -100,7 +100,7 @@ def _kernels() -> Finding:
     return _finding("kernels", "ok", f"{kernel.describe()} for large data ({stated}); threads: {threads()}")
 
 
-def _generator() -> Finding:
+def _generator() -> Diagnosis:
     first, second = os.urandom(32), os.urandom(32)
     if first == second or len(set(first)) < 8:
         return _finding("generator", "failure", "the operating system's random bytes repeat; release nothing")
@@ -112,7 +112,7 @@ def _generator() -> Finding:
     )
 
 
-def _clock() -> Finding:
+def _clock() -> Diagnosis:
     now = datetime.now(UTC)
     sane = now.year >= 2025
     return _finding("system clock", "ok" if sane else "warning", now.isoformat(timespec="seconds"))
