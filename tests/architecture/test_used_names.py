@@ -20,9 +20,7 @@ def _used() -> set[str]:
                 found.add(node.id)
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
-            elif (
-                isinstance(node, ast.Constant) and isinstance(node.value, str) and path.name != "__init__.py"
-            ):
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.update(WORD.findall(node.value) if re.fullmatch(r"[\w.:]+", node.value) else ())
     return found
 

@@ -12,7 +12,7 @@ import pytest
 
 from dplangevin import _progress
 from dplangevin._progress import progress, watching
-from dplangevin.audit.targets import Target, outputs
+from dplangevin.audit.targets import AuditTarget, outputs
 from dplangevin.data import ArrayDataset
 from dplangevin.families._minimise import Objective, minimise
 from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
@@ -134,6 +134,6 @@ def test_a_solver_that_stops_when_the_data_let_it_tells_no_callback() -> None:
 
 
 def test_the_runs_of_an_audit_are_followed() -> None:
-    target = Target(on=lambda X, y: lambda rng: rng.standard_normal(2), claim=None, problem=None)
+    target = AuditTarget(on=lambda X, y: lambda rng: rng.standard_normal(2), claim=None, problem=None)
     work = seen_by(lambda: outputs(target, (np.zeros((1, 1)), np.zeros(1)), 5, np.random.default_rng(0), "x"))
     assert work == [(i, 4) for i in range(1, 5)]  # the first run, which says the shape, comes before

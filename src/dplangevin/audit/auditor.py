@@ -18,7 +18,7 @@ from dplangevin.audit.claim import as_guarantee, trade_off
 from dplangevin.audit.one_run import one_run_attack
 from dplangevin.audit.result import AuditResult
 from dplangevin.audit.search import scores, strongest
-from dplangevin.audit.targets import Target, as_target, outputs
+from dplangevin.audit.targets import AuditTarget, as_target, outputs
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.lower_bounds import gaussian_mu
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
@@ -97,7 +97,7 @@ def _stated_delta(promise: Guarantee | None) -> float:
 
 
 def _many_run(
-    target: Target,
+    target: AuditTarget,
     promise: Guarantee | None,
     chosen: Canary,
     score: Score | None,
@@ -138,7 +138,7 @@ def _candidates(canary: Canary | str | None, problem: Problem | None) -> tuple[C
 
 
 def _one_run(
-    target: Target,
+    target: AuditTarget,
     promise: Guarantee | None,
     delta: float,
     confidence: float,

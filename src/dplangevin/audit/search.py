@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dplangevin.audit.attack import certifying, chosen
 from dplangevin.audit.canaries import Canary, Records, Score
-from dplangevin.audit.targets import Target, outputs
+from dplangevin.audit.targets import AuditTarget, outputs
 from dplangevin.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ def separation(first: Floats, second: Floats) -> float:
     return abs(float(np.mean(first) - np.mean(second))) / (spread + 1e-300)
 
 
-def pilot(target: Target, canary: Canary, runs: int, rng: np.random.Generator) -> float:
+def pilot(target: AuditTarget, canary: Canary, runs: int, rng: np.random.Generator) -> float:
     """How well a few runs tell the pair apart, on runs that did not choose the direction."""
     first, second = (
         outputs(target, records, runs, rng, canary.name) for records in (canary.first, canary.second)
@@ -47,7 +47,7 @@ def pilot(target: Target, canary: Canary, runs: int, rng: np.random.Generator) -
 
 
 def strongest(
-    target: Target, candidates: tuple[Canary, ...], runs: int, mutations: int, rng: np.random.Generator
+    target: AuditTarget, candidates: tuple[Canary, ...], runs: int, mutations: int, rng: np.random.Generator
 ) -> Canary:
     """The candidate, or a mutation of the best, that a few runs tell apart best. Its runs are not certified."""
     if len(candidates) == 1 and not mutations:

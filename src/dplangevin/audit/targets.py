@@ -24,7 +24,7 @@ Runner = Callable[[np.random.Generator], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class AuditTarget:
     """Something that is run many times: `on(X, y)` prepares a data set and gives a function of the generator."""
 
     on: Callable[[Floats, Floats], Runner]
@@ -32,7 +32,7 @@ class Target:
     problem: Problem | None
 
 
-def as_target(target: Any, problem: Problem | None, n: int | None, n_features: int | None) -> Target:
+def as_target(target: Any, problem: Problem | None, n: int | None, n_features: int | None) -> AuditTarget:
     """The target of an audit from what the user has: a Plan, an estimator or a callable."""
     if isinstance(target, Price) and not isinstance(target, Plan):
         raise InvalidParameter("this price has constants but no problem, so it cannot be run, nor audited.")
@@ -41,25 +41,25 @@ def as_target(target: Any, problem: Problem | None, n: int | None, n_features: i
     if hasattr(target, "fit") and hasattr(target, "get_params"):
         return _estimator_target(target, problem, n, n_features)
     if callable(target):
-        return Target(on=lambda X, y: lambda rng: target(X, y, rng), claim=None, problem=problem)
+        return AuditTarget(on=lambda X, y: lambda rng: target(X, y, rng), claim=None, problem=problem)
     raise InvalidParameter(
         f"target must be a Plan, an estimator or a callable (X, y, rng) -> vector, got {type(target).__name__}."
     )
 
 
-def _plan_target(plan: Plan) -> Target:
+def _plan_target(plan: Plan) -> AuditTarget:
     problem = plan.problem
 
     def on(X: Floats, y: Floats) -> Runner:
         data = ArrayDataset(X, y, problem)
         return lambda rng: run(plan, data, rng).value
 
-    return Target(on=on, claim=plan.guarantee, problem=problem)
+    return AuditTarget(on=on, claim=plan.guarantee, problem=problem)
 
 
 def _estimator_target(
     estimator: Any, problem: Problem | None, n: int | None, n_features: int | None
-) -> Target:
+) -> AuditTarget:
     """Fits of copies of the estimator; its plan is read from a fit on blank rows of the stated shape."""
     from sklearn.base import clone
 
@@ -100,7 +100,7 @@ def _estimator_target(
 
         return once
 
-    return Target(on=on, claim=claim, problem=problem)
+    return AuditTarget(on=on, claim=claim, problem=problem)
 
 
 def _labels(estimator: Any, share: Floats) -> Any:
@@ -113,7 +113,7 @@ def _labels(estimator: Any, share: Floats) -> Any:
     return stated[np.rint(share * (len(stated) - 1)).astype(int)]
 
 
-def outputs(target: Target, records: Records, runs: int, rng: np.random.Generator, name: str) -> Floats:
+def outputs(target: AuditTarget, records: Records, runs: int, rng: np.random.Generator, name: str) -> Floats:
     """Released vectors [runs, dimension] on one data set; anything else is refused."""
     once = target.on(*records)
     first = _vector(once(rng), name, 0, None)

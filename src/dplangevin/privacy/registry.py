@@ -79,7 +79,8 @@ def schedule_types() -> tuple[type[Schedule], ...]:
 def readers() -> dict[str, Callable[..., Schedule]]:
     """What makes a schedule from the fields of a plan file, by the name in the file."""
     kinds: dict[str, Callable[..., Schedule]] = {}
-    for kind, (package, member) in _members(FAMILIES).items():
+    for kind in schedule_types():
+        package, member = _members(FAMILIES)[kind]
         if not kind.stands_alone:
             kinds |= {kind.__name__: kind}
             kinds |= {name: _resolve(package, made) for name, made in member.former.items()}

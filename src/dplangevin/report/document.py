@@ -56,7 +56,7 @@ class Bullets:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ReportTable:
     """Rows under headers."""
 
     headers: Sequence[str]
@@ -71,7 +71,7 @@ class Figure:
     caption: str
 
 
-Block = Text | Facts | Bullets | Table | Figure
+Block = Text | Facts | Bullets | ReportTable | Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ def _html(block: Block) -> str:
         return html.table((), [(html.escape(name), _cell(value)) for name, value in block.rows])
     if isinstance(block, Bullets):
         return html.bullets(map(html.escape, block.items))
-    if isinstance(block, Table):
+    if isinstance(block, ReportTable):
         return html.table(block.headers, [[_cell(cell) for cell in row] for row in block.rows])
     return f"<figure>{html.svg(block.plot)}<figcaption>{html.escape(block.caption)}</figcaption></figure>"
 
@@ -172,7 +172,7 @@ def _markdown(block: Block) -> str:
         return "\n".join(f"- {_escaped(item)}" for item in block.items)
     if isinstance(block, Facts):
         return _markdown_table(("", ""), block.rows)
-    if isinstance(block, Table):
+    if isinstance(block, ReportTable):
         return _markdown_table(block.headers, block.rows)
     return "\n\n".join([_markdown_points(line) for line in block.plot.lines] + [_escaped(block.caption)])
 

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon import Cloud, Multiplicity, RashomonSampler
-from dplangevin.report.document import Bullets, Cell, Document, Facts, Figure, Number, Section, Table, Text
+from dplangevin.report.document import (
+    Bullets,
+    Cell,
+    Document,
+    Facts,
+    Figure,
+    Number,
+    ReportTable,
+    Section,
+    Text,
+)
 from dplangevin.report.html import Line, Plot
 
 VERSION = 1
@@ -177,7 +187,7 @@ def _widths(plain: dict[str, Any]) -> Figure:
     )
 
 
-def _who(plain: dict[str, Any]) -> list[Text | Table]:
+def _who(plain: dict[str, Any]) -> list[Text | ReportTable]:
     rows: list[list[Cell]] = [
         [
             f"input {row['input']}",
@@ -187,19 +197,19 @@ def _who(plain: dict[str, Any]) -> list[Text | Table]:
     ]
     words = "The inputs on which the models are most divided: an equally good model would decide differently."
     headers = ("input", "two models disagree", "lowest score", "mean score", "highest score")
-    return [Text(words=words), Table(headers=headers, rows=rows)]
+    return [Text(words=words), ReportTable(headers=headers, rows=rows)]
 
 
-def _ranges(cloud: Cloud) -> Table:
+def _ranges(cloud: Cloud) -> ReportTable:
     order: Sequence[int] = np.argsort(-np.abs(cloud.middle), kind="stable").tolist()
     rows: list[list[Cell]] = [
         [cloud.names[i], *(Number(value=float(side[i])) for side in (cloud.low, cloud.middle, cloud.high))]
         for i in order[: 2 * SHOWN]
     ]
-    return Table(headers=("column", "lowest", "median", "highest"), rows=rows)
+    return ReportTable(headers=("column", "lowest", "median", "highest"), rows=rows)
 
 
-def _fairness(plain: dict[str, Any]) -> list[Text | Table]:
+def _fairness(plain: dict[str, Any]) -> list[Text | ReportTable]:
     table = plain["multiplicity"]["fairness"]
     names = {"demographic_parity": "demographic parity gap", "equalised_odds": "equalised odds gap"}
     rows: list[list[Cell]] = [
@@ -209,4 +219,4 @@ def _fairness(plain: dict[str, Any]) -> list[Text | Table]:
     ]
     source = "private records, at the cost stated" if table["used_private_data"] else "public inputs"
     words = f"Groups {', '.join(table['groups'])}; measured on {source}."
-    return [Text(words=words), Table(headers=("gap", "lowest", "highest"), rows=rows)]
+    return [Text(words=words), ReportTable(headers=("gap", "lowest", "highest"), rows=rows)]

@@ -9,7 +9,7 @@ from typing import Any
 from dplangevin._version import __version__
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.report.curve import CurveRow
-from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, Section, Table, Text
+from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, ReportTable, Section, Text
 from dplangevin.report.html import Line, Plot
 from dplangevin.report.steps import lower_bound, steps_rows
 from dplangevin.report.subject import Subject, settings_of, subject_of
@@ -194,7 +194,7 @@ def _tradeoff(curve: tuple[float, ...]) -> Figure:
     )
 
 
-def _steps(rows: list[CurveRow], subject: Subject, plain: dict[str, Any]) -> list[Figure | Table]:
+def _steps(rows: list[CurveRow], subject: Subject, plain: dict[str, Any]) -> list[Figure | ReportTable]:
     named: tuple[tuple[str, str, int], ...] = (
         ("bound", subject.guarantee.theorem, 0),
         ("composition", "plain composition", 1),
@@ -223,7 +223,7 @@ def _steps(rows: list[CurveRow], subject: Subject, plain: dict[str, Any]) -> lis
             plot=plot,
             caption="Epsilon of runs with these public numbers and more or fewer steps (of the model).",
         ),
-        Table(headers=("steps", *(label for _, label, _ in named)), rows=cells),
+        ReportTable(headers=("steps", *(label for _, label, _ in named)), rows=cells),
     ]
 
 
