@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -39,10 +38,11 @@ def report(
 
 def _is_plan(path: Path) -> bool:
     """Whether a file says that it is a plan; what is wrong with it is for the loaders to say."""
+    from dplangevin import _files
     from dplangevin.privacy.plan_file import FORMAT
 
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        plain = _files.read_plain(path, "the file")
+    except InvalidParameter:
         return False
     return isinstance(plain, dict) and plain.get("format") == FORMAT
