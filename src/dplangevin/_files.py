@@ -8,7 +8,7 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dplangevin import _plain
 from dplangevin.errors import DplangevinError, InvalidParameter
@@ -26,7 +26,7 @@ def read_text(path: str | Path, what: str, *, most: int = 64 * MEGABYTE) -> str:
     """The text of a file of at most so many bytes."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(most + 1)
+            content = _at_most(file, most)
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         raise InvalidParameter(f"{what} {str(path)!r} cannot be read: {_reason(error)}.") from None
     return _decoded(content, f"{what} {str(path)!r}", most)
@@ -50,7 +50,7 @@ def read_private(path: Path, what: str, *, most: int) -> str:
                 f"{path} belongs to another user, or others may read it, and then they can undo the noise. "
                 "Delete it to begin anew, which is charged anew; nothing was read or charged."
             )
-        return _decoded(file.read(most + 1), str(path), most)
+        return _decoded(_at_most(file, most), str(path), most)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -135,8 +135,16 @@ class FileLock:
             self._descriptor = None
 
 
-def _decoded(content: bytes, what: str, most: int) -> str:
-    if len(content) > most:
+def _at_most(file: BinaryIO, most: int) -> bytes | None:
+    """The content; None where it is larger."""
+    if os.fstat(file.fileno()).st_size > most:  # 0 for a pipe
+        return None
+    content = file.read(most + 1)
+    return content if len(content) <= most else None
+
+
+def _decoded(content: bytes | None, what: str, most: int) -> str:
+    if content is None:
         raise InvalidParameter(f"{what} is larger than {most / MEGABYTE:g} megabytes, so it is not read.")
     try:
         return content.decode("utf-8-sig")  # editors add a byte order mark
