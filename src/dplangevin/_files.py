@@ -6,7 +6,8 @@ import errno
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,25 +54,36 @@ def read_private(path: Path, what: str, *, most: int) -> str:
         return _decoded(_at_most(file, most), str(path), most)
 
 
-def write_text(path: str | Path, text: str) -> None:
-    """Write a file so that, whatever happens, its place holds the old text or the new one, and never a part.
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A draft to be written; its place then holds the old content or the new one, and never a part of it.
 
     A symbolic link stays, and what it points to is replaced; the mode of an existing file is kept.
     """
     place = Path(path)
     if place.exists() and not place.is_file():  # a pipe or a terminal
-        place.write_text(text, encoding="utf-8")
+        yield place
         return
     place = place.resolve()
-    mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else None
-    _replace(place, place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}.new"), text, 0o666, mode)
+    draft = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}.new")
+    with _renamed(draft, place, 0o666):
+        if place.exists():
+            draft.chmod(stat.S_IMODE(place.stat().st_mode))
+        yield draft
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    with replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8", newline="")
 
 
 def write_private(path: Path, text: str) -> None:
     """The same for a file that nobody else may read, under the lock of its run; a link is replaced by a file."""
     draft = draft_of(path)
     draft.unlink(missing_ok=True)
-    _replace(path, draft, text, 0o600, None)
+    with _renamed(draft, path, 0o600):
+        draft.write_text(text, encoding="utf-8")
 
 
 def draft_of(path: Path) -> Path:
@@ -79,25 +91,28 @@ def draft_of(path: Path) -> Path:
     return path.with_name(path.name + ".new")
 
 
-def _replace(place: Path, draft: Path, text: str, made: int, mode: int | None) -> None:
+@contextmanager
+def _renamed(draft: Path, place: Path, mode: int) -> Iterator[None]:
+    """Make the draft, let it be written, and put it in its place once it is on the disk."""
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, made), "wb") as file:
-            if mode is not None:
-                os.chmod(draft, mode)
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
+        os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+        yield
+        _on_disk(draft, os.O_RDWR)
         os.replace(draft, place)
     except BaseException:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
     with suppress(OSError):  # so that the name survives a power cut, where the system can
-        folder = os.open(place.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _on_disk(place.parent, os.O_RDONLY)
+
+
+def _on_disk(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class FileLock:

@@ -15,6 +15,7 @@ def report(
     output: Annotated[Path, typer.Argument(help="Report to write, .html, .md or .json.")],
     ledger: Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in it.")] = None,
+    sign: Annotated[Path | None, typer.Option("--sign", help="Private key to sign the report with.")] = None,
 ) -> None:
     """What a model or a plan promises, in one file to hand on: plain words, curves, what is and is not protected."""
     from dplangevin.cli import _outputs
@@ -25,14 +26,14 @@ def report(
     from dplangevin.report.document import checked_path
 
     checked_path(output)
-    _outputs.ready({"the report": output}, reads=(model,), ledger=ledger)
+    _outputs.ready({"the report": output}, reads=(model, sign), ledger=ledger)
     if (ledger is None) != (dataset is None):
         raise InvalidParameter("--ledger and --dataset go together.")
     subject = load_plan(model) if _is_plan(model) else model_file.load(model)
     budget = None
     if ledger is not None and dataset is not None:
         budget = Ledger.open(ledger, create=False).dataset(dataset)
-    write(subject, output, ledger=budget)
+    write(subject, output, ledger=budget, sign=sign, source=model)
     typer.echo(f"Wrote {output}.")
 
 
