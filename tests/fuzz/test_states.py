@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import DplangevinError
+from dplangevin.families import run_state
 from fuzz import _states as states
 
 SOME = 600
@@ -59,6 +60,14 @@ def test_an_unchanged_state_goes_on(stopped: list[states.Case], tmp_path: Path) 
 
 def test_no_release_from_a_changed_state(stopped: list[states.Case], tmp_path: Path) -> None:
     assert _shake(stopped, tmp_path / "run.state", SOME, 1) == {"refused": SOME}
+
+
+def test_the_fuzzer_sees_a_release(
+    stopped: list[states.Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sabotaged twin: without the two codes, changed states are released."""
+    monkeypatch.setattr(run_state.hmac, "compare_digest", lambda one, two: True)
+    assert _shake(stopped, tmp_path / "run.state", 90, 1)["released"] > 10
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from dplangevin.cli.main import run as command
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPRidge, model_file
 from dplangevin.privacy.plan_file import load_plan, save_plan
+from dplangevin.queries import count_marginals
 from dplangevin.schema import Schema
 from unit.test_run_state import plan
 
@@ -72,14 +73,28 @@ def test_a_killed_write_leaves_the_old_file(name: str, tmp_path: Path) -> None:
     assert (tmp_path / name).read_text() == "old"
 
 
-def test_an_interrupted_parquet_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "counts.parquet"
-    path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), _files.replacing(path) as draft:
-        draft.write_text("half")
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_an_interrupted_table_leaves_the_old_file(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after the first of several blocks."""
+    pd = pytest.importorskip("pandas")
+    rows, schema = pd.DataFrame({"a": [0, 1] * 20, "b": [1, 0] * 20}), {"a": {"categories": [0, 1]}}
+    stated = Schema.from_dict({"columns": {**schema, "b": {"categories": [0, 1]}}})
+    counts = count_marginals(rows, stated, columns=["a", "b"], epsilon=1, delta=1e-6, random_state=3)
+    path, blocks = tmp_path / f"counts.{suffix}", type(counts).column_blocks
+    counts.write(path)
+    kept = path.read_bytes()
+
+    def interrupted(self: Any) -> Any:
+        yield next(blocks(self))
         raise KeyboardInterrupt
-    assert path.read_text() == "old"
-    assert left(tmp_path) == ["counts.parquet"]
+
+    monkeypatch.setattr(type(counts), "column_blocks", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        counts.write(path)
+    assert path.read_bytes() == kept
+    assert left(tmp_path) == [path.name]
 
 
 @posix
