@@ -114,7 +114,7 @@ def read(path: str | Path) -> dict[str, Any]:
     """What a model file says: every name is known, and the outer types are right."""
     plain = _files.read_plain(path, "the model file", most=_LARGEST)
     what = f"the model file {str(path)!r}"
-    _plain.record(what, _plain.check_version(plain, what, VERSION), _FIELDS, _OPTIONAL)
+    _plain.record("model", _plain.check_version(plain, what, VERSION), _FIELDS, _OPTIONAL)
     found: dict[str, Any] = plain
     return found
 

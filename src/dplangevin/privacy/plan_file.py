@@ -61,7 +61,7 @@ def load_plan(path: str | Path) -> Price:
 def plan_from_plain(content: Any) -> Price:
     """The plan in the decoded JSON of a plan file."""
     plain = _plain.check_version(content, "a plan file", VERSION, FORMAT)
-    _plain.record("a plan file", plain, _FIELDS, _OPTIONAL)
+    _plain.record("plan", plain, _FIELDS, _OPTIONAL)
     theorem, delta = plain["theorem"], plain["delta"]
     schedule = _read("schedule", plain["schedule"], readers())
     theorem = _FORMER_THEOREMS.get(theorem, theorem)
