@@ -91,6 +91,18 @@ def test_very_many_are_refused_or_equal(kind: str, tmp_path: Path) -> None:
     _shake(kind, tmp_path, int(MANY * FILES[kind][2]), 2)
 
 
+def test_files_of_the_first_format_still_load(tmp_path: Path) -> None:
+    path = tmp_path / "old.json"
+    for plain in cases.models(tmp_path):
+        later = ("digest", "features", "uncertainty", "ledger_head")
+        path.write_text(json.dumps({name: value for name, value in plain.items() if name not in later}))
+        assert model_file.load(path).predict is not None
+    for plain in cases.plans(tmp_path):
+        old = {name: value for name, value in plain.items() if name != "digest"} | {"version": 1}
+        path.write_text(json.dumps(old))
+        assert load_plan(path).guarantee.epsilon() > 0
+
+
 BAD = {
     "a name twice": '{"version": 1, "version": 1}',
     "NaN": '{"version": NaN}',

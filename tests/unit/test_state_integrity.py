@@ -64,6 +64,17 @@ def test_a_forgery_needs_the_records(forge: Any, tmp_path: Path) -> None:
         run(of, path)
 
 
+def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    of, path = plan(), tmp_path / "run.state"
+    content = stopped(path, of)
+    for other in (content | {"version": 2}, {"version": 2, "plan": content["plan"], "salt": "0"}):
+        path.write_text(json.dumps(other))
+        with pytest.raises(
+            InvalidParameter, match=r"written by another version.*nothing was read or charged"
+        ):
+            run(of, path)
+
+
 def test_a_position_needs_records(tmp_path: Path) -> None:
     of, path = plan(), tmp_path / "run.state"
     content = stopped(path, of)

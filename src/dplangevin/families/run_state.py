@@ -135,14 +135,14 @@ class RunState:
         except OSError as error:
             raise self._damaged(error.strerror or "it cannot be read") from None
         try:
-            content = _plain.record("state", _plain.parse(text, "it"), _FIELDS)
+            plain = _plain.mapping("it", _plain.parse(text, "it"))
+            if "plan" in plain and _plain.whole(1)("version", plain.get("version")) != VERSION:
+                raise InvalidParameter(
+                    "it was written by another version, with which the run can be finished"
+                )
+            content = _plain.record("state", plain, _FIELDS)
         except InvalidParameter as error:
             raise self._damaged(str(error).rstrip(".")) from None
-        if content["version"] != VERSION:
-            raise InvalidParameter(
-                f"{self.path} was written by another version of the library: finish the run with that version, or "
-                "delete the file to begin anew, which is charged anew. Nothing was charged."
-            )
         if content["plan"] != self._plan:
             raise InvalidParameter(
                 f"{self.path} belongs to a run of another plan; give that plan, or another file. Nothing was charged."
@@ -155,8 +155,8 @@ class RunState:
 
     def _damaged(self, why: str) -> InvalidParameter:
         return InvalidParameter(
-            f"{self.path} is not the state of a run: {why}. Delete it to begin anew, which is charged anew; nothing "
-            "was read or charged."
+            f"{self.path} is not the state of a run that can go on: {why}. Delete it to begin anew, which is charged "
+            "anew; nothing was read or charged."
         )
 
     def _sealed(self, content: dict[str, Any]) -> str:
