@@ -39,17 +39,17 @@ def mutated(draw: Any, plain: Any) -> Any:
     """The JSON value with one to four of its places exchanged, removed, doubled or renamed."""
     found = copy.deepcopy(plain)
     for _ in range(draw(st.integers(1, 4))):
-        places = _places(found)
-        if not places:
+        spots = places(found)
+        if not spots:
             return draw(json_values)
-        holder, key = draw(st.sampled_from(places))
+        holder, key = draw(st.sampled_from(spots))
         action = draw(st.sampled_from(["exchange", "exchange", "leaf", "leaf", "remove", "rename", "copy"]))
         if action == "remove":
             del holder[key]
         elif action == "rename" and isinstance(holder, dict):
             holder[draw(words)] = holder.pop(key)
         elif action == "copy":
-            other, name = draw(st.sampled_from(places))
+            other, name = draw(st.sampled_from(spots))
             if name in other if isinstance(other, dict) else name < len(other):
                 holder[key] = copy.deepcopy(other[name])
         else:
@@ -119,17 +119,17 @@ def shaken(plain: Any, rng: np.random.Generator) -> Any:
     """Like `mutated`, from a generator: a hundred times as fast, for very many cases."""
     found = copy.deepcopy(plain)
     for _ in range(int(rng.integers(1, 5))):
-        places = _places(found)
-        if not places:
+        spots = places(found)
+        if not spots:
             return LEAVES[rng.integers(len(LEAVES))]
-        holder, key = places[rng.integers(len(places))]
+        holder, key = spots[rng.integers(len(spots))]
         action = rng.integers(8)
         if action == 0:
             del holder[key]
         elif action == 1 and isinstance(holder, dict):
             holder[str(LEAVES[rng.integers(len(LEAVES))])[:20]] = holder.pop(key)
         elif action == 2:
-            other, name = places[rng.integers(len(places))]
+            other, name = spots[rng.integers(len(spots))]
             holder[key] = copy.deepcopy(other[name])
         elif action == 3 and isinstance(holder[key], float):
             holder[key] = holder[key] * float(rng.choice([-1.0, 0.0, 1e-9, 0.5, 2.0, 1e9]))
@@ -140,12 +140,13 @@ def shaken(plain: Any, rng: np.random.Generator) -> Any:
     return found
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (holder, key) in plain data."""
     found: list[tuple[Any, Any]] = []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         found.append((value, key))
-        found += _places(inner)
+        found += places(inner)
     return found
 
 

@@ -70,7 +70,7 @@ def _plain(tmp_path: Path, name: str = "logistic noisy-gd") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (("version",), 2, "upgrade dplangevin"),
+        (("version",), 3, "upgrade dplangevin"),
         (("version",), True, "version"),
         (("format",), "other", "not a plan file"),
         (("schedule", "type"), "Popen", "type is one of"),
@@ -85,7 +85,7 @@ def _plain(tmp_path: Path, name: str = "logistic noisy-gd") -> dict[str, Any]:
         (("delta",), None, "delta"),
         (("guarantee", "epsilon"), 0.5, "it was altered"),
         (("guarantee", "adjacency"), "add-remove", "it was altered"),
-        (("extra",), 1, "and no others"),
+        (("extra",), 1, "has unknown extra"),
     ],
 )
 def test_altered_files_are_refused(path: tuple[str, ...], value: Any, words: str, tmp_path: Path) -> None:
@@ -120,5 +120,5 @@ def test_the_command_line_writes_and_reports_plans(tmp_path: Path) -> None:
     assert load_plan(file).guarantee.epsilon() <= 1
     assert command(["report", str(file), str(tmp_path / "plan.html")]) == 0
     assert "privacy report" in (tmp_path / "plan.html").read_text()
-    file.write_text(file.read_text().replace('"version": 1', '"version": 9'))
+    file.write_text(file.read_text().replace('"version": 2', '"version": 9'))
     assert command(["report", str(file), str(tmp_path / "plan.html")]) == 2

@@ -36,10 +36,9 @@ def ready(
             raise InvalidParameter(f"{flag} {str(path)!r} is a directory; give the name of a file.")
         if not place.parent.is_dir():
             raise InvalidParameter(f"{flag}: the directory of {str(path)!r} does not exist; create it first.")
-        if path.exists():
-            if not os.access(path, os.W_OK):
-                raise InvalidParameter(f"{flag} {str(path)!r} cannot be written: permission denied.")
-        else:
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InvalidParameter(f"{flag} {str(path)!r} cannot be written: permission denied.")
+        if path.is_file() or not path.exists():  # written beside, and renamed
             _try(flag, place.parent)
 
 

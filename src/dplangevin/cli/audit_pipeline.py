@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin import _files
 from dplangevin.cli.models import AsJson, Quiet
 from dplangevin.errors import InvalidParameter
 
@@ -56,7 +57,7 @@ def pipeline(
         columns=column or None, rows=row or (0, -1), bound=bound, norm=norm,  # type: ignore[arg-type]
     )  # fmt: skip
     if output is not None:
-        output.write_text(result.to_json() + "\n", encoding="utf-8")
+        _files.write_text(output, result.to_json() + "\n")
     if as_json:
         typer.echo(result.to_json())
     elif not quiet:

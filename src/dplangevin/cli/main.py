@@ -28,6 +28,7 @@ from dplangevin.cli.report import report
 from dplangevin.cli.reproduce import reproduce
 from dplangevin.cli.sample import sample
 from dplangevin.cli.schema import app as schema_app
+from dplangevin.cli.signing import keys, sign, verify
 
 _BAD_INPUT, _REFUSED = 2, 3
 _REFUSALS = (
@@ -55,9 +56,12 @@ app.command("reproduce")(reproduce)
 app.command("rashomon")(rashomon)
 app.command("demo")(demo)
 app.command("doctor")(doctor)
+app.command("sign")(sign)
+app.command("verify")(verify)
 app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(keys, name="keys")
 
 
 def _show_version(wanted: bool) -> None:

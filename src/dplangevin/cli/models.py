@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin import _files
 from dplangevin._progress import watching
 from dplangevin.errors import DplangevinError, InvalidParameter
 
@@ -62,6 +63,9 @@ Classes = Annotated[
 Separator = Annotated[
     str | None, typer.Option("--separator", help="Separator of a text file; default: comma, tab for .tsv.")
 ]
+SignKey = Annotated[
+    Path | None, typer.Option("--sign", help="Private key to sign the file (and the report) with.")
+]
 CLASSIFIERS = ("logistic", "svc")
 LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
@@ -80,16 +84,20 @@ def plan(
     alpha: Alpha = None,
     secure: Secure = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Plan file to write.")] = None,
+    sign: SignKey = None,
     as_json: AsJson = False,
 ) -> None:
     """What a fit would do, why, and what it would promise; no data is needed."""
     from dplangevin.cli import _outputs
     from dplangevin.planner.choose import choose
     from dplangevin.privacy.plan_file import save_plan
+    from dplangevin.signing import Signer, sign as sign_file
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    _outputs.ready({"--output": output})
+    _outputs.ready({"--output": output}, reads=(sign,))
+    if sign is not None:
+        Signer(sign)  # a wrong key is told before the work
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
@@ -97,6 +105,8 @@ def plan(
     )  # fmt: skip
     if output is not None:
         save_plan(recipe.plan, output)
+        if sign is not None:
+            sign_file(output, sign)
     if as_json:
         plain = {
             "mechanism": recipe.plan.schedule.mechanism,
@@ -134,6 +144,7 @@ def fit(
     public_method: PublicMethod = "mirror",
     compare: Compare = False,
     report: ReportFile = None,
+    sign: SignKey = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -143,14 +154,17 @@ def fit(
     from dplangevin import estimators
     from dplangevin.cli import _outputs, _tables
     from dplangevin.schema import Schema
+    from dplangevin.signing import Signer
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
     _outputs.ready(
         {"--output": output, "--report": report, "--state": state},
-        reads=(data, schema, public),
+        reads=(data, schema, public, sign),
         ledger=ledger,
     )
+    if sign is not None:
+        Signer(sign)  # a wrong key is told before anything is charged
     stated = None if schema is None else Schema.load(schema)
     bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     if model in CLASSIFIERS:
@@ -166,21 +180,24 @@ def fit(
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
-    _deliver(estimator, output, report)
+    _deliver(estimator, output, report, sign)
     _tell(estimator, output, delta, as_json, quiet)
 
 
-def _deliver(estimator: Any, output: Path, report: Path | None) -> None:
+def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
     from dplangevin.cli import _outputs
     from dplangevin.estimators import model_file
     from dplangevin.report import write
+    from dplangevin.signing import Signer
 
     text = model_file.dumps(estimator)
-    _outputs.deliver(lambda path: path.write_text(text, encoding="utf-8"), output, "the model", lambda: text)
+    if sign is not None:
+        text = Signer(sign).signed(text)
+    _outputs.deliver(lambda path: _files.write_text(path, text), output, "the model", lambda: text)
     if report is None:
         return
     try:
-        write(estimator, report)
+        write(estimator, report, sign=sign)
     except OSError as error:
         raise DplangevinError(
             f"the report could not be written to {report} ({error.strerror}); the model is in {output}, and "
@@ -225,7 +242,7 @@ def predict(
     if output is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        _files.write_text(output, text)
 
 
 def _features(fitted: Any, table: Any) -> Any:

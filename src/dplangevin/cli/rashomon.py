@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin import _files
 from dplangevin._progress import watching
 from dplangevin.cli.models import (
     CLASSIFIERS,
@@ -220,7 +221,7 @@ def _save(models: list[Any], folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for i, model in enumerate(models):
-        (folder / f"model_{i:04d}.json").write_text(model_file.dumps(model), encoding="utf-8")
+        _files.write_text(folder / f"model_{i:04d}.json", model_file.dumps(model))
 
 
 def _text(models: list[Any]) -> str:

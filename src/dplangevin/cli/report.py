@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +15,7 @@ def report(
     output: Annotated[Path, typer.Argument(help="Report to write, .html, .md or .json.")],
     ledger: Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")] = None,
     dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in it.")] = None,
+    sign: Annotated[Path | None, typer.Option("--sign", help="Private key to sign the report with.")] = None,
 ) -> None:
     """What a model or a plan promises, in one file to hand on: plain words, curves, what is and is not protected."""
     from dplangevin.cli import _outputs
@@ -26,23 +26,24 @@ def report(
     from dplangevin.report.document import checked_path
 
     checked_path(output)
-    _outputs.ready({"the report": output}, reads=(model,), ledger=ledger)
+    _outputs.ready({"the report": output}, reads=(model, sign), ledger=ledger)
     if (ledger is None) != (dataset is None):
         raise InvalidParameter("--ledger and --dataset go together.")
     subject = load_plan(model) if _is_plan(model) else model_file.load(model)
     budget = None
     if ledger is not None and dataset is not None:
         budget = Ledger.open(ledger).dataset(dataset)
-    write(subject, output, ledger=budget)
+    write(subject, output, ledger=budget, sign=sign, source=model)
     typer.echo(f"Wrote {output}.")
 
 
 def _is_plan(path: Path) -> bool:
     """Whether a file says that it is a plan; what is wrong with it is for the loaders to say."""
+    from dplangevin import _files
     from dplangevin.privacy.plan_file import FORMAT
 
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        plain = _files.read_plain(path, "the file")
+    except InvalidParameter:
         return False
     return isinstance(plain, dict) and plain.get("format") == FORMAT

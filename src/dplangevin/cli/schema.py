@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 
 app = typer.Typer(
@@ -58,7 +59,7 @@ def init(
     if output is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        _files.write_text(output, text)
         typer.echo(f"Wrote {output}: edit it, then `dplangevin schema check {output} PUBLIC.csv`.", err=True)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
-from dplangevin import estimators
+from dplangevin import _files, _plain, estimators
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
@@ -20,13 +20,20 @@ from dplangevin.privacy import serialize
 from dplangevin.schema import Schema
 
 VERSION = 1
-_KEYS = {
-    "version", "library", "estimator", "parameters", "schema", "coefficients", "intercept", "classes", "link",
-    "guarantee", "plan", "created",
+_FIELDS = {
+    "version": _plain.whole(1), "library": _plain.words, "estimator": _plain.words, "parameters": _plain.mapping,
+    "schema": _plain.optional(_plain.mapping), "coefficients": _plain.anything, "intercept": _plain.anything,
+    "classes": _plain.optional(_plain.list_of(_plain.anything, least=2)), "link": _plain.optional(_plain.mapping),
+    "guarantee": _plain.mapping, "plan": _plain.words, "created": _plain.words,
+}  # fmt: skip
+_OPTIONAL = {
+    "features": _plain.optional(_plain.list_of(_plain.words)), "uncertainty": _plain.optional(_plain.mapping),
+    "ledger_head": _plain.optional(_plain.words), "digest": _plain.words, "signature": _plain.mapping,
 }  # fmt: skip
 _NOT_STORED = {"ledger", "random_state", "state", "verbose", "classes", "schema", "public_data"}
+_LARGEST = 512 * _files.MEGABYTE
 _MOST_NUMBERS = 10_000_000
-_LARGEST = sys.float_info.max
+_WHOLE = 2**53
 
 
 def save(model: DPLinearModel, path: str | Path) -> None:
@@ -36,7 +43,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
     """
     text = dumps(model)
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        _files.write_text(path, text)
     except OSError as error:
         raise DplangevinError(
             f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and need not be "
@@ -46,6 +53,11 @@ def save(model: DPLinearModel, path: str | Path) -> None:
 
 def dumps(model: DPLinearModel) -> str:
     """The text of a model file."""
+    return json.dumps(to_plain(model), indent=1, allow_nan=False) + "\n"
+
+
+def to_plain(model: DPLinearModel) -> dict[str, Any]:
+    """What a model file says."""
     if not hasattr(model, "coef_"):
         raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
     labels = getattr(model, "classes_", None)
@@ -68,75 +80,86 @@ def dumps(model: DPLinearModel) -> str:
         "ledger_head": getattr(model, "ledger_head_", None),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return json.dumps(plain, indent=1, allow_nan=False) + "\n"
+    return _plain.with_digest(plain)
 
 
 def load(path: str | Path) -> DPLinearModel:
     """The estimator in a model file, ready to predict; every field is checked."""
     plain = read(path)
-    cls = (
-        getattr(estimators, str(plain["estimator"]), None)
-        if plain["estimator"] in estimators.__all__
-        else None
-    )
-    if cls is None or not issubclass(cls, DPLinearModel):
-        raise InvalidParameter(f"unknown estimator {plain['estimator']!r} in the model file.")
-    known = cls().get_params(deep=False)
-    parameters = {
-        name: value for name, value in _mapping("parameters", plain["parameters"]).items() if name in known
-    }
-    model: Any = cls(
-        **parameters, schema=None if plain["schema"] is None else Schema.from_dict(plain["schema"])
-    )
+    model: Any = _estimator(plain)
     model.coef_ = _numbers("coefficients", plain["coefficients"])
-    intercept = _numbers("intercept", plain["intercept"])
-    labels = plain["classes"]
-    if labels is None:
-        _require(model.coef_.ndim == 1 and intercept.ndim == 0, "coefficients must be a list of numbers")
-        model.intercept_ = float(intercept)
-    else:
-        _require(isinstance(labels, list) and len(labels) >= 2, "classes must be a list of labels")
-        _require(
-            all(isinstance(label, (str, int, float, bool)) for label in labels),
-            "classes must be plain labels",
-        )
-        rows = 1 if len(labels) == 2 else len(labels)
-        _require(
-            model.coef_.ndim == 2 and len(model.coef_) == rows, "coefficients must have a row per class score"
-        )
-        _require(intercept.shape == (rows,), "intercept must have an entry per class score")
-        model.intercept_, model.classes_ = intercept, np.array(labels)
+    model.n_features_in_ = int(model.coef_.shape[-1]) if model.coef_.ndim else 0
+    _put_scores(model, _numbers("intercept", plain["intercept"]), plain["classes"])
     if plain["link"] is not None:
-        clip = _numbers("link.slope_clip", _mapping("link", plain["link"]).get("slope_clip"))
-        _require(clip.ndim == 0 and 0 < float(clip) <= 1, "link.slope_clip must be in (0, 1]")
-        model.slope_clip_ = float(clip)
-    model.n_features_in_ = int(model.coef_.shape[-1])
+        link = _plain.record("link", plain["link"], {"slope_clip": _plain.rate})
+        model.slope_clip_ = link["slope_clip"]
     if plain.get("features") is not None:  # files written before have none
-        model.feature_names_in_ = _feature_names(plain["features"], model.n_features_in_)
+        _require(len(plain["features"]) == model.n_features_in_, "features must be a name per coefficient")
+        model.feature_names_in_ = np.array(plain["features"], dtype=object)
     if model.schema is not None:
         names = SchemaEncoder(model.schema).get_feature_names_out()
         _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
         model.n_features_in_ = len(model.schema.names)
     model.privacy_ = serialize.from_plain(plain["guarantee"])
-    model.plan_ = str(plain["plan"])
-    model.ledger_head_ = plain.get("ledger_head")  # older files have none
-    _require(model.ledger_head_ is None or isinstance(model.ledger_head_, str), "ledger_head must be text")
+    model.plan_ = plain["plan"]
+    model.ledger_head_ = plain.get("ledger_head")
     if plain.get("uncertainty") is not None:
-        model.uncertainty_ = _uncertainty(_mapping("uncertainty", plain["uncertainty"]))
+        model.uncertainty_ = _uncertainty(plain["uncertainty"])
+    _plain.check_digest(plain, f"the model file {str(path)!r}")
     loaded: DPLinearModel = model
     return loaded
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """What a model file says: every name is known, and the outer types are right."""
+    plain = _files.read_plain(path, "the model file", most=_LARGEST)
+    what = f"the model file {str(path)!r}"
+    _plain.record("model", _plain.check_version(plain, what, VERSION), _FIELDS, _OPTIONAL)
+    found: dict[str, Any] = plain
+    return found
+
+
+def _estimator(plain: dict[str, Any]) -> DPLinearModel:
+    """The unfitted estimator, with the parameters that this version knows."""
+    name = plain["estimator"]
+    cls = getattr(estimators, name, None) if name in estimators.__all__ else None
+    if cls is None or not issubclass(cls, DPLinearModel):
+        raise InvalidParameter(f"unknown estimator {name!r} in the model file.")
+    known = cls().get_params(deep=False)
+    given = {name: value for name, value in plain["parameters"].items() if name in known}
+    for name, value in given.items():
+        plainly = isinstance(value, (str, int, float, list)) or value is None
+        _require(plainly and name not in _NOT_STORED, f"parameters.{name} must be a number, a word or a list")
+    schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
+    estimator: DPLinearModel = cls(**given, schema=schema)
+    return estimator
+
+
+def _put_scores(model: Any, intercept: np.ndarray, labels: list[Any] | None) -> None:
+    """The intercept and the classes, which must fit the coefficients and the kind of model."""
+    _require((labels is not None) == is_classifier(model), "classes belong to a classifier")
+    if labels is None:
+        _require(model.coef_.ndim == 1 and intercept.ndim == 0, "coefficients must be a list of numbers")
+        model.intercept_ = float(intercept)
+        return
+    _require(
+        any(all(type(label) in kinds for label in labels) for kinds in ((str,), (bool,), (int, float)))
+        and len(set(labels)) == len(labels)
+        and all(isinstance(label, str) or abs(label) <= _WHOLE for label in labels),
+        "classes must be different labels of one kind",
+    )
+    rows = 1 if len(labels) == 2 else len(labels)
+    _require(
+        model.coef_.ndim == 2 and len(model.coef_) == rows, "coefficients must have a row per class score"
+    )
+    _require(intercept.shape == (rows,), "intercept must have an entry per class score")
+    model.intercept_, model.classes_ = intercept, np.array(labels)
 
 
 def _plain_names(model: DPLinearModel) -> list[str] | None:
     """Names of the table's columns where there is no schema to state them."""
     names = getattr(model, "feature_names_in_", None) if model.schema is None else None
     return None if names is None else [str(name) for name in names]
-
-
-def _feature_names(names: Any, count: int) -> np.ndarray:
-    fits = isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)
-    _require(fits, "features must be a name per coefficient")
-    return np.array(names, dtype=object)
 
 
 def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
@@ -152,14 +175,14 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
 
 
 def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
-    centre, dimension = _numbers("uncertainty.centre", plain.get("centre")), plain.get("dimension")
-    _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
-    _require(
-        dimension is None or (type(dimension) is int and dimension > 0),
-        "uncertainty.dimension is no dimension",
+    fields = {"centre": _plain.anything, "dimension": _plain.optional(_plain.whole(1))}
+    read = _plain.record(
+        "uncertainty", plain, {**fields, "sampling": _plain.anything, "noise": _plain.anything}
     )
-    deviations = {name: _deviations(name, plain.get(name), centre.shape) for name in ("sampling", "noise")}
-    return Uncertainty(centre=centre, dimension=dimension, **deviations)
+    centre = _numbers("uncertainty.centre", read["centre"])
+    _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
+    deviations = {name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")}
+    return Uncertainty(centre=centre, dimension=read["dimension"], **deviations)
 
 
 def _deviations(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -176,44 +199,16 @@ def _deviations(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
     return values.reshape(shape)
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """The checked outer layer of a model file."""
-    try:
-        plain = json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise InvalidParameter(f"{path} is not a model file: it is not valid JSON.") from None
-    if not isinstance(plain, dict) or not isinstance(plain.get("version"), int):
-        raise InvalidParameter(f"{path} is not a model file: it has no version.")
-    if plain["version"] > VERSION:
-        raise InvalidParameter(
-            f"{path} has format version {plain['version']}, and this library reads up to {VERSION}; upgrade dplangevin."
-        )
-    missing = sorted(_KEYS - set(plain))
-    if missing:
-        raise InvalidParameter(f"{path} is not a model file: {', '.join(missing)} missing.")
-    return plain
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a number")
-
-
 def _require(condition: bool, words: str) -> None:
     if not condition:
         raise InvalidParameter(f"the model file is damaged: {words}.")
-
-
-def _mapping(name: str, value: Any) -> dict[str, Any]:
-    _require(isinstance(value, dict), f"{name} must be an object")
-    result: dict[str, Any] = value
-    return result
 
 
 def _numbers(name: str, value: Any) -> np.ndarray:
     """An array of finite numbers of up to two dimensions, or an error."""
     rows = value if isinstance(value, list) else [value]
     flat = [item for row in rows for item in (row if isinstance(row, list) else [row])]
-    plain = all(isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) <= _LARGEST for x in flat)
+    plain = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in flat)
     _require(plain and 0 < len(flat) <= _MOST_NUMBERS, f"{name} must be finite numbers")
     try:
         return np.array(value, dtype=float)

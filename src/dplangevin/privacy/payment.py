@@ -35,6 +35,10 @@ class SavedRun(Protocol):
         """The release is out."""
         ...
 
+    def close(self) -> None:
+        """Nothing more is written, whatever happened."""
+        ...
+
 
 R = TypeVar("R", bound=Released)
 
@@ -57,17 +61,21 @@ def pay(
     rows_per_person : what was promised to whom, where the request states it: it must be what the ledger states.
     """
     check_rows(ledger, rows_per_person)
-    if saved is None:
-        rng, seeded = generator(random_state)
-        token = ledger.reserve(plan) if ledger is not None else None
-    else:
-        rng, seeded = saved.begin(random_state)
-        token = saved.paid(plan, ledger)
-    made = release(rng, seeded)
-    if ledger is not None and token is not None:
-        under_head(made, ledger.commit(token, made.digest()))
-    if saved is not None:
-        saved.end()
+    try:
+        if saved is None:
+            rng, seeded = generator(random_state)
+            token = ledger.reserve(plan) if ledger is not None else None
+        else:
+            rng, seeded = saved.begin(random_state)
+            token = saved.paid(plan, ledger)
+        made = release(rng, seeded)
+        if ledger is not None and token is not None:
+            under_head(made, ledger.commit(token, made.digest()))
+        if saved is not None:
+            saved.end()
+    finally:
+        if saved is not None:
+            saved.close()
     return made
 
 

@@ -10,25 +10,35 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from dplangevin import _files, _plain
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import readers
-from dplangevin.privacy.serialize import _finite, _refuse_constant, _without_duplicates
 from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import CONSTRAINTS
 from dplangevin.problem.losses import LOSSES, Clipped
 
-FORMAT, VERSION = "dplangevin-plan", 1
+FORMAT, VERSION = "dplangevin-plan", 2  # 2 added the digest and the signature
 _DEEPEST, _MOST_ITEMS, _LARGEST_COUNT = 6, 100_000, 10**15
-_KEYS = {"format", "version", "library", "schedule", "problem", "constants", "delta", "theorem", "guarantee"}
+_FIELDS = {
+    "format": _plain.words, "version": _plain.whole(1), "library": _plain.words, "schedule": _plain.mapping,
+    "problem": _plain.optional(_plain.mapping), "constants": _plain.optional(_plain.mapping),
+    "delta": _plain.probability, "theorem": _plain.words, "guarantee": _plain.mapping,
+}  # fmt: skip
+_OPTIONAL = {"digest": _plain.words, "signature": _plain.mapping}
 _FORMER_THEOREMS = {"langevin-trajectory": "composition", "langevin-last-iterate": "optimal-shift"}
 """Names in files of older versions: the same runs, and the theorems that give them the same promise or a better one."""
 
 
 def save_plan(plan: Price, path: str | Path) -> None:
     """Write a plan to a JSON file. Everything in a plan is public."""
+    _files.write_text(path, json.dumps(plan_to_plain(plan), indent=1, allow_nan=False) + "\n")
+
+
+def plan_to_plain(plan: Price) -> dict[str, Any]:
+    """What a plan file says."""
     plain = {
         "format": FORMAT,
         "version": VERSION,
@@ -40,39 +50,19 @@ def save_plan(plan: Price, path: str | Path) -> None:
         "theorem": plan.theorem,
         "guarantee": {"epsilon": _written(plan.guarantee.epsilon()), "adjacency": plan.guarantee.adjacency},
     }
-    Path(path).write_text(json.dumps(plain, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    return _plain.with_digest(plain)
 
 
 def load_plan(path: str | Path) -> Price:
     """The plan in a file. Its guarantee is proved anew; a file that claims a smaller epsilon is refused."""
-    try:
-        plain = json.loads(
-            Path(path).read_text(encoding="utf-8"),
-            object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite,
-        )  # fmt: skip
-    except (ValueError, RecursionError):
-        raise InvalidParameter(f"{path} is not a plan file: it is not valid JSON.") from None
-    return plan_from_plain(plain)
+    return plan_from_plain(_files.read_plain(path, "the plan file"))
 
 
-def plan_from_plain(plain: Any) -> Price:
+def plan_from_plain(content: Any) -> Price:
     """The plan in the decoded JSON of a plan file."""
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
-        raise InvalidParameter(f'this is not a plan file: "format" must be "{FORMAT}".')
-    version = plain.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise InvalidParameter(f"version must be a whole number of at least 1, got {version!r}.")
-    if version > VERSION:
-        raise InvalidParameter(
-            f"this plan has format version {version}, and this library reads up to {VERSION}; upgrade dplangevin."
-        )
-    if set(plain) != _KEYS:
-        raise InvalidParameter(f"a plan file has the names {', '.join(sorted(_KEYS))}, and no others.")
+    plain = _plain.check_version(content, "a plan file", VERSION, FORMAT)
+    _plain.record("plan", plain, _FIELDS, _OPTIONAL)
     theorem, delta = plain["theorem"], plain["delta"]
-    if not isinstance(theorem, str):
-        raise InvalidParameter(f"theorem must be a name, got {theorem!r}.")
-    if isinstance(delta, bool) or not isinstance(delta, (int, float)):
-        raise InvalidParameter(f"delta must be a number, got {delta!r}.")
     schedule = _read("schedule", plain["schedule"], readers())
     theorem = _FORMER_THEOREMS.get(theorem, theorem)
     common: dict[str, Any] = {"schedule": schedule, "delta": delta, "theorem": theorem}
@@ -89,15 +79,12 @@ def plan_from_plain(plain: Any) -> Price:
     except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
         raise InvalidParameter(f"the numbers of this plan cannot be accounted: {error}.") from None
     _check_claim(plan, plain["guarantee"])
+    _plain.check_digest(plain, "the plan file")
     return plan
 
 
 def _check_claim(plan: Price, claim: Any) -> None:
-    if not isinstance(claim, dict) or set(claim) != {"epsilon", "adjacency"}:
-        raise InvalidParameter("guarantee must hold epsilon and adjacency.")
-    stated = _value("guarantee.epsilon", claim["epsilon"], {}, 0)
-    if isinstance(stated, bool) or not isinstance(stated, (int, float)):
-        raise InvalidParameter(f"guarantee.epsilon must be a number, got {stated!r}.")
+    stated = _plain.record("guarantee", claim, {"epsilon": _plain.cost, "adjacency": _plain.words})["epsilon"]
     proved = plan.guarantee.epsilon()
     if not proved <= stated * (1 + 1e-9) or claim["adjacency"] != plan.guarantee.adjacency:
         raise InvalidParameter(

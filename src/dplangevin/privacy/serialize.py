@@ -6,16 +6,15 @@ does not exist. Nothing but numbers, words and lists is ever built from a file, 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from dplangevin import _plain as r
+from dplangevin._plain import Reader
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy import _readers as r
-from dplangevin.privacy._readers import Reader
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import (
@@ -46,18 +45,12 @@ def dumps(guarantee: Guarantee) -> str:
     >>> loads(dumps(promise)) == promise
     True
     """
-    return json.dumps(to_plain(guarantee), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return r.canonical(to_plain(guarantee)).decode("ascii")
 
 
 def loads(text: str) -> Guarantee:
     """The guarantee in JSON text; raises InvalidParameter on anything `dumps` would not write."""
-    try:
-        plain = json.loads(
-            text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant, parse_float=_finite
-        )
-    except (ValueError, RecursionError, TypeError) as error:
-        raise InvalidParameter(f"this is not the JSON of a guarantee: {error}.") from None
-    return from_plain(plain)
+    return from_plain(r.parse(text, "the guarantee"))
 
 
 def to_plain(guarantee: Guarantee) -> dict[str, Any]:
@@ -69,15 +62,8 @@ def to_plain(guarantee: Guarantee) -> dict[str, Any]:
 
 def from_plain(plain: Any) -> Guarantee:
     """The guarantee in what `to_plain` wrote."""
-    record = dict(_mapping("guarantee", plain))
-    if record.pop("format", None) != _FORMAT:
-        raise InvalidParameter(f'this is not a guarantee: "format" must be "{_FORMAT}".')
-    version = r.whole(1)("guarantee.version", record.pop("version", None))
-    if version > VERSION:
-        raise InvalidParameter(
-            f"this guarantee has format version {version}, and this library reads up to {VERSION}; "
-            "upgrade dplangevin."
-        )
+    record = dict(r.check_version(plain, "a guarantee", VERSION, _FORMAT))
+    del record["format"], record["version"]
     return _guarantee_from_plain(record, "guarantee", 1)
 
 
@@ -179,12 +165,12 @@ def _part_to_plain(where: str, part: Any) -> dict[str, Any]:
 def _read_part(where: str, value: Any) -> Part:
     if isinstance(value, Part):
         return value
-    record = dict(_mapping(where, value))
+    record = dict(r.mapping(where, value))
     name = record.pop("kind", None)
     if not isinstance(name, str) or name not in _KINDS:
         raise InvalidParameter(f"{where}.kind must be one of {', '.join(_KINDS)}; got {name!r}.")
     kind = _KINDS[name]
-    read = _read_fields(where, record, {"count": r.whole(1), **kind.fields})
+    read = r.record(where, record, {"count": r.whole(1), **kind.fields})
     part = kind.part(**read)
     kind.law(where, part)
     return part
@@ -227,10 +213,10 @@ def _guarantee_to_plain(guarantee: Guarantee, where: str, depth: int) -> dict[st
 
 def _guarantee_from_plain(value: Any, where: str, depth: int) -> Guarantee:
     _not_too_deep(where, depth)
-    record = dict(_mapping(where, value))
+    record = dict(r.mapping(where, value))
     beside = record.pop("composition", None)
     rows = r.whole(1)(f"{where}.rows_per_person", record.pop("rows_per_person", 1))
-    read = {**_read_fields(where, record, _FIELDS), "rows_per_person": rows}
+    read = {**r.record(where, record, _FIELDS), "rows_per_person": rows}
     if beside is not None:
         read["composition"] = _guarantee_from_plain(beside, f"{where}.composition", depth + 1)
     return Guarantee(**read)
@@ -239,34 +225,3 @@ def _guarantee_from_plain(value: Any, where: str, depth: int) -> Guarantee:
 def _not_too_deep(where: str, depth: int) -> None:
     if depth > _DEEPEST:
         raise InvalidParameter(f"{where} nests guarantees too deeply.")
-
-
-def _read_fields(where: str, record: Mapping[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
-    if set(record) != set(readers):
-        missing, extra = set(readers) - set(record), set(record) - set(readers)
-        raise InvalidParameter(f"{where}: missing {sorted(missing)}, unknown {sorted(map(str, extra))}.")
-    return {name: read(f"{where}.{name}", record[name]) for name, read in readers.items()}
-
-
-def _mapping(where: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InvalidParameter(f"{where} must be an object, got {type(value).__name__}.")
-    return value
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a JSON number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError(f"{digits} is too large")
-    return number
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name is given twice")
-    return found

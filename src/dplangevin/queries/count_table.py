@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.privacy.guarantee import Guarantee
@@ -150,15 +151,16 @@ class CountTable:
         """Write .parquet, .csv or .json; the promise goes into the JSON and the Parquet metadata."""
         place = Path(path)
         if place.suffix == ".json":
-            place.write_text(json.dumps(self.to_dict(), allow_nan=False) + "\n", encoding="utf-8")
+            _files.write_text(place, json.dumps(self.to_dict(), allow_nan=False) + "\n")
         elif place.suffix == ".csv":
-            with place.open("w", encoding="utf-8", newline="") as file:
+            with _files.replacing(place) as draft, draft.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.writer(file)
                 writer.writerow(("table", "cell", "count"))
                 for block in self.column_blocks():
                     writer.writerows(zip(*(values.tolist() for values in block.values()), strict=True))
         elif place.suffix == ".parquet":
-            self._write_parquet(place)
+            with _files.replacing(place) as draft:
+                self._write_parquet(draft)
         else:
             raise InvalidParameter(f"the output {str(path)!r} must end in .parquet, .csv or .json.")
 

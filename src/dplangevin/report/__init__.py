@@ -6,22 +6,32 @@ from pathlib import Path
 from typing import Any
 
 
-def write(subject: Any, path: str | Path, *, ledger: Any = None) -> Path:
+def write(
+    subject: Any,
+    path: str | Path,
+    *,
+    ledger: Any = None,
+    sign: str | Path | None = None,
+    source: str | Path | None = None,
+) -> Path:
     """Write a report on a release, a plan, an estimator, a guarantee or an audit to one self-contained file.
 
     The suffix chooses the form: .html (no network, no scripts), .md or .json. `ledger` is the budget of the data set,
-    whose remains are shown; an estimator's own is found.
+    whose remains are shown; an estimator's own is found. `sign` is a private key's file: the report names the signer
+    and carries the signature. `source` is the file that the subject was read from: the report says who signed it.
     """
     from dplangevin.audit.result import AuditResult
     from dplangevin.report.document import checked_path, write_document
+    from dplangevin.report.signed import signed_section
 
+    signer, section = signed_section(sign, source)
     if isinstance(subject, AuditResult):
         from dplangevin.report.audit import audit_document
 
-        return write_document(audit_document(subject), checked_path(path))
+        return write_document(audit_document(subject), checked_path(path), section, signer)
     from dplangevin.report.release import release_document
 
-    return write_document(release_document(subject, ledger), checked_path(path))
+    return write_document(release_document(subject, ledger), checked_path(path), section, signer)
 
 
 __all__ = ["write"]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 from dplangevin.report import html
 from dplangevin.report.text import number
+from dplangevin.signing import Signer
 
 SUFFIXES = (".html", ".md", ".json")
 
@@ -114,12 +116,22 @@ class Document:
         return json.dumps(finite(self.plain), indent=1, allow_nan=False, ensure_ascii=True)
 
 
-def write_document(document: Document, path: str | Path) -> Path:
-    """Write the document; the suffix .html, .md or .json chooses the form."""
+def write_document(
+    document: Document, path: str | Path, section: Section | None = None, signer: Signer | None = None
+) -> Path:
+    """Write the document, perhaps with one more section, and signed; .html, .md or .json chooses the form."""
     target = checked_path(path)
+    if section is not None:
+        facts = next(block for block in section.blocks if isinstance(block, Facts))
+        document = replace(
+            document,
+            sections=[*document.sections, section],
+            plain={**document.plain, "signed": {name: str(words) for name, words in facts.rows}},
+        )
     kind = target.suffix.lower()
     text = {".html": Document.to_html, ".md": Document.to_markdown, ".json": Document.to_json}[kind](document)
-    target.write_text(text, encoding="utf-8", errors="replace")
+    text = text.encode("utf-8", errors="replace").decode("utf-8")
+    _files.write_text(target, text if signer is None else signer.signed(text))
     return target
 
 

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from dplangevin import _check
+from dplangevin import _check, _files
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.account import account
 from dplangevin.report import text
@@ -53,7 +53,7 @@ def write(path: Path, options: Mapping[str, Any]) -> None:
     drawn = _rows(options, delta, level)
     kind = path.suffix.lower()
     if kind == ".html":
-        path.write_text(_page(drawn, level, options, delta), encoding="utf-8")
+        _files.write_text(path, _page(drawn, level, options, delta))
     else:
         path.write_bytes(_figure(drawn, level, options, delta, kind.removeprefix(".")))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dplangevin import _check
+from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import (
     MISSING_RULES,
@@ -132,25 +132,21 @@ class Schema:
     @classmethod
     def load(cls, path: str | Path) -> Schema:
         """Read a schema from a .json or .toml file."""
-        place = Path(path)
+        what, text = f"the schema {str(path)!r}", _files.read_text(path, "the schema")
+        if Path(path).suffix.lower() != ".toml":
+            return cls.from_dict(_plain.parse(text, what))
         try:
-            text = place.read_text(encoding="utf-8-sig")  # editors add a byte order mark
-        except OSError as error:
-            raise InvalidParameter(f"the schema {str(path)!r} cannot be read: {error.strerror}.") from None
-        except ValueError:
-            raise InvalidParameter(f"the schema {str(path)!r} is not text in UTF-8.") from None
-        try:
-            content = tomllib.loads(text) if place.suffix.lower() == ".toml" else json.loads(text)
+            content = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
-            raise InvalidParameter(f"the schema {str(path)!r} is not valid: {error}.") from None
-        return cls.from_dict(content)
+            raise InvalidParameter(f"{what} is not valid TOML: {error}.") from None
+        return cls.from_dict(_plain.bounded(content, what))
 
     def save(self, path: str | Path) -> None:
         """Write the schema to a .json or .toml file."""
         place = Path(path)
         content = self.to_dict()
         text = _toml(content) if place.suffix.lower() == ".toml" else json.dumps(content, indent=2) + "\n"
-        place.write_text(text, encoding="utf-8")
+        _files.write_text(place, text)
 
 
 def _short(column: Column) -> str:
