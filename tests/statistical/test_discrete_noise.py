@@ -20,7 +20,7 @@ from dplangevin.samplers.discrete import (
     _coins,
     _exponential,
     _geometric,
-    _Uniform,
+    Uniform,
     discrete_gaussian,
     discrete_laplace,
 )
@@ -106,10 +106,10 @@ def test_coins_are_decided_exactly() -> None:
         for later, below in ((second - 1, True), (second + 1, False)):
             if not 0 <= later < 2**64 or not 0 <= first < 2**64:
                 continue
-            number = _Uniform(first, lambda size, later=later: later.to_bytes(size, "big"))
+            number = Uniform(first, lambda size, later=later: later.to_bytes(size, "big"))
             assert number.below(gamma) is below
-    assert _Uniform(2**64 - 1, np.random.default_rng(0).bytes).below(Fraction(0))
-    assert not _Uniform(1, np.random.default_rng(0).bytes).below(Fraction(10**9))
+    assert Uniform(2**64 - 1, np.random.default_rng(0).bytes).below(Fraction(0))
+    assert not Uniform(1, np.random.default_rng(0).bytes).below(Fraction(10**9))
 
 
 def test_the_margin_covers_the_error_of_doubles() -> None:

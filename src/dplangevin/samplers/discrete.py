@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Words = NDArray[np.uint64]
 Source = Callable[[int], bytes]
+Bounds = Callable[[int], tuple[Fraction, Fraction]]
 
 MARGIN = 2.0**-40
 """Above the error of a double precision exp(-gamma), the rounding of gamma included, by a factor of a thousand."""
@@ -75,7 +76,7 @@ def _laplace_block(log2_scale: int, count: int, source: Source, margin: float) -
     u is uniform below t and kept with probability exp(-u / t); v is geometric, P(v >= j) = exp(-j).
     """
     scale = 1 << log2_scale
-    bits = _words(2 * count, source)
+    bits = words(2 * count, source)
     low = (bits[:count] & np.uint64(scale - 1)).astype(np.int64)
     negative = (bits[count:] & np.uint64(1)).astype(bool)
     kept = _coins(np.exp(-low / scale), lambda i: Fraction(int(low[i]), scale), source, margin)
@@ -88,25 +89,25 @@ def _coins(
     chances: Floats, exactly: Callable[[int], Fraction], source: Source, margin: float
 ) -> NDArray[np.bool_]:
     """Independent coins of probability exp(-gamma): `chances` in doubles, `exactly(i)` gives gamma of the i-th."""
-    words = _words(len(chances), source)
-    uniform = (words >> np.uint64(11)) * 2.0**-53  # the true uniform number is in [this, this + 2^-53)
+    drawn = words(len(chances), source)
+    uniform = (drawn >> np.uint64(11)) * 2.0**-53  # the true uniform number is in [this, this + 2^-53)
     heads = uniform < chances
     for i in np.flatnonzero(np.abs(uniform - chances) <= margin):
-        heads[i] = _Uniform(int(words[i]), source).below(exactly(int(i)))
+        heads[i] = Uniform(int(drawn[i]), source).below(exactly(int(i)))
     return heads
 
 
 def _geometric(count: int, source: Source, margin: float) -> Integers:
     """v with P(v >= j) = exp(-j): the number of j with a uniform number below exp(-j)."""
-    words = _words(count, source)
-    uniform = (words >> np.uint64(11)) * 2.0**-53
+    drawn = words(count, source)
+    uniform = (drawn >> np.uint64(11)) * 2.0**-53
     levels = np.exp(-np.arange(1.0, _LEVELS + 1))[::-1]
     counts = _LEVELS - np.searchsorted(levels, uniform, side="right")
     nearest = np.minimum(np.searchsorted(levels, uniform), _LEVELS - 1)
     near = np.abs(uniform - levels[nearest]) <= margin
     near |= np.abs(uniform - levels[np.maximum(nearest - 1, 0)]) <= margin
     for i in np.flatnonzero(near | (uniform <= levels[0])):
-        number, level = _Uniform(int(words[i]), source), 0
+        number, level = Uniform(int(drawn[i]), source), 0
         # Level 500 has probability exp(-500), whatever the data are: refusing it costs nothing.
         while number.below(Fraction(level + 1)):
             level += 1
@@ -116,7 +117,7 @@ def _geometric(count: int, source: Source, margin: float) -> Integers:
     return counts.astype(np.int64)
 
 
-class _Uniform:
+class Uniform:
     """A uniform number of [0, 1) whose binary digits are drawn when they are needed."""
 
     def __init__(self, word: int, source: Source) -> None:
@@ -130,9 +131,13 @@ class _Uniform:
             if self._numerator:
                 return False
             self._reveal()
+        return self.under(lambda precision: _exponential(gamma, precision))
+
+    def under(self, bounds: Bounds) -> bool:
+        """Is the number below the irrational one that lies within bounds(precision), about 10^-precision apart?"""
         precision = 30
         while True:
-            low, high = _exponential(gamma, precision)
+            low, high = bounds(precision)
             if Fraction(self._numerator + 1, 1 << self._bits) <= low:
                 return True
             if Fraction(self._numerator, 1 << self._bits) >= high:
@@ -153,12 +158,13 @@ def _exponential(gamma: Fraction, precision: int) -> tuple[Fraction, Fraction]:
     exact = Context(prec=1000).divide(Decimal(gamma.numerator), Decimal(gamma.denominator))
     if Fraction(exact) != gamma:
         raise InvalidParameter(f"gamma = {gamma} has no finite decimal expansion of 1000 digits.")
-    value = Context(prec=precision, Emin=-(10**15), Emax=10**15).exp(-exact)
+    value = Context(prec=precision, Emin=-(10**15), Emax=10**15).exp(exact.copy_negate())
     unit = Fraction(Decimal(1).scaleb(value.adjusted() - precision + 1, Context(Emin=-(10**15), Emax=10**15)))
     return Fraction(value) - unit, Fraction(value) + unit
 
 
-def _words(count: int, source: Source) -> Words:
+def words(count: int, source: Source) -> Words:
+    """Uniform 64-bit numbers."""
     return np.frombuffer(source(8 * count), dtype="<u8").astype(np.uint64)
 
 
