@@ -17,10 +17,10 @@ from scipy import stats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.discrete import (
     _BLOCK,
+    Uniform,
     _coins,
     _exponential,
     _geometric,
-    Uniform,
     discrete_gaussian,
     discrete_laplace,
 )

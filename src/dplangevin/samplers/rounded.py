@@ -1,11 +1,11 @@
 """Exact draws of ideal real-valued noise as it looks after rounding to whole numbers, from cryptographic bytes.
 
-round(s + X), s an exact number and X ideal noise, is what the real-valued mechanism releases when its output is rounded:
-every theorem about X holds for it, because rounding is post-processing. It takes countably many values, so that its law
-can be drawn exactly: |X| exceeds b with a known probability S(b), and the cell of |X| is found by comparing the
-binary digits of one uniform number with S at the edges of the cell. Doubles decide all but about 2^-15 of the draws with
-a margin far above their error; the rest are decided by revealing more digits of the uniform number and of S, the
-latter between bounds computed in decimals. The proof is in docs/theory/secure_noise.md.
+round(s + X), s an exact number and X ideal noise, is what the real-valued mechanism releases when its output is
+rounded: every theorem about X holds for it, because rounding is post-processing. It takes countably many values, so
+that its law can be drawn exactly: |X| exceeds b with a known probability S(b), and the cell of |X| is found by
+comparing the binary digits of one uniform number with S at the edges of the cell. Doubles decide all but about 2^-15 of
+the draws with a margin far above their error; the rest are decided by revealing more digits of the uniform number and
+of S, the latter between bounds computed in decimals. The proof is in docs/theory/secure_noise.md.
 
 References: von Neumann (1951); Karney (2016), Sampling exactly from the normal distribution (lazy digits).
 """
@@ -24,13 +24,16 @@ from scipy import special
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.schedule import public_grid
 from dplangevin.samplers.discrete import MARGIN, Source, Uniform, words
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 WIDEST = 2.0**50
 _BLOCK = 1 << 16
-_GUARD = 12  # decimals that are not trusted: far more than the few thousand roundings behind a number can spoil
+_GUARD = (
+    12  # decimals that are not trusted: far more than the few thousand roundings behind a number can spoil
+)
 
 
 def rounded_noise(
@@ -53,7 +56,27 @@ def rounded_noise(
     return np.where(negative, -cells, cells)
 
 
-def geometric_noise(scale: float, size: int, source: Source = os.urandom, *, margin: float = MARGIN) -> Integers:
+def rounded_sums(whole: Integers, unit: float, scale: float, p: float, source: Source = os.urandom) -> Floats:
+    """unit whole + X, rounded to a public grid, exactly: X has density proportional to exp(-|x / scale|^p).
+
+    The unit is a power of two. The grid is the coarser one of it and the power of two about 2^-20 of the scale; so
+    the sums need not be multiples of it.
+    """
+    grid = max(unit, public_grid(scale))
+    steps = int(grid / unit)
+    cells, rest = np.divmod(whole.ravel(), steps)
+    noise = rounded_noise(scale / grid, p, whole.size, rest / steps, source)
+    return np.asarray((cells + noise).reshape(whole.shape) * grid)
+
+
+def gaussian_scale(deviation: float) -> float:
+    """exp(-(x / scale)^2) has deviation scale / sqrt 2; rounded up, so that the noise is never the smaller one."""
+    return math.nextafter(math.sqrt(2) * deviation, math.inf)
+
+
+def geometric_noise(
+    scale: float, size: int, source: Source = os.urandom, *, margin: float = MARGIN
+) -> Integers:
     """P(k) proportional to exp(-|k| / scale) over the integers: the difference of two exponentials rounded down."""
     halves = np.full(2 * _check.count("size", size, least=0), 0.5)
     both = exact_cells(scale, 1.0, halves, source, margin=margin)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
@@ -29,9 +28,7 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 
     family = DiscreteGradientSchedule
 
-    def _seed(self, random_state: object) -> None:
-        """A seed is refused: it would be the weak spot."""
-        refuse_seed(random_state)
+    walks_on = True
 
     def draw(self, run: Fit[DiscreteGradientSchedule]) -> Draw:
         """Descend, and round to the public grid.
@@ -68,12 +65,3 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 def on_grid(values: Floats, grid: float) -> Floats:
     """The values rounded to multiples of a public grid."""
     return np.asarray(np.rint(values / grid) * grid)
-
-
-def refuse_seed(random_state: object) -> None:
-    """Secure noise comes from the operating system only."""
-    if random_state is not None:
-        raise InvalidParameter(
-            "random_state must be left out in secure mode: its noise comes from the operating system's cryptographic "
-            "generator, and a seed would undo it."
-        )
