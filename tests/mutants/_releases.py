@@ -12,7 +12,7 @@ RELEASES: tuple[tuple[str, str, str], ...] = (
     ("noisy_gradient", "            order = rng.permutation(n_rows)\n", "            pass\n"),
     ("noisy_gradient", "project(point - etas[t] * noisy(t, point))", "(point - etas[t] * noisy(t, point))"),
     ("noisy_gradient", "value = iterates[schedule.checkpoints[-1]]", "value = theta"),
-    ("discrete_gradient", "total = total + discrete_gaussian(schedule.resolution, problem.dimension)", "total = total + discrete_gaussian(schedule.resolution - 1, problem.dimension)"),
+    ("discrete_gradient", "total = total + rounded_gaussian(schedule.resolution, problem.dimension)", "total = total + rounded_gaussian(schedule.resolution - 1, problem.dimension)"),
     ("discrete_gradient", "np.rint(values / grid) * grid", "values"),
     ("integer_sums", "np.einsum(\"ji,ji->i\", whole, whole) <= bound", "np.einsum(\"ji,ji->i\", whole, whole) <= 4 * bound"),
     ("integer_sums", "whole = np.rint(scaled, out=scaled)", "whole = scaled"),

@@ -11,7 +11,7 @@ from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
-SECURE_TOO = ("sufficient-statistics",)
+SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 

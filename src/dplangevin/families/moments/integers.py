@@ -74,7 +74,9 @@ def _integer_moments(data: Dataset) -> Integers:
         seen += len(whole)
     data.check_rows(seen)
     if seen > MOST_ROWS:
-        raise InvalidParameter(f"secure moments are exact for up to {MOST_ROWS} records; use mechanism='noisy-gd'.")
+        raise InvalidParameter(
+            f"secure moments are exact for up to {MOST_ROWS} records; use mechanism='noisy-gd'."
+        )
     return total
 
 

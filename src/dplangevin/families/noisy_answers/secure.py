@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.samplers.discrete import Source, Uniform
-from dplangevin.samplers.rounded import survival_bounds
+from dplangevin.samplers.rounded import Source, Uniform, survival_bounds
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

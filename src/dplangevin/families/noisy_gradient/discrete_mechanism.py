@@ -11,7 +11,7 @@ from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradien
 from dplangevin.families.noisy_gradient.mechanism import drawn_batches, redrawn, walk
 from dplangevin.families.noisy_gradient.theorems.discrete_composition import integer_bound
 from dplangevin.families.run_state import Position
-from dplangevin.samplers.discrete import discrete_gaussian
+from dplangevin.samplers.rounded import rounded_gaussian
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 
     References
     ----------
-    Canonne, Kamath and Steinke (2020); Mironov (2012) for the attack that this defeats.
+    Mironov (2012) for the attack that this defeats; docs/theory/secure_noise.md.
     """
 
     family = DiscreteGradientSchedule
@@ -45,7 +45,7 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 
         def noisy(t: int, point: Floats) -> Floats:
             total = integer_gradient_sum(data, point, next(batches), grid, bound)
-            total = total + discrete_gaussian(schedule.resolution, problem.dimension)
+            total = total + rounded_gaussian(schedule.resolution, problem.dimension)
             return np.asarray(total * (grid / divisor) + problem.ridge * point)
 
         project = problem.constraint.project

@@ -6,7 +6,9 @@ Output perturbation: the minimiser of the problem plus noise.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dplangevin.errors import InvalidParameter
 from dplangevin.families._minimise import Objective, minimise
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.perturbation._noise import perturbation
@@ -14,6 +16,10 @@ from dplangevin.families.perturbation.schedule import (
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
 )
+from dplangevin.privacy.schedule import public_grid
+from dplangevin.samplers.rounded import gaussian_scale, rounded_sums
+
+Floats = NDArray[np.float64]
 
 
 class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):
@@ -51,7 +57,19 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
         """The noisy minimiser."""
         schedule, data, rng = run.schedule, run.data, run.rng
         problem = data.problem
-        noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
+        if schedule.secure:
+            found = minimise(objective, schedule.tolerance, schedule.iterations)
+            return Draw(value=problem.constraint.project(_secure(found, schedule.noise_scale)))
+        noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
         found = minimise(objective, schedule.tolerance, schedule.iterations)
         return Draw(value=problem.constraint.project(found + noise))
+
+
+def _secure(found: Floats, deviation: float) -> Floats:
+    """The minimiser in whole steps of the public grid, with noise that is exact there."""
+    grid = public_grid(deviation)
+    whole = np.rint(found / grid)
+    if not np.abs(whole).max() <= 2.0**52:
+        raise InvalidParameter("the minimiser is too long for the grid of secure noise; raise the ridge.")
+    return rounded_sums(whole.astype(np.int64), grid, gaussian_scale(deviation), 2.0)
