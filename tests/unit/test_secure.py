@@ -256,7 +256,6 @@ def test_what_secure_mode_refuses() -> None:
         ({"delta": 0}, InvalidParameter, "needs delta > 0"),
         ({"random_state": 1}, InvalidParameter, "random_state must be left out"),
         ({"intervals": True}, InvalidParameter, "intervals"),
-        ({"public_data": (np.zeros((2, 2)), [0, 1])}, InvalidParameter, "no secure form"),
         ({"secure": "yes"}, InvalidParameter, "True or False"),
         ({"mechanism": "noisy-sgd", "adjacency": "add-remove"}, AssumptionFailed, "replace-one"),
     ],
