@@ -17,6 +17,10 @@ from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.estimators.evaluation import private_score, private_selection
+from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.families.mirror_descent.public_sample import public_map
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.mirror_descent.theorem import mirror_noise
 from dplangevin.families.moments.integers import limits, secure_moments, units, whole_records
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.moments.theorem import SufficientStatisticsTheorem, joint_shift
@@ -38,7 +42,8 @@ from dplangevin.families.perturbation.theorems.output import (
     calibrated_output_perturbation,
 )
 from dplangevin.ledger import Ledger
-from dplangevin.problem import Clipped, DataBounds, Problem, Squared
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared
 from dplangevin.queries import column, count_queries
 
 
@@ -165,7 +170,7 @@ def test_choices_meet_pure_epsilon_for_all_small_neighbours(adjacency: str) -> N
 def test_secure_counts_have_the_error_of_plain_ones_and_no_low_bits() -> None:
     """Deviations agree within 1% (20,000 draws: 5 standard errors are 2.5%, so both are compared with the law)."""
     for options in ({"delta": 1e-6, "p": 3.65}, {"delta": 1e-6, "p": 2.0}, {"delta": 0.0}):
-        plain = GeneralizedGaussianMechanism(k=20_000, epsilon=1.0, changed_counts=2, **options)  # type: ignore[arg-type]
+        plain = GeneralizedGaussianMechanism(k=20_000, epsilon=1.0, changed_counts=1, **options)  # type: ignore[arg-type]
         secure = replace(plain, secure=True)
         assert secure.sigma == plain.sigma
         assert secure.expected_maximum_error() == plain.expected_maximum_error()
@@ -252,6 +257,9 @@ MOMENTS = Problem(
     n_features=3,
     fit_intercept=False,
 )
+
+
+MINIMUM = replace(MOMENTS, ridge=0.1)
 
 
 def _moment_data(seed: int, size: float = 1.0, weights: bool = True) -> ArrayDataset:
@@ -359,6 +367,9 @@ def test_secure_output_perturbation_pays_for_its_grid(epsilon: float) -> None:
 
 
 def test_what_has_no_secure_form_says_why() -> None:
+    calibrated = calibrated_output_perturbation(MINIMUM.constants, epsilon=1.0, delta=1e-6, secure=True)
+    with pytest.raises(AssumptionFailed, match="rounding of a projection"):
+        Plan(problem=replace(MINIMUM, constraint=Ball(1.0)), schedule=calibrated, delta=1e-6)
     with pytest.raises(InvalidParameter, match="depend on one another"):
         OutputPerturbationSchedule(noise_scale=1.0, tolerance=1e-6, secure=True)
     with pytest.raises(InvalidParameter, match="depend on one another"):
@@ -383,10 +394,11 @@ def test_secure_rounds_with_a_public_map() -> None:
     assert 1.99 < plan.guarantee.epsilon() <= 2.0
     assert plan.guarantee.arithmetic == "discrete-grid"
     rng = np.random.default_rng(0)
-    public = ArrayDataset(rng.uniform(-0.5, 0.5, (60, 3)), rng.uniform(-1, 1, 60), problem)
-    data = _moment_data(0, weights=False)
-    data = ArrayDataset(data.rows[:, :3], data.labels, problem) if hasattr(data, "rows") else public
-    mechanism = PublicMirrorDescent(public_map(public))
+    X, y = rng.uniform(-0.5, 0.5, (120, 3)), rng.uniform(-1, 1, 120)
+    mechanism, data = (
+        PublicMirrorDescent(public_map(X[:60], y[:60], problem)),
+        ArrayDataset(X[60:], y[60:], problem),
+    )
     assert np.isfinite(mechanism.run(plan, data).value).all()
     with pytest.raises(InvalidParameter, match="random_state"):
         mechanism.run(plan, data, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families._minimise import Objective, minimise
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.perturbation._noise import perturbation
@@ -17,6 +17,7 @@ from dplangevin.families.perturbation.schedule import (
     OutputPerturbationSchedule,
 )
 from dplangevin.privacy.schedule import public_grid
+from dplangevin.problem import Problem, WholeSpace
 from dplangevin.samplers.rounded import gaussian_scale, rounded_sums
 
 Floats = NDArray[np.float64]
@@ -52,6 +53,13 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
     """
 
     family = OutputPerturbationSchedule
+
+    def check(self, schedule: OutputPerturbationSchedule, problem: Problem) -> None:
+        """The rounding of a projection is not bounded."""
+        if schedule.secure and not isinstance(problem.constraint, WholeSpace):
+            raise AssumptionFailed(
+                "secure output perturbation is for unconstrained problems; leave the constraint out."
+            )
 
     def draw(self, run: Fit[OutputPerturbationSchedule]) -> Draw:
         """The noisy minimiser."""

@@ -30,6 +30,10 @@ from dplangevin.privacy.schedule import public_grid
 from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
+SECURE_WORDS = (
+    "the solver's certificate bounds the rounding of its gradient in double precision (IEEE 754, sums in blocks)",
+)
+
 
 class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
     """S / noise_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
@@ -48,11 +52,14 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
     def certify(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
         moved = minimiser_sensitivity(constants, schedule.tolerance)
+        secure = SECURE_WORDS if schedule.secure else ()
         if schedule.secure:
             moved += rounding_reach(self, constants, schedule.noise_scale)
         cost = inflated(moved / schedule.noise_scale)
         part = Pure(value=cost) if schedule.noise == "gamma" else Gaussian(mu=cost)
-        return self.guarantee(constants, schedule, (part,), (*ASSUMPTIONS, running_time(schedule.iterations)))
+        return self.guarantee(
+            constants, schedule, (part,), (*ASSUMPTIONS, *secure, running_time(schedule.iterations))
+        )
 
 
 def minimiser_sensitivity(constants: Constants, tolerance: float) -> float:
@@ -66,6 +73,11 @@ def rounding_reach(
     """grid sqrt(d): rounding each of two points to the grid moves it by at most half of that."""
     if constants.dimension is None:
         raise theorem.refuse("the number of parameters is not stated", "Build the plan from a Problem.")
+    if math.isfinite(constants.diameter):
+        raise theorem.refuse(
+            "the rounding of a projection is not bounded, so a secure minimiser has no constraint",
+            "Leave radius out.",
+        )
     longest = constants.n * constants.lipschitz / total_ridge(constants)
     if not longest / public_grid(deviation) <= 2.0**51:
         raise theorem.refuse(
