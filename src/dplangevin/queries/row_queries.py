@@ -121,4 +121,4 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
 def _bounded(values: NDArray[Any], grid: float | None) -> NDArray[Any]:
     """Answers in [0, 1]; what is outside is clipped, silently: an error would tell about a row."""
     answers = np.clip(np.nan_to_num(np.asarray(values, float), nan=0.0), 0.0, 1.0)
-    return answers if grid is None else np.rint(answers / grid) * grid
+    return answers if grid is None else np.asarray(np.rint(answers / grid) * grid)

@@ -111,7 +111,9 @@ def _block(scale: float, p: float, offsets: Floats, source: Source, margin: floa
     drawn = _words(len(offsets), source)
     if len(drawn) > 3 and not drawn.any():
         raise _broken()
-    uniform = (drawn >> np.uint64(11)) * 2.0**-53  # the true uniform number is in [this, this + 2^-53)
+    uniform = (drawn >> np.uint64(11)).astype(
+        np.float64
+    ) * 2.0**-53  # the true uniform number is in [this, this + 2^-53)
     cells = np.floor(scale * _inverse(p, uniform + 2.0**-54) + 0.5 - offsets)
     lower, upper = (_survival(p, (cells + side + offsets) / scale) for side in (-0.5, 0.5))
     unsure = ~((lower - uniform > margin) & (uniform - upper > margin))

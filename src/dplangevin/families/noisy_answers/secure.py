@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,7 @@ def permute_and_flip(totals: Integers, scale: float, source: Source = os.urandom
     for candidate in _shuffled(len(totals), source):
         behind = Fraction(best - int(totals[candidate])) / Fraction(scale)
         number = Uniform(int.from_bytes(source(8), "big"), source)
-        if behind == 0 or number.under(
-            lambda precision, behind=behind: survival_bounds(behind, 1.0, precision)
-        ):
+        if behind == 0 or number.under(partial(survival_bounds, behind, 1.0)):
             return candidate
     raise AssertionError("the best candidate is always taken")
 
