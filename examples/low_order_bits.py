@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dplangevin.data import ArrayDataset
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
 from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
@@ -74,3 +75,15 @@ for name, plan in (("plain", plain), ("secure", secure)):
 
 assert caught["plain"] > 50
 assert caught["secure"] == 0
+
+
+# Counts are read in the same way: 0 plus textbook Laplace noise is often a double that 1 plus noise cannot give.
+textbook = np.random.default_rng().laplace(size=RUNS)
+proved = sum(not reachable(float(y), 1.0) for y in textbook)
+print(f"counts: textbook Laplace noise in doubles proves a count of 0 in {proved} of {RUNS} runs")
+mechanism = GeneralizedGaussianMechanism(k=RUNS, epsilon=1.0, delta=0.0, changed_counts=1, secure=True)
+released = mechanism.release(np.zeros(RUNS, int))
+proved_secure = sum(not reachable(float(y), 1.0) for y in released)
+print(f"        secure counts of the same epsilon: in {proved_secure}")
+assert proved > 50
+assert proved_secure == 0

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from dplangevin.errors import InvalidParameter
 
 _Choice = TypeVar("_Choice", bound=str)
@@ -67,6 +69,13 @@ def open_unit(name: str, value: Any) -> float:
     if not 0 < number < 1:
         raise InvalidParameter(f"{name} must be strictly between 0 and 1, got {value!r}.")
     return number
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, of Python or NumPy."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InvalidParameter(f"{name} must be True or False, got {value!r}.")
+    return bool(value)
 
 
 def count(name: str, value: Any, *, least: int = 1) -> int:

@@ -282,7 +282,7 @@ def fixed_noise(monkeypatch) -> Callable[[], None]:
         source = np.random.default_rng(SEED)
         monkeypatch.setattr(
             discrete_gradient,
-            "discrete_gaussian",
+            "rounded_gaussian",
             lambda bits, size: source.integers(-(2**bits), 2**bits, size),
         )
         monkeypatch.setattr(discrete_gradient, "drawn_batches", lambda *law: drawn_batches(*law[:-1], source))

@@ -100,7 +100,6 @@ def test_rows_of_a_person_and_the_ledger(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"delta": 0}, "public_data needs delta > 0"),
-        ({"secure": True, "random_state": None}, "public_data"),
         ({"intervals": True}, "no form with public_data"),
         ({"mechanism": "noisy-gd"}, "mechanism = 'noisy-gd' does not use public_data"),
         ({"theorem": "composition"}, "theorem = 'composition' does not use public_data"),

@@ -146,7 +146,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("rashomon_theorem", "schedule.n_models * best,", "best,"),
     ("rashomon_theorem", "return min(flat, math.exp(exponent) / ridge)", "return min(flat, 1 / ridge)"),
     ("rashomon_theorem", "if not schedule.interior:", "if False:"),
-    ("discrete_theorem", "sides = 4 if constants.adjacency == \"replace-one\" else 1\n    return Fraction", "sides = 1\n    return Fraction"),
+    ("discrete_theorem", "return 2 if constants.adjacency == \"replace-one\" else 1", "return 1"),
     ("discrete_theorem", "+ math.sqrt(constants.dimension) / 2\n        if grid > 0", "\n        if grid > 0"),
     ("discrete_theorem", "return near if Fraction(near) >= exact else", "return near if True else"),
     ("discrete_theorem", "math.ceil(schedule.n_steps / math.ceil(", "math.floor(schedule.n_steps / math.ceil("),

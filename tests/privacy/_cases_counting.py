@@ -15,11 +15,15 @@ DELTA = 0.05
 
 
 def ratios(mechanism: Any, change: np.ndarray, shrink: float = 1.0, widest: float = np.inf) -> Draw:
-    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`."""
+    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`.
+
+    Secure noise comes from the operating system, so that the seed of such a row is not fixed.
+    """
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         k, p = mechanism.k, mechanism.p
-        noise = np.array([mechanism.release(np.zeros(k), rng) for _ in range(runs)]) / shrink
+        seed = None if getattr(mechanism, "secure", False) else rng
+        noise = np.array([mechanism.release(np.zeros(k), seed) for _ in range(runs)]) / shrink
         x = np.clip((side * change + noise) / (mechanism.sigma / shrink), -widest, widest)
         return np.sum(np.abs(x) ** p - np.abs(x - change / (mechanism.sigma / shrink)) ** p, axis=1)
 
@@ -117,6 +121,8 @@ CASES = (
     counts("8 counts, p = 1", k=8, p=1.0),
     counts("50 counts, p = 3, 3 touched", k=50, p=3.0, touched_counts=3),
     counts("20 counts, p = 2.5, sensitivity 5", k=20, p=2.5, sensitivity=5.0),
+    counts("20 counts, p = 3.65, secure", k=20, p=3.65, secure=True),
+    counts("8 counts, p = 1, secure", k=8, p=1.0, secure=True),
     touched(),
     queries(),
     sparse(),

@@ -86,7 +86,7 @@ def discrete() -> Case:
     return pair("discrete gradient descent", "secure mode, 3 steps, last iterate", problem(1, 0.4, math.inf),
                 (schedule, replace(schedule, noise_scale=0.5)), 1e-2, "DiscreteGradientDescent", seeded=False, runs=400,
                 sabotage="noise / 6",
-                loose="discrete noise is accounted in concentrated DP, which is wider than Gaussian DP")  # fmt: skip
+                loose="composition counts all three iterates, and the last one is attacked")  # fmt: skip
 
 
 def gibbs() -> Case:

@@ -179,7 +179,7 @@ def saved_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_secret_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secure noise is never in the file; it is taken away to compare the rest bit by bit."""
-    monkeypatch.setattr(discrete_gradient, "discrete_gaussian", lambda scale, size: np.zeros(size, np.int64))
+    monkeypatch.setattr(discrete_gradient, "rounded_gaussian", lambda scale, size: np.zeros(size, np.int64))
 
 
 def run(plan: Plan, records: Fragile, path: Path | None, ledger: Any = None) -> Release:
@@ -298,7 +298,7 @@ def test_secure_noise_is_fresh_but_the_release_is_one(tmp_path: Path, monkeypatc
     draws = iter(range(1, 100))
     monkeypatch.setitem(SAVING, "every", 1e9)
     monkeypatch.setattr(
-        discrete_gradient, "discrete_gaussian", lambda scale, size: np.full(size, next(draws), np.int64)
+        discrete_gradient, "rounded_gaussian", lambda scale, size: np.full(size, next(draws), np.int64)
     )
     plan, path, ledger = CASES["secure"](1.0), tmp_path / "run.state", budget(tmp_path)
     with monkeypatch.context() as patch:

@@ -44,6 +44,7 @@ Objective = Annotated[str, _option("--objective", "The error to make small: max 
 RowsPerPerson = Annotated[
     int, _option("--max-rows-per-person", "Protect people who own so many rows.", _RUN, "N")
 ]
+Secure = Annotated[bool, _option("--secure", "Exact noise, safe against attacks on floating point.", _RUN)]
 Seed = Annotated[int | None, _option("--seed", "Reproducible noise (for tests only).", _RUN, "N")]
 LedgerUrl = Annotated[str | None, _option("--ledger", "URL of the budget ledger.", _RUN, "URL")]
 DatasetName = Annotated[str | None, _option("--dataset", "Name of the data set in it.", _RUN, "NAME")]
@@ -71,6 +72,7 @@ def count(
     adjacency: o.Adjacency = "replace-one",
     objective: Objective = "max",
     max_rows_per_person: RowsPerPerson = 1,
+    secure: Secure = False,
     seed: Seed = None,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
@@ -106,6 +108,7 @@ def count(
         objective=objective,
         max_rows_per_person=max_rows_per_person,
         memory=memory,
+        secure=secure,
         dialect=_tables.dialect(separator),
         random_state=seed,
         ledger=_budget(ledger, dataset),

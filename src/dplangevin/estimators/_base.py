@@ -128,18 +128,18 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     def _secure(self) -> bool:
         """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
-        if not isinstance(self.secure, (bool, np.bool_)):
-            raise InvalidParameter(f"secure must be True or False, got {self.secure!r}.")
-        if self.secure and self.random_state is not None:
+        secure = _check.flag("secure", self.secure)
+        if secure and self.random_state is not None:
             raise InvalidParameter(
                 "random_state must be left out with secure=True: secure noise comes from the operating system's "
                 "cryptographic generator, and a seed would undo it."
             )
-        if self.secure and interval_share(self.intervals):
-            raise InvalidParameter("intervals need real-valued noise; leave them out with secure=True.")
-        if self.secure and getattr(self, "public_data", None) is not None:
-            raise InvalidParameter("public_data has no secure form yet; leave it out with secure=True.")
-        return bool(self.secure)
+        if secure and interval_share(self.intervals):
+            raise InvalidParameter(
+                "intervals have no secure form: they rest on objective perturbation, whose real-valued noise passes "
+                "through a minimiser. Leave them out with secure=True."
+            )
+        return secure
 
     def _check_person(self, guarantee: Guarantee) -> None:
         """The promise to a person with several rows, before anything runs."""

@@ -105,7 +105,9 @@ def _tuner(model: DPLinearModel, encode: Encode, options: dict[str, Any]) -> Pub
         raise InvalidParameter(f"public_data has {len(features)} rows but {len(targets)} targets.")
     request = Request(**{**options, "mechanism": "auto", "theorem": None})
     problems = [request.problem(bound, 0.0) for bound in CLIPS.get(request.model, (None,))]
-    return PublicTuner(features, targets, problems, epsilon=request.epsilon, delta=request.delta)
+    return PublicTuner(
+        features, targets, problems, epsilon=request.epsilon, delta=request.delta, secure=request.secure
+    )
 
 
 def _features(model: DPLinearModel) -> Any:
@@ -128,9 +130,9 @@ def _refuse(model: DPLinearModel, options: dict[str, Any]) -> None:
         raise InvalidParameter(
             "public_data needs delta > 0: its noise is Gaussian, which makes no pure promise; state a delta."
         )
-    if model.secure or model.intervals:
+    if model.intervals:
         raise InvalidParameter(
-            "secure and intervals have no form with public_data; leave them out, or leave public_data out."
+            "intervals have no form with public_data; leave them out, or leave public_data out."
         )
     for name in ("mechanism", "theorem"):
         value = getattr(model, name)

@@ -110,7 +110,9 @@ class Scoring:
             return [(pair, self.unit, 1 - MOMENT_SHARE), (1, self.unit, MOMENT_SHARE)]
         return [(2 * (len(self.edges) - 1), self.unit, 1.0)]
 
-    def plan(self, epsilon: float, delta: float, rows: int, words: Sequence[str] = ()) -> Price:
+    def plan(
+        self, epsilon: float, delta: float, rows: int, words: Sequence[str] = (), *, secure: bool = False
+    ) -> Price:
         """The noise that meets (epsilon, delta): of the two kinds, the smaller one."""
         noises: list[SumNoise] = ["geometric"] if delta == 0 else ["geometric", "gaussian"]
         offers = [
@@ -121,6 +123,7 @@ class Scoring:
                 noise=noise,
                 adjacency=self.kind,
                 rows_per_person=rows,
+                secure=secure,
             )
             for noise in noises
         ]

@@ -76,6 +76,7 @@ def private_score(
     bins: int | Sequence[float] | None = None,
     level: float = 0.95,
     max_rows_per_person: int = 1,
+    secure: bool = False,
     ledger: Spender | None = None,
     random_state: Any = None,
     state: StatePath = None,
@@ -95,6 +96,7 @@ def private_score(
     cap : per-record loss beyond which it is cut off; 5 for log-loss, must be stated for squared-error.
     bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
     level : of the interval. max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    secure : exact noise on whole numbers from the operating system's generator; no random_state and no state then.
     ledger : a Spender, charged before the records are read. random_state : a seed voids the promise, see DPRidge.
     state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
 
@@ -111,7 +113,7 @@ def private_score(
     scoring.check(model)
     check_suits(model, X)
     records = held_out(X, y)
-    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model))
+    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model), secure=secure)
     exact, rows = partial(scoring.sums, model, records), max_rows_per_person
     release = NoisySums().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
     value, interval, table = scoring.read(release, len(records), level)
@@ -131,6 +133,7 @@ def private_selection(
     adjacency: str = "replace-one",
     cap: float | None = None,
     max_rows_per_person: int = 1,
+    secure: bool = False,
     ledger: Spender | None = None,
     random_state: Any = None,
     state: StatePath = None,
@@ -167,6 +170,7 @@ def private_selection(
         adjacency=scoring.kind,
         rows_per_person=max_rows_per_person,
         assumptions=tuple(dict.fromkeys(words)),
+        secure=secure,
     )
     plan = Price(schedule=schedule, delta=0.0)
     exact, rows = partial(scoring.totals, models, records), max_rows_per_person

@@ -53,6 +53,8 @@ class Mechanism(ABC, Generic[S, D, R]):
     """
 
     family: ClassVar[type[Schedule]]
+    walks_on: ClassVar[bool] = False
+    """Whether a secure run can go on from a saved position with fresh noise."""
 
     @final
     def run(
@@ -79,7 +81,8 @@ class Mechanism(ABC, Generic[S, D, R]):
                 f"this plan is for {plan.schedule.mechanism}, not for {self.family.mechanism}."
             )
         self._refuse(plan, data)
-        seed = self._seed(random_state)
+        if plan.guarantee.arithmetic == "discrete-grid":
+            self._refuse_weak_spots(random_state, state)
         saved = RunState.at(state, plan, *self._settings(), save_every=save_every)
 
         def release(rng: np.random.Generator, seeded: bool) -> R:
@@ -88,13 +91,19 @@ class Mechanism(ABC, Generic[S, D, R]):
                 Execution(plan=plan, schedule=schedule, data=data, saved=saved, seeded=seeded, rng=rng)
             )
 
-        return pay(plan, release, seed, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
+        return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
 
     def _refuse(self, plan: Price, data: D) -> None:
         """Refusals that depend on public values only, before the ledger is charged."""
 
-    def _seed(self, random_state: object) -> object:
-        return random_state
+    def _refuse_weak_spots(self, random_state: object, state: StatePath) -> None:
+        """What would undo secure noise: a seed, or one charge for two releases with different noise."""
+        refuse_seed(random_state)
+        if state is not None and not self.walks_on:
+            raise InvalidParameter(
+                "state must be left out in secure mode here: secure noise is never written to a file, so a run that "
+                "goes on would draw another noise for the same charge."
+            )
 
     def _settings(self) -> tuple[object, ...]:
         """What makes this run another one besides its plan; all of it public."""
@@ -172,6 +181,15 @@ class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
     @abstractmethod
     def draw(self, schedule: A, exact: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:
         """The noisy answers."""
+
+
+def refuse_seed(random_state: object) -> None:
+    """Secure noise comes from the operating system only."""
+    if random_state is not None:
+        raise InvalidParameter(
+            "random_state must be left out in secure mode: its noise comes from the operating system's cryptographic "
+            "generator, and a seed would undo it."
+        )
 
 
 def _digest(salt: str, *arrays: Any) -> str:

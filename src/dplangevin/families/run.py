@@ -30,8 +30,8 @@ def run(
     if secure and plan.guarantee.arithmetic != "discrete-grid":
         raise AssumptionFailed(
             f"secure mode has no proof for {plan.guarantee.theorem} ({plan.schedule.mechanism}): its noise is "
-            "real-valued. Plan with a DiscreteGradientSchedule, or with secure=True of an estimator; hidden-state "
-            "bounds, Gamma noise and generalised Gaussian noise have no secure form."
+            "real-valued. Plan with a DiscreteGradientSchedule, a schedule with secure=True, or secure=True of an "
+            "estimator; hidden-state bounds, Gamma noise and draws have no secure form."
         )
     mechanism = mechanism_for(type(plan.schedule))
     if mechanism is None:

@@ -104,7 +104,8 @@ class RunState:
             self._load()
         else:
             rng, seeded = generator(random_state)
-            if rng is random_state:  # a generator that will be used again must not give the same noise again
+            # A generator that will be used again must not give the same noise again; and a file holds PCG64.
+            if rng is random_state or not isinstance(rng.bit_generator, np.random.PCG64):
                 rng = np.random.default_rng(rng.integers(0, 2**32, size=8, dtype=np.uint32))
             self._content = dict.fromkeys(_FIELDS)
             self._content |= {

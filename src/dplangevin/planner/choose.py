@@ -11,6 +11,8 @@ from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
+SECURE_TOO = ("sufficient-statistics", "output-perturbation")
+"""Mechanisms whose recipes plan secure runs themselves."""
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -38,7 +40,7 @@ def choose(**options: Any) -> Recipe:
 
 
 def _chosen(request: Request) -> Recipe:
-    if request.secure:
+    if request.secure and request.mechanism not in SECURE_TOO:
         return _planned("noisy-gd-secure", request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:

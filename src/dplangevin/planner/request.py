@@ -55,7 +55,7 @@ class Request:
     mechanism : "auto" or the name of a recipe. theorem : pin a theorem. weight_bound : bound on sample weights.
     bad_rows : what becomes of a record that is not finite, "refuse" or "zero".
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
-    secure : exact discrete noise on integers, accounted by its own theorem.
+    secure : exact noise on integers, from the operating system.
     """
 
     model: str

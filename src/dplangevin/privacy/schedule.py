@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from typing import ClassVar
 
@@ -19,6 +20,13 @@ class Schedule(ABC):
     """Whether it states its own neighbours: no problem and no constants are needed to price it."""
     release: str
     """What leaves the run."""
+    secure: bool = False
+    """Whether its noise is drawn exactly, as ideal noise on whole numbers looks after rounding."""
 
     def check_meaningful(self, constants: Constants) -> None:  # noqa: B027 - most kinds have nothing to refuse
         """Refuse combinations for which no theorem exists, whatever the numbers."""
+
+
+def public_grid(scale: float) -> float:
+    """The power of two about 2^-20 of the noise, to which answers are rounded."""
+    return float(2.0 ** (math.floor(math.log2(scale)) - 20))

@@ -50,7 +50,12 @@ class Theorem(ABC, Generic[S]):
             release=schedule.release,
             theorem=self.name,
             reference=self.reference,
-            assumptions=(*constants.assumptions, *assumptions, *COMMON_ASSUMPTIONS),
+            assumptions=(
+                *constants.assumptions,
+                *assumptions,
+                *noise_words(COMMON_ASSUMPTIONS, secure=schedule.secure),
+            ),
+            arithmetic=arithmetic(secure=schedule.secure),
             extra_delta=extra_delta,
         )
 
@@ -64,6 +69,21 @@ ANSWER_ASSUMPTIONS = (
     "noise is ideal noise from a secret seed",
     "the bounds of a contribution, the noise and the bins are public and not chosen from the private data",
 )
+
+SECURE_NOISE = (
+    "noise is drawn exactly as ideal noise looks after rounding to a public grid, from the operating system's "
+    "cryptographic generator; no real arithmetic is assumed"
+)
+
+
+def noise_words(assumptions: tuple[str, str], *, secure: bool) -> tuple[str, ...]:
+    """COMMON_ASSUMPTIONS or ANSWER_ASSUMPTIONS, with what secure mode has instead of ideal noise."""
+    return (SECURE_NOISE, assumptions[1]) if secure else assumptions
+
+
+def arithmetic(*, secure: bool) -> str:
+    """What the noise of a guarantee is."""
+    return "discrete-grid" if secure else "real"
 
 
 def inflated(value: float) -> float:

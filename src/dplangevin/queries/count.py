@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def count_queries(
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     schema : gives the columns their types for SQL; without it types would come from the records.
     state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
-    noise : objective, p, adjacency of GeneralizedGaussianMechanism.
+    noise : objective, p, secure, adjacency of GeneralizedGaussianMechanism. With secure=True values are rounded to the
+        noise's public grid row by row.
     """
     rows = table_of(table, None if schema is None else schema.names)
     with RowQueries.of(queries, rows, schema) as asked:
@@ -68,7 +70,8 @@ def count_queries(
             delta=delta,
             **noise,
         )
-        return _released(mechanism, asked.count, asked.names, None, random_state, ledger, state)
+        exact = partial(asked.count, mechanism.grid if mechanism.secure else None)
+        return _released(mechanism, exact, asked.names, None, random_state, ledger, state)
 
 
 def count_marginals(
@@ -210,9 +213,9 @@ def planned(
     A person changes a count by at most r, is in at most r cells of a table (2r when replaced by another), and can
     change every query unless `touched_queries` says how many one row can satisfy.
     """
-    if unknown := sorted(set(noise) - {"epsilon", "delta", "objective", "p"}):
+    if unknown := sorted(set(noise) - {"epsilon", "delta", "objective", "p", "secure"}):
         raise InvalidParameter(
-            f"unknown option {', '.join(unknown)}; noise options are objective, p and adjacency."
+            f"unknown option {', '.join(unknown)}; noise options are objective, p, secure and adjacency."
         )
     rows = _check.count("max_rows_per_person", rows_per_person)
     cells = (2 if adjacency == "replace-one" else 1) * rows

@@ -58,12 +58,15 @@ class RowQueries:
         checked = tuple(_checked(name, query, table) for name, query in named.items())
         return cls(names=tuple(named), queries=checked, table=table, sql=sql, written=written)
 
-    def count(self) -> Counts:
-        """Exact counts (private)."""
+    def count(self, grid: float | None = None) -> Counts:
+        """Exact counts (private); with a grid, a power of two up to 1, every row's value is rounded to it first.
+
+        Sums of multiples of the grid are then exact, in whatever order the rows are added.
+        """
         totals = np.zeros(len(self))
         for i, query in enumerate(self.queries):
             if isinstance(query, np.ndarray):
-                totals[i] = _bounded(query).sum()
+                totals[i] = _bounded(query, grid).sum()
         for block in self.table.blocks():
             if self.sql is not None:
                 totals[list(self.written)] += self.sql.count(block, list(self.written.values()))
@@ -71,15 +74,15 @@ class RowQueries:
                 if isinstance(query, Predicate):
                     totals[i] += int(query.holds(block).sum())
                 elif callable(query):
-                    totals[i] += _each_row(query, block)
+                    totals[i] += _each_row(query, block, grid)
         return totals
 
 
-def _each_row(query: Callable[[dict[str, Any]], Any], table: Table) -> float:
+def _each_row(query: Callable[[dict[str, Any]], Any], table: Table, grid: float | None) -> float:
     """The sum of a function over rows of plain cells: numbers, texts and None."""
     columns = [table.column(name).plain() for name in table.names]
     rows = (dict(zip(table.names, row, strict=True)) for row in zip(*columns, strict=True))
-    return float(_bounded(np.array([_answer(query, row) for row in rows])).sum())
+    return float(_bounded(np.array([_answer(query, row) for row in rows]), grid).sum())
 
 
 def _numbered(queries: Sequence[Any]) -> dict[str, Any]:
@@ -115,6 +118,7 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
         return 0.0
 
 
-def _bounded(values: NDArray[Any]) -> NDArray[Any]:
+def _bounded(values: NDArray[Any], grid: float | None) -> NDArray[Any]:
     """Answers in [0, 1]; what is outside is clipped, silently: an error would tell about a row."""
-    return np.asarray(np.clip(np.nan_to_num(np.asarray(values, float), nan=0.0), 0.0, 1.0))
+    answers = np.asarray(np.clip(np.nan_to_num(np.asarray(values, float), nan=0.0), 0.0, 1.0))
+    return answers if grid is None else np.asarray(np.rint(answers / grid) * grid)

@@ -8,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._progress import progress
+from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.mirror_descent.mirror_map import MirrorMap
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.mirror_descent.schedule import RESOLUTION, PublicMirrorSchedule
+from dplangevin.families.mirror_descent.theorem import PublicMirrorDescentTheorem
+from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
+from dplangevin.families.noisy_gradient.theorems.discrete_composition import record_bound
 from dplangevin.families.run_state import Position
 from dplangevin.problem import Problem
+from dplangevin.samplers.rounded import rounded_gaussian
 
 Floats = NDArray[np.float64]
 
@@ -60,14 +65,18 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
         schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         problem, start = data.problem, np.array(self.mirror.start)
         etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_scale")
-        weights = schedule.per_step("mixing")
+        weights, grids = schedule.per_step("mixing"), schedule.grids(problem.n)
         at = Position(step=0, theta=start, previous=start, total=np.zeros(problem.dimension))
         if saved is not None and (fields := saved.position()) is not None:
             at = Position(**fields)
             saved.restore(rng)
         for t in progress(range(at.step, schedule.n_steps), "mirror descent"):
-            gradient = data.gradient_sum(problem.loss, at.theta[:, None])[:, 0] / problem.n
-            noisy = gradient + problem.ridge * at.theta + noises[t] * rng.standard_normal(problem.dimension)
+            if schedule.secure:
+                noisy = _secure_gradient(data, at.theta, grids[t]) + problem.ridge * at.theta
+            else:
+                gradient = data.gradient_sum(problem.loss, at.theta[:, None])[:, 0] / problem.n
+                noise = noises[t] * rng.standard_normal(problem.dimension)
+                noisy = gradient + problem.ridge * at.theta + noise
             at.theta = advance(self.mirror, schedule.mode, at.theta, noisy, etas[t], weights[t])
             at.step = t + 1
             if t >= schedule.average_from:
@@ -78,6 +87,14 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
         if schedule.release == "average" and schedule.n_steps:
             value = at.total / (schedule.n_steps - schedule.average_from)
         return Draw(value=value, n_steps=schedule.n_steps)
+
+
+def _secure_gradient(data: Dataset, theta: Floats, grid: float) -> Floats:
+    """The mean gradient with its noise, of integers that the theorem counted."""
+    problem = data.problem
+    bound = record_bound(PublicMirrorDescentTheorem(), problem.constants, grid)
+    total = integer_gradient_sum(data, theta, None, grid, bound)
+    return np.asarray((total + rounded_gaussian(RESOLUTION, problem.dimension)) * (grid / problem.n))
 
 
 def advance(

@@ -103,6 +103,7 @@ class PublicTuner:
         epsilon: float,
         delta: float,
         seed: int = 0,
+        secure: bool = False,
     ) -> None:
         self.problems = tuple(problems)
         self.epsilon, self.delta = _check.positive("epsilon", epsilon), _check.open_unit("delta", delta)
@@ -112,7 +113,7 @@ class PublicTuner:
                 f"{self.sample.size} public rows are too few to hold any out; give at least {LEAST_ROWS}, or run "
                 "PublicMirrorDescent with a schedule of your own."
             )
-        self._seed = seed
+        self._seed, self._secure = seed, secure
         self._tuned: dict[str, Tuned] = {}
         self._unit = self.sample.mean_curvature()
         self._noise = [mirror_noise(p.constants, 1, epsilon=epsilon, delta=delta) for p in self.problems]
@@ -198,16 +199,25 @@ class PublicTuner:
                 )
 
     def _plan(self, method: str, best: PublicSetting) -> Plan:
+        problem, noise = (
+            self.problems[best.problem],
+            self._noise[best.problem] * math.sqrt(max(best.n_steps, 1)),
+        )
+        if self._secure:
+            noise = mirror_noise(
+                problem.constants, best.n_steps, epsilon=self.epsilon, delta=self.delta, secure=True
+            )
         schedule = PublicMirrorSchedule(
             step_size=best.step_size,
-            noise_scale=self._noise[best.problem] * math.sqrt(max(best.n_steps, 1)),
+            noise_scale=noise,
+            secure=self._secure,
             n_steps=best.n_steps,
             mode=MODES.get(method, "mirror"),
             mixing=best.mixing,
             release="average" if best.average else "last-iterate",
             average_from=best.n_steps // 2 if best.average else 0,
         )
-        return Plan(problem=self.problems[best.problem], schedule=schedule, delta=self.delta)
+        return Plan(problem=problem, schedule=schedule, delta=self.delta)
 
     def _best_start(self) -> float:
         """The start's ridge with the least held-out loss of the public minimiser."""

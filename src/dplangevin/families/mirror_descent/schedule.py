@@ -12,6 +12,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule
 
+RESOLUTION = 20
 Mode = Literal["mirror", "mix", "gradient"]
 MODES: tuple[Mode, ...] = ("mirror", "mix", "gradient")
 
@@ -33,6 +34,7 @@ class PublicMirrorSchedule(Schedule):
     mode : as above. mixing : a_t in (0, 1], a number or one per step, for mode="mix" only.
     release : "last-iterate", or "average" of the iterates from average_from (from 0) on. Every function of the
         iterates costs the same.
+    secure : gradients are summed in integers, and their Gaussian noise, rounded to integers, is drawn exactly.
     """
 
     mechanism: ClassVar[str] = "public-mirror-descent"
@@ -43,8 +45,10 @@ class PublicMirrorSchedule(Schedule):
     mixing: float | tuple[float, ...] | None = None
     release: Literal["last-iterate", "average"] = "last-iterate"
     average_from: int = 0
+    secure: bool = False
 
     def __post_init__(self) -> None:
+        _check.put(self, secure=_check.flag("secure", self.secure))
         _check.put(self, step_size=_check.per_step("step_size", self.step_size))
         _check.put(self, noise_scale=_check.per_step("noise_scale", self.noise_scale))
         _check.put(self, n_steps=_check.count("n_steps", self.n_steps, least=0))
@@ -77,6 +81,10 @@ class PublicMirrorSchedule(Schedule):
         _check.put(self, mixing=_check.per_step("mixing", self.mixing))
         if np.max(self.mixing) > 1:
             raise InvalidParameter(f"mixing must be at most 1, got {self.mixing!r}.")
+
+    def grids(self, n: int) -> NDArray[np.float64]:
+        """The public grids of the gradient SUMS of a secure run: 2^20 of them are the noise of a step."""
+        return self.per_step("noise_scale") * n / 2.0**RESOLUTION
 
     def per_step(self, name: Literal["step_size", "noise_scale", "mixing"]) -> NDArray[np.float64]:
         """One value for each step."""

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families._minimiser import deflated
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.mirror_descent.schedule import RESOLUTION, PublicMirrorSchedule
+from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
+    SECURE_ASSUMPTIONS,
+    noise_on_grid,
+    record_bound,
+)
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
@@ -37,13 +43,26 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
     )
 
     def certify(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
+        if schedule.secure:
+            return self._secure(constants, schedule)
         noises = schedule.per_step("noise_scale")
         with np.errstate(over="ignore", divide="ignore"):
             mu = float(np.linalg.norm(constants.gradient_sensitivity / constants.n / noises))
         return self.guarantee(constants, schedule, (Gaussian(mu=inflated(mu)),), PUBLIC_WORDS)
 
+    def _secure(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
+        """The same with the sensitivity in integers: mu^2 = sum_t 4 bound_t / 4^20 (or bound_t / 4^20)."""
+        bounds = [record_bound(self, constants, float(grid)) for grid in schedule.grids(constants.n)]
+        sides = 2 if constants.adjacency == "replace-one" else 1
+        mu = sides * math.sqrt(math.fsum(bounds)) / 2.0**RESOLUTION
+        found = self.guarantee(constants, schedule, (Gaussian(mu=inflated(mu)),), PUBLIC_WORDS)
+        words = (*constants.assumptions, *PUBLIC_WORDS, *SECURE_ASSUMPTIONS)
+        return replace(found, assumptions=words)
 
-def mirror_noise(constants: Constants, n_steps: int, *, epsilon: float, delta: float) -> float:
+
+def mirror_noise(
+    constants: Constants, n_steps: int, *, epsilon: float, delta: float, secure: bool = False
+) -> float:
     """noise_scale = Delta sqrt(T) / (n mu(epsilon, delta)), a hair above for the accountant's rounding.
 
     Examples
@@ -55,6 +74,8 @@ def mirror_noise(constants: Constants, n_steps: int, *, epsilon: float, delta: f
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
     steps = max(_check.count("n_steps", n_steps, least=0), 1)
+    if secure:
+        return noise_on_grid(constants, steps, RESOLUTION, epsilon=epsilon, delta=delta) / constants.n
     mu = deflated(gdp_mu(epsilon, delta))
     if not mu > 0:
         raise CalibrationFailed(

@@ -10,6 +10,7 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families._minimise import quadratic_minimiser
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
+from dplangevin.families.moments.integers import secure_moments
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
 
@@ -46,9 +47,7 @@ class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):
 
 def _solution(schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     problem = data.problem
-    gram, cross = moments(data)
-    gram = gram + schedule.gram_noise * symmetric_noise(len(cross), rng)
-    cross = cross + schedule.cross_noise * rng.standard_normal(len(cross))
+    gram, cross = secure_moments(schedule, data) if schedule.secure else _noisy_moments(schedule, data, rng)
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, schedule.eigenvalue_floor) + problem.n * problem.ridge
     solution = vectors @ ((vectors.T @ cross) / values)
@@ -57,6 +56,14 @@ def _solution(schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.ran
     matrix = (vectors * values) @ vectors.T
     accuracy = 1e-10 * float(np.linalg.norm(cross))
     return quadratic_minimiser(matrix, -cross, problem.constraint, solution, accuracy)
+
+
+def _noisy_moments(
+    schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    gram, cross = moments(data)
+    noisy = gram + schedule.gram_noise * symmetric_noise(len(cross), rng)
+    return noisy, cross + schedule.cross_noise * rng.standard_normal(len(cross))
 
 
 def symmetric_noise(size: int, rng: np.random.Generator) -> Floats:

@@ -19,7 +19,7 @@ def sufficient_statistics(request: Request) -> Recipe:
         )
     problem = request.problem(1.0, 0.0)
     schedule = calibrated_sufficient_statistics(
-        problem.constants, epsilon=request.epsilon, delta=request.delta
+        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.secure
     )
     rows, size, p = problem.row_norm, request.shape.reach / 2, request.dimension
     tilt = (schedule.cross_noise / rows) ** 2 + (schedule.gram_noise / rows**2) ** 2 * p * size**2 / 2

@@ -20,16 +20,19 @@ class SufficientStatisticsSchedule(Schedule):
     cross_noise : standard deviation of the noise on an entry of c.
     eigenvalue_floor : eigenvalues of the noisy G below it are raised to it, so that the equations can always be
         solved. It only shapes the answer; no privacy depends on it.
+    secure : records are rounded to whole numbers, their moments are summed in integers, and the noise is drawn exactly.
     """
 
     mechanism: ClassVar[str] = "sufficient-statistics"
     gram_noise: float
     cross_noise: float
     eigenvalue_floor: float
+    secure: bool = False
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
         _check.put(self, gram_noise=_check.scale("gram_noise", self.gram_noise))
         _check.put(self, cross_noise=_check.scale("cross_noise", self.cross_noise))
         _check.put(self, eigenvalue_floor=_check.positive("eigenvalue_floor", self.eigenvalue_floor))
+        _check.put(self, secure=_check.flag("secure", self.secure))
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))

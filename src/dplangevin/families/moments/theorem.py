@@ -14,6 +14,11 @@ from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
+SECURE_WORDS = (
+    "a record's integers depend on that record and public values only: elementwise operations give the same answer "
+    "wherever a record stands",
+)
+
 
 class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
     """One Gaussian mechanism on (G, c), each in units of its own noise; mu is the largest joint shift, exactly.
@@ -24,6 +29,7 @@ class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
     replace-one: |u u^T - v v^T|_F^2 = |u|^4 + |v|^4 - 2 <u, v>^2 and |t u - t' v|^2 = t^2 |u|^2 + t'^2 |v|^2 -
     2 t t' <u, v>; the worst t = -+t' are extreme, the worst u, v are long, and with |<u, v>| = s W B^2 the sum is
     2 g (1 - s^2) + 2 h (1 + s), largest on [0, 1] at s = min(1, h / (2 g)). It is attained in two dimensions.
+    A secure run has the same shifts: it rounds (u, t) towards zero, to whole numbers that are checked against B and Y.
     """
 
     name = "sufficient-statistics"
@@ -34,7 +40,9 @@ class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
 
     def certify(self, constants: Constants, schedule: SufficientStatisticsSchedule) -> Guarantee:
         mu = inflated(joint_shift(self, constants, schedule))
-        return self.guarantee(constants, schedule, (Gaussian(mu=mu),))
+        return self.guarantee(
+            constants, schedule, (Gaussian(mu=mu),), SECURE_WORDS if schedule.secure else ()
+        )
 
 
 def joint_shift(
@@ -58,7 +66,7 @@ def joint_shift(
 
 
 def calibrated_sufficient_statistics(
-    constants: Constants, *, epsilon: float, delta: float, cross_share: float = 0.5
+    constants: Constants, *, epsilon: float, delta: float, cross_share: float = 0.5, secure: bool = False
 ) -> SufficientStatisticsSchedule:
     """The schedule that meets (epsilon, delta), cross_share of mu^2 (counted under add-remove) going to c.
 
@@ -79,6 +87,7 @@ def calibrated_sufficient_statistics(
             gram_noise=gram,
             cross_noise=cross / math.sqrt(share),
             eigenvalue_floor=gram * math.sqrt(2 * (constants.dimension or 1)),
+            secure=secure,
         )
 
     return schedule(joint_shift(theorem, constants, schedule(1.0)) / mu)

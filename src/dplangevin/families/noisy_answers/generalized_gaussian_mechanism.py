@@ -16,6 +16,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers import maximum_error as error
 from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule, checked_power
+from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.generalized_gaussian import fisher_information
@@ -24,6 +25,7 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
+from dplangevin.samplers.rounded import rounded_sums
 
 Floats = NDArray[np.float64]
 Objective = Literal["max", "rmse"]
@@ -49,12 +51,14 @@ class GeneralizedGaussianMechanism:
     adjacency : "replace-one" or "add-remove".
     rows_per_person : the promise is for all rows of a person who owns at most so many; sensitivity and changed_counts
         are then those of so many rows.
+    secure : counts are whole numbers, and their noise is drawn exactly, as ideal noise looks after rounding to the
+        grid, from the operating system's cryptographic generator: the same error, nothing assumed of floating point.
 
     Privacy
     -------
-    Real-arithmetic (epsilon, delta) under the stated adjacency by the worst-shift theorem; sigma is the smallest the
-    numeric accountant certifies, rounded up to six digits and certified again. Answers are rounded to a public grid of
-    about sigma 2^-20, which removes the low bits of floating-point noise but is not a proof about floats.
+    (epsilon, delta) under the stated adjacency by the worst-shift theorem; sigma is the smallest the numeric accountant
+    certifies, rounded up to six digits and certified again. Answers are rounded to a public grid of about sigma 2^-20.
+    Without `secure` that removes the low bits of floating-point noise but is not a proof about floats.
 
     References
     ----------
@@ -77,6 +81,7 @@ class GeneralizedGaussianMechanism:
     touched_counts: int | None = None
     adjacency: Adjacency = "replace-one"
     rows_per_person: int = 1
+    secure: bool = False
     sigma: float = field(init=False)
     plan: Price = field(init=False, compare=False, repr=False)
 
@@ -103,6 +108,7 @@ class GeneralizedGaussianMechanism:
             sigma=self.sigma,
             adjacency=self.adjacency,
             rows_per_person=self.rows_per_person,
+            secure=self.secure,
         )
         _check.put(self, plan=Price(schedule=schedule, delta=self.delta))
 
@@ -220,6 +226,9 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
         self, schedule: NoisyAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
         values, result = exact[0].ravel(), np.empty(schedule.answers)
+        if schedule.secure:
+            whole = whole_numbers(values, schedule.grid)
+            return (rounded_sums(whole, schedule.grid, schedule.sigma, schedule.p),)
         for start in range(0, schedule.answers, _BLOCK):
             part = slice(start, start + _BLOCK)
             noisy = values[part] + schedule.sigma * draw(values[part].size, schedule.p, rng)

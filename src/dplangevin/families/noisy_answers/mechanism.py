@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule, NoisySumsSchedule, SumGroup, SumNoise
+from dplangevin.families.noisy_answers.secure import permute_and_flip, whole_numbers
+from dplangevin.privacy.schedule import public_grid
 from dplangevin.samplers.gamma_norm import gamma_norm
+from dplangevin.samplers.rounded import gaussian_scale, geometric_noise, rounded_sums
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +25,11 @@ class NoisySums(AnswerMechanism[NoisySumsSchedule]):
     def draw(
         self, schedule: NoisySumsSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
+        if schedule.secure:
+            return tuple(
+                _secure_sums(schedule.noise, group, values)
+                for values, group in zip(exact, schedule.groups, strict=True)
+            )
         return tuple(
             values + sum_noise(schedule.noise, group, rng).reshape(values.shape)
             for values, group in zip(exact, schedule.groups, strict=True)
@@ -36,8 +44,18 @@ class NoisyMax(AnswerMechanism[NoisyMaxSchedule]):
     def draw(
         self, schedule: NoisyMaxSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
+        if schedule.secure:
+            return (np.array([float(permute_and_flip(whole_numbers(exact[0]), schedule.scale))]),)
         noisy = exact[0] + schedule.scale * rng.standard_exponential(schedule.candidates)
         return (np.array([float(np.argmax(noisy))]),)
+
+
+def _secure_sums(noise: SumNoise, group: SumGroup, values: Floats) -> Floats:
+    if noise == "geometric":
+        whole = whole_numbers(values) + geometric_noise(group.scale, values.size).reshape(values.shape)
+        return np.asarray(whole, float)
+    unit = min(1.0, public_grid(group.scale))
+    return rounded_sums(whole_numbers(values, unit), unit, gaussian_scale(group.scale), 2.0)
 
 
 def sum_noise(noise: SumNoise, group: SumGroup, rng: np.random.Generator) -> Floats:

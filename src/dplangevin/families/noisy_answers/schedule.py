@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Schedule, public_grid
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 
 SumNoise = Literal["geometric", "gamma", "gaussian"]
@@ -23,15 +23,19 @@ class AnswerSchedule(Schedule):
     Parameters
     ----------
     adjacency : "replace-one" or "add-remove". assumptions : more to assume, in words.
+    secure : the exact answers are whole numbers, and what is released is drawn exactly, as ideal noise on them looks
+        after rounding to a public grid.
     """
 
     stands_alone: ClassVar[bool] = True
     release: str = field(default="noisy-answers", init=False, repr=False)
     adjacency: Adjacency
     assumptions: tuple[str, ...] = ()
+    secure: bool = False
 
     def __post_init__(self) -> None:
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        _check.put(self, secure=_check.flag("secure", self.secure))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -87,6 +91,11 @@ class NoisySumsSchedule(AnswerSchedule):
             raise InvalidParameter("groups must hold at least one group of sums.")
         if self.noise == "geometric" and any(group.unit != int(group.unit) for group in self.groups):
             raise InvalidParameter("geometric noise is for whole numbers: state a whole unit for each group.")
+        if self.noise == "gamma" and self.secure:
+            raise InvalidParameter(
+                "gamma noise has no secure form: its entries depend on one another and no exact sampler of their "
+                "rounded law is here. Use geometric or Gaussian noise."
+            )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -162,8 +171,9 @@ class NoisyAnswersSchedule(AnswerSchedule):
 
     @property
     def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two."""
-        return float(2.0 ** (math.floor(math.log2(self.sigma)) - 20))
+        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        grid = public_grid(self.sigma)
+        return min(grid, 1.0) if self.secure else grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +201,10 @@ class CorrectedAnswersSchedule(AnswerSchedule):
         _check.put(self, search_epsilon=_check.positive("search_epsilon", self.search_epsilon))
         _check.put(self, answer_epsilon=_check.positive("answer_epsilon", self.answer_epsilon))
         _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+        if self.secure or self.noise.secure:
+            raise InvalidParameter(
+                "sparse-vector corrections have no secure form: they compare real-valued errors with a threshold."
+            )
         if self.noise.adjacency != self.adjacency:
             raise InvalidParameter("adjacency differs from that of the noise; state the same.")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
 from dplangevin.families.noisy_gradient.mechanism import drawn_batches, redrawn, walk
 from dplangevin.families.noisy_gradient.theorems.discrete_composition import integer_bound
 from dplangevin.families.run_state import Position
-from dplangevin.samplers.discrete import discrete_gaussian
+from dplangevin.samplers.rounded import rounded_gaussian
 
 Floats = NDArray[np.float64]
 
@@ -24,14 +23,12 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 
     References
     ----------
-    Canonne, Kamath and Steinke (2020); Mironov (2012) for the attack that this defeats.
+    Mironov (2012) for the attack that this defeats; docs/theory/secure_noise.md.
     """
 
     family = DiscreteGradientSchedule
 
-    def _seed(self, random_state: object) -> None:
-        """A seed is refused: it would be the weak spot."""
-        refuse_seed(random_state)
+    walks_on = True
 
     def draw(self, run: Fit[DiscreteGradientSchedule]) -> Draw:
         """Descend, and round to the public grid.
@@ -48,7 +45,7 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 
         def noisy(t: int, point: Floats) -> Floats:
             total = integer_gradient_sum(data, point, next(batches), grid, bound)
-            total = total + discrete_gaussian(schedule.resolution, problem.dimension)
+            total = total + rounded_gaussian(schedule.resolution, problem.dimension)
             return np.asarray(total * (grid / divisor) + problem.ridge * point)
 
         project = problem.constraint.project
@@ -68,12 +65,3 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
 def on_grid(values: Floats, grid: float) -> Floats:
     """The values rounded to multiples of a public grid."""
     return np.asarray(np.rint(values / grid) * grid)
-
-
-def refuse_seed(random_state: object) -> None:
-    """Secure noise comes from the operating system only."""
-    if random_state is not None:
-        raise InvalidParameter(
-            "random_state must be left out in secure mode: its noise comes from the operating system's cryptographic "
-            "generator, and a seed would undo it."
-        )

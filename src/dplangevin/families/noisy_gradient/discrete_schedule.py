@@ -19,9 +19,9 @@ DISCRETE_SAMPLINGS: tuple[DiscreteSampling, ...] = ("full", "cyclic", "shuffle")
 class DiscreteGradientSchedule(Schedule):
     """theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)), S_t and Z_t vectors of integers.
 
-    S_t is the sum over the batch of round(gradient / grid), Z_t has independent discrete Gaussian entries of scale
-    2^resolution, and grid = noise_scale divisor / 2^resolution is public. So the noise on the MEAN gradient has scale
-    noise_scale, as in `NoisyGradientSchedule`, and lies on a grid 2^resolution times finer.
+    S_t is the sum over the batch of round(gradient / grid), Z_t has independent Gaussian entries of deviation
+    2^resolution that are rounded to integers, and grid = noise_scale divisor / 2^resolution is public. So the noise on
+    the MEAN gradient has scale noise_scale, as in `NoisyGradientSchedule`, and lies on a grid 2^resolution times finer.
 
     Parameters
     ----------

@@ -24,8 +24,9 @@ def secure_recipe(request: Request) -> Recipe:
     """Noisy gradient descent in integers; whatever has no secure form is refused by name."""
     if request.mechanism not in ("auto", "noisy-gd", BATCHED):
         raise AssumptionFailed(
-            f"secure mode has no proof for mechanism={request.mechanism!r}: its noise is real-valued. Use 'noisy-gd' "
-            "or 'noisy-sgd', or leave it at 'auto'."
+            f"secure mode has no proof for mechanism={request.mechanism!r}: its noise is real-valued and passes "
+            "through a minimiser or a sampler. Use 'noisy-gd', 'noisy-sgd', 'output-perturbation' or (ridge) "
+            "'sufficient-statistics', or leave it at 'auto'."
         )
     if request.theorem not in (None, DiscreteComposition.name):
         raise AssumptionFailed(
@@ -33,7 +34,9 @@ def secure_recipe(request: Request) -> Recipe:
             f"out, or pin {DiscreteComposition.name!r}."
         )
     if request.delta == 0:
-        raise InvalidParameter("secure mode adds discrete Gaussian noise and needs delta > 0; state a delta.")
+        raise InvalidParameter(
+            "secure mode adds Gaussian noise to gradients and needs delta > 0; state a delta."
+        )
     batched = request.mechanism == BATCHED
     if batched and request.adjacency == "add-remove":
         raise AssumptionFailed("secure noisy-sgd needs adjacency='replace-one'; or use mechanism='noisy-gd'.")
@@ -67,8 +70,8 @@ def secure_recipe(request: Request) -> Recipe:
                 if schedule.batch_size is None
                 else f"shuffled batches of {schedule.batch_size} rows"
             ),
-            f"secure: exact discrete noise, 2^{schedule.resolution} grid steps wide, {dearer:.3g} times that of "
-            "real-valued noise (zCDP accounting and rounding included)",
+            f"secure: exact noise, 2^{schedule.resolution} grid steps wide, {dearer:.3g} times that of real-valued "
+            "noise (plain composition and rounding included)",
         ),
         predicted_excess_risk=plain.predicted_excess_risk * max(1.0, dearer) ** 2,
     )

@@ -90,7 +90,9 @@ def output_perturbation(request: Request) -> Recipe:
     square = unit**2 * (p * (p + 1) if pure else p)
     scale = plain.row_norm**2 * request.weight_bound
     problem = request.problem(bound, rules.output_ridge(square, curvature, RADIUS) * scale)
-    schedule = calibrated_output_perturbation(problem.constants, epsilon=request.epsilon, delta=request.delta)
+    schedule = calibrated_output_perturbation(
+        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.secure
+    )
     ridge = max(problem.ridge / scale, 1e-300)
     return Recipe(
         model=request.model,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dplangevin import _check
+from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule
 
 PerturbationNoise = Literal["gamma", "gaussian"]
@@ -70,6 +71,7 @@ class OutputPerturbationSchedule(Schedule):
     noise : "gamma" for a pure promise, "gaussian" for GDP.
     iterations : None stops when the tolerance is met, so running time depends on the data; a number always does so many
         equal Newton iterations (unconstrained problems only).
+    secure : the minimiser is rounded to a public grid, and Gaussian noise on the grid is drawn exactly.
     """
 
     mechanism: ClassVar[str] = "output-perturbation"
@@ -78,11 +80,18 @@ class OutputPerturbationSchedule(Schedule):
     noise: PerturbationNoise = "gamma"
     release: Literal["draw"] = "draw"
     iterations: int | None = None
+    secure: bool = False
 
     def __post_init__(self) -> None:
         _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
         _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
+        _check.put(self, secure=_check.flag("secure", self.secure))
+        if self.secure and self.noise == "gamma":
+            raise InvalidParameter(
+                "gamma noise has no secure form: its entries depend on one another and no exact sampler of their "
+                "rounded law is here. Use noise='gaussian', with delta > 0."
+            )
         if self.iterations is not None:
             _check.put(self, iterations=_check.count("iterations", self.iterations))

@@ -8,7 +8,7 @@ from dplangevin.families.noisy_answers.schedule import CorrectedAnswersSchedule,
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part
-from dplangevin.privacy.theorem import Theorem
+from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem, arithmetic, noise_words
 
 NAME = "worst-shift"
 REFERENCE = "Ganesh (2022), chapter 2; Dong, Roth and Su (2022), tensor products of trade-off functions"
@@ -68,10 +68,11 @@ def _minted(schedule: NoisyAnswersSchedule, part: Part, *words: str) -> Guarante
         assumptions=(
             f"neighbouring data sets change at most {schedule.changed} of {schedule.answers} answers, "
             f"each by at most {schedule.sensitivity:g}",
-            "noise is ideal real-valued noise from a secret seed",
+            noise_words(COMMON_ASSUMPTIONS, secure=schedule.secure)[0],
             "the queries, p and sigma are public and not chosen from the private data",
             *schedule.assumptions,
             *words,
         ),
+        arithmetic=arithmetic(secure=schedule.secure),
         rows_per_person=rows,
     )

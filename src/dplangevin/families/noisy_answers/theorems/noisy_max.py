@@ -13,7 +13,7 @@ from dplangevin.families._minimiser import deflated
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, inflated, noise_words
 from dplangevin.problem.constants import Adjacency
 
 
@@ -40,7 +40,8 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
             release=schedule.release,
             theorem=self.name,
             reference=self.reference,
-            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS),
+            assumptions=(*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure)),
+            arithmetic=arithmetic(secure=schedule.secure),
         )
 
 
@@ -52,6 +53,7 @@ def calibrated_max(
     adjacency: Adjacency,
     rows_per_person: int = 1,
     assumptions: tuple[str, ...] = (),
+    secure: bool = False,
 ) -> NoisyMaxSchedule:
     """The least noise that meets pure epsilon for a person with rows_per_person rows; its guarantee is for one."""
     budget = deflated(_check.positive("epsilon", epsilon)) / _check.count("rows_per_person", rows_per_person)
@@ -62,6 +64,7 @@ def calibrated_max(
         scale=_reach(unit, adjacency) / budget * (1 + 1e-9),
         adjacency=adjacency,
         assumptions=assumptions,
+        secure=secure,
     )
 
 

@@ -20,7 +20,7 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGro
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part, Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, inflated, noise_words
 from dplangevin.problem.constants import Adjacency
 
 REFERENCES: dict[SumNoise, str] = {
@@ -57,7 +57,8 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
             release=schedule.release,
             theorem=self.name,
             reference=REFERENCES[schedule.noise],
-            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS),
+            assumptions=(*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure)),
+            arithmetic=arithmetic(secure=schedule.secure),
         )
 
 
@@ -69,6 +70,7 @@ def calibrated_sums(
     noise: SumNoise,
     adjacency: Adjacency,
     rows_per_person: int = 1,
+    secure: bool = False,
 ) -> NoisySumsSchedule:
     """The least noise that meets (epsilon, delta) for groups (answers, unit, share); shares add up to 1.
 
@@ -90,4 +92,4 @@ def calibrated_sums(
         group = SumGroup(answers=answers, unit=unit, scale=1.0)
         scale = group.reach(noise, adjacency) / cost * (1 + 1e-9)
         made.append(replace(group, scale=scale))
-    return NoisySumsSchedule(groups=tuple(made), noise=noise, adjacency=adjacency)
+    return NoisySumsSchedule(groups=tuple(made), noise=noise, adjacency=adjacency, secure=secure)

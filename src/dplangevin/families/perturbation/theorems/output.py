@@ -3,10 +3,14 @@
 The minimisers over any closed convex set satisfy |theta - theta'| <= |grad Phi - grad Phi'|(theta') / Lambda <= Delta /
 Lambda, with Phi the sum of losses plus the ridge and Lambda = n ridge: add the two variational inequalities and use
 strong monotonicity. A point with a gradient (modulo the normal cone) of norm at most tolerance is within tolerance /
-Lambda of the minimiser, so the computed points differ by at most S = (Delta + 2 tolerance) / Lambda.
+Lambda of the minimiser, so the computed points differ by at most S = (Delta + 2 tolerance) / Lambda. The tolerance is
+checked with a bound on the rounding of the gradient inside, so this holds for the points in doubles. A secure run
+rounds them to a public grid and adds exact noise to whole numbers: they differ by at most S + grid sqrt(d).
 """
 
 from __future__ import annotations
+
+import math
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed
@@ -22,8 +26,13 @@ from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Pure
+from dplangevin.privacy.schedule import public_grid
 from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
+
+SECURE_WORDS = (
+    "the solver's certificate bounds the rounding of its gradient in double precision (IEEE 754, sums in blocks)",
+)
 
 
 class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
@@ -42,9 +51,15 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
 
     def certify(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
-        cost = inflated(minimiser_sensitivity(constants, schedule.tolerance) / schedule.noise_scale)
+        moved = minimiser_sensitivity(constants, schedule.tolerance)
+        secure = SECURE_WORDS if schedule.secure else ()
+        if schedule.secure:
+            moved += rounding_reach(self, constants, schedule.noise_scale)
+        cost = inflated(moved / schedule.noise_scale)
         part = Pure(value=cost) if schedule.noise == "gamma" else Gaussian(mu=cost)
-        return self.guarantee(constants, schedule, (part,), (*ASSUMPTIONS, running_time(schedule.iterations)))
+        return self.guarantee(
+            constants, schedule, (part,), (*ASSUMPTIONS, *secure, running_time(schedule.iterations))
+        )
 
 
 def minimiser_sensitivity(constants: Constants, tolerance: float) -> float:
@@ -52,8 +67,27 @@ def minimiser_sensitivity(constants: Constants, tolerance: float) -> float:
     return (constants.gradient_sensitivity + 2 * tolerance) / total_ridge(constants)
 
 
+def rounding_reach(
+    theorem: Theorem[OutputPerturbationSchedule], constants: Constants, deviation: float
+) -> float:
+    """grid sqrt(d): rounding each of two points to the grid moves it by at most half of that."""
+    if constants.dimension is None:
+        raise theorem.refuse("the number of parameters is not stated", "Build the plan from a Problem.")
+    if math.isfinite(constants.diameter):
+        raise theorem.refuse(
+            "the rounding of a projection is not bounded, so a secure minimiser has no constraint",
+            "Leave radius out.",
+        )
+    longest = constants.n * constants.lipschitz / total_ridge(constants)
+    if not longest / public_grid(deviation) <= 2.0**51:
+        raise theorem.refuse(
+            "the grid of the noise is too fine for the longest minimiser", "Raise the ridge."
+        )
+    return public_grid(deviation) * math.sqrt(constants.dimension) * (1 + 1e-12)
+
+
 def calibrated_output_perturbation(
-    constants: Constants, *, epsilon: float, delta: float = 0.0
+    constants: Constants, *, epsilon: float, delta: float = 0.0, secure: bool = False
 ) -> OutputPerturbationSchedule:
     """The schedule with the least noise that meets (epsilon, delta): Gamma-norm noise for delta = 0, else Gaussian."""
     _check.positive("epsilon", epsilon)
@@ -62,8 +96,15 @@ def calibrated_output_perturbation(
     cost = deflated(epsilon if delta == 0 else gdp_mu(epsilon, delta))
     if not cost > 0:
         raise CalibrationFailed(f"epsilon = {epsilon:g} is too small for double precision; raise epsilon.")
+    scale = minimiser_sensitivity(constants, tolerance) / cost
+    if secure:  # the grid is at most 2^-20 of the noise
+        share = 2.0**-20 * math.sqrt(constants.dimension or 1) / cost
+        if not share < 0.5:
+            raise CalibrationFailed("epsilon is too small for the grid of secure noise; raise it.")
+        scale *= (1 + 1e-9) / (1 - share * (1 + 1e-9))
     return OutputPerturbationSchedule(
-        noise_scale=minimiser_sensitivity(constants, tolerance) / cost,
+        noise_scale=scale,
         tolerance=tolerance,
         noise="gamma" if delta == 0 else "gaussian",
+        secure=secure,
     )
