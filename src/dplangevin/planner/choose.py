@@ -27,7 +27,11 @@ def choose(**options: Any) -> Recipe:
     >>> recipe.plan.schedule.n_steps, bool(recipe.plan.guarantee.epsilon() <= 1.0)
     (189, True)
     """
-    request = Request(**options)
+    return chosen(Request(**options))
+
+
+def chosen(request: Request) -> Recipe:
+    """The recipe for this request."""
     try:
         return _chosen(request)
     except (ArithmeticError, RuntimeError) as error:
