@@ -249,6 +249,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
             bad_rows="zero" if self._total() else "refuse",
             secure=self._secure(),
+            more_rows=self.n is not None and self.adjacency == "add-remove",
         )
 
     def _norm(self) -> float:

@@ -10,8 +10,8 @@ PARAMETERS = """\
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
     fit_intercept : add a constant column inside the joint norm.
     adjacency : "replace-one" (a record is exchanged) or "add-remove".
-    n : public divisor of the mean under add-remove, at least the number of rows; None is the number of rows, which is
-        then public.
+    n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
+        which is then public.
     mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
         "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also "sufficient-statistics").
     theorem : pin the accounting theorem by name.

@@ -11,6 +11,10 @@ from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
+ANY_NUMBER = (
+    "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
+)  # fmt: skip
+"""Mechanisms with a theorem that holds for more records than the public divisor n."""
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -61,6 +65,12 @@ def _chosen(request: Request) -> Recipe:
 
 
 def _planned(mechanism: str, request: Request) -> Recipe:
+    if request.more_rows and mechanism not in ANY_NUMBER:
+        what = "secure=True" if request.secure else f"mechanism={mechanism!r}"
+        raise InvalidParameter(
+            f"{what} is proved for at most n records, and with a stated n the data may hold more: leave n out (the "
+            f"number of rows is then public), or use one of {', '.join(ANY_NUMBER)}."
+        )
     recipe: Recipe = recipe_named(mechanism)(request)
     return recipe
 

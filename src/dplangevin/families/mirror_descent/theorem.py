@@ -36,6 +36,10 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
         "Ganesh (2022), Algorithm 1 and Theorem 74; the noise by Dong, Roth and Su (2022), Theorem 3.2"
     )
 
+    def any_number(self, schedule: PublicMirrorSchedule) -> bool:
+        """Every step adds noise to a sum over records divided by the public n."""
+        return True
+
     def certify(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
         noises = schedule.per_step("noise_scale")
         with np.errstate(over="ignore", divide="ignore"):
