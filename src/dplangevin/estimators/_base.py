@@ -49,18 +49,11 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
-    field: the `__init__` that scikit-learn reads is generated.
-
-    Parameters
-    ----------
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    field: the `__init__` that scikit-learn reads is generated. Its documentation is put in place of {shared}.
     """
 
     _model: ClassVar[str]
+    _own_parameters: ClassVar[str] = ""
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
@@ -88,7 +81,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.__doc__ = documented(cls.__doc__)
+        cls.__doc__ = documented(cls.__doc__, cls._own_parameters)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit under the stated guarantee: plan from public quantities, run once, keep only what may be seen.

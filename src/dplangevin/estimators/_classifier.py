@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators._documentation import CLASSES
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema
@@ -27,6 +28,7 @@ from dplangevin.tables import Cells
 class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the classifiers."""
 
+    _own_parameters: ClassVar[str] = CLASSES
     classes: Any = None
 
     def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:

@@ -37,8 +37,17 @@ ATTRIBUTES = """\
 """
 
 
-def documented(text: str | None) -> str | None:
-    """The docstring with the shared parameters and attributes in place of its markers."""
+CLASSES = """\
+    classes : the public set of labels; None reads it from y and says so in privacy_. classes_ : those of the fit.
+"""
+TARGET_BOUNDS = """\
+    target_bounds : (low, high), the stated range of y (of counts: (0, high)); targets beyond it are clipped.
+"""
+
+
+def documented(text: str | None, own: str) -> str | None:
+    """The docstring with the parameters and attributes that are shared in place of its marker; `own` come first."""
     if text is None:  # python -OO
         return None
-    return text.replace("    {parameters}\n", PARAMETERS).replace("    {attributes}\n", ATTRIBUTES)
+    shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
+    return text.replace("    {shared}\n", shared)

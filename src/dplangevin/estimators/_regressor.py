@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators._documentation import TARGET_BOUNDS
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import RangeEncoder
 from dplangevin.estimators.schema_encoder import as_schema
@@ -22,6 +23,7 @@ from dplangevin.schema import NumericColumn
 class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the regressors."""
 
+    _own_parameters: ClassVar[str] = TARGET_BOUNDS
     target_bounds: Any = None
 
     def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:

@@ -16,13 +16,8 @@ class DPHuberRegressor(WithIntervals, DPLinearRegressor):
 
     Parameters
     ----------
-    target_bounds : (low, high), the stated range of y; targets beyond it are clipped.
     transition : residual, in units of y, where the loss turns linear; None takes a tenth of the range.
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {shared}
 
     References
     ----------

@@ -13,13 +13,7 @@ class DPLinearSVC(WithIntervals, DPLinearClassifier):
 
     Parameters
     ----------
-    classes : the public set of labels; None reads it from y and says so in privacy_.
-    {parameters}
-
-    Attributes
-    ----------
-    classes_ : the labels.
-    {attributes}
+    {shared}
 
     References
     ----------

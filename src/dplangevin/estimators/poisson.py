@@ -17,12 +17,7 @@ class DPPoissonRegressor(WithIntervals, DPLinearRegressor):
 
     Parameters
     ----------
-    target_bounds : (0, high), the stated range of the counts; larger ones are clipped.
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {shared}
 
     References
     ----------

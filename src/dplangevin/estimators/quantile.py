@@ -16,13 +16,8 @@ class DPQuantileRegressor(WithIntervals, DPLinearRegressor):
 
     Parameters
     ----------
-    target_bounds : (low, high), the stated range of y; targets beyond it are clipped.
     quantile : strictly between 0 and 1.
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {shared}
 
     References
     ----------

@@ -13,12 +13,7 @@ class DPRidge(WithIntervals, DPLinearRegressor):
 
     Parameters
     ----------
-    target_bounds : (low, high), the stated range of y; targets beyond it are clipped.
-    {parameters}
-
-    Attributes
-    ----------
-    {attributes}
+    {shared}
 
     References
     ----------
