@@ -72,7 +72,7 @@ def test_zip_codes_of_a_text_file_do_not_depend_on_an_odd_cell(tmp_path: Path) -
 @pytest.mark.parametrize("classes", [[0, 1], ["0", "1"], [0.0, 1.0], [False, True]])
 @pytest.mark.parametrize("make", [list, np.array, pd.Series])
 def test_one_odd_label_does_not_move_the_others(classes: Any, make: Any) -> None:
-    encode, _ = DPLogisticRegression(data_norm=1.0, classes=classes)._encoder(None)
+    encode = DPLogisticRegression(data_norm=1.0, classes=classes).encoder()
     labels = [0, 1] * 10
     np.testing.assert_array_equal(encode(make(labels)), labels)
     np.testing.assert_array_equal(encode(make([*labels, "?"]))[:-1], labels)

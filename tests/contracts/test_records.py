@@ -67,12 +67,12 @@ def features(table: Table) -> Table:
 
 
 def encoded_labels(table: Table) -> Any:
-    encode, _ = DPLogisticRegression(classes=[0, 1], data_norm=1.0)._encoder(None)
+    encode = DPLogisticRegression(classes=[0, 1], data_norm=1.0).encoder()
     return encode(table.column("label"))
 
 
 def regression_targets(table: Table) -> Any:
-    encode, _ = DPRidge(schema=SCHEMA, target_bounds=(0, 1))._encoder(None)
+    encode = DPRidge(schema=SCHEMA, target_bounds=(0, 1)).encoder()
     return encode(table.column("label"))
 
 

@@ -26,13 +26,14 @@ from dplangevin.estimators._intervals import half_width, proportion_interval
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.families.noisy_answers.curvature import packed, unpacked
 from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
 from dplangevin.samplers.gamma_norm import gamma_norm
 
 NOISE = 0.15  # of the targets of regressions, whose range is [-1, 1]
 
 
-def options(model: str, n: int, p: int, **changes: Any) -> dict[str, Any]:
+def options(model: str, n: int, p: int, **changes: Any) -> Request:
     more: dict[str, Any] = {} if model == "logistic" else {"target_bounds": (-1.0, 1.0)}
     if model == "huber":
         more["transition"] = 0.2
@@ -41,7 +42,7 @@ def options(model: str, n: int, p: int, **changes: Any) -> dict[str, Any]:
         "data_norm": 1.0 if model == "logistic" else math.sqrt(p), "fit_intercept": True, "radius": None,
         "alpha": None, "mechanism": "auto", "theorem": None, "weight_bound": 1.0,
     }  # fmt: skip
-    return found | more | changes
+    return Request(**(found | more | changes))
 
 
 def truth(model: str, p: int) -> np.ndarray:

@@ -32,6 +32,7 @@ from dplangevin.families.noisy_answers.curvature import (
     unpacked,
 )
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+from dplangevin.planner.request import Request
 from dplangevin.problem import (
     Clipped,
     DataBounds,
@@ -61,7 +62,7 @@ def levels(p: int) -> np.ndarray:
     return np.linspace(-1, 1, 21 if p < 4 else 5)
 
 
-def options(model: str, n: int, p: int, **changes: Any) -> dict[str, Any]:
+def options(model: str, n: int, p: int, **changes: Any) -> Request:
     more: dict[str, Any] = {
         "poisson": {"target_bounds": (0.0, MOST_COUNT)},
         "quantile": {"target_bounds": (-1.0, 1.0), "quantile": QUANTILE},
@@ -72,7 +73,7 @@ def options(model: str, n: int, p: int, **changes: Any) -> dict[str, Any]:
         "data_norm": math.sqrt(p) * 1.0001, "fit_intercept": True, "radius": None, "alpha": None, "mechanism": "auto",
         "theorem": None, "weight_bound": 1.0,
     }  # fmt: skip
-    return found | more | changes
+    return Request(**(found | more | changes))
 
 
 def score(model: str, X: np.ndarray) -> np.ndarray:

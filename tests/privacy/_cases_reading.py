@@ -70,7 +70,7 @@ def entry(name: str, read: Callable[[list[Any]], Table], old: Callable[[list[Any
 def labels() -> Case:
     """Labels as a list, one of them odd: once everyone became the first class."""
     lists = [1] * PEOPLE, ["?", *[1] * (PEOPLE - 1)]
-    encode, _ = DPLogisticRegression(data_norm=1.0, classes=[0, 1])._encoder(None)
+    encode = DPLogisticRegression(data_norm=1.0, classes=[0, 1]).encoder()
 
     def old(given: list[Any]) -> np.ndarray:
         return (np.asarray(given) == np.array([0, 1])[1]).astype(float)

@@ -31,7 +31,7 @@ from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
 )
 from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
-from dplangevin.planner.choose import choose
+from dplangevin.planner.choose import chosen
 from dplangevin.privacy import serialize
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.plan import Plan
@@ -311,8 +311,8 @@ def test_secure_plans_meet_the_promise_to_people_with_several_rows(
         adjacency=adjacency,
         secure=True,
     )
-    recipe = choose(**model._options(100_000, 5))
-    model._check_person(recipe.plan.guarantee)
+    recipe = chosen(model.request(100_000, 5))
+    model.check_person(recipe.plan.guarantee)
     assert recipe.plan.guarantee.group(rows).epsilon(delta) <= epsilon
 
 

@@ -31,6 +31,12 @@ DataNorm = Annotated[
 TargetBounds = Annotated[
     str | None, typer.Option("--target-bounds", help="LOW,HIGH of a regression target, without a schema.")
 ]
+Divisor = Annotated[
+    int | None,
+    typer.Option(
+        "--n", help="Public divisor under add-remove; by default the number of rows, which is then public."
+    ),
+]
 Adjacency = Annotated[str, typer.Option("--adjacency", help="replace-one or add-remove.")]
 Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanism by name.")]
 Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
@@ -79,6 +85,10 @@ def plan(
     model: Model = "logistic",
     data_norm: Annotated[float, typer.Option("--data-norm", help="Stated bound on a row.")] = 1.0,
     adjacency: Adjacency = "replace-one",
+    more_rows: Annotated[
+        bool,
+        typer.Option("--more-rows", help="As `fit --n`: the table may have more than n rows (add-remove)."),
+    ] = False,
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
@@ -101,7 +111,8 @@ def plan(
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
-        fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, **extra,
+        fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, more_rows=more_rows,
+        **extra,
     )  # fmt: skip
     if output is not None:
         save_plan(recipe.plan, output)
@@ -132,6 +143,7 @@ def fit(
     classes: Classes = None,
     separator: Separator = None,
     adjacency: Adjacency = "replace-one",
+    n: Divisor = None,
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
@@ -170,8 +182,9 @@ def fit(
     if model in CLASSIFIERS:
         bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
     estimator = getattr(estimators, MODELS[model])(
-        epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, mechanism=mechanism,
-        radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state, ledger=_spender(ledger, dataset),
+        epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
+        mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
+        ledger=_spender(ledger, dataset),
         **bounds,
         public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
     )  # fmt: skip

@@ -343,5 +343,7 @@ def check_size(shape: tuple[int, ...], problem: Problem) -> None:
             f"X has {size} rows but the problem states n = {problem.n}, public under replace-one; "
             "state the true number, or use adjacency='add-remove'."
         )
-    if size > problem.n:  # add-remove: the number of records is private, so it is not shown
+    if (
+        size > problem.n and not problem.more_rows
+    ):  # add-remove: the number of records is private, so it is not shown
         raise InvalidParameter(f"X has more rows than the public divisor n = {problem.n}; state a larger n.")

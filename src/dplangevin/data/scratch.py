@@ -33,7 +33,8 @@ class ScratchDataset(StoredDataset):
 
     Parameters
     ----------
-    source : of the records; its number of rows must be the problem's n (replace-one) or at most n (add-remove).
+    source : of the records; its number of rows must be the problem's n (replace-one) or at most n (add-remove
+        without more_rows).
     encode : targets to what the problem sees; None leaves them.
     folder : of the scratch file; None is DPLANGEVIN_SCRATCH, or the system's folder for temporary files.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,118 +13,180 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._interval_plan import interval_share, plan_with_intervals
-from dplangevin.estimators._large import Encode, LargeData, dataset_of, large
+from dplangevin.estimators._documentation import documented
+from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
+from dplangevin.estimators._large import LargeData, dataset_of, large
 from dplangevin.estimators._names import WithNames
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
-from dplangevin.estimators._reading import column, features, numbers_of
+from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
+from dplangevin.estimators._targets import TargetEncoder
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.families.release import SEEDED
+from dplangevin.families.release import SEEDED, Release
 from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
-from dplangevin.planner.choose import choose
+from dplangevin.planner.choose import chosen
+from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.problem import Loss
+from dplangevin.privacy.spender import Spender
+from dplangevin.problem import Loss, Problem
 
 Floats = NDArray[np.float64]
 
 
+UNBOUNDED_WEIGHTS = (
+    "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
+    "knowledge."
+)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
-    Subclasses name their model for the planner and turn targets into what the problem sees.
+    Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
+    field: the `__init__` that scikit-learn reads is generated. Its documentation is put in place of {shared}.
     """
 
     _model: ClassVar[str]
+    _own_parameters: ClassVar[str] = ""
 
-    # Parameters that every subclass stores in __init__.
-    epsilon: float
-    delta: float | None
-    data_norm: float | None
-    schema: Any
-    radius: float | None
-    alpha: float | None
-    fit_intercept: bool
-    adjacency: str
-    mechanism: str
-    theorem: str | None
-    weight_bound: float | None
-    bad_rows: str | None = None
+    epsilon: float = 1.0
+    delta: float | None = 1e-5
+    data_norm: float | None = None
+    schema: Any = None
+    radius: float | None = None
+    alpha: float | None = None
+    fit_intercept: bool = True
+    adjacency: str = "replace-one"
     n: int | None = None
-    max_rows_per_person: int
-    intervals: Any = False
+    mechanism: str = "auto"
+    theorem: str | None = None
+    weight_bound: float | None = None
+    bad_rows: str | None = None
+    max_rows_per_person: int = 1
+    intervals: bool | float = False
     secure: bool = False
     public_data: Any = None
     public_method: str = "mirror"
     compare: bool = False
-    ledger: Any
-    random_state: Any
+    ledger: Spender | None = None
+    random_state: Any = None
     state: StatePath = None
-    verbose: bool
+    verbose: bool = False
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, encode: Encode, **model_options: Any) -> Floats:
-        """Plan from public quantities, run once, and return the parameters as a matrix [columns, scores].
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.__doc__ = documented(cls.__doc__, cls._own_parameters)
 
-        `encode` turns targets, private and public ones, into what the problem sees.
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit under the stated guarantee: plan from public quantities, run once, keep only what may be seen.
+
+        What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
+        class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
-        options = self._options(self._divisor(len(X)), X.shape[1], **model_options)
-        weights, weighted = None, sample_weight is not None
-        if isinstance(X, LargeData):
-            weighted = X.weighted
-        elif sample_weight is not None:
-            given = column(sample_weight, len(X), "sample_weight")
-            weights = numbers_of(given, "sample_weight", self._total())
+        X, y, weights = self.read(X, y, sample_weight)
+        encode = self.encoder(y)
+        request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
+        weighted = X.weighted if isinstance(X, LargeData) else weights is not None
         if weighted and self.weight_bound is None:
-            warnings.warn(
-                "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, "
-                "from public knowledge.",
-                UserWarning,
-                stacklevel=3,
-            )
+            warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
+        self.__dict__.pop("uncertainty_", None)
         if self.public_data is not None:
-            return fit_public(self, X, y, weights, encode, options)
+            theta, problem, loss = fit_public(self, X, y, weights, encode, request)
+            return self.from_theta(theta, problem, loss)
         check_without_public(self)
         share, both = interval_share(self.intervals), None
-        self.__dict__.pop("uncertainty_", None)
         if share:
-            recipe, both = plan_with_intervals(
-                share, options, rows=self.max_rows_per_person, weighted=weighted
-            )
+            rows = self.max_rows_per_person
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=weighted)
         else:
-            recipe = choose(**options)
+            recipe = chosen(request)
+            self.check_person(recipe.plan.guarantee)
         if recipe.caution is not None:
-            warnings.warn(recipe.caution, UserWarning, stacklevel=3)
+            warnings.warn(recipe.caution, UserWarning, stacklevel=2)
         if self.verbose:
             print(recipe)
         problem = recipe.plan.problem
         data = dataset_of(X, y, problem, encode, weights)
         if self.verbose:
             print(data.describe(problem.loss))
-        if both is None:
-            self._check_person(recipe.plan.guarantee)
-            release = run(
-                recipe.plan,
-                data,
-                self.random_state,
-                ledger=self.ledger,
-                secure=self._secure(),
-                state=self.state,
-                rows_per_person=self.max_rows_per_person,
-            )
-            self.privacy_ = self._promise(recipe.plan.guarantee, release.seeded)
-        else:
-            release, self.uncertainty_ = run_with_intervals(
-                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person
-            )
-            self.privacy_ = self._promise(both.guarantee, release.seeded, both.words)
+        release = self._run(recipe, both, data)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
         self.ledger_head_ = release.ledger_head
-        self._keep(problem.loss)
-        return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+        return self.from_theta(np.array(release.value), problem)
+
+    def _run(self, recipe: Recipe, both: IntervalPlan | None, data: Dataset) -> Release:
+        """Charge and release; with intervals, the curvature too."""
+        if both is not None:
+            release, self.uncertainty_ = run_with_intervals(
+                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person
+            )
+            self.privacy_ = self.promise(both.guarantee, release.seeded, both.words)
+            return release
+        release = run(
+            recipe.plan,
+            data,
+            self.random_state,
+            ledger=self.ledger,
+            secure=bool(self.secure),
+            state=self.state,
+            rows_per_person=self.max_rows_per_person,
+        )
+        self.privacy_ = self.promise(recipe.plan.guarantee, release.seeded)
+        return release
+
+    def read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
+        """Features, targets and weights as checked cells; what is public is refused first, and large data stay away.
+
+        Classifiers whose classes are not stated take them from y here.
+        """
+        self._norm()
+        self._check_targets()
+        if is_table(X):
+            X, y, weights = by_name(X, y, weights)
+        X = self._validated(X, y, weights)
+        y = self._read_targets(y, len(X), isinstance(X, LargeData))
+        if weights is not None and not isinstance(X, LargeData):
+            weights = numbers_of(column(weights, len(X), "sample_weight"), "sample_weight", self._total())
+        return X, y, weights
+
+    def encoder(self, y: Any = None) -> TargetEncoder:
+        """How targets become what the problem sees; y is looked at only for classes that are not stated."""
+        raise NotImplementedError
+
+    def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
+        """Take the problem's parameters: coef_ and intercept_ in the units of the table.
+
+        loss : the one that prediction is calibrated for, where it is not the problem's.
+        """
+        raise NotImplementedError
+
+    def _check_targets(self) -> None:
+        """Refuse what is publicly wrong about the targets, before any record is read."""
+        raise NotImplementedError
+
+    def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
+        """Targets as cells, one for each row; `away` leaves them where they are."""
+        raise NotImplementedError
+
+    def _model_options(self, n_classes: int | None) -> dict[str, Any]:
+        """Fields of the request that belong to the model."""
+        return {}
+
+    def compare_public(self, n: int) -> dict[str, float]:
+        """What public data buys, before anything is spent: expected excess loss of public-only, warm-start and mirror.
+
+        n is the public number of private rows. Computed on held-out public rows with simulated noise.
+        """
+        if self.public_data is None:
+            raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
+        return compare_public(self, n)
 
     def _secure(self) -> bool:
         """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
@@ -141,7 +203,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             )
         return secure
 
-    def _check_person(self, guarantee: Guarantee) -> None:
+    def check_person(self, guarantee: Guarantee) -> None:
         """The promise to a person with several rows, before anything runs."""
         spent = guarantee.group(self.max_rows_per_person).epsilon()
         if not spent <= self.epsilon:
@@ -150,26 +212,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
                 "leave theorem and mechanism to the planner."
             )
 
-    def compare_public(self, n: int) -> dict[str, float]:
-        """What public data buys, before anything is spent: expected excess loss of public-only, warm-start and mirror.
-
-        n is the public number of private rows. Computed on held-out public rows with simulated noise.
-        """
-        if self.public_data is None:
-            raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
-        encode, model_options = self._encoder(self.public_data[1])
-        return compare_public(self, n, encode, model_options)
-
-    def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
-        """How targets become what the problem sees, and what the planner is told of them."""
-        raise NotImplementedError
-
-    def _keep(self, loss: Loss) -> None:
-        """Store what prediction needs of the loss."""
-
-    def _options(
-        self, n: int, n_features: int, *, model: str | None = None, **model_options: Any
-    ) -> dict[str, Any]:
+    def request(self, n: int, n_features: int, n_classes: int | None = None) -> Request:
         """What the planner is told about data of this shape. No record is read."""
         rows = _check.count("max_rows_per_person", self.max_rows_per_person)
         delta = 0.0 if self.delta is None else self.delta
@@ -181,26 +224,27 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
                 f"delta = {delta:g} is not below 1/n = {1 / n:g}: a mechanism that publishes one random record "
                 "whole would satisfy it. Choose a smaller delta.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-        return {
-            "model": model or self._model,
-            "n": n,
-            "n_features": n_features,
-            "epsilon": _per_record(epsilon, delta, rows),
-            "delta": delta,
-            "adjacency": self.adjacency,
-            "data_norm": self._norm(),
-            "fit_intercept": self._intercept(),
-            "radius": self.radius,
-            "alpha": self.alpha,
-            "mechanism": self.mechanism,
-            "theorem": self.theorem,
-            "weight_bound": 1.0 if self.weight_bound is None else self.weight_bound,
-            "bad_rows": "zero" if self._total() else "refuse",
-            **({"secure": True} if self._secure() else {}),
-            **model_options,
-        }
+        own = self.public_data is None  # the public sample has a mechanism of its own
+        return Request(
+            **{"model": self._model, **self._model_options(n_classes)},
+            n=n,
+            n_features=n_features,
+            epsilon=_per_record(epsilon, delta, rows),
+            delta=delta,
+            adjacency=self.adjacency,
+            data_norm=self._norm(),
+            fit_intercept=self._intercept(),
+            radius=self.radius,
+            alpha=self.alpha,
+            mechanism=self.mechanism if own else "auto",
+            theorem=self.theorem if own else None,
+            weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
+            bad_rows="zero" if self._total() else "refuse",
+            secure=self._secure(),
+            more_rows=self.n is not None and self.adjacency == "add-remove",
+        )
 
     def _norm(self) -> float:
         """The stated bound on a row, before any data is read."""
@@ -222,7 +266,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         """A schema adds a constant column of its own, inside the row norm."""
         return self.fit_intercept and self.schema is None
 
-    def _promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
+    def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
+        """The guarantee to a person, with what this estimator's reading of the data assumes."""
         words = ["the number of rows is public"] if self.n is None or self.adjacency == "replace-one" else []
         if not self._total():
             words.append(
@@ -250,10 +295,10 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         return ()
 
     def _strict(self) -> bool:
-        """Whether the data set's budget is declared strict; a sampler of many models says so for its estimator."""
-        return bool(getattr(self.ledger, "strict", False) or self.__dict__.get("_strict_data", False))
+        """Whether the data set's budget is declared strict."""
+        return bool(getattr(self.ledger, "strict", False))
 
-    def _divisor(self, rows: int) -> int:
+    def divisor(self, rows: int) -> int:
         """The public divisor of the mean: stated, or the number of rows."""
         return rows if self.n is None else _check.count("n", self.n)
 

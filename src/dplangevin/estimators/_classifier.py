@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,37 +15,33 @@ from sklearn.utils.validation import column_or_1d
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._large import Encode, LargeData
-from dplangevin.estimators._reading import by_name, column, is_table, numbers_of
+from dplangevin.estimators._documentation import CLASSES
+from dplangevin.estimators._reading import column, numbers_of
+from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn, labels_of
-from dplangevin.tables import Cells, cells_of
+from dplangevin.tables import Cells
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the classifiers."""
 
-    classes: Any
+    _own_parameters: ClassVar[str] = CLASSES
+    classes: Any = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearClassifier:
-        """Fit under the stated guarantee.
-
-        Labels outside `classes` count as the first class, silently; weights are clipped to `weight_bound`.
-        """
-        X, y, sample_weight = self._read(X, y, sample_weight)
-        labels = self._classes(y)
-        encode, options = self._encoder(y)
-        theta = self._fit(X, y, sample_weight, encode, **options)
-        if hasattr(self, "uncertainty_") and theta.shape[1] > 1:
-            theta = theta - theta.mean(axis=1, keepdims=True)  # the same model, in the form of its intervals
-        self.classes_ = labels
-        self.coef_ = theta[: X.shape[1]].T.copy()
-        self.intercept_ = theta[X.shape[1]].copy() if self._intercept() else np.zeros(theta.shape[1])
+    def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
+        matrix, columns = theta.reshape(problem.n_columns, -1), problem.n_features
+        if hasattr(self, "uncertainty_") and matrix.shape[1] > 1:
+            matrix = matrix - matrix.mean(
+                axis=1, keepdims=True
+            )  # the same model, in the form of its intervals
+        self.coef_ = matrix[:columns].T.copy()
+        self.intercept_ = matrix[columns].copy() if problem.fit_intercept else np.zeros(matrix.shape[1])
         return self
 
-    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """Features, labels (unread where the classes are stated) and weights; large data stay away."""
-        self._norm()
+    def _check_targets(self) -> None:
         stated = self._stated()
         if stated is None and self._strict():
             raise InvalidParameter(
@@ -53,38 +50,31 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         if stated is not None:
             self._classes(None)
-        if is_table(X):
-            X, y, weights = by_name(X, y, weights)
-        X = self._validated(X, y, weights)
-        if isinstance(X, LargeData):
-            if stated is None:
-                raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
-            return X, y, weights
-        cells = column(y, len(X), "y")
-        if stated is not None:
-            return X, cells, weights
-        labels = column_or_1d(np.array(cells.texts()) if isinstance(y, Cells) else y)
-        if labels.dtype.kind == "f":
-            numbers_of(cells, "y", False)
-        check_classification_targets(labels)
-        warnings.warn(
-            "the set of labels is read from y: the promise is conditional on that set being public. State it with "
-            "classes=[...].",
-            UserWarning,
-            stacklevel=3,
-        )
-        return X, labels, weights
 
-    def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
+    def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
+        """Labels, unread where the classes are stated."""
+        stated = self._stated() is not None
+        if away and not stated:
+            raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
+        labels = y if away else column(y, rows, "y")
+        if not stated:
+            cells, labels = labels, column_or_1d(np.array(labels.texts()) if isinstance(y, Cells) else y)
+            if labels.dtype.kind == "f":
+                numbers_of(cells, "y", False)
+            check_classification_targets(labels)
+            warnings.warn(
+                "the set of labels is read from y: the promise is conditional on that set being public. State it "
+                "with classes=[...].",
+                UserWarning,
+                stacklevel=4,
+            )
+        self.classes_ = self._classes(labels)
+        return labels
+
+    def encoder(self, y: Any = None) -> LabelEncoder:
         labels = self._classes(y)
-        listed, text = labels_of(labels.tolist(), self._text()), self._text()
-
-        def encode(values: Any) -> Floats:
-            """Labels outside the classes, and missing ones, count as the first class."""
-            codes = cells_of(values, "y").codes(listed, text=text)
-            return np.maximum(codes, 0).astype(float)
-
-        return encode, self._model_options(len(labels))
+        text = self._text()
+        return LabelEncoder(labels=labels_of(labels.tolist(), text), text=text, n_classes=len(labels))
 
     def _classes(self, y: Any) -> NDArray[Any]:
         stated = self._stated()
@@ -113,8 +103,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             return list(target.categories)
         return self.classes
 
-    def _model_options(self, n_classes: int) -> dict[str, Any]:
-        if n_classes != 2:
+    def _model_options(self, n_classes: int | None) -> dict[str, Any]:
+        if n_classes not in (None, 2):
             raise InvalidParameter(
                 "Only binary classification is supported. The type of the target is multiclass. "
                 f"There are {n_classes} classes; use DPLogisticRegression."

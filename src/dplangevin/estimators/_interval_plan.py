@@ -18,8 +18,9 @@ from dplangevin.families.noisy_answers.curvature import curvature_groups, larges
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
-from dplangevin.planner.choose import choose
+from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
@@ -97,19 +98,19 @@ def fit_epsilon(epsilon: float, delta: float, share: float) -> float:
 
 
 def plan_with_intervals(
-    share: float, options: dict[str, Any], *, rows: int = 1, weighted: bool = False
+    share: float, request: Request, *, rows: int = 1, weighted: bool = False
 ) -> tuple[Recipe, IntervalPlan]:
-    """The recipe and the joint plan for the planner's options, whose (epsilon, delta) pays for both.
+    """The recipe and the joint plan for a request whose (epsilon, delta) pays for both.
 
     What has no interval is refused; nothing here depends on the data.
     """
-    mechanism, epsilon, delta = options["mechanism"], options["epsilon"], options["delta"]
+    mechanism, epsilon, delta = request.mechanism, request.epsilon, request.delta
     if mechanism not in ("auto", "objective-perturbation"):
         raise InvalidParameter(
             f"intervals need objective perturbation, whose noise law is exact; got mechanism={mechanism!r}. "
             "Leave mechanism='auto'."
         )
-    if weighted or options["weight_bound"] != 1:
+    if weighted or request.weight_bound != 1:
         raise InvalidParameter(
             "intervals need equally weighted records; leave sample_weight and weight_bound out."
         )
@@ -118,8 +119,8 @@ def plan_with_intervals(
             f"intervals for max_rows_per_person={rows} are offered with a pure promise only; set delta=0."
         )
     left = fit_epsilon(epsilon, delta, share)
-    recipe = choose(**(options | {"mechanism": "objective-perturbation", "epsilon": left}))
-    recipe = recipe_for_intervals(recipe, left, options["alpha"])
+    recipe = chosen(replace(request, mechanism="objective-perturbation", epsilon=left))
+    recipe = recipe_for_intervals(recipe, left, request.alpha)
     both = interval_plan(recipe.plan, epsilon)
     return replace(recipe, caution=recipe.caution or _caution(both)), both
 

@@ -19,6 +19,7 @@ from dplangevin.families.mirror_descent.public_tuner import METHODS, PublicTuner
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
+from dplangevin.problem import Loss, Problem
 from dplangevin.tables import cells_of, matrix_of
 
 if TYPE_CHECKING:
@@ -48,20 +49,23 @@ def fit_public(
     y: Any,
     weights: Floats | None,
     encode: Encode,
-    options: dict[str, Any],
-) -> Floats:
-    """Tune on the public sample, run once on the private one, and store what may be seen; returns theta."""
+    request: Request,
+) -> tuple[Floats, Problem, Loss]:
+    """Tune on the public sample, run once on the private one, and store what may be seen.
+
+    Returns theta, its problem, and the loss that prediction is calibrated for.
+    """
     _warn_shared(model.public_data, X.given if isinstance(X, LargeData) else X)
-    tuner = _tuner(model, encode, options)
+    tuner = _tuner(model, encode, request)
     tuned = tuner.tune(model.public_method)
     others = tuner.compare() if model.compare else {}
-    recipe = _recipe(tuned, others, options)
+    recipe = _recipe(tuned, others, request)
     if recipe.caution is not None:
-        warnings.warn(recipe.caution, UserWarning, stacklevel=4)
+        warnings.warn(recipe.caution, UserWarning, stacklevel=3)
     if model.verbose:
         print(recipe)
     plan, problem = tuned.plan, tuned.plan.problem
-    model._check_person(plan.guarantee)
+    model.check_person(plan.guarantee)
     data = dataset_of(X, y, problem, encode, weights)
     release = PublicMirrorDescent(tuned.mirror).run(
         plan,
@@ -71,7 +75,7 @@ def fit_public(
         state=model.state,
         rows_per_person=model.max_rows_per_person,
     )
-    model.privacy_ = model._promise(
+    model.privacy_ = model.promise(
         plan.guarantee,
         release.seeded,
         f"protected: the {problem.n} rows given to fit; not protected: the {tuned.n_public} rows of public_data",
@@ -80,30 +84,26 @@ def fit_public(
     model.__dict__.pop("public_comparison_", None)
     if others:
         model.public_comparison_ = {name: other.excess for name, other in others.items()}
-    model._keep(plain_loss(problem.loss))
-    return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+    return np.array(release.value), problem, plain_loss(problem.loss)
 
 
-def compare_public(
-    model: DPLinearModel, n: int, encode: Encode, model_options: dict[str, Any]
-) -> dict[str, float]:
+def compare_public(model: DPLinearModel, n: int) -> dict[str, float]:
     """Expected excess loss of each method on held-out public rows, for n private rows; no private row is needed."""
-    features = _features(model)
-    options = model._options(_check.count("n", n), features.shape[1], **model_options)
-    return {name: tuned.excess for name, tuned in _tuner(model, encode, options).compare().items()}
+    columns, encode = _features(model).shape[1], model.encoder(model.public_data[1])
+    request = model.request(_check.count("n", n), columns, encode.n_classes)
+    return {name: tuned.excess for name, tuned in _tuner(model, encode, request).compare().items()}
 
 
-def _tuner(model: DPLinearModel, encode: Encode, options: dict[str, Any]) -> PublicTuner:
-    _refuse(model, options)
+def _tuner(model: DPLinearModel, encode: Encode, request: Request) -> PublicTuner:
+    _refuse(model, request)
     features, targets = _features(model), encode(cells_of(model.public_data[1], "public y"))
-    if features.shape[1] != options["n_features"]:
+    if features.shape[1] != request.n_features:
         raise InvalidParameter(
             f"public and private features differ: the public ones have {features.shape[1]} columns, the private ones "
-            f"{options['n_features']}; give the same columns in the same order."
+            f"{request.n_features}; give the same columns in the same order."
         )
     if len(features) != len(targets):
         raise InvalidParameter(f"public_data has {len(features)} rows but {len(targets)} targets.")
-    request = Request(**{**options, "mechanism": "auto", "theorem": None})
     problems = [request.problem(bound, 0.0) for bound in CLIPS.get(request.model, (None,))]
     return PublicTuner(
         features, targets, problems, epsilon=request.epsilon, delta=request.delta, secure=request.secure
@@ -123,10 +123,10 @@ def _features(model: DPLinearModel) -> Any:
     return check_array(matrix_of(table), dtype=[np.float64, np.float32], input_name="public X")
 
 
-def _refuse(model: DPLinearModel, options: dict[str, Any]) -> None:
+def _refuse(model: DPLinearModel, request: Request) -> None:
     """What a fit with public data cannot do, before anything is planned."""
     _check.choice("public_method", model.public_method, METHODS)
-    if options["delta"] == 0:
+    if request.delta == 0:
         raise InvalidParameter(
             "public_data needs delta > 0: its noise is Gaussian, which makes no pure promise; state a delta."
         )
@@ -153,7 +153,7 @@ def _warn_shared(public: Any, X: Any) -> None:
             "public_data and X share rows of one array: a record in both has no protection at all, and the comparison "
             "on held-out rows is too good. Give disjoint rows.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
 
@@ -166,7 +166,7 @@ def _same_rows(first: NDArray[Any], second: NDArray[Any]) -> bool:
     return bool(np.isin(*starts).any())
 
 
-def _recipe(tuned: Tuned, others: dict[str, Tuned], options: dict[str, Any]) -> Recipe:
+def _recipe(tuned: Tuned, others: dict[str, Tuned], request: Request) -> Recipe:
     schedule, problem = tuned.plan.schedule, tuned.plan.problem
     assert isinstance(schedule, PublicMirrorSchedule)
     reasons = [
@@ -190,7 +190,7 @@ def _recipe(tuned: Tuned, others: dict[str, Tuned], options: dict[str, Any]) -> 
             "on held-out public rows the private steps gain nothing over public data alone at this budget."
         )
     return Recipe(
-        model=options["model"],
+        model=request.model,
         plan=tuned.plan,
         reasons=tuple(reasons),
         predicted_excess_risk=tuned.excess,

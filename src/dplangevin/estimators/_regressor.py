@@ -2,63 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._large import Encode, LargeData
-from dplangevin.estimators._reading import by_name, column, is_table, numbers_of
+from dplangevin.estimators._documentation import TARGET_BOUNDS
+from dplangevin.estimators._reading import column, numbers_of
+from dplangevin.estimators._targets import RangeEncoder
 from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.problem import Loss, Problem
 from dplangevin.schema import NumericColumn
-from dplangevin.tables import cells_of
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the regressors."""
 
-    target_bounds: Any
+    _own_parameters: ClassVar[str] = TARGET_BOUNDS
+    target_bounds: Any = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DPLinearRegressor:
-        """Fit under the stated guarantee. Targets outside `target_bounds` are clipped, silently."""
-        X, y, sample_weight = self._read(X, y, sample_weight)
-        centre, half = self._scale(*self._bounds())
-        encode, options = self._encoder(y)
-        theta = self._fit(X, y, sample_weight, encode, **options)
+    def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
+        scale, columns, intercept = self.encoder(), problem.n_features, problem.fit_intercept
         if hasattr(self, "uncertainty_"):
-            self.uncertainty_ = self.uncertainty_.rescaled(half, centre if self._intercept() else 0.0)
-        self.coef_ = half * theta[: X.shape[1], 0]
-        self.intercept_ = float(half * theta[X.shape[1], 0] + centre) if self._intercept() else float(centre)
+            self.uncertainty_ = self.uncertainty_.rescaled(scale.half, scale.centre if intercept else 0.0)
+        self.coef_ = scale.half * theta[:columns]
+        self.intercept_ = (
+            float(scale.half * theta[columns] + scale.centre) if intercept else float(scale.centre)
+        )
         return self
 
-    def _read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """Features, targets and weights; large data stay away."""
-        self._norm()
+    def _check_targets(self) -> None:
         self._bounds()
-        if is_table(X):
-            X, y, weights = by_name(X, y, weights)
-        X = self._validated(X, y, weights)
-        if isinstance(X, LargeData):
-            return X, y, weights
-        return X, numbers_of(column(y, len(X), "y"), "y", self._total()), weights
 
-    def _encoder(self, y: Any) -> tuple[Encode, dict[str, Any]]:
+    def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
+        return y if away else numbers_of(column(y, rows, "y"), "y", self._total())
+
+    def encoder(self, y: Any = None) -> RangeEncoder:
         low, high = self._bounds()
         centre, half = self._scale(low, high)
-        total, middle = self._total(), (low + high) / 2
-
-        def encode(values: Any) -> Floats:
-            """Targets in their range; a missing one is the middle, where nothing is refused."""
-            numbers = np.asarray(cells_of(values, "y").numbers(), np.float64)
-            if total:
-                numbers = np.where(np.isnan(numbers), middle, numbers)
-            return np.asarray((np.clip(numbers, low, high) - centre) / half)
-
-        return encode, self._model_options(low, high, half)
+        return RangeEncoder(low=low, high=high, centre=centre, half=half, total=self._total())
 
     def _bounds(self) -> tuple[float, float]:
         if self.target_bounds is None and self.schema is not None:
@@ -84,9 +71,6 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
         if self._intercept() or self.schema is not None:
             return (low + high) / 2, (high - low) / 2
         return 0.0, max(abs(low), abs(high))
-
-    def _model_options(self, low: float, high: float, half: float) -> dict[str, Any]:
-        return {"target_bounds": (-1.0, 1.0)}
 
     def predict(self, X: Any) -> Floats:
         """Predicted targets."""

@@ -48,14 +48,19 @@ class Objective:
 
     def smoothness(self) -> float:
         constants = self.data.problem.constants
-        return constants.n * constants.data_smoothness + self.ridge
+        return self.records() * constants.data_smoothness + self.ridge
+
+    def records(self) -> int:
+        """N in the bounds of this run: the stated n, or the true number where there are more."""
+        return max(self.data.problem.n, self.data.n_samples)
 
     def rounding(self, theta: Floats) -> float:
         """Bound on the rounding error of `gradient`: sums over blocks, scores, ridge and tilt."""
         constants, size = self.data.problem.constants, float(np.linalg.norm(theta))
-        scores = constants.n * constants.data_smoothness * (len(theta) + 8) * size
+        records = self.records()
+        scores = records * constants.data_smoothness * (len(theta) + 8) * size
         rest = (len(theta) + 8) * (self.ridge * size + float(np.linalg.norm(self.tilt)))
-        return rounding_floor(constants) + UNIT * (scores + rest)
+        return rounding_floor(constants, records) + UNIT * (scores + rest)
 
 
 def minimise(

@@ -13,22 +13,33 @@ ASSUMPTIONS = (
 )
 
 
-def rounding_floor(constants: Constants) -> float:
-    """Bound on the rounding error of a gradient sum over blocks of 4096 records, n L 2^-41 (1 + n / 2^24)."""
-    return constants.n * constants.lipschitz * 2.0**-41 * (1 + constants.n / 2.0**24)
+ROOM = 16
+"""Where the data may hold more than n records, tolerances leave room for so many times n."""
+
+
+def planned_records(constants: Constants) -> int:
+    """The number of records that a tolerance is chosen for; the certificate of a run counts those it saw."""
+    return constants.n * (ROOM if constants.more_rows else 1)
+
+
+def rounding_floor(constants: Constants, records: int) -> float:
+    """Bound on the rounding error of a gradient sum over blocks of 4096 records, N L 2^-41 (1 + N / 2^24)."""
+    return records * constants.lipschitz * 2.0**-41 * (1 + records / 2.0**24)
 
 
 def default_tolerance(constants: Constants, tilt: float = 0.0, reach: float = math.inf) -> float:
     """A gradient norm that doubles reach: eight times a bound on the rounding error of a gradient.
 
     The gradient is that of sum loss_i + (Lambda / 2) |theta|^2 + <b, theta> with |b| <= tilt, at its minimiser, whose
-    norm is at most (n L + tilt) / Lambda. A minimiser scaled back to `reach` counts as one of that norm, twice.
+    norm is at most (n L + tilt) / Lambda (n: `planned_records`). A minimiser scaled back to `reach` counts as one of
+    that norm, twice.
     """
-    slopes, terms = constants.n * constants.lipschitz + tilt, (constants.dimension or 1) + 8
+    records = planned_records(constants)
+    slopes, terms = records * constants.lipschitz + tilt, (constants.dimension or 1) + 8
     longest = slopes / total_ridge(constants)
     size, factor = (longest, 8) if longest <= 2 * reach else (reach, 16)
-    scores = constants.n * constants.data_smoothness * size
-    return factor * (rounding_floor(constants) + 2.0**-53 * terms * (scores + 2 * slopes))
+    scores = records * constants.data_smoothness * size
+    return factor * (rounding_floor(constants, records) + 2.0**-53 * terms * (scores + 2 * slopes))
 
 
 def total_ridge(constants: Constants) -> float:
@@ -51,7 +62,7 @@ def check_minimiser(theorem: Theorem[Any], constants: Constants, tolerance: floa
             f"the projection on the constraint is inexact (by {constants.projection_error:g})",
             "Use a constraint with an exact projection.",
         )
-    least = 2 * rounding_floor(constants)
+    least = 2 * rounding_floor(constants, planned_records(constants))
     if tolerance < least:
         raise theorem.refuse(
             f"tolerance = {tolerance:g} is below what double precision can certify for this n and these bounds",

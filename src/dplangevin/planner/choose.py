@@ -13,6 +13,10 @@ from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
 SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
+ANY_NUMBER = (
+    "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
+)  # fmt: skip
+"""Mechanisms with a theorem that holds for more records than the public divisor n."""
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -29,7 +33,11 @@ def choose(**options: Any) -> Recipe:
     >>> recipe.plan.schedule.n_steps, bool(recipe.plan.guarantee.epsilon() <= 1.0)
     (189, True)
     """
-    request = Request(**options)
+    return chosen(Request(**options))
+
+
+def chosen(request: Request) -> Recipe:
+    """The recipe for this request."""
     try:
         return _chosen(request)
     except (ArithmeticError, RuntimeError) as error:
@@ -59,6 +67,12 @@ def _chosen(request: Request) -> Recipe:
 
 
 def _planned(mechanism: str, request: Request) -> Recipe:
+    if request.more_rows and mechanism not in ANY_NUMBER:
+        what = "secure=True" if request.secure else f"mechanism={mechanism!r}"
+        raise InvalidParameter(
+            f"{what} is proved for at most n records, and with a stated n the data may hold more: leave n out (the "
+            f"number of rows is then public), or use one of {', '.join(ANY_NUMBER)}."
+        )
     recipe: Recipe = recipe_named(mechanism)(request)
     return recipe
 

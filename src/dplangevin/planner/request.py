@@ -56,6 +56,7 @@ class Request:
     bad_rows : what becomes of a record that is not finite, "refuse" or "zero".
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
     secure : exact noise on integers, from the operating system.
+    more_rows : under add-remove, the data may hold more rows than the divisor n.
     """
 
     model: str
@@ -77,6 +78,7 @@ class Request:
     transition: float | None = None
     quantile: float | None = None
     secure: bool = False
+    more_rows: bool = False
 
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))
@@ -170,4 +172,5 @@ class Request:
             ridge=ridge if self.alpha is None else self.alpha,
             fit_intercept=self.fit_intercept,
             adjacency=self.adjacency,  # type: ignore[arg-type]
+            more_rows=self.more_rows,
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dplangevin.errors import AssumptionFailed
@@ -23,6 +25,15 @@ class Theorem(ABC, Generic[S]):
 
     name: ClassVar[str]
     reference: ClassVar[str]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "certify" in vars(cls):  # whoever asks, and however: what is proved for at most n records says so
+            cls.certify = _for_these_rows(cls.certify)  # type: ignore[method-assign, assignment]
+
+    def any_number(self, schedule: S) -> bool:
+        """Whether the proof holds when the data hold more records than the public divisor n."""
+        return False
 
     @abstractmethod
     def certify(self, constants: Any, schedule: S) -> Guarantee:
@@ -58,6 +69,21 @@ class Theorem(ABC, Generic[S]):
             arithmetic=arithmetic(secure=schedule.secure),
             extra_delta=extra_delta,
         )
+
+
+def _for_these_rows(certify: Callable[[Any, Any, S], Guarantee]) -> Callable[[Any, Any, S], Guarantee]:
+    """The same certificate, refused where the data may hold more than n records and the proof needs at most n."""
+
+    @wraps(certify)
+    def checked(theorem: Any, constants: Any, schedule: S) -> Guarantee:
+        if isinstance(constants, Constants) and constants.more_rows and not theorem.any_number(schedule):
+            raise theorem.refuse(
+                "its proof needs at most n records, and these data may hold more than the stated n",
+                "Leave n= out (the number of rows is then public), or use another mechanism.",
+            )
+        return certify(theorem, constants, schedule)
+
+    return checked
 
 
 COMMON_ASSUMPTIONS = (

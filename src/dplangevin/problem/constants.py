@@ -21,6 +21,8 @@ class Constants:
     Parameters
     ----------
     n : public number of records and divisor of the mean.
+    more_rows : the data may hold more than n records (add-remove only): sums over records divided by n are then no
+        means, and only theorems that say so hold.
     lipschitz : L, the largest norm of one record's gradient (data term only, weights included).
     smoothness : M, smoothness of every loss_i + (m/2) |theta|^2 on the set; infinity when unknown.
     strong_convexity : m, of the data-independent ridge only. Curvature of the data never counts.
@@ -50,6 +52,7 @@ class Constants:
     label_bound: float | None = None
     weight_bound: float = 1.0
     assumptions: tuple[str, ...] = ()
+    more_rows: bool = False
 
     def __post_init__(self) -> None:
         _check.put(self, n=_check.count("n", self.n))
@@ -60,6 +63,10 @@ class Constants:
         _check.put(self, strong_convexity=_check.scale_or_zero("strong_convexity", self.strong_convexity))
         _check.put(self, diameter=_check.scale("diameter", self.diameter, infinite=True))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
+        if self.more_rows and self.adjacency != "add-remove":
+            raise InvalidParameter(
+                "more_rows is for adjacency='add-remove': replace-one has exactly n records."
+            )
         _check.put(self, projection_error=_check.nonnegative("projection_error", self.projection_error))
         if self.dimension is not None:
             _check.put(self, dimension=_check.count("dimension", self.dimension))

@@ -25,6 +25,7 @@ class Problem:
     loss : with a finite slope bound; wrap others in Clipped(loss, bound).
     bounds : stated bounds of one record.
     n : public number of records (replace-one), or public divisor that the number never exceeds (add-remove).
+    more_rows : under add-remove, the number of records may exceed the divisor n.
     n_features : number of feature columns, without the intercept.
     constraint : the set every iterate is projected on; its diameter is the one that is accounted.
     ridge : penalty on the whole of theta, the intercept included; added once, outside any clipping.
@@ -50,6 +51,7 @@ class Problem:
     ridge: float = 0.0
     fit_intercept: bool = True
     adjacency: Adjacency = "replace-one"
+    more_rows: bool = False
 
     def __post_init__(self) -> None:
         _check.put(self, n=_check.count("n", self.n))
@@ -127,6 +129,7 @@ class Problem:
             label_bound=max(abs(label) for label in self.bounds.label_range),
             weight_bound=weight,
             assumptions=self._assumptions(),
+            more_rows=self.more_rows,
         )
 
     def _assumptions(self) -> tuple[str, ...]:
@@ -141,6 +144,8 @@ class Problem:
         )
         if self.adjacency == "replace-one":
             words.append(f"the number of records n = {self.n} is public")
+        elif self.more_rows:
+            words.append(f"the divisor n = {self.n} is public; the data may hold more or fewer records")
         else:
             words.append(f"the divisor n = {self.n} is public and the data never hold more records")
         if self.fit_intercept:

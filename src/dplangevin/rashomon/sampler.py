@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dplangevin.errors import InvalidParameter, NotPrivateError
+from dplangevin.errors import NotPrivateError
 from dplangevin.estimators._large import dataset_of
 from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
 from dplangevin.families.run import run
@@ -98,15 +98,15 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
 
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonRecipe:
         """What fit would do on n rows of n_features encoded columns; no data is needed."""
-        template = Template(self._estimator(), self.radius, self.threshold)
+        template = self._template()
         return self._recipe(template.problem(n, n_features, n_classes))
 
     def fit(self, X: Any, y: Any) -> RashomonSampler:
         """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
-        template = Template(self._estimator(), self.radius, self.threshold)
+        template = self._template()
         rows, targets, encode = template.read(X, y)
-        divisor = template.estimator._divisor(rows.shape[0])
-        problem = template.problem(divisor, rows.shape[1], template.n_classes)
+        divisor = template.estimator.divisor(rows.shape[0])
+        problem = template.problem(divisor, rows.shape[1], encode.n_classes)
         recipe = self._recipe(problem)
         if recipe.hit_probability < recipe.advice.worthwhile:
             warnings.warn(f"{recipe.sentence()} {recipe.advice}", UserWarning, stacklevel=2)
@@ -122,7 +122,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         self.hit_probability_ = recipe.hit_probability
         self.parameters_ = np.array(release.value)
         self.models_ = [template.model(theta, problem, self.privacy_, recipe) for theta in self.parameters_.T]
-        self.feature_names_ = template.names(problem.n_features)
+        self.feature_names_ = tuple(map(str, self.models_[0].get_feature_names_out()))
         self.n_features_in_ = template.estimator.n_features_in_
         if hasattr(template.estimator, "classes_"):
             self.classes_ = template.estimator.classes_
@@ -136,15 +136,8 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "models_")
         return Multiplicity.of(self.models_, X, y, sentence=self.plan_.sentence(), **options)
 
-    def _estimator(self) -> Any:
-        if self.estimator is None or not hasattr(self.estimator, "get_params"):
-            raise InvalidParameter(
-                "estimator must be an unfitted estimator of this library, e.g. DPLogisticRegression(data_norm=1.0, "
-                f"classes=[0, 1], radius=1.0); got {type(self.estimator).__name__}."
-            )
-        made = clone(self.estimator)
-        made._strict_data = bool(getattr(self.ledger, "strict", False))
-        return made
+    def _template(self) -> Template:
+        return Template(self.estimator, self.radius, self.threshold, ledger=self.ledger)
 
     def _recipe(self, problem: Any) -> RashomonRecipe:
         return plan_rashomon(

@@ -50,7 +50,12 @@ class PublicSample:
             )
         self._features, self._labels, self._private = features, labels, problem
         self.problem = replace(
-            problem, loss=plain_loss(problem.loss), n=len(features), ridge=0.0, adjacency="replace-one"
+            problem,
+            loss=plain_loss(problem.loss),
+            n=len(features),
+            ridge=0.0,
+            adjacency="replace-one",
+            more_rows=False,
         )
         self.data = ArrayDataset(features, labels, self.problem)
         self.quadratic = squared(problem.loss)

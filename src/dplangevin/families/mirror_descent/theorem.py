@@ -42,6 +42,10 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
         "Ganesh (2022), Algorithm 1 and Theorem 74; the noise by Dong, Roth and Su (2022), Theorem 3.2"
     )
 
+    def any_number(self, schedule: PublicMirrorSchedule) -> bool:
+        """Every step adds noise to a sum over records divided by the public n."""
+        return True
+
     def certify(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
         if schedule.secure:
             return self._secure(constants, schedule)

@@ -38,6 +38,10 @@ class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
         "Dong, Roth and Su (2022), Theorem 2.7"
     )
 
+    def any_number(self, schedule: SufficientStatisticsSchedule) -> bool:
+        """The moments are sums: one record's part does not depend on the others."""
+        return True
+
     def certify(self, constants: Constants, schedule: SufficientStatisticsSchedule) -> Guarantee:
         mu = inflated(joint_shift(self, constants, schedule))
         return self.guarantee(

@@ -105,6 +105,11 @@ def plan_rashomon(
     models, budget = _check.count("n_models", n_models), _check.positive("epsilon", epsilon)
     slack = 0.0 if delta == 0 else _check.open_unit("delta", delta)
     _need_ridge(problem)
+    if problem.more_rows:
+        raise InvalidParameter(
+            "draws of a Rashomon set are proved for at most n records, and with a stated n the data may hold more: "
+            "leave n out (the number of rows is then public)."
+        )
     chosen = _tier(route, chosen, slack)
     edge = _ramp(route, chosen, psi, ramp)
     schedule: RashomonSchedule | RashomonChainSchedule

@@ -28,6 +28,10 @@ class Composition(NoisyGradientTheorem):
         "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019); Zhu, Dong and Wang (2022)"
     )
 
+    def any_number(self, schedule: NoisyGradientSchedule) -> bool:
+        """A step's sum moves by one record's gradient, drawn with probability batch / n, whatever the others."""
+        return schedule.sampling in ("full", "poisson")
+
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)
         if math.isinf(schedule.n_steps):

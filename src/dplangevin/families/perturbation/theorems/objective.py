@@ -47,6 +47,10 @@ class ObjectivePerturbationTheorem(Theorem[ObjectivePerturbationSchedule]):
         "Kifer, Smith and Thakurta (2012), Theorem 2 (constraints)"
     )
 
+    def any_number(self, schedule: ObjectivePerturbationSchedule) -> bool:
+        """Neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records."""
+        return True
+
     def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gamma":
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
@@ -70,6 +74,10 @@ class GaussianObjectivePerturbation(Theorem[ObjectivePerturbationSchedule]):
         "Kifer, Smith and Thakurta (2012), Theorem 2; Redberg, Koskela and Wang (2023); "
         "the corner bound is proved in docs/theory/planner.md"
     )
+
+    def any_number(self, schedule: ObjectivePerturbationSchedule) -> bool:
+        """As for the pure promise."""
+        return True
 
     def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gaussian":

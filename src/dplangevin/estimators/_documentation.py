@@ -1,0 +1,53 @@
+"""What every estimator's help says: written once, put in place of markers."""
+
+from __future__ import annotations
+
+PARAMETERS = """\
+    epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
+    data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
+    schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder).
+    radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
+    alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
+    fit_intercept : add a constant column inside the joint norm.
+    adjacency : "replace-one" (a record is exchanged) or "add-remove".
+    n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
+        which is then public.
+    mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
+        "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also "sufficient-statistics").
+    theorem : pin the accounting theorem by name.
+    weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
+    bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero");
+        None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
+    max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
+    secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
+    public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
+    public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
+    compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
+    ledger : a Spender that is charged before the data is read.
+    random_state : None draws from the operating system; a seed voids the promise against those who know it.
+    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
+    verbose : print the plan before running.
+"""
+ATTRIBUTES = """\
+    coef_, intercept_ : the released model.
+    plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
+    standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
+    n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
+"""
+
+
+CLASSES = """\
+    classes : the public set of labels; None reads it from y and says so in privacy_. classes_ : those of the fit.
+"""
+TARGET_BOUNDS = """\
+    target_bounds : (low, high), the stated range of y (of counts: (0, high)); targets beyond it are clipped.
+"""
+
+
+def documented(text: str | None, own: str) -> str | None:
+    """The docstring with the parameters and attributes that are shared in place of its marker; `own` come first."""
+    if text is None:  # python -OO
+        return None
+    shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
+    return text.replace("    {shared}\n", shared)

@@ -1,0 +1,227 @@
+"""A stated divisor n under add-remove: neither the plan nor what is said depends on the number of rows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.estimators import DPLogisticRegression, DPRidge
+from dplangevin.families._minimise import Objective, minimise
+from dplangevin.families.noisy_gradient.mechanism import drawn_batches
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.perturbation.theorems.output import minimiser_sensitivity
+from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan_file import load_plan, save_plan
+from dplangevin.privacy.registry import schedule_types, theorems_for
+from dplangevin.privacy.theorem import Theorem
+from dplangevin.problem import DataBounds, Logistic, Problem
+from dplangevin.problem.constants import Constants
+from dplangevin.rashomon import RashomonSampler
+
+N = 200
+ANY_NUMBER = {
+    "composition",
+    "sufficient-statistics",
+    "public-mirror-descent",
+    "output-perturbation",
+    "objective-perturbation",
+    "gaussian-objective-perturbation",
+}
+
+
+def problem(n: int = 50, **changes: Any) -> Problem:
+    stated: dict[str, Any] = {
+        "loss": Logistic(), "bounds": DataBounds(data_norm=1.0, classes=2), "n_features": 2, "ridge": 0.02,
+        "fit_intercept": False, "adjacency": "add-remove", "more_rows": True,
+    }  # fmt: skip
+    return Problem(n=n, **(stated | changes))
+
+
+def records(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 2))
+    return X / np.linalg.norm(X, axis=1, keepdims=True), rng.integers(0, 2, rows).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (DPLogisticRegression, {}),
+        (DPLogisticRegression, {"delta": 0.0}),
+        (DPLogisticRegression, {"mechanism": "noisy-gd"}),
+        (DPLogisticRegression, {"mechanism": "noisy-sgd"}),
+        (DPLogisticRegression, {"mechanism": "output-perturbation", "alpha": 0.1, "radius": 2.0}),
+        (DPLogisticRegression, {"intervals": True, "delta": 0.0, "epsilon": 50.0}),
+        (DPRidge, {"mechanism": "sufficient-statistics"}),
+    ],
+)
+def test_neighbours_around_n_get_the_same_plan_and_nothing_is_said(
+    cls: type, options: dict[str, Any]
+) -> None:
+    stated = {"classes": [0, 1]} if cls is DPLogisticRegression else {"target_bounds": (0, 1)}
+    given = {"epsilon": 20.0, "delta": 1e-6, "data_norm": 1.0, **stated, **options}
+    plans = []
+    for rows in (N - 1, N, N + 1, 12 * N):
+        X, y = records(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = cls(adjacency="add-remove", n=N, random_state=0, **given).fit(X, y)
+        plans.append((model.plan_.plan.schedule, model.plan_.reasons, model.plan_.caution, model.privacy_))
+        assert model.privacy_.epsilon() <= given["epsilon"]
+        assert not any("number of rows is public" in words for words in model.privacy_.assumptions)
+        assert any("may hold more or fewer records" in words for words in model.privacy_.assumptions)
+    assert all(plan == plans[0] for plan in plans)
+
+
+def test_without_n_the_number_of_rows_is_public_and_the_divisor() -> None:
+    X, y = records(N)
+    given: dict[str, Any] = {"data_norm": 1.0, "classes": [0, 1], "delta": 1e-6, "random_state": 0}
+    model = DPLogisticRegression(adjacency="add-remove", epsilon=20.0, **given).fit(X, y)
+    assert not model.plan_.plan.problem.more_rows
+    assert any("never hold more records" in words for words in model.privacy_.assumptions)
+    with pytest.raises(InvalidParameter, match="more rows than"):
+        ArrayDataset(X, y, problem(more_rows=False))
+
+
+@pytest.mark.parametrize("mechanism", ["exponential", "gibbs", "iterated-exponential", "langevin", "secure"])
+def test_what_needs_at_most_n_records_refuses_by_name(mechanism: str) -> None:
+    X, y = records(N)
+    options: dict[str, Any] = {"mechanism": mechanism} if mechanism != "secure" else {"secure": True}
+    model = DPLogisticRegression(
+        epsilon=20.0,
+        delta=1e-6,
+        data_norm=1.0,
+        classes=[0, 1],
+        adjacency="add-remove",
+        n=N,
+        radius=2.0,
+        **options,
+    )
+    with pytest.raises(InvalidParameter, match=f"{mechanism}.*at most n records"):
+        model.fit(X, y)
+
+
+def test_rashomon_sets_refuse_a_stated_divisor() -> None:
+    X, y = records(N)
+    model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], adjacency="add-remove", n=N, radius=1.0)
+    with pytest.raises(InvalidParameter, match=r"Rashomon.*at most n records"):
+        RashomonSampler(model, threshold=0.1, n_models=2, epsilon=2.0).fit(X, y)
+
+
+def test_only_theorems_that_say_so_hold_for_more_records() -> None:
+    """Deny by default: over the whole table, a theorem is asked before it is believed."""
+    saying, constants = set(), problem().constants
+    for kind in schedule_types():
+        for name, theorem in theorems_for(kind).items():
+            if type(theorem).any_number is not Theorem.any_number:
+                saying.add(name)
+            elif not kind.stands_alone:
+                with pytest.raises(AssumptionFailed, match="at most n records"):
+                    theorem.certify(constants, object())
+    assert saying == ANY_NUMBER
+
+
+@pytest.mark.parametrize("sampling", ["cyclic", "shuffle", "without-replacement"])
+def test_batches_in_rounds_are_not_covered(sampling: Any) -> None:
+    schedule = NoisyGradientSchedule(
+        step_size=1.0, noise_scale=1.0, n_steps=10, sampling=sampling, batch_size=5
+    )
+    assert not theorems_for(schedule)["composition"].any_number(schedule)
+    with pytest.raises(InvalidParameter, match="not defined under"):
+        certify(problem().constants, schedule, delta=1e-6)
+
+
+def test_descent_is_composed_and_nothing_better_is_claimed() -> None:
+    schedule = NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=500)
+    capped = problem(more_rows=False).constants
+    assert certify(capped, schedule, delta=1e-6).theorem != "composition"
+    assert certify(problem().constants, schedule, delta=1e-6).theorem == "composition"
+
+
+def test_replace_one_has_exactly_n_records() -> None:
+    with pytest.raises(InvalidParameter, match="add-remove"):
+        Constants(n=3, lipschitz=1.0, more_rows=True)
+
+
+def test_a_record_is_drawn_with_the_public_rate_whatever_the_number_of_rows() -> None:
+    """2000 batches of 600 rows at rate 5 / 200; six deviations of the mean: false alarms below 1e-8."""
+    schedule = NoisyGradientSchedule(
+        step_size=1.0, noise_scale=1.0, n_steps=1, sampling="poisson", batch_size=5
+    )
+    drawn = drawn_batches(schedule, 600, 5, 200, np.random.default_rng(0))
+    sizes = [len(rows) for rows in islice(drawn, 2000) if rows is not None]
+    assert abs(np.mean(sizes) - 15) < 6 * math.sqrt(15 / 2000)
+
+
+@pytest.mark.parametrize("more", [1, 6])
+def test_minimisers_of_neighbours_are_as_close_as_stated(more: int) -> None:
+    """Exact sensitivity with more rows than n: the record that pulls most, added to few and to many others."""
+    stated = problem()
+    tolerance = 1e-8
+    X, y = records(more * stated.n + 1)
+    X[:, 0] = np.abs(X[:, 0])
+    points = []
+    for rows in (len(X), len(X) - 1):
+        data = ArrayDataset(X[:rows], y[:rows], stated)
+        objective = Objective(data=data, ridge=stated.n * stated.ridge, tilt=np.zeros(2))
+        points.append(minimise(objective, tolerance))
+    assert np.linalg.norm(points[0] - points[1]) <= minimiser_sensitivity(stated.constants, tolerance)
+
+
+def _log_density(
+    stated: Problem, X: np.ndarray, y: np.ndarray, thetas: np.ndarray, scale: float
+) -> np.ndarray:
+    """Of the tilted minimiser at each column, up to a constant: exp(-|grad Phi| / scale) det(Hessian of Phi)."""
+    ridge = stated.n * stated.ridge
+    p = 1 / (1 + np.exp(-X @ thetas))
+    gradient = X.T @ (p - y[:, None]) + ridge * thetas
+    bend = p * (1 - p)
+    a, b, c = ((X[:, i] * X[:, j]) @ bend for i, j in ((0, 0), (0, 1), (1, 1)))
+    determinant = (a + ridge) * (c + ridge) - b * b
+    return -np.linalg.norm(gradient, axis=0) / scale + np.log(determinant)
+
+
+@pytest.mark.parametrize(("rows", "sabotage"), [(0, 1.0), (49, 1.0), (50, 1.0), (400, 1.0), (0, 0.5)])
+def test_an_exact_attack_on_objective_perturbation(rows: int, sabotage: float) -> None:
+    """The densities of neighbours, at thousands of points, with fewer and with eight times more rows than n.
+
+    Half the noise is caught: the attack is able to fail.
+    """
+    stated = problem()
+    schedule = calibrated_objective_perturbation(stated.constants, epsilon=1.0)
+    claim = Plan(problem=stated, schedule=schedule, delta=0.0).guarantee.epsilon(0.0)
+    X, y = records(rows + 1)
+    X[-1], y[-1] = (1.0, 0.0), 1.0
+    thetas = np.random.default_rng(1).standard_normal((2, 4000)) * np.geomspace(0.01, 30, 4000)
+    scale = schedule.noise_scale * sabotage
+    ratio = _log_density(stated, X, y, thetas, scale) - _log_density(stated, X[:-1], y[:-1], thetas, scale)
+    # normalising constants are those of the same noise: the map theta -> -grad Phi is a bijection
+    assert (np.abs(ratio).max() <= claim) == (sabotage == 1.0)
+
+
+def test_the_solver_certifies_its_point_for_the_records_it_saw() -> None:
+    stated, theta = problem(), np.array([0.3, 0.4])
+    doubts = []
+    for rows in (10, 50, 500, 5000):
+        data = ArrayDataset(*records(rows), stated)
+        doubts.append(Objective(data=data, ridge=1.0, tilt=np.zeros(2)).rounding(theta))
+    assert doubts[0] == doubts[1]
+    assert doubts[2] > 5 * doubts[1]
+    assert doubts[3] > 5 * doubts[2]
+
+
+def test_a_plan_file_keeps_the_word(tmp_path: Path) -> None:
+    stated = problem()
+    schedule = calibrated_objective_perturbation(stated.constants, epsilon=1.0)
+    save_plan(Plan(problem=stated, schedule=schedule, delta=0.0), tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").problem.more_rows
