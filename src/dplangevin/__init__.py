@@ -13,116 +13,51 @@ Examples
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dplangevin._version import __version__
+from dplangevin._lazy import attach
+from dplangevin._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from dplangevin._progress import watching
+    from dplangevin._progress import watching as watching
     from dplangevin.errors import (
-        AssumptionFailed,
-        BudgetExceeded,
-        CalibrationFailed,
-        ContradictionError,
-        DplangevinError,
-        InvalidParameter,
-        LedgerError,
-        NotPrivateError,
+        AssumptionFailed as AssumptionFailed,
+        BudgetExceeded as BudgetExceeded,
+        CalibrationFailed as CalibrationFailed,
+        ContradictionError as ContradictionError,
+        DplangevinError as DplangevinError,
+        InvalidParameter as InvalidParameter,
+        LedgerError as LedgerError,
+        NotPrivateError as NotPrivateError,
     )
     from dplangevin.estimators import (
-        DPHuberRegressor,
-        DPLinearSVC,
-        DPLogisticRegression,
-        DPPoissonRegressor,
-        DPQuantileRegressor,
-        DPRidge,
-        SchemaEncoder,
+        DPHuberRegressor as DPHuberRegressor,
+        DPLinearSVC as DPLinearSVC,
+        DPLogisticRegression as DPLogisticRegression,
+        DPPoissonRegressor as DPPoissonRegressor,
+        DPQuantileRegressor as DPQuantileRegressor,
+        DPRidge as DPRidge,
+        SchemaEncoder as SchemaEncoder,
     )
-    from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
-    from dplangevin.families.account import account
-    from dplangevin.families.calibrate import calibrate
-    from dplangevin.families.draws.plan_sampler import plan_sampler
-    from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
-    from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-    from dplangevin.ledger import Ledger
-    from dplangevin.privacy.guarantee import Guarantee, NotPrivate
-    from dplangevin.problem.constants import Constants
-    from dplangevin.schema import Schema
+    from dplangevin.estimators.evaluation import (
+        learned_steps as learned_steps,
+        private_score as private_score,
+        private_selection as private_selection,
+    )
+    from dplangevin.estimators.schema_check import check_schema as check_schema
+    from dplangevin.families.account import account as account
+    from dplangevin.families.calibrate import calibrate as calibrate
+    from dplangevin.families.draws.plan_sampler import plan_sampler as plan_sampler
+    from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon as lower_bound_epsilon
+    from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule as NoisyGradientSchedule
+    from dplangevin.families.run import run as run
+    from dplangevin.ledger import Ledger as Ledger
+    from dplangevin.planner.choose import choose as choose
+    from dplangevin.planner.request import Request as Request
+    from dplangevin.privacy.guarantee import Guarantee as Guarantee, NotPrivate as NotPrivate
+    from dplangevin.privacy.plan import Plan as Plan, Price as Price
+    from dplangevin.privacy.plan_file import load_plan as load_plan, save_plan as save_plan
+    from dplangevin.problem.constants import Constants as Constants
+    from dplangevin.schema import Schema as Schema
 
-_HOME = {
-    "AssumptionFailed": "errors",
-    "BudgetExceeded": "errors",
-    "CalibrationFailed": "errors",
-    "Constants": "problem.constants",
-    "ContradictionError": "errors",
-    "DPHuberRegressor": "estimators",
-    "DPLinearSVC": "estimators",
-    "DPLogisticRegression": "estimators",
-    "DPPoissonRegressor": "estimators",
-    "DPQuantileRegressor": "estimators",
-    "DPRidge": "estimators",
-    "DplangevinError": "errors",
-    "Guarantee": "privacy.guarantee",
-    "InvalidParameter": "errors",
-    "Ledger": "ledger",
-    "LedgerError": "errors",
-    "NoisyGradientSchedule": "schedules",
-    "NotPrivate": "privacy.guarantee",
-    "NotPrivateError": "errors",
-    "Schema": "schema",
-    "SchemaEncoder": "estimators",
-    "account": "families.account",
-    "calibrate": "families.calibrate",
-    "learned_steps": "estimators.evaluation",
-    "lower_bound_epsilon": "families.noisy_gradient.lower_bounds",
-    "plan_sampler": "families.draws.plan_sampler",
-    "private_score": "estimators.evaluation",
-    "private_selection": "estimators.evaluation",
-    "watching": "_progress",
-}
-
-__all__ = [
-    "AssumptionFailed",
-    "BudgetExceeded",
-    "CalibrationFailed",
-    "Constants",
-    "ContradictionError",
-    "DPHuberRegressor",
-    "DPLinearSVC",
-    "DPLogisticRegression",
-    "DPPoissonRegressor",
-    "DPQuantileRegressor",
-    "DPRidge",
-    "DplangevinError",
-    "Guarantee",
-    "InvalidParameter",
-    "Ledger",
-    "LedgerError",
-    "NoisyGradientSchedule",
-    "NotPrivate",
-    "NotPrivateError",
-    "Schema",
-    "SchemaEncoder",
-    "__version__",
-    "account",
-    "calibrate",
-    "learned_steps",
-    "lower_bound_epsilon",
-    "plan_sampler",
-    "private_score",
-    "private_selection",
-    "watching",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'dplangevin' has no attribute {name!r}")
-    value = getattr(import_module(f"dplangevin.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = attach(__name__)

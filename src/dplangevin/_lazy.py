@@ -9,13 +9,13 @@ import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pkgutil import get_data
 from typing import Any
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """(__getattr__, __dir__, __all__) of a package, from the imports under its `if TYPE_CHECKING:`."""
-    source = get_data(package, "__init__.py") or b""
+    spec: Any = sys.modules[package].__spec__
+    source: bytes = spec.loader.get_data(spec.origin)  # lighter than pkgutil or get_source, and good in a zip too
     homes = {
         alias.asname or alias.name: (str(statement.module), alias.name)
         for block in ast.parse(source).body

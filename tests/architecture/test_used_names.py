@@ -20,10 +20,9 @@ def _used() -> set[str]:
                 found.add(node.id)
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
-            elif (
-                isinstance(node, ast.Constant) and isinstance(node.value, str) and path.name != "__init__.py"
-            ):
-                found.update(WORD.findall(node.value) if re.fullmatch(r"[\w.:]+", node.value) else ())
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                listed = r"[\w.]+:\w+" if path.name == "__init__.py" else r"[\w.:]+"  # a family's members
+                found.update(WORD.findall(node.value) if re.fullmatch(listed, node.value) else ())
     return found
 
 
