@@ -35,6 +35,7 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
     reference = (
         "Ganesh (2022), Algorithm 1 and Theorem 74; the noise by Dong, Roth and Su (2022), Theorem 3.2"
     )
+    proof = ""
 
     def certify(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
         noises = schedule.per_step("noise_scale")

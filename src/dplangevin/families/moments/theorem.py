@@ -31,6 +31,7 @@ class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
         "Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, with the exact joint sensitivity; "
         "Dong, Roth and Su (2022), Theorem 2.7"
     )
+    proof = "docs/theory/planner.md, section 4"
 
     def certify(self, constants: Constants, schedule: SufficientStatisticsSchedule) -> Guarantee:
         mu = inflated(joint_shift(self, constants, schedule))

@@ -42,6 +42,7 @@ class DiscreteComposition(Theorem[DiscreteGradientSchedule]):
         "Canonne, Kamath and Steinke (2020), The discrete Gaussian for differential privacy, Proposition 5; "
         "Bun and Steinke (2016), Lemma 2.3; docs/theory/secure_noise.md"
     )
+    proof = "docs/theory/secure_noise.md"
 
     def certify(self, constants: Constants, schedule: DiscreteGradientSchedule) -> Guarantee:
         if schedule.sampling != "full" and constants.adjacency == "add-remove":

@@ -39,6 +39,7 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
 
     name = "output-perturbation"
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
+    proof = ""
 
     def certify(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
