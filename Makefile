@@ -10,7 +10,7 @@ export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check audit mutants bench clean
+.PHONY: help demo test test-all check audit mutants bench support clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ mutants: $(VENV)/.ready-dev  ## change one line of privacy-critical code at a ti
 bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/counting.py --rows 10000000 | tee benchmarks/COUNTING.md
+
+support: $(VENV)/.ready-dev  ## try every feature with every estimator, mechanism and query; writes docs/support.md
+	PYTHONPATH=tests $(BIN)/python -m support.write
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

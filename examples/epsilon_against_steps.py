@@ -6,7 +6,7 @@ Usage: python examples/epsilon_against_steps.py [FILE.svg|.png|.html]     (defau
 import sys
 from pathlib import Path
 
-from dplangevin.report.plot import write
+from dplangevin.report import write_plot
 
 RUN = {
     "n": 10_000,
@@ -21,5 +21,5 @@ RUN = {
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) == 2 else Path("account.svg")
-    write(target, RUN)
+    write_plot(target, RUN)
     print(f"wrote {target}")

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from dplangevin import Plan, run
 from dplangevin.data import ArrayDataset
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.run import run
-from dplangevin.privacy.plan import Plan
+from dplangevin.families import DiscreteGradientSchedule, GeneralizedGaussianMechanism
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 
 RUNS = 2000

@@ -14,8 +14,7 @@ import numpy as np
 from dplangevin import DPLogisticRegression
 from dplangevin.datasets import income
 from dplangevin.rashomon import Multiplicity, RashomonSampler
-from dplangevin.report.document import write_document
-from dplangevin.report.rashomon import rashomon_document
+from dplangevin.report import rashomon_document, write_document
 
 
 def plot(found: Multiplicity, path: str) -> None:

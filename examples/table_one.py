@@ -13,13 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from dplangevin import plan_sampler, run
 from dplangevin.data import ArrayDataset
-from dplangevin.families.draws.plan_iterated import plan_iterated
-from dplangevin.families.draws.plan_sampler import SamplerPlan, plan_sampler
-from dplangevin.families.draws.theorems.exponential_mechanism import exponential_temperature
-from dplangevin.families.draws.theorems.iterated_exponential import iterated_schedule
-from dplangevin.families.run import run
-from dplangevin.privacy.conversions import gdp_mu
+from dplangevin.families import SamplerPlan, exponential_temperature, iterated_schedule, plan_iterated
+from dplangevin.privacy import gdp_mu
 from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Sigmoid, risk
 
 EPSILON, DELTA = 1.0, 1e-6

@@ -44,13 +44,19 @@ if TYPE_CHECKING:
         private_score as private_score,
         private_selection as private_selection,
     )
+    from dplangevin.estimators.schema_check import check_schema as check_schema
     from dplangevin.families.account import account as account
     from dplangevin.families.calibrate import calibrate as calibrate
     from dplangevin.families.draws.plan_sampler import plan_sampler as plan_sampler
     from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon as lower_bound_epsilon
     from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule as NoisyGradientSchedule
+    from dplangevin.families.run import run as run
     from dplangevin.ledger import Ledger as Ledger
+    from dplangevin.planner.choose import choose as choose
+    from dplangevin.planner.request import Request as Request
     from dplangevin.privacy.guarantee import Guarantee as Guarantee, NotPrivate as NotPrivate
+    from dplangevin.privacy.plan import Plan as Plan, Price as Price
+    from dplangevin.privacy.plan_file import load_plan as load_plan, save_plan as save_plan
     from dplangevin.problem.constants import Constants as Constants
     from dplangevin.schema import Schema as Schema
 

@@ -1,35 +1,33 @@
 """Packages whose public names are loaded on first use.
 
-The names are written once, as imports under `if TYPE_CHECKING:`, where type checkers see them and `attach` reads them.
+The names are written once, as imports `from module import Name as Name` under `if TYPE_CHECKING:`, where type checkers
+see them and `attach` reads them.
 """
 
 from __future__ import annotations
 
-import ast
+import re
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pkgutil import get_data
 from typing import Any
 
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """(__getattr__, __dir__, __all__) of a package, from the imports under its `if TYPE_CHECKING:`."""
-    source = get_data(package, "__init__.py") or b""
+    spec: Any = sys.modules[package].__spec__
+    source: str = spec.loader.get_data(spec.origin).decode()  # lighter than pkgutil, and good in a zip too
+    typed = source.partition("\nif TYPE_CHECKING:\n")[2].partition("\n\n")[0]
     homes = {
-        alias.asname or alias.name: (str(statement.module), alias.name)
-        for block in ast.parse(source).body
-        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-        for statement in block.body
-        if isinstance(statement, ast.ImportFrom)
-        for alias in statement.names
+        name: module
+        for module, names in re.findall(r"from (\S+) import (\([^)]*\)|.*)", typed)
+        for name in re.findall(r"(\w+) as \1\b", names)
     }
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, attribute = homes[name]
-        value = getattr(import_module(module), attribute)
+        value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -21,7 +21,8 @@ def _used() -> set[str]:
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.update(WORD.findall(node.value) if re.fullmatch(r"[\w.:]+", node.value) else ())
+                listed = r"[\w.]+:\w+" if path.name == "__init__.py" else r"[\w.:]+"  # a family's members
+                found.update(WORD.findall(node.value) if re.fullmatch(listed, node.value) else ())
     return found
 
 

@@ -24,7 +24,7 @@ from dplangevin.privacy.proximal_certificate import (
 )
 from dplangevin.samplers.bodies import BoxBody
 from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.warm_start import warm_start
+from dplangevin.samplers.starts import warm_start
 
 X = (np.arange(300) + 0.5) / 150 - 1
 

@@ -25,10 +25,10 @@ from dplangevin.samplers.bodies import BallBody, BoxBody
 from dplangevin.samplers.elliptical_envelope import elliptical_envelope
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.proximal import proximal
+from dplangevin.samplers.proximal_chain import proximal
+from dplangevin.samplers.starts import warm_start
 from dplangevin.samplers.truncated import gamma_above, gamma_below, truncated_normal
 from dplangevin.samplers.truncated_gaussian import isotropic_gaussian
-from dplangevin.samplers.warm_start import warm_start
 
 RIDGE = 0.01
 

@@ -31,7 +31,7 @@ from dplangevin.samplers.certified_start import certified_start
 from dplangevin.samplers.lens import LensBody
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.problem_potential import ProblemPotential
-from dplangevin.samplers.warm_start import warm_start
+from dplangevin.samplers.starts import warm_start
 
 CONSTANTS = Constants(
     n=30_000,

@@ -36,7 +36,7 @@ KNOBS = {
 
 
 def found_value(plan: Price) -> float:
-    names = ("sigma", "inverse_temperature", "noise_scale")
+    names = ("sigma", "noise_scale", "inverse_temperature")
     return next(float(getattr(plan.schedule, name)) for name in names if hasattr(plan.schedule, name))
 
 

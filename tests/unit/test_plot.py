@@ -24,16 +24,16 @@ LIMIT = 200_000
 
 def test_png(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
-    plot.write(path, RUN)
+    plot.write_plot(path, RUN)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size < LIMIT
 
 
 def test_svg_is_valid_and_reproducible(tmp_path: Path) -> None:
     path = tmp_path / "picture.SVG"
-    plot.write(path, RUN)
+    plot.write_plot(path, RUN)
     first = path.read_bytes()
-    plot.write(path, RUN)
+    plot.write_plot(path, RUN)
     assert path.read_bytes() == first
     assert ElementTree.fromstring(first).tag.endswith("svg")
     assert len(first) < LIMIT
@@ -67,7 +67,7 @@ def test_without_matplotlib_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InvalidParameter, match=r"dplangevin\[plot\]"):
-        plot.write(tmp_path / "picture.png", RUN)
+        plot.write_plot(tmp_path / "picture.png", RUN)
 
 
 def test_checkpoints_are_not_drawn(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from dplangevin.papers.langevin_formulas import thesis_moment_factor
 from dplangevin.problem import risk
 from dplangevin.samplers import langevin_certificates as lc
 from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpaceBody
-from dplangevin.samplers.hit_and_run import hit_and_run
-from dplangevin.samplers.mala import mala
-from dplangevin.samplers.overdamped import normalised, overdamped
+from dplangevin.samplers.hit_and_run_chain import hit_and_run
+from dplangevin.samplers.mala_chain import mala
+from dplangevin.samplers.overdamped_chain import normalised, overdamped
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.sgld import geometric_weights, sgld
-from dplangevin.samplers.underdamped import UnderdampedStep, underdamped
+from dplangevin.samplers.underdamped_chain import UnderdampedStep, underdamped
 
 
 def quadratic(curvature):

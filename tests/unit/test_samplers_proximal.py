@@ -24,8 +24,8 @@ from dplangevin.privacy.proximal_certificate import (
 from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpaceBody
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.proximal import proximal
-from dplangevin.samplers.warm_start import warm_start
+from dplangevin.samplers.proximal_chain import proximal
+from dplangevin.samplers.starts import warm_start
 
 
 def quadratic(centre, curvature, smoothness=None, strong_convexity=None):

@@ -75,5 +75,5 @@ def _show(context: typer.Context, orders: tuple[float, ...]) -> None:
     else:
         text.show(found)
     if plot is not None:
-        picture.write(plot, question)
+        picture.write_plot(plot, question)
         typer.echo(f"wrote {plot}", err=True)

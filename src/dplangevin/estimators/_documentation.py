@@ -20,7 +20,7 @@ PARAMETERS = """\
         None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
-    secure : exact discrete noise on integers, safe against attacks on floating point (noisy-gd, noisy-sgd; delta > 0).
+    secure : exact noise on integers, safe against attacks on floating point (where: see docs/trust.md; delta > 0).
     public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
     public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
     compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).

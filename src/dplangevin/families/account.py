@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 from dplangevin import _check
 from dplangevin.families.noisy_gradient.options import described
-from dplangevin.families.other_runs import OTHER_MECHANISMS, described_other
+from dplangevin.families.other_runs import described_other
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.registry import option_names
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
-
-MECHANISMS = ("noisy-gd", "noisy-sgd", *OTHER_MECHANISMS)
 
 
 def account(
@@ -23,7 +22,7 @@ def account(
     Options are those of `dplangevin account`, with underscores. Noisy gradient runs: n, lipschitz, noise_scale,
     step_size (numbers, one per step, or formulas such as "0.5/sqrt(t)"), steps (a number or infinity), mechanism,
     batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release, checkpoints, momentum. Other
-    mechanisms, see `families.other_runs`: objective-perturbation, output-perturbation, exponential, gibbs, rashomon and
+    mechanisms, see their `options.py`: objective-perturbation, output-perturbation, exponential, gibbs, rashomon and
     counting. Exactly one of delta and epsilon; theorem to pin one.
 
     Examples
@@ -40,7 +39,8 @@ def account(
 
 def described_run(options: Mapping[str, object]) -> tuple[Constants | None, Schedule]:
     """The public values of a run, by its mechanism."""
-    _check.choice("mechanism", options.get("mechanism") or "noisy-gd", MECHANISMS)
-    if options.get("mechanism") in OTHER_MECHANISMS:
+    others = option_names()
+    _check.choice("mechanism", options.get("mechanism") or "noisy-gd", ("noisy-gd", "noisy-sgd", *others))
+    if options.get("mechanism") in others:
         return described_other(options)
     return described(options)

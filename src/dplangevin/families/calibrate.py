@@ -5,9 +5,10 @@ from __future__ import annotations
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_gradient.calibrate import PATIENT, QUICK, descend, least_noise, most_steps
 from dplangevin.families.noisy_gradient.options import described
-from dplangevin.families.other_runs import OTHER_MECHANISMS, Described, described_other, knob_of
+from dplangevin.families.other_runs import Described, described_other
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.registry import option_names, options_named
 from dplangevin.privacy.target import Target, target
 
 
@@ -37,10 +38,9 @@ def calibrate(
     (0.011919, 'optimal-shift')
     """
     mechanism = options.get("mechanism")
-    wanted = target(
-        epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=mechanism in OTHER_MECHANISMS
-    )
-    if mechanism in OTHER_MECHANISMS:
+    without_steps = mechanism in option_names()
+    wanted = target(epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=without_steps)
+    if without_steps:
         if steps is not None:
             raise InvalidParameter(f"steps has no meaning for mechanism={mechanism!r}; leave it out.")
         return _other(wanted, theorem, options)
@@ -62,7 +62,7 @@ def calibrate(
 
 def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> Price:
     """The least noise (or the highest inverse temperature) of a mechanism without steps."""
-    knob = knob_of(options["mechanism"])
+    _, knob = options_named(str(options["mechanism"]))
     if options.get(knob.name) is not None:
         raise InvalidParameter(f"{knob.name} is what calibrate finds; leave it out, or use account.")
 
@@ -79,6 +79,6 @@ def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> P
         if rounds > 40:
             raise CalibrationFailed(f"no {knob.name} reaches {wanted}; change the bounds or the target.")
         spent = cost(high)
-    numeric = options["mechanism"] == "rashomon" or options.get("p", 2) not in (1, 2)
+    numeric = knob.patient or options.get("p", 2) not in (1, 2)
     constants, schedule = run(descend(cost, high, spent, wanted.goal, PATIENT if numeric else QUICK))
     return Price(schedule=schedule, delta=wanted.delta, theorem=theorem, constants=constants)  # type: ignore[arg-type]

@@ -1,4 +1,7 @@
-"""Where each theorem comes from: a paper as it stands, or a proof of this project (with the papers it builds on)."""
+"""Where each theorem comes from: a paper as it stands, or a proof of this project (with the papers it builds on).
+
+A `Theorem` says so itself, in its `proof`. Below are the statements that are functions or parts of a promise.
+"""
 
 from __future__ import annotations
 
@@ -9,48 +12,19 @@ PROVED_HERE = "proved here"
 UNSTATED = "unstated"
 
 _PROOFS: dict[str, str] = {
-    "shuffled-shift": "docs/theory/noisy_sgd.md, section 3, B1",
-    "secret-permutation": "docs/theory/noisy_sgd.md, section 3, B1",
-    "block-recursion": "docs/theory/noisy_sgd.md, section 3, B3",
-    "dobrushin": "docs/theory/noisy_sgd.md, section 3, B4",
-    "hidden-state-sgd": "docs/theory/noisy_sgd.md, section 4, S1",
-    "every-step-shift": "docs/theory/noisy_sgd.md, section 4, S2",
-    "participation-start": "docs/theory/noisy_sgd.md, section 4, S3",
-    "block-sgd": "docs/theory/noisy_sgd.md, section 4, S4",
-    "objective-perturbation": "docs/theory/planner.md, section 1",
-    "gaussian-objective-perturbation": "docs/theory/planner.md, section 2",
-    "sufficient-statistics": "docs/theory/planner.md, section 4",
-    "discrete-composition": "docs/theory/secure_noise.md",
-    "rashomon-draws": "docs/theory/rashomon.md, section 1",
-    "rashomon-chains": "docs/theory/rashomon.md, section 4",
-    "worst-shift": "docs/theory/thesis.md, Worst shift",
     "certified-sampler": "docs/theory/proximal_sampler.md",
     "sup-norm-certified-sampler": "docs/theory/proximal_sampler.md",
     "renyi-certified-sampler": "docs/theory/langevin_and_gibbs.md, section 6",
     "density-error": "docs/theory/langevin_and_gibbs.md, section 6",
     "gibbs-law-with-a-log-sobolev-inequality": "docs/theory/langevin_and_gibbs.md, section 3",
+    "strongly-convex-gibbs-law": "",
+    "underdamped-trajectory": "",
+    "langevin-trajectory": "",
+    "langevin-last-iterate": "",
+    "sgld-trajectory": "",
+    "sgld-last-iterate": "",
 }
-"""Statements that no paper has in this form: corrected, extended or new."""
-
-_PAPERS = {
-    "composition",
-    "optimal-shift",
-    "cyclic-shift",
-    "output-perturbation",
-    "public-mirror-descent",
-    "exponential-mechanism",
-    "strongly-convex-gibbs",
-    "strongly-convex-gibbs-law",
-    "underdamped-trajectory",
-    "iterated-exponential-mechanism",
-    "langevin-trajectory",
-    "langevin-last-iterate",
-    "sgld-trajectory",
-    "sgld-last-iterate",
-    "noisy-sums",
-    "report-noisy-max",
-}
-"""Statements that are used as their paper has them; the reference of the guarantee names it."""
+"""Where the proof stands; "" for what is used as its paper has it, which the reference of the guarantee names."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +38,11 @@ class Origin:
         return f"{self.kind}: {'; '.join(self.proofs)}" if self.proofs else self.kind
 
 
+def stated(name: str, proof: str) -> None:
+    """Note where the proof of a theorem stands; "" for published ones."""
+    _PROOFS[_key(name)] = proof
+
+
 def origin_of(theorem: str) -> Origin:
     """The origin of a theorem, or of several joined by " + " or ", " (composed or transferred promises).
 
@@ -74,9 +53,16 @@ def origin_of(theorem: str) -> Origin:
     proved here: docs/theory/noisy_sgd.md, section 3, B4
     (None, None)
     """
-    joined = theorem.lower().replace(" + ", ", ").split(", ")
-    names = [name.strip().replace(" ", "-") for name in joined]
-    proofs = tuple(dict.fromkeys(_PROOFS[name] for name in names if name in _PROOFS))
+    names = [_key(name) for name in theorem.replace(" + ", ", ").split(", ")]
+    if not all(name in _PROOFS for name in names):
+        from dplangevin.privacy.registry import load_theorems  # above this module: theorems make guarantees
+
+        load_theorems()
+    proofs = tuple(dict.fromkeys(_PROOFS[name] for name in names if _PROOFS.get(name)))
     if proofs:
         return Origin(PROVED_HERE, proofs)
-    return Origin(PUBLISHED if all(name in _PAPERS for name in names) else UNSTATED)
+    return Origin(PUBLISHED if all(name in _PROOFS for name in names) else UNSTATED)
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace(" ", "-")

@@ -27,6 +27,32 @@ FAMILIES: tuple[str, ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Knob:
+    """The number on which the privacy of a mechanism without steps hangs, and which `calibrate` finds.
+
+    Parameters
+    ----------
+    name : of the option. rising : whether more of it is more private.
+    stored : the schedule's field, where it has another name.
+    patient : whether one account takes long, so that the search is content with fewer.
+    """
+
+    name: str = "noise_scale"
+    rising: bool = True
+    stored: str = ""
+    patient: bool = False
+
+    @property
+    def field(self) -> str:
+        """The schedule's field."""
+        return self.stored or self.name
+
+    def at(self, factor: float) -> float:
+        """A value that is the more private the larger the factor."""
+        return factor if self.rising else 1 / factor
+
+
 @dataclass(frozen=True, kw_only=True)
 class Member:
     """One kind of run: names are "module:attribute" inside the family's package.
@@ -39,6 +65,8 @@ class Member:
     recipes : the function that plans it, by the name a user asks for.
     known_leak : (constants, schedule, delta) -> an epsilon that some run within these numbers attains, or None; every
         claim is compared with it.
+    options : the function that reads it from the options of `account` and `calibrate`, (constants, schedule), by the
+        name a user asks for. knob : the option that `calibrate` finds.
     former : what makes it from the fields of older plan files, by the name they know it under.
     """
 
@@ -47,6 +75,8 @@ class Member:
     mechanism: str | None = None
     recipes: Mapping[str, str] = field(default_factory=dict)
     known_leak: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    knob: Knob = field(default_factory=Knob)
     former: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -92,6 +122,12 @@ def theorems_for(schedule: Schedule | type[Schedule]) -> Mapping[str, Theorem[An
     return _theorems(FAMILIES, schedule if isinstance(schedule, type) else type(schedule))
 
 
+def load_theorems() -> None:
+    """Import the theorems of every family, which then have said where they come from."""
+    for kind in schedule_types():
+        theorems_for(kind)
+
+
 def theorem_named(name: str, schedule: Schedule | type[Schedule]) -> Theorem[Any]:
     """The theorem a user pinned."""
     offered = theorems_for(schedule)
@@ -125,3 +161,14 @@ def recipe_named(name: str) -> Callable[[Any], Any]:
     package, member = _members(FAMILIES)[recipe_names()[name]]
     recipe: Callable[[Any], Any] = _resolve(package, member.recipes[name])
     return recipe
+
+
+def option_names() -> dict[str, type[Schedule]]:
+    """The mechanisms without steps that `account` and `calibrate` know by name, with the kind of run."""
+    return {name: kind for kind, (_, member) in _members(FAMILIES).items() for name in member.options}
+
+
+def options_named(name: str) -> tuple[Callable[..., Any], Knob]:
+    """What reads the options of this mechanism, options -> (constants, schedule), and its knob."""
+    package, member = _members(FAMILIES)[option_names()[name]]
+    return _resolve(package, member.options[name]), member.knob

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, ClassVar, Generic, TypeVar
 
 from dplangevin.errors import AssumptionFailed
+from dplangevin.privacy import origins
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part
 from dplangevin.privacy.schedule import Schedule
@@ -25,6 +26,13 @@ class Theorem(ABC, Generic[S]):
 
     name: ClassVar[str]
     reference: ClassVar[str]
+    proof: ClassVar[str]
+    """Where this project proves it ("docs/theory/PAGE.md, section 1"); "" for a statement used as its paper has it."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls) and "proof" in vars(cls):
+            origins.stated(cls.name, cls.proof)
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from dplangevin._lazy import attach
+
+if TYPE_CHECKING:
+    from dplangevin.report.audit import audit_document as audit_document
+    from dplangevin.report.document import Document as Document, write_document as write_document
+    from dplangevin.report.plot import write_plot as write_plot
+    from dplangevin.report.rashomon import rashomon_document as rashomon_document
+    from dplangevin.report.release import release_document as release_document
 
 
 def write(
@@ -34,4 +43,5 @@ def write(
     return write_document(release_document(subject, ledger), checked_path(path), section, signer)
 
 
-__all__ = ["write"]
+__getattr__, __dir__, __all__ = attach(__name__)
+__all__ += ["write"]

@@ -12,12 +12,11 @@ import numpy as np
 from dplangevin.errors import DplangevinError
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
-from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.other_runs import OTHER_MECHANISMS, knob_of
 from dplangevin.privacy.accountant import refusals
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.registry import option_names, options_named
 from dplangevin.report.curve import (
     Plateau,
     at_steps,
@@ -61,7 +60,7 @@ def account_answer(
     delta = guarantee.at_delta or 0.0
     asked = options.get("epsilon")
     epsilon = guarantee.epsilon(delta) if asked is None else float(asked)
-    if options.get("mechanism") in OTHER_MECHANISMS:
+    if options.get("mechanism") in option_names():
         return Answer(guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi(guarantee, orders))
     return Answer(
         guarantee=guarantee,
@@ -114,9 +113,8 @@ def calibration_answer(
 
 
 def _knob(plan: Price, mechanism: str) -> tuple[str, float]:
-    name = knob_of(mechanism).name
-    field = "sigma" if isinstance(plan.schedule, NoisyAnswersSchedule) else name
-    return name, float(getattr(plan.schedule, field))
+    _, knob = options_named(mechanism)
+    return knob.name, float(getattr(plan.schedule, knob.field))
 
 
 def _public(plan: Price) -> tuple[float, float]:

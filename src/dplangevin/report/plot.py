@@ -45,7 +45,7 @@ def check(path: Path, options: Mapping[str, Any]) -> None:
         ) from None
 
 
-def write(path: Path, options: Mapping[str, Any]) -> None:
+def write_plot(path: Path, options: Mapping[str, Any]) -> None:
     """Draw the run described by `account`'s options to `path`; the suffix chooses the format."""
     check(path, options)
     delta = _reported_delta(options)

@@ -1,52 +1,20 @@
 """The reading room: every entry to records, one cell at a time, each by itself."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dplangevin._lazy import attach
 
 if TYPE_CHECKING:
-    from dplangevin.tables.cells import label, number, plain, shortest
-    from dplangevin.tables.columns import MISSING, OTHER, Cells
-    from dplangevin.tables.files import Files, is_path
-    from dplangevin.tables.room import Table, cells_of, matrix_of, table_of
-    from dplangevin.tables.text import Dialect
+    from dplangevin.tables.cells import label as label, number as number, plain as plain, shortest as shortest
+    from dplangevin.tables.columns import MISSING as MISSING, OTHER as OTHER, Cells as Cells
+    from dplangevin.tables.files import Files as Files, is_path as is_path
+    from dplangevin.tables.room import (
+        Table as Table,
+        cells_of as cells_of,
+        matrix_of as matrix_of,
+        table_of as table_of,
+    )
+    from dplangevin.tables.text import Dialect as Dialect
 
-_HOMES = {
-    "label": "cells",
-    "number": "cells",
-    "plain": "cells",
-    "shortest": "cells",
-    "MISSING": "columns",
-    "OTHER": "columns",
-    "Cells": "columns",
-    "Files": "files",
-    "is_path": "files",
-    "Table": "room",
-    "cells_of": "room",
-    "matrix_of": "room",
-    "table_of": "room",
-    "Dialect": "text",
-}
-
-__all__ = [
-    "MISSING",
-    "OTHER",
-    "Cells",
-    "Dialect",
-    "Files",
-    "Table",
-    "cells_of",
-    "is_path",
-    "label",
-    "matrix_of",
-    "number",
-    "plain",
-    "shortest",
-    "table_of",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import at the first use: a schema reads labels without NumPy."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+# At the first use: a schema reads labels without NumPy.
+__getattr__, __dir__, __all__ = attach(__name__)

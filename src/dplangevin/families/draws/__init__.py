@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Knob, Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
@@ -13,6 +13,8 @@ MEMBERS: tuple[Member, ...] = (
         ),
         mechanism="mechanism:ExponentialMechanism",
         recipes={"exponential": "recipe:exponential"},
+        options={"exponential": "options:exponential"},
+        knob=Knob("inverse_temperature", rising=False),
     ),
     Member(
         schedule="schedule:GibbsSchedule",
@@ -22,6 +24,8 @@ MEMBERS: tuple[Member, ...] = (
         ),
         mechanism="mechanism:ExponentialMechanism",
         recipes={"gibbs": "recipe:gibbs"},
+        options={"gibbs": "options:gibbs"},
+        knob=Knob("inverse_temperature", rising=False),
     ),
     Member(
         schedule="schedule:IteratedExponentialSchedule",

@@ -22,7 +22,7 @@ from dplangevin.samplers.elliptical_envelope import elliptical_envelope
 from dplangevin.samplers.finite_grid import finite_grid
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.problem_potential import ProblemPotential
-from dplangevin.samplers.proximal import proximal
+from dplangevin.samplers.proximal_chain import proximal
 from dplangevin.samplers.truncated_gaussian import quadratic_gaussian
 
 Floats = NDArray[np.float64]

@@ -13,11 +13,11 @@ from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.privacy.guarantee import NotPrivate
 from dplangevin.samplers.bodies import body_of
-from dplangevin.samplers.hit_and_run import hit_and_run
-from dplangevin.samplers.mala import mala
-from dplangevin.samplers.overdamped import overdamped
+from dplangevin.samplers.hit_and_run_chain import hit_and_run
+from dplangevin.samplers.mala_chain import mala
+from dplangevin.samplers.overdamped_chain import overdamped
 from dplangevin.samplers.problem_potential import ProblemPotential
-from dplangevin.samplers.underdamped import underdamped
+from dplangevin.samplers.underdamped_chain import underdamped
 
 Floats = NDArray[np.float64]
 Sampler = Literal["mala", "hit-and-run", "overdamped", "underdamped"]

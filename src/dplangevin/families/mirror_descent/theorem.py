@@ -41,6 +41,7 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
     reference = (
         "Ganesh (2022), Algorithm 1 and Theorem 74; the noise by Dong, Roth and Su (2022), Theorem 3.2"
     )
+    proof = ""
 
     def any_number(self, schedule: PublicMirrorSchedule) -> bool:
         """Every step adds noise to a sum over records divided by the public n."""

@@ -37,6 +37,7 @@ class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
         "Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, with the exact joint sensitivity; "
         "Dong, Roth and Su (2022), Theorem 2.7"
     )
+    proof = "docs/theory/planner.md, section 4"
 
     def any_number(self, schedule: SufficientStatisticsSchedule) -> bool:
         """The moments are sums: one record's part does not depend on the others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Knob, Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
@@ -19,6 +19,8 @@ MEMBERS: tuple[Member, ...] = (
         schedule="schedule:NoisyAnswersSchedule",
         theorems=("theorems.generalized_gaussian:WorstShift",),
         mechanism="generalized_gaussian_mechanism:GeneralizedGaussianNoise",
+        options={"counting": "options:counting"},
+        knob=Knob(stored="sigma"),
     ),
     Member(
         schedule="schedule:CorrectedAnswersSchedule",

@@ -13,11 +13,13 @@ MEMBERS: tuple[Member, ...] = (
         ),
         mechanism="mechanism:ObjectivePerturbation",
         recipes={"objective-perturbation": "recipe:objective_perturbation"},
+        options={"objective-perturbation": "options:objective_perturbation"},
     ),
     Member(
         schedule="schedule:OutputPerturbationSchedule",
         theorems=("theorems.output:OutputPerturbationTheorem",),
         mechanism="mechanism:OutputPerturbation",
         recipes={"output-perturbation": "recipe:output_perturbation"},
+        options={"output-perturbation": "options:output_perturbation"},
     ),
 )

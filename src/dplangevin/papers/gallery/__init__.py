@@ -33,7 +33,7 @@ def figure(name: str) -> ModuleType:
     """The module of a figure."""
     if name not in FIGURES:
         raise InvalidParameter(f"there is no figure {name!r}; choose among: {', '.join(sorted(FIGURES))}.")
-    return importlib.import_module(f"dplangevin.papers.gallery.{FIGURES[name]}")
+    return importlib.import_module(f"{__name__}.{FIGURES[name]}")
 
 
 def reproduce(name: str, output: Path, *, quick: bool = False) -> str:

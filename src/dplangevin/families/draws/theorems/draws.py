@@ -42,6 +42,7 @@ class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
 
     name = "exponential-mechanism"
     reference = "McSherry and Talwar (2007); bounded range by Durfee and Rogers (2019)"
+    proof = ""
 
     def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
         return _tiered(
@@ -63,6 +64,7 @@ class StronglyConvexGibbs(Theorem[DrawSchedule]):
 
     name = "strongly-convex-gibbs"
     reference = "Gopi, Lee and Liu (2022), Theorem 4.1"
+    proof = ""
 
     def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
         if schedule.grid:
@@ -84,6 +86,7 @@ class IteratedExponential(Theorem[IteratedExponentialSchedule]):
 
     name = "iterated-exponential-mechanism"
     reference = "Ganesh, Thakurta and Upadhyay (2023), Algorithm 3 and Theorem D.3"
+    proof = ""
 
     def certify(self, constants: Constants, schedule: IteratedExponentialSchedule) -> Guarantee:
         parts: list[Guarantee] = []

@@ -19,6 +19,7 @@ class WorstShift(Theorem[NoisyAnswersSchedule]):
 
     name = NAME
     reference = REFERENCE
+    proof = "docs/theory/thesis.md, Worst shift"
 
     def certify(self, constants: None, schedule: NoisyAnswersSchedule) -> Guarantee:
         if schedule.p == 2:
@@ -32,6 +33,7 @@ class CorrectedWorstShift(Theorem[CorrectedAnswersSchedule]):
 
     name = NAME
     reference = REFERENCE
+    proof = "docs/theory/thesis.md, Worst shift"
 
     def certify(self, constants: None, schedule: CorrectedAnswersSchedule) -> Guarantee:
         part = CorrectedNoise(

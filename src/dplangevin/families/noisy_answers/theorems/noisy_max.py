@@ -28,6 +28,7 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
     """
 
     name = "report noisy max"
+    proof = ""
     reference = (
         "McKenna and Sheldon (2020), Permute-and-Flip, Theorem 1; "
         "Ding et al. (2021): the same law as report noisy max with exponential noise"

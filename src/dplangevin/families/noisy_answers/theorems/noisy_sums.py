@@ -43,6 +43,7 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
 
     name = "noisy sums"
     reference = "; ".join(REFERENCES.values())
+    proof = ""
 
     def certify(self, constants: None, schedule: NoisySumsSchedule) -> Guarantee:
         costs = [group.reach(schedule.noise, schedule.adjacency) / group.scale for group in schedule.groups]

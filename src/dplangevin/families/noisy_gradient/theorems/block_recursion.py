@@ -303,6 +303,7 @@ class BlockRecursion(NoisyGradientTheorem):
         "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, B3 and B5), "
         "on shifted interpolation of Bok, Su and Altschuler (2024)"
     )
+    proof = "docs/theory/noisy_sgd.md, section 3, B3"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)

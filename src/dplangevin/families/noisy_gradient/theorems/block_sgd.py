@@ -153,6 +153,7 @@ class BlockSGD(NoisyGradientTheorem):
         "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, S4 and B5), on "
         "Altschuler and Talwar (2022)"
     )
+    proof = "docs/theory/noisy_sgd.md, section 4, S4"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)

@@ -27,6 +27,7 @@ class Composition(NoisyGradientTheorem):
     reference = (
         "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019); Zhu, Dong and Wang (2022)"
     )
+    proof = ""
 
     def any_number(self, schedule: NoisyGradientSchedule) -> bool:
         """A step's sum moves by one record's gradient, drawn with probability batch / n, whatever the others."""

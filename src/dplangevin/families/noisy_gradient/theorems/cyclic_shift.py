@@ -131,6 +131,7 @@ class CyclicShift(NoisyGradientTheorem):
 
     name = "cyclic-shift"
     reference = "Bok, Su and Altschuler (2024), shifted interpolation with cyclic batches"
+    proof = ""
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)

@@ -43,6 +43,7 @@ class DiscreteComposition(Theorem[DiscreteGradientSchedule]):
         "Dong, Roth and Su (2022), Theorem 2.7 and Corollary 3.3 (Gaussian mechanism, post-processing, composition); "
         "docs/theory/secure_noise.md"
     )
+    proof = "docs/theory/secure_noise.md"
 
     def certify(self, constants: Constants, schedule: DiscreteGradientSchedule) -> Guarantee:
         if schedule.sampling != "full" and constants.adjacency == "add-remove":

@@ -72,6 +72,7 @@ class Dobrushin(NoisyGradientTheorem):
 
     name = "dobrushin"
     reference = "Dobrushin (1956), contraction of f-divergences; recursion of docs/theory/noisy_sgd.md, B4"
+    proof = "docs/theory/noisy_sgd.md, section 3, B4"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)

@@ -119,6 +119,7 @@ class HiddenStateSGD(NoisyGradientTheorem):
         "Altschuler and Talwar (2022), Theorem 3.1 and equation (3.3), with the direction of the sampled Gaussian "
         "corrected and contraction added (docs/theory/noisy_sgd.md, S1); Mironov, Talwar and Zhang (2019)"
     )
+    proof = "docs/theory/noisy_sgd.md, section 4, S1"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if not schedule.constant:
@@ -152,6 +153,7 @@ class EveryStepShift(NoisyGradientTheorem):
 
     name = "every-step-shift"
     reference = "Bok, Su and Altschuler (2024), shifted interpolation (docs/theory/noisy_sgd.md, S2)"
+    proof = "docs/theory/noisy_sgd.md, section 4, S2"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)

@@ -142,6 +142,7 @@ class OptimalShift(NoisyGradientTheorem):
         "Bok, Su and Altschuler (2024), shifted interpolation; Altschuler and Talwar (2022), Propositions 2.8 and 3.2; "
         "Chourasia, Ye and Shokri (2021)"
     )
+    proof = ""
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)

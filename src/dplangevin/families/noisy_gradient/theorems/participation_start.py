@@ -117,6 +117,7 @@ class ParticipationStart(NoisyGradientTheorem):
     reference = (
         "Joint convexity over the batches of Altschuler and Talwar (2022) (docs/theory/noisy_sgd.md, S3)"
     )
+    proof = "docs/theory/noisy_sgd.md, section 4, S3"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if not schedule.constant:

@@ -106,6 +106,7 @@ class ShuffledShift(_Epochs):
     reference = (
         "Bok, Su and Altschuler (2024), shifted interpolation; shifts of an epoch spread over the next"
     )
+    proof = "docs/theory/noisy_sgd.md, section 3, B1"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if schedule.sampling != "shuffle":
@@ -134,6 +135,7 @@ class SecretPermutation(_Epochs):
     reference = (
         "Bok, Su and Altschuler (2024), shifted interpolation; joint convexity over the record's position"
     )
+    proof = "docs/theory/noisy_sgd.md, section 3, B1"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         fresh = schedule.sampling == "shuffle"

@@ -46,6 +46,7 @@ class ObjectivePerturbationTheorem(Theorem[ObjectivePerturbationSchedule]):
         "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, with the determinant counted once; "
         "Kifer, Smith and Thakurta (2012), Theorem 2 (constraints)"
     )
+    proof = "docs/theory/planner.md, section 1"
 
     def any_number(self, schedule: ObjectivePerturbationSchedule) -> bool:
         """Neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records."""
@@ -74,6 +75,7 @@ class GaussianObjectivePerturbation(Theorem[ObjectivePerturbationSchedule]):
         "Kifer, Smith and Thakurta (2012), Theorem 2; Redberg, Koskela and Wang (2023); "
         "the corner bound is proved in docs/theory/planner.md"
     )
+    proof = "docs/theory/planner.md, section 2"
 
     def any_number(self, schedule: ObjectivePerturbationSchedule) -> bool:
         """As for the pure promise."""

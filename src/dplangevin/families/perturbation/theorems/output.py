@@ -48,6 +48,7 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
 
     name = "output-perturbation"
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
+    proof = ""
 
     def any_number(self, schedule: OutputPerturbationSchedule) -> bool:
         """Lambda = n ridge is public, Delta is one record's; the solver certifies its point for the records it saw."""

@@ -1,0 +1,25 @@
+"""Counts by their options, for `account` and `calibrate`."""
+
+from __future__ import annotations
+
+from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule
+
+
+def counting(
+    *,
+    answers: int,
+    noise_scale: float,
+    changed: int | None = None,
+    sensitivity: float = 1.0,
+    p: float = 2.0,
+    adjacency: str = "replace-one",
+) -> tuple[None, NoisyAnswersSchedule]:
+    """Answers plus generalised Gaussian noise of density exp(-(|x|_p / noise_scale)^p)."""
+    return None, NoisyAnswersSchedule(
+        answers=answers,
+        changed=answers if changed is None else changed,
+        sensitivity=sensitivity,
+        p=p,
+        sigma=noise_scale,
+        adjacency=adjacency,  # type: ignore[arg-type]
+    )

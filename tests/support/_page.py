@@ -1,0 +1,53 @@
+"""docs/support.md: written from trials, and read back by the tests."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from support._trials import FEATURES, NO_OPTION, YES
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "support.md"
+HEAD = """# What works with what
+
+Every cell was tried: a small run that really asked for the feature, and whose release shows it. **yes** works.
+**refused** stops before any record is read, with the error of its footnote. **-** means that there is no such option:
+Python itself refuses the keyword. This page is written by `make support`, and a test compares it with new runs.
+
+Estimators leave the mechanism to the planner; the rows `mechanism="..."` ask for one by name, in `DPLogisticRegression`
+(`sufficient-statistics` in `DPRidge`). `RashomonSampler` takes from its estimator what it does not take itself.
+"""
+_REFUSED = re.compile(r"refused \[(\d+)\]")
+
+Cells = dict[tuple[str, str], str]
+
+
+def rendered(cells: Cells) -> str:
+    """The page."""
+    notes: dict[str, int] = {}
+    lines = [f"| | {' | '.join(FEATURES)} |", f"|---|{'---|' * len(FEATURES)}"]
+    for row in dict.fromkeys(row for row, _ in cells):
+        shown = []
+        for feature in FEATURES:
+            found = cells[row, feature]
+            if found not in (YES, NO_OPTION):
+                found = f"refused [{notes.setdefault(found, len(notes) + 1)}]"
+            shown.append("-" if found == NO_OPTION else found)
+        lines.append(f"| `{row}` | {' | '.join(shown)} |")
+    footnotes = [f"{number}. {words}" for words, number in notes.items()]
+    return "\n".join([HEAD, *lines, "", "## Refusals, in the words of the library", "", *footnotes]) + "\n"
+
+
+def written() -> Cells:
+    """The cells of the page as it stands."""
+    text = PAGE.read_text(encoding="utf-8")
+    notes = dict(re.findall(r"^(\d+)\. (.*)$", text, re.MULTILINE))
+    cells: Cells = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            row, *shown = [part.strip() for part in line.strip("|").split(" | ")]
+            for feature, found in zip(FEATURES, shown, strict=True):
+                note = _REFUSED.fullmatch(found)
+                words = notes[note[1]] if note else found
+                cells[row.strip("`"), feature] = NO_OPTION if words == "-" else words
+    return cells

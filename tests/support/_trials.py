@@ -1,0 +1,280 @@
+"""Feature by feature: every estimator, mechanism and query is really run, on a few hundred records."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dplangevin import (
+    DplangevinError,
+    DPLogisticRegression,
+    DPRidge,
+    Ledger,
+    Schema,
+    private_score,
+    private_selection,
+)
+from dplangevin.privacy.registry import recipe_names
+from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
+from dplangevin.rashomon import RashomonSampler
+from estimators._models import CLASSIFIERS, EVERY, made, table
+
+FEATURES = (
+    "replace-one", "add-remove", "pure", "secure", "weights", "rows per person", "files", "Dask", "schema", "state",
+    "ledger", "intervals", "public data",
+)  # fmt: skip
+YES, NO_OPTION = "yes", "no option"
+N = 400
+COLUMNS = {f"x{j}": {"range": [-1, 1]} for j in range(3)}
+SCHEMA = Schema.from_dict({"version": 1, "columns": COLUMNS, "row_norm": 2.0, "missing": "never"})
+
+
+class Ignored(Exception):
+    """A call that returned without what was asked for."""
+
+
+class NoOption(Exception):
+    """The callable has no such option."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """What a trial looks at: the promise, and whatever else was released."""
+
+    promise: Any
+    model: Any = None
+    budget: Any = None
+
+
+Trial = Callable[[str, Path], Released]
+
+
+def cell(trial: Trial, feature: str) -> str:
+    """YES, NO_OPTION, or the first sentence of the error that refuses."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            _check_kept(feature, trial(feature, Path(folder)))
+        except NoOption:
+            return NO_OPTION
+        except DplangevinError as error:
+            return _sentence(str(error))
+    return YES
+
+
+def _check_kept(feature: str, released: Released) -> None:
+    """An option that is accepted must show in what is released."""
+    promise = released.promise
+    kept = {
+        "pure": lambda: math.isfinite(promise.epsilon(0.0)),
+        "secure": lambda: promise.arithmetic == "discrete-grid",
+        "rows per person": lambda: promise.rows_per_person == 2,
+        "add-remove": lambda: promise.adjacency == "add-remove",
+        "replace-one": lambda: promise.adjacency == "replace-one",
+        "ledger": lambda: len(released.budget.history()) >= 1,
+        "intervals": lambda: hasattr(released.model, "uncertainty_"),
+    }
+    if feature in kept and not kept[feature]():
+        raise Ignored(f"{feature} was accepted, but does not show in what was released.")
+
+
+def _sentence(message: str) -> str:
+    first = message.replace("\n", " ").split(". ")[0]
+    return first.rstrip(".") + "."
+
+
+def _budget(folder: Path, adjacency: str = "replace-one") -> Any:
+    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+    return ledger.dataset("records", epsilon=100.0, delta=0.01, adjacency=adjacency)
+
+
+@contextmanager
+def _dask() -> Iterator[Any]:
+    import distributed
+
+    with distributed.Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as client:
+        yield client
+
+
+def _records(feature: str, folder: Path, X: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
+    """The records in the home that the feature asks for."""
+    frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=y)
+    if feature == "files":
+        frame.to_parquet(folder / "records.parquet")
+        return folder / "records.parquet", "y"
+    if feature == "schema":
+        return frame[list(COLUMNS)], y
+    if feature == "Dask":
+        import dask.array as da
+
+        return da.from_array(X, chunks=(200, 3)), da.from_array(y, chunks=200)
+    return X, y
+
+
+def _called(feature: str, call: Callable[[], Any]) -> Any:
+    if feature != "Dask":
+        return call()
+    with _dask():
+        return call()
+
+
+def _options(feature: str, folder: Path, taken: Any, **known: Any) -> dict[str, Any]:
+    """The keywords that ask for a feature; NoOption when the callable has none of them."""
+    asked: dict[str, dict[str, Any]] = {
+        "pure": {"delta": 0.0},
+        "secure": {"secure": True, "random_state": None},
+        "rows per person": {"max_rows_per_person": 2},
+        "add-remove": {"adjacency": "add-remove"},
+        "replace-one": {"adjacency": "replace-one"},
+        "schema": {"schema": SCHEMA},
+        "state": {"state": folder / "run.state"},
+        "ledger": {"ledger": _budget(folder)} if feature == "ledger" else {},
+        "intervals": {"intervals": True},
+        "public data": {},
+    } | known
+    options = asked.get(feature, {})
+    for name in options:
+        if name not in taken:
+            raise NoOption
+    return options
+
+
+def fit(cls: type, **stated: Any) -> Trial:
+    """An estimator."""
+
+    def trial(feature: str, folder: Path) -> Released:
+        X, y = table(cls, N)
+        public = {"public_data": table(cls, 200, seed=1)}
+        taken = inspect.signature(cls).parameters
+        options = stated | _options(
+            feature, folder, taken, **{"public data": public, "weights": {"weight_bound": 1.0}}
+        )
+        if feature in ("secure", "rows per person"):
+            options.pop("theorem", None)  # their promises come from other theorems
+        if feature == "schema":
+            options["data_norm"] = None
+        if cls in CLASSIFIERS:
+            options["classes"] = [0, 1]
+        model = made(cls, **options)
+        weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
+        rows, labels = _records(feature, folder, X, y)
+        _called(feature, lambda: model.fit(rows, labels, **weights))
+        return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
+
+    return trial
+
+
+def rashomon(feature: str, folder: Path) -> Released:
+    """Many models of one estimator, which states what the sampler does not."""
+    inner = inspect.signature(DPLogisticRegression).parameters
+    outer = inspect.signature(RashomonSampler).parameters
+    X, y = table(DPLogisticRegression, N)
+    public = {"public_data": table(DPLogisticRegression, 200, seed=1)}
+    if feature == "weights" and "sample_weight" not in inspect.signature(RashomonSampler.fit).parameters:
+        raise NoOption
+    asked = _options(feature, folder, {**inner, **outer}, **{"public data": public})
+    stated = {name: value for name, value in asked.items() if name not in outer}
+    fields = {"data_norm": 2.0, "classes": [0, 1], "radius": 2.0, "fit_intercept": False} | stated
+    if feature == "schema":
+        fields["data_norm"] = None
+    options = {"epsilon": 4.0, "random_state": 0} | {name: asked[name] for name in asked if name in outer}
+    sampler = RashomonSampler(DPLogisticRegression(**fields), threshold=0.3, n_models=2, **options)
+    rows, labels = _records(feature, folder, X, y)
+    _called(feature, lambda: sampler.fit(rows, labels))
+    return Released(promise=sampler.privacy_, model=sampler, budget=asked.get("ledger"))
+
+
+def score(feature: str, folder: Path) -> Released:
+    """private_score, and below private_selection, of fitted models."""
+    return _evaluated(private_score, feature, folder)
+
+
+def selection(feature: str, folder: Path) -> Released:
+    """The best of two models."""
+    return _evaluated(private_selection, feature, folder)
+
+
+def _evaluated(call: Callable[..., Any], feature: str, folder: Path) -> Released:
+    X, y = table(DPLogisticRegression, N)
+    model = made(DPLogisticRegression, classes=[0, 1]).fit(X, y)
+    taken = inspect.signature(call).parameters
+    if feature in ("weights", "public data"):
+        raise NoOption
+    known = {"pure": {}} if call is private_selection else {}
+    options = _options(feature, folder, taken, **known)
+    subject = [model, model] if call is private_selection else model
+    rows, labels = _records(feature, folder, X, y)
+    done = _called(
+        feature, lambda: call(subject, rows, labels, epsilon=1.0, **({"random_state": 0} | options))
+    )
+    return Released(promise=done.guarantee, budget=options.get("ledger"))
+
+
+def counted(call: Callable[..., Any]) -> Trial:
+    """count_queries, count_marginals or count_file."""
+
+    def trial(feature: str, folder: Path) -> Released:
+        X, _ = table(DPRidge, N)
+        taken = {*inspect.signature(call).parameters, "adjacency"}
+        if feature in ("weights", "public data"):
+            raise NoOption
+        options = _options(feature, folder, taken)
+        frame: Any = pd.DataFrame(X, columns=list(COLUMNS))
+        if feature in ("files", "Dask") and call is not count_file:
+            frame = _called(feature, lambda: _table_at(feature, frame, folder))
+        settings = {"epsilon": 1.0, "delta": 1e-6, "random_state": 0} | options
+        if call is count_queries:
+            done = call(frame, {"positive": column("x0") > 0}, **settings)
+        elif call is count_marginals:
+            done = call(frame, **({"schema": SCHEMA} | settings))
+        else:
+            frame.to_parquet(folder / "records.parquet")
+            where = folder / "records.parquet"
+            if feature == "Dask":
+                where = _called(feature, lambda: _table_at(feature, frame, folder))
+            done = call(where, marginals=Marginals.over(SCHEMA), **({"schema": SCHEMA} | settings))
+        return Released(promise=done.guarantee, budget=options.get("ledger"))
+
+    return trial
+
+
+def _table_at(feature: str, frame: pd.DataFrame, folder: Path) -> Any:
+    if feature == "files":
+        frame.to_parquet(folder / "records.parquet")
+        return folder / "records.parquet"
+    import dask.dataframe as dd
+
+    return dd.from_pandas(frame, npartitions=2)
+
+
+def _by_name(name: str) -> Trial:
+    stated: dict[str, Any] = {"mechanism": name, "fit_intercept": False}
+    if name in ("exponential", "gibbs", "iterated-exponential"):
+        stated["radius"] = 1.0
+    if name == "noisy-sgd":
+        stated["theorem"] = "composition"  # the search over all theorems takes long, and changes no cell
+    return fit(DPRidge if name == "sufficient-statistics" else DPLogisticRegression, **stated)
+
+
+ROWS: dict[str, Trial] = {
+    **{cls.__name__: fit(cls) for cls in EVERY},
+    **{f'mechanism="{name}"': _by_name(name) for name in recipe_names() if not name.endswith("-secure")},
+    "RashomonSampler": rashomon,
+    "private_score": score,
+    "private_selection": selection,
+    "count_queries": counted(count_queries),
+    "count_marginals": counted(count_marginals),
+    "count_file": counted(count_file),
+}
