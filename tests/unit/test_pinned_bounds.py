@@ -196,7 +196,7 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sufficient_statistics, "moments", lambda data: (gram, cross))
     schedule = SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=0.5, eigenvalue_floor=1e-3)
     data = SimpleNamespace(problem=SimpleNamespace(n=10, ridge=0.0, constraint=WholeSpace()))
-    found = sufficient_statistics._answer(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
+    found = sufficient_statistics._solution(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
     rng = np.random.default_rng(4)
     noisy = gram + 2.0 * symmetric_noise(2, rng)
     np.testing.assert_allclose(found, np.linalg.solve(noisy, cross + 0.5 * rng.standard_normal(2)), rtol=1e-9)
@@ -206,7 +206,7 @@ def test_a_pure_chain_pays_for_its_density_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(draws, "sup_norm", lambda constants, schedule: 0.5)
     constants = Constants(n=10, lipschitz=1.0, diameter=1.0)
     schedule = ExponentialSchedule(inverse_temperature=5.0, tier="pure", step_size=0.1, n_steps=9)
-    spent = draws.ExponentialMechanism().certify(constants, schedule).epsilon(0.0)
+    spent = draws.ExponentialMechanismTheorem().certify(constants, schedule).epsilon(0.0)
     assert spent == pytest.approx(5.0 * 0.2 + math.log(1.5 / 0.5), rel=1e-6)
 
 
