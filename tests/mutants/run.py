@@ -1,8 +1,9 @@
 """Change one line of privacy-critical code at a time and ask its tests: every change must be noticed.
 
-    python tests/mutants/run.py [--workers 2] [--only module[,module]] [--slow]
+    python tests/mutants/run.py [--workers 2] [--only module[,module]] [--slow] [--trust]
 
-Each worker has its own copy of the tree. Survivors are printed and the exit status is 1, unless they are argued to be
+Each worker has its own copy of the tree. The tests must pass on the code as it is, or they would notice anything: they
+are asked first (unless trusted). Survivors are printed and the exit status is 1, unless they are argued to be
 equivalent in the list.
 """
 
@@ -16,14 +17,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import hypothesis  # noqa: F401 - loaded once, for every child
+import dp_accounting.pld  # noqa: F401 - loaded once, for every child
+import hypothesis  # noqa: F401
 import mpmath  # noqa: F401
 import numpy  # noqa: F401
 import pytest
+import scipy.integrate
 import scipy.optimize
 import scipy.special
 import scipy.stats  # noqa: F401
@@ -52,8 +55,8 @@ def copied(place: Path) -> Path:
     return place
 
 
-def started(tree: Path, mutant: Mutant, slow: bool) -> int:
-    """A child process that asks the tests of the mutant; its packages are loaded already, those of the tree are not."""
+def started(tree: Path, tests: Sequence[str], slow: bool) -> int:
+    """A child process that asks these tests; its packages are loaded already, those of the tree are not."""
     child = os.fork()
     if child:
         return child
@@ -66,7 +69,7 @@ def started(tree: Path, mutant: Mutant, slow: bool) -> int:
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS[mutant[0]]]
+        arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
         status = int(pytest.main(arguments if slow else ["-m", "not slow", *arguments]))
     finally:
         os._exit(status)
@@ -96,6 +99,13 @@ def finished(working: dict[int, Work]) -> tuple[Work, str]:
         time.sleep(0.2)
 
 
+def faulty(mutants: list[Mutant], slow: bool, room: Path) -> list[str]:
+    """The test files that do not pass on the code as it is."""
+    tree = copied(room / "clean")
+    files = sorted({file for module, _, _ in mutants for file in TESTS[module]})
+    return [file for file in files if os.waitpid(started(tree, (file,), slow), 0)[1]]
+
+
 def answers(
     mutants: list[Mutant], workers: int, slow: bool, room: Path
 ) -> Iterator[tuple[Mutant, str, float]]:
@@ -112,7 +122,7 @@ def answers(
                 yield mutant, "stale", 0.0
                 continue
             (tree / FILES[module]).write_text(text.replace(old, new), encoding="utf-8")
-            working[started(tree, mutant, slow)] = Work(mutant, tree, text, time.monotonic())
+            working[started(tree, TESTS[module], slow)] = Work(mutant, tree, text, time.monotonic())
         if working:
             work, answer = finished(working)
             free.append(work.tree)
@@ -127,11 +137,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--slow", action="store_true")
+    parser.add_argument("--trust", action="store_true")
     options = parser.parse_args()
     only = set(filter(None, options.only.split(",")))
     chosen = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as room:
+        failing = [] if options.trust else faulty(chosen, options.slow, Path(room))
+        if failing:
+            print("these tests fail on the code as it is:", *failing)
+            return 2
         for mutant, found, seconds in answers(chosen, options.workers, options.slow, Path(room)):
             answer = "equivalent" if found == "survived" and mutant in EQUIVALENT else found
             counts[answer] += 1
