@@ -158,7 +158,7 @@ TESTS = {
     ),
     "sgld": _SAMPLER_TESTS,
     "gamma_norm": (*_SAMPLER_TESTS, "tests/unit/test_output_perturbation.py"),
-    "discrete": ("tests/unit/test_secure.py",),
+    "discrete": ("tests/statistical/test_discrete_noise.py",),
     "lens": ("tests/unit/test_draws.py",),
     "proximal": _SAMPLER_TESTS,
     "truncated": _SAMPLER_TESTS,

@@ -10,6 +10,7 @@ equivalent in the list.
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import shutil
 import signal
@@ -45,17 +46,23 @@ Mutant = tuple[str, str, str]
 
 
 def copied(place: Path) -> Path:
-    """The tree without what tests do not read."""
+    """The tree without what tests do not read, its bytecode included: what is not mutated is not compiled again."""
     for name in ("src", "tests", "pyproject.toml", "docs", "Makefile", "README.md", "CHANGELOG.md"):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, place / name)
+    compileall.compile_dir(place / "src", quiet=2)
     return place
 
 
-def started(tree: Path, tests: Sequence[str], slow: bool) -> int:
+def collected(tree: Path, files: Sequence[str]) -> None:
+    """The bytecode of the tests, which pytest rewrites."""
+    os.waitpid(started(tree, ("--collect-only", *files), True, writing=True), 0)
+
+
+def started(tree: Path, tests: Sequence[str], slow: bool, writing: bool = False) -> int:
     """A child process that asks these tests; its packages are loaded already, those of the tree are not."""
     child = os.fork()
     if child:
@@ -64,7 +71,7 @@ def started(tree: Path, tests: Sequence[str], slow: bool) -> int:
     try:
         os.chdir(tree)
         sys.path.insert(0, str(tree / "src"))
-        sys.dont_write_bytecode = True
+        sys.dont_write_bytecode = not writing
         os.environ["PYTHONPATH"] = str(tree / "src")
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
@@ -81,7 +88,8 @@ class Work:
 
     mutant: Mutant
     tree: Path
-    text: str  # the file as it was
+    text: str  # the file as it was,
+    time: int  # and its time, without which its bytecode would be stale
     begun: float
 
 
@@ -94,7 +102,9 @@ def finished(working: dict[int, Work]) -> tuple[Work, str]:
                 os.kill(child, signal.SIGKILL)
             done, status = os.waitpid(child, 0 if late else os.WNOHANG)
             if done:
-                (work.tree / FILES[work.mutant[0]]).write_text(work.text, encoding="utf-8")
+                file = work.tree / FILES[work.mutant[0]]
+                file.write_text(work.text, encoding="utf-8")
+                os.utime(file, ns=(work.time, work.time))
                 return working.pop(child), "survived" if status == 0 else "killed"
         time.sleep(0.2)
 
@@ -111,18 +121,21 @@ def answers(
 ) -> Iterator[tuple[Mutant, str, float]]:
     """(mutant, killed | survived | stale, seconds), in the order in which they are known."""
     free = [copied(room / f"tree{number}") for number in range(workers)]
+    for tree in free:
+        collected(tree, sorted({file for module, _, _ in mutants for file in TESTS[module]}))
     waiting, working = list(mutants), dict[int, Work]()
     while waiting or working:
         while waiting and free:
             mutant, tree = waiting.pop(0), free.pop()
             module, old, new = mutant
-            text = (tree / FILES[module]).read_text(encoding="utf-8")
+            file = tree / FILES[module]
+            text, age = file.read_text(encoding="utf-8"), file.stat().st_mtime_ns
             if text.count(old) != 1:
                 free.append(tree)
                 yield mutant, "stale", 0.0
                 continue
-            (tree / FILES[module]).write_text(text.replace(old, new), encoding="utf-8")
-            working[started(tree, TESTS[module], slow)] = Work(mutant, tree, text, time.monotonic())
+            file.write_text(text.replace(old, new), encoding="utf-8")
+            working[started(tree, TESTS[module], slow)] = Work(mutant, tree, text, age, time.monotonic())
         if working:
             work, answer = finished(working)
             free.append(work.tree)
