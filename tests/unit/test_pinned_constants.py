@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from _families import THEOREMS
+from dplangevin.errors import DplangevinError
 from dplangevin.families.draws import mechanism as exponential
 from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
@@ -210,3 +211,8 @@ def test_rounding_and_noise_scales() -> None:
     rng = np.random.default_rng(2)
     norms = [float(np.linalg.norm(perturbation("gamma", 3, 2.0, rng))) for _ in range(4000)]
     assert float(np.mean(norms)) == pytest.approx(6.0, abs=7 * 2 * math.sqrt(3 / 4000))
+
+
+def test_promises_to_different_neighbours_do_not_add() -> None:
+    with pytest.raises(DplangevinError):
+        promise(parts=(Pure(value=0.1),)) + promise(parts=(Pure(value=0.1),), adjacency="add-remove")
