@@ -464,7 +464,7 @@ def _projected_law(x, gap, beta, eta, ridge):
     eta=st.floats(1e-6, 1e-3),
     steps=st.integers(1, 2000),
     delta=st.floats(1e-5, 1e-1),
-    m=st.floats(0, 1),
+    m=st.just(0.0) | st.floats(1e-9, 1),
     grow=st.floats(1.01, 3),
     diameter=st.sampled_from([1.0, 10.0, math.inf]),
 )
