@@ -458,7 +458,7 @@ def _projected_law(x, gap, beta, eta, ridge):
     return kept
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     beta=st.floats(1, 1e4),
     eta=st.floats(1e-6, 1e-3),

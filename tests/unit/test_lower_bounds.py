@@ -255,6 +255,7 @@ def _uppers(constants, schedule, delta):
     return found
 
 
+@pytest.mark.slow  # the contracts of theorems and the fuzzer compare both sides too
 def test_lower_never_exceeds_upper():
     """Seeded stress test of every full-batch bound (composition, B1 to B4) over both adjacencies."""
     rng = np.random.default_rng(11)

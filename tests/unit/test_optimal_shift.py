@@ -197,7 +197,7 @@ def test_contraction_near_one_joins_the_convex_case() -> None:
 @pytest.mark.parametrize("diameter", [INFINITY, 0.5, 6.0])
 def test_cyclic_worst_position_against_every_position(contraction: float, diameter: float) -> None:
     rng = np.random.default_rng(7)
-    for _ in range(12):
+    for _ in range(4):
         length, steps = int(rng.integers(1, 7)), int(rng.integers(1, 30))
         u = Units(shift=1.0, noise=float(rng.uniform(0.3, 3)), contraction=contraction, diameter=diameter)
         worst = 0.0
