@@ -10,8 +10,14 @@ from typing import Any
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
+from dplangevin.families.noisy_answers.schedule import (
+    CorrectedAnswersSchedule,
+    NoisyAnswersSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
+    SumGroup,
+)
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.schedule import (
     ObjectivePerturbationSchedule,
@@ -28,13 +34,16 @@ Changes = Mapping[str, Any]
 class Case:
     """constants and schedule of a run; changes of the schedule; (words of the refusal, changes of both) per hypothesis.
 
-    noisier : changes that add noise. longer : changes that add steps or releases, empty when there are none to add.
+    constants : None for noisy answers, whose schedules state their own neighbours.
+    noisier : changes that add noise. gentler : changes of such a schedule that lower what a record can do.
+    longer : changes that add steps or releases, empty when there are none to add.
     broken : a hypothesis in words, with changes of the constants and of the schedule that break it.
     """
 
-    constants: Constants
+    constants: Constants | None
     schedule: Schedule
     noisier: Changes
+    gentler: Changes = field(default_factory=dict)
     longer: Changes = field(default_factory=dict)
     broken: tuple[tuple[str, Changes, Changes], ...] = ()
 
@@ -161,7 +170,7 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("starting point may depend", {}, UNKNOWN),
         ("without bound", {}, ENDLESS),
         ("larger than n", {"n": 40}, _CYCLIC),
-        ("no proved bound under", {}, {"sampling": "poisson", "batch_size": 50}),
+        ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
     ),
     (NoisyGradientSchedule, "optimal-shift"): _gradient(
         _FULL_RUN,
@@ -280,30 +289,6 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         longer={"draws": (_STAGE,) * 3, "radii": (0.2, 0.2)},
         broken=(("unbounded", UNBOUNDED, {}), ("not convex", {"convex": False}, {})),
     ),
-    (LangevinSchedule, "langevin-trajectory"): Case(
-        constants=BASE,
-        schedule=LangevinSchedule(
-            inverse_temperature=100.0, step_size=0.01, n_steps=60, release="trajectory"
-        ),
-        noisier={"inverse_temperature": 50.0},
-        longer={"n_steps": 120},
-    ),
-    (LangevinSchedule, "langevin-last-iterate"): Case(
-        constants=BASE,
-        schedule=LangevinSchedule(inverse_temperature=100.0, step_size=0.01, n_steps=60),
-        noisier={"inverse_temperature": 50.0},
-        longer={"n_steps": 120},
-        broken=(
-            ("more than the last iterate", {}, {"release": "trajectory"}),
-            ("more than the last iterate", {}, {"release": "average"}),
-            ("more than the last iterate", {}, CHECKPOINTS),
-            ("varies", {}, {"step_size": tuple([0.01] * 60)}),
-            ("not convex", {"convex": False}, {}),
-            ("not exact", INEXACT, {}),
-            ("not a contraction", {}, {"step_size": 0.1}),
-            ("not a contraction", {"smoothness": math.inf}, {}),
-        ),
-    ),
     (RashomonSchedule, "rashomon-draws"): Case(
         constants=BASE,
         schedule=RashomonSchedule(
@@ -329,6 +314,40 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
             ("too small to hold", {}, {"interior": True}),
             ("zero of the gradient", {}, {"ramp": 0.0}),
         ),
+    ),
+}
+_NOISE = NoisyAnswersSchedule(answers=20, changed=2, sensitivity=1.0, p=2.5, sigma=8.0)
+CASES |= {
+    (NoisySumsSchedule, "noisy sums"): Case(
+        constants=None,
+        schedule=NoisySumsSchedule(
+            groups=(SumGroup(answers=3, unit=1.0, scale=4.0),), noise="gaussian", adjacency="replace-one"
+        ),
+        noisier={"groups": (SumGroup(answers=3, unit=1.0, scale=8.0),)},
+        gentler={"groups": (SumGroup(answers=3, unit=0.8, scale=4.0),)},
+        longer={"groups": (SumGroup(answers=3, unit=1.0, scale=4.0),) * 2},
+    ),
+    (NoisyMaxSchedule, "report noisy max"): Case(
+        constants=None,
+        schedule=NoisyMaxSchedule(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
+        noisier={"scale": 8.0},
+        gentler={"unit": 0.8},
+    ),
+    (NoisyAnswersSchedule, "worst-shift"): Case(
+        constants=None,
+        schedule=_NOISE,
+        noisier={"sigma": 12.0},
+        gentler={"sensitivity": 0.8},
+        longer={"changed": 4},
+    ),
+    (CorrectedAnswersSchedule, "worst-shift"): Case(
+        constants=None,
+        schedule=CorrectedAnswersSchedule(
+            noise=_NOISE, hits=2, search_epsilon=0.05, answer_epsilon=0.05, threshold=10.0
+        ),
+        noisier={"search_epsilon": 0.02},
+        gentler={"noise": replace(_NOISE, sensitivity=0.8)},
+        longer={"hits": 4},
     ),
 }
 for _family, _schedule in (

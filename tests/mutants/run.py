@@ -1,14 +1,16 @@
 """Change one line of privacy-critical code at a time and ask its tests: every change must be noticed.
 
-    python tests/mutants/run.py [--workers 2] [--only module[,module]] [--slow]
+    python tests/mutants/run.py [--workers 2] [--only module[,module]] [--slow] [--trust]
 
-Each worker has its own copy of the tree. Survivors are printed and the exit status is 1, unless they are argued to be
+Each worker has its own copy of the tree. The tests must pass on the code as it is, or they would notice anything: they
+are asked first (unless trusted). Survivors are printed and the exit status is 1, unless they are argued to be
 equivalent in the list.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import shutil
 import signal
@@ -16,14 +18,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import hypothesis  # noqa: F401 - loaded once, for every child
+import dp_accounting.pld  # noqa: F401 - loaded once, for every child
+import hypothesis  # noqa: F401
 import mpmath  # noqa: F401
 import numpy  # noqa: F401
 import pytest
+import scipy.integrate
 import scipy.optimize
 import scipy.special
 import scipy.stats  # noqa: F401
@@ -42,18 +46,24 @@ Mutant = tuple[str, str, str]
 
 
 def copied(place: Path) -> Path:
-    """The tree without what tests do not read."""
+    """The tree without what tests do not read, its bytecode included: what is not mutated is not compiled again."""
     for name in ("src", "tests", "pyproject.toml", "docs", "Makefile", "README.md", "CHANGELOG.md"):
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif source.exists():
             shutil.copy(source, place / name)
+    compileall.compile_dir(place / "src", quiet=2)
     return place
 
 
-def started(tree: Path, mutant: Mutant, slow: bool) -> int:
-    """A child process that asks the tests of the mutant; its packages are loaded already, those of the tree are not."""
+def collected(tree: Path, files: Sequence[str]) -> None:
+    """The bytecode of the tests, which pytest rewrites."""
+    os.waitpid(started(tree, ("--collect-only", *files), True, writing=True), 0)
+
+
+def started(tree: Path, tests: Sequence[str], slow: bool, writing: bool = False) -> int:
+    """A child process that asks these tests; its packages are loaded already, those of the tree are not."""
     child = os.fork()
     if child:
         return child
@@ -61,12 +71,12 @@ def started(tree: Path, mutant: Mutant, slow: bool) -> int:
     try:
         os.chdir(tree)
         sys.path.insert(0, str(tree / "src"))
-        sys.dont_write_bytecode = True
+        sys.dont_write_bytecode = not writing
         os.environ["PYTHONPATH"] = str(tree / "src")
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
-        arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS[mutant[0]]]
+        arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
         status = int(pytest.main(arguments if slow else ["-m", "not slow", *arguments]))
     finally:
         os._exit(status)
@@ -78,7 +88,8 @@ class Work:
 
     mutant: Mutant
     tree: Path
-    text: str  # the file as it was
+    text: str  # the file as it was,
+    time: int  # and its time, without which its bytecode would be stale
     begun: float
 
 
@@ -91,9 +102,18 @@ def finished(working: dict[int, Work]) -> tuple[Work, str]:
                 os.kill(child, signal.SIGKILL)
             done, status = os.waitpid(child, 0 if late else os.WNOHANG)
             if done:
-                (work.tree / FILES[work.mutant[0]]).write_text(work.text, encoding="utf-8")
+                file = work.tree / FILES[work.mutant[0]]
+                file.write_text(work.text, encoding="utf-8")
+                os.utime(file, ns=(work.time, work.time))
                 return working.pop(child), "survived" if status == 0 else "killed"
         time.sleep(0.2)
+
+
+def faulty(mutants: list[Mutant], slow: bool, room: Path) -> list[str]:
+    """The test files that do not pass on the code as it is."""
+    tree = copied(room / "clean")
+    files = sorted({file for module, _, _ in mutants for file in TESTS[module]})
+    return [file for file in files if os.waitpid(started(tree, (file,), slow), 0)[1]]
 
 
 def answers(
@@ -101,18 +121,21 @@ def answers(
 ) -> Iterator[tuple[Mutant, str, float]]:
     """(mutant, killed | survived | stale, seconds), in the order in which they are known."""
     free = [copied(room / f"tree{number}") for number in range(workers)]
+    for tree in free:
+        collected(tree, sorted({file for module, _, _ in mutants for file in TESTS[module]}))
     waiting, working = list(mutants), dict[int, Work]()
     while waiting or working:
         while waiting and free:
             mutant, tree = waiting.pop(0), free.pop()
             module, old, new = mutant
-            text = (tree / FILES[module]).read_text(encoding="utf-8")
+            file = tree / FILES[module]
+            text, age = file.read_text(encoding="utf-8"), file.stat().st_mtime_ns
             if text.count(old) != 1:
                 free.append(tree)
                 yield mutant, "stale", 0.0
                 continue
-            (tree / FILES[module]).write_text(text.replace(old, new), encoding="utf-8")
-            working[started(tree, mutant, slow)] = Work(mutant, tree, text, time.monotonic())
+            file.write_text(text.replace(old, new), encoding="utf-8")
+            working[started(tree, TESTS[module], slow)] = Work(mutant, tree, text, age, time.monotonic())
         if working:
             work, answer = finished(working)
             free.append(work.tree)
@@ -127,11 +150,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--slow", action="store_true")
+    parser.add_argument("--trust", action="store_true")
     options = parser.parse_args()
     only = set(filter(None, options.only.split(",")))
     chosen = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as room:
+        failing = [] if options.trust else faulty(chosen, options.slow, Path(room))
+        if failing:
+            print("these tests fail on the code as it is:", *failing)
+            return 2
         for mutant, found, seconds in answers(chosen, options.workers, options.slow, Path(room)):
             answer = "equivalent" if found == "survived" and mutant in EQUIVALENT else found
             counts[answer] += 1

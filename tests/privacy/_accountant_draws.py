@@ -21,6 +21,7 @@ from privacy._accountant_trials import (
     chain_truth,
     long_truth,
     shuffle_truth,
+    varying_mixture_truth,
     walk_truth,
 )
 
@@ -185,16 +186,37 @@ def random_batches(rng: Rng) -> Trial:
     sampling = _pick(rng, "without-replacement", "poisson")
     run = _run(rng, sampling, 1, False, forward=True, small=True)
     steps = int(rng.integers(1, 60)) if run.ridge == 0 else int(rng.integers(1, 9))
-    poisson = sampling == "poisson"
-    truth = batch_mixture_truth(run, steps, (1.0, 0.0) if poisson else (0.5, -0.5))
-    return _dressed(rng, "random batches", run, truth, steps=steps, add_remove=poisson)
+    add_remove = (
+        sampling == "poisson" and rng.random() < 0.6
+    )  # Poisson batches under replace-one: opposite records
+    truth = batch_mixture_truth(run, steps, (1.0, 0.0) if add_remove else (0.5, -0.5))
+    return _dressed(rng, "random batches", run, truth, steps=steps, add_remove=add_remove)
+
+
+def varying_batches(rng: Rng) -> Trial:
+    """Fresh random batches, step sizes and noises that vary: a mixture of Gaussians, or a walk on an interval."""
+    sampling = _pick(rng, "without-replacement", "poisson")
+    run = _run(rng, sampling, int(rng.integers(2, 9)), True, forward=True, small=True)
+    run = replace(run, delta=run.delta * float(run.noises.min()))  # about the noise of the quietest step
+    add_remove = sampling == "poisson" and rng.random() < 0.6
+    signs = (1.0, 0.0) if add_remove else (0.5, -0.5)
+    if rng.random() < 0.6:
+        return _dressed(rng, "varying batches", run, varying_mixture_truth(run, signs), add_remove=add_remove)
+    noises, rate = run.steps * run.noises, run.size / run.n
+    width = float(_pick(rng, noises.min(), noises[-1])) * _log(rng, 0.5, 12.0)
+    pairs = list(zip(run.factors.tolist(), run.shifts.tolist(), strict=True))
+    moves: list[list[Moves]] = [
+        [((1 - rate, a, 0.0), (rate, a, sign * s)) for a, s in pairs] for sign in signs
+    ]
+    truth = walk_truth(moves[0], moves[1], noises, width, (0.0, 0.0))
+    return _dressed(rng, "varying batches", run, truth, width, add_remove=add_remove)
 
 
 def random_walk(rng: Rng) -> Trial:
     """Fresh random batches on an interval."""
     sampling = _pick(rng, "without-replacement", "poisson")
     run = _run(rng, sampling, 1, False, forward=True, small=True)
-    steps, poisson = int(rng.integers(1, 40)), sampling == "poisson"
+    steps, poisson = int(rng.integers(1, 40)), sampling == "poisson" and rng.random() < 0.8
     width, rate, factor, jump = (
         _log(rng, 0.5, 12.0),
         run.size / run.n,
@@ -251,6 +273,7 @@ KINDS = {
     walk: 0.2,
     shuffled: 0.09,
     random_batches: 0.03,
+    varying_batches: 0.03,
     random_walk: 0.03,
 }
 

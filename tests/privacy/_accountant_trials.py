@@ -159,6 +159,17 @@ def batch_mixture_truth(run: _Run, steps: int, signs: tuple[float, float]) -> Tr
     return mixture_truth((weights, signs[0] * jumps), (weights, signs[1] * jumps), deviation)
 
 
+def varying_mixture_truth(run: _Run, signs: tuple[float, float]) -> Truth:
+    """The same for step sizes and noises of every step's own: all subsets of the steps."""
+    rate, steps = run.size / run.n, len(run.steps)
+    powers = np.append(np.cumprod(run.factors[:0:-1])[::-1], 1.0)  # what later steps leave of a move
+    bits = np.array(list(product((0, 1), repeat=steps)), float)
+    weights = np.prod(np.where(bits > 0, rate, 1 - rate), axis=1)
+    jumps = bits @ (powers * run.shifts)
+    deviation = math.sqrt(float(np.sum((powers * run.steps * run.noises) ** 2)))
+    return mixture_truth((weights, signs[0] * jumps), (weights, signs[1] * jumps), deviation)
+
+
 def shuffle_truth(run: _Run, steps: int, secret_cyclic: bool) -> Truth:
     """A record at a uniform place of each epoch (one place for all epochs when the order is cyclic)."""
     factor, shift, noise = float(run.factors[0]), float(run.shifts[0]), float(run.steps[0] * run.noises[0])

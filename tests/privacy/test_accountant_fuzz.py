@@ -15,11 +15,16 @@ import pytest
 
 from _families import THEOREMS
 from dplangevin.errors import AssumptionFailed, NotPrivateError
-from dplangevin.families.noisy_gradient.theorems import composition, cyclic_shift, optimal_shift
+from dplangevin.families.noisy_gradient.theorems import (
+    _varying_batches,
+    composition,
+    cyclic_shift,
+    optimal_shift,
+)
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.registry import theorems_for
 from dplangevin.privacy.theorem import inflated
-from privacy._accountant_draws import KINDS, chain, trials, walk
+from privacy._accountant_draws import KINDS, chain, random_walk, trials, varying_batches, walk
 from privacy._accountant_trials import Trial
 
 COMPARISONS = int(os.environ.get("DPLANGEVIN_FUZZ", "1000"))
@@ -72,7 +77,7 @@ def test_the_accountant_answers_every_kind_of_run() -> None:
     """Through the front door: certify takes the best offer, checks itself, and its claim is true."""
     rng = np.random.default_rng(7)
     for draw in KINDS:
-        for _ in range(1 if "random" in draw.__name__ else 3):
+        for _ in range(1 if "batches" in draw.__name__ or draw is random_walk else 3):
             trial = draw(rng)
             try:
                 found = certify(trial.constants, trial.schedule, delta=1e-5)
@@ -98,9 +103,19 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "inflated", lambda value: 0.999 * inflated(value))
 
 
+def _forget_early_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Varying batches whose steps before a restart move nothing."""
+    monkeypatch.setattr(_varying_batches, "distances", lambda run: np.zeros(len(run.shifts) + 1))
+
+
 @pytest.mark.parametrize(
     ("sabotage", "draw"),
-    [(_forget_checkpoints, chain), (_forget_starts, walk), (_shave, chain)],
+    [
+        (_forget_checkpoints, chain),
+        (_forget_starts, walk),
+        (_shave, chain),
+        (_forget_early_steps, varying_batches),
+    ],
 )
 def test_a_sabotaged_accountant_is_caught(
     sabotage: Callable[[pytest.MonkeyPatch], None],

@@ -170,3 +170,46 @@ def test_wide_grids_are_left_alone():
     eps = np.arange(30) * 10.0
     start = gdp_delta_above(20.0, eps)
     assert capped_sweep(start, eps, start[None], np.ones((1, 100))) is start
+
+
+def dual(deltas, eps, same, apart, g):
+    """The largest over t0 of E' psi(r) (docs/theory, the second derivation of B5), from the trade-offs T1 and T2.
+
+    Suprema are taken over finitely many t, so the result is at most the true one: no valid sweep is below it.
+    """
+    t = np.concatenate([[0.0], np.geomspace(1e-14, 1.0, 1500)])
+    slopes = np.exp(np.linspace(-30, 30, 3001))
+
+    def trade_off(mu):
+        table = gdp_delta_above(mu, np.abs(np.log(slopes)))
+        table = np.where(slopes >= 1, table, 1 - slopes + slopes * table)
+        return np.minimum(1.0, np.min(np.multiply.outer(t, slopes) + table, axis=1))
+
+    first, second = trade_off(same), trade_off(apart)
+    gamma = np.exp(np.concatenate([-eps[:0:-1], eps]))
+    values = np.concatenate([(1 - np.exp(-eps) * (1 - deltas))[:0:-1], deltas])
+    falls = -np.diff(np.concatenate([[1.0], values, values[-1:]])) / np.diff(
+        np.concatenate([[0.0], gamma, [1e300]])
+    )
+    masses = np.maximum(-np.diff(falls), 0.0)  # P'(r = gamma_j); the rest of P' has r = 0 and adds nothing
+    best = 0.0
+    for place in range(0, len(t), 25):
+        powers = np.minimum(first[place:], second[place])
+        psi = np.max(np.multiply.outer(gamma, powers) - g * t[place:], axis=1)
+        nothing = -g * t[place] * max(0.0, 1 - float(masses.sum()))
+        best = max(best, float(masses @ psi) + nothing + values[-1] * second[place])
+    return best
+
+
+@pytest.mark.parametrize(("s", "diameter", "k", "mu"), [(0.05, 4.0, 20, 1.5), (0.3, 3.0, 5, 2.0)])
+def test_no_sweep_is_below_the_dual(s, diameter, k, mu):
+    """The two derivations against each other: the sweep is above the dual's value, and close to it."""
+    eps = np.arange(41) * 0.15
+    start = gdp_delta_above(mu, eps)
+    same, apart = math.sqrt(k) * s, restart_mu(s, 1.0, 1.0, diameter, k)
+    long = 0.15 * np.arange(300)
+    found = capped_sweep(start, eps, gdp_delta_above(same, eps)[None], gdp_delta_above(apart, long)[None])
+    for i in (2, 8, 16, 24):
+        value = dual(start, eps, same, apart, math.exp(eps[i]))
+        assert value <= found[i] * (1 + 1e-6)
+        assert value > 0.5 * found[i]

@@ -161,6 +161,7 @@ def test_endless_is_above_every_number_of_steps(sampling, ridge):
         assert (found or 0.0) <= endless * (1 + 1e-3), steps
 
 
+@pytest.mark.slow  # the contracts of theorems compare both sides too
 def test_never_above_a_proved_bound():
     """Seeded sweep over samplings, ridges, sets, schedules: every theorem that applies is at least the walk."""
     rng = np.random.default_rng(2)

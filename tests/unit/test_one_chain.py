@@ -16,7 +16,7 @@ from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedul
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems.langevin_process import sgld_last_iterate, sgld_trajectory
 from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.plan_file import load_plan, plan_from_plain, save_plan
 from dplangevin.problem.constants import Constants
 
@@ -66,7 +66,7 @@ def test_files_of_langevin_plans_load(
     constants = bounds(diameter, ridge)
     last = released["release"] == "last-iterate"
     claimed = (sgld_last_iterate if last else sgld_trajectory)(constants, BETA, ETA, steps).epsilon(1e-6)
-    plan = Plan(constants=constants, delta=1e-6, schedule=NoisyGradientSchedule(
+    plan = Price(constants=constants, delta=1e-6, schedule=NoisyGradientSchedule(
         step_size=1.0, noise_scale=1.0, n_steps=1))  # fmt: skip
     save_plan(plan, tmp_path / "plan.json")
     plain = json.loads((tmp_path / "plan.json").read_text())

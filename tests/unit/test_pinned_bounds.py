@@ -25,6 +25,12 @@ from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradien
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._random_batches import RandomBatchRun, too_large
 from dplangevin.families.noisy_gradient.theorems._units import Units, units
+from dplangevin.families.noisy_gradient.theorems._varying_batches import (
+    VaryingRun,
+    certain_split,
+    distances,
+    random_split,
+)
 from dplangevin.families.noisy_gradient.theorems.discrete_composition import _rounded_up, integer_bound
 from dplangevin.families.noisy_gradient.theorems.shuffled_shift import (
     reused_mu,
@@ -196,7 +202,7 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sufficient_statistics, "moments", lambda data: (gram, cross))
     schedule = SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=0.5, eigenvalue_floor=1e-3)
     data = SimpleNamespace(problem=SimpleNamespace(n=10, ridge=0.0, constraint=WholeSpace()))
-    found = sufficient_statistics._answer(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
+    found = sufficient_statistics._solution(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
     rng = np.random.default_rng(4)
     noisy = gram + 2.0 * symmetric_noise(2, rng)
     np.testing.assert_allclose(found, np.linalg.solve(noisy, cross + 0.5 * rng.standard_normal(2)), rtol=1e-9)
@@ -206,7 +212,7 @@ def test_a_pure_chain_pays_for_its_density_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(draws, "sup_norm", lambda constants, schedule: 0.5)
     constants = Constants(n=10, lipschitz=1.0, diameter=1.0)
     schedule = ExponentialSchedule(inverse_temperature=5.0, tier="pure", step_size=0.1, n_steps=9)
-    spent = draws.ExponentialMechanism().certify(constants, schedule).epsilon(0.0)
+    spent = draws.ExponentialMechanismTheorem().certify(constants, schedule).epsilon(0.0)
     assert spent == pytest.approx(5.0 * 0.2 + math.log(1.5 / 0.5), rel=1e-6)
 
 
@@ -221,3 +227,27 @@ def test_exact_draws_of_a_quadratic(monkeypatch: pytest.MonkeyPatch) -> None:
     _draw._gaussian(potential, None, 1, np.random.default_rng(0))  # type: ignore[arg-type]
     np.testing.assert_allclose(asked[0][1], 7.0 * np.diag([3.0, 5.0]))
     np.testing.assert_allclose(asked[0][0], [0.2, 0.06])
+
+
+def test_varying_random_batches() -> None:
+    """q = 1: a step costs alpha / (2 nm^2). After a loud first step, restarting one step before the end is best.
+
+    D_1 = 1, v_2 = 2, nm_2 = 2: alpha / 2 (1/4 / (1 - rho) + 1/4 / rho), rho = 1 / (1 + e^0.35) the nearest on offer.
+    """
+    run = VaryingRun(
+        sampling="poisson", rate=1.0, shifts=np.ones(2), noises=np.array([0.1, 2.0]), contractions=np.ones(2),
+        kinds=np.array([0.1, 2.0]), classes=np.array([0, 1]), diameter=math.inf, bad=0.0,
+    )  # fmt: skip
+    share = 1 / (1 + math.exp(0.35))
+    assert certain_split(run, np.array([2.0]))[0] == pytest.approx(
+        0.25 / (1 - share) + 0.25 / share, rel=1e-6
+    )
+    # four halving steps: the distance before the last is 1/4 + 1/2 + 1, in both bounds
+    halving = replace(
+        run, shifts=np.ones(4), noises=np.array([0.1, 0.1, 0.1, 2.0]), contractions=np.full(4, 0.5),
+        classes=np.array([0, 0, 0, 1]),
+    )  # fmt: skip
+    assert distances(halving) == pytest.approx([0, 1, 1.5, 1.75, 1.875])
+    assert random_split(halving, np.array([2.0]))[0] == pytest.approx(
+        certain_split(halving, np.array([2.0]))[0], rel=1e-3
+    )

@@ -76,7 +76,7 @@ def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> P
     spent = cost(high)
     while not spent <= wanted.goal:
         high, rounds = high * (4 if rounds < 6 else 100), rounds + 1
-        if rounds > 40:
+        if rounds > 25:  # a factor of 1e41; sizes beyond 1e60 are refused
             raise CalibrationFailed(f"no {knob.name} reaches {wanted}; change the bounds or the target.")
         spent = cost(high)
     numeric = knob.patient or options.get("p", 2) not in (1, 2)

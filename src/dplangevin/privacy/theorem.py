@@ -29,13 +29,10 @@ class Theorem(ABC, Generic[S]):
     proof: ClassVar[str]
     """Where this project proves it ("docs/theory/PAGE.md, section 1"); "" for a statement used as its paper has it."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "name" in vars(cls) and "proof" in vars(cls):
-            origins.stated(cls.name, cls.proof)
-
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        if "name" in vars(cls) and "proof" in vars(cls):
+            origins.stated(cls.name, cls.proof)
         if "certify" in vars(cls):  # whoever asks, and however: what is proved for at most n records says so
             cls.certify = _for_these_rows(cls.certify)  # type: ignore[method-assign, assignment]
 
