@@ -42,6 +42,14 @@ def ready(
             _try(flag, place.parent)
 
 
+def signer_ready(key: Path | None) -> None:
+    """A wrong key is told before anything is charged."""
+    from dplangevin.signing import Signer
+
+    if key is not None:
+        Signer(key)
+
+
 def folder_ready(flag: str, folder: Path | None) -> None:
     """Make the directory, and refuse one that cannot be written in."""
     if folder is None:

@@ -166,17 +166,12 @@ def fit(
     from dplangevin import estimators
     from dplangevin.cli import _outputs, _tables
     from dplangevin.schema import Schema
-    from dplangevin.signing import Signer
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    _outputs.ready(
-        {"--output": output, "--report": report, "--state": state},
-        reads=(data, schema, public, sign),
-        ledger=ledger,
-    )
-    if sign is not None:
-        Signer(sign)  # a wrong key is told before anything is charged
+    outputs = {"--output": output, "--report": report, "--state": state}
+    _outputs.ready(outputs, reads=(data, schema, public, sign), ledger=ledger)
+    _outputs.signer_ready(sign)
     stated = None if schema is None else Schema.load(schema)
     bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     if model in CLASSIFIERS:
