@@ -158,11 +158,8 @@ def fit(
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    _outputs.ready(
-        {"--output": output, "--report": report, "--state": state},
-        reads=(data, schema, public),
-        ledger=ledger,
-    )
+    written = {"--output": output, "--report": report, "--state": state}
+    _outputs.ready(written, reads=(data, schema, public), ledger=ledger)
     stated = None if schema is None else Schema.load(schema)
     bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     if model in CLASSIFIERS:
@@ -170,8 +167,7 @@ def fit(
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
         mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
-        ledger=_spender(ledger, dataset),
-        **bounds,
+        ledger=_spender(ledger, dataset), **bounds,
         public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)
