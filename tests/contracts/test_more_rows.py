@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dplangevin.cli.main import app
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge
@@ -24,9 +26,12 @@ from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.privacy.registry import schedule_types, theorems_for
 from dplangevin.privacy.theorem import Theorem
-from dplangevin.problem import DataBounds, Logistic, Problem
+from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
+from dplangevin.problem.excess import interior_minimisers, largest_excess
+from dplangevin.problem.reach import full_lipschitz
 from dplangevin.rashomon import RashomonSampler
+from dplangevin.samplers.problem_potential import ProblemPotential
 
 N = 200
 ANY_NUMBER = {
@@ -225,3 +230,50 @@ def test_a_plan_file_keeps_the_word(tmp_path: Path) -> None:
     schedule = calibrated_objective_perturbation(stated.constants, epsilon=1.0)
     save_plan(Plan(problem=stated, schedule=schedule, delta=0.0), tmp_path / "plan.json")
     assert load_plan(tmp_path / "plan.json").problem.more_rows
+
+
+def test_bounds_of_the_mean_objective_are_unknown() -> None:
+    stated = problem(constraint=Ball(100.0))
+    assert full_lipschitz(stated) == largest_excess(stated) == stated.constants.contraction(0.1) == math.inf
+    assert not interior_minimisers(stated)
+    assert interior_minimisers(problem(constraint=Ball(100.0), more_rows=False))
+    assert ProblemPotential(ArrayDataset(*records(60), stated), 1.0).smoothness == math.inf
+
+
+def test_the_command_line_takes_a_divisor(tmp_path: Path) -> None:
+    X, y = records(N + 1)
+    table, out = tmp_path / "table.csv", tmp_path / "model.json"
+    lines = ["a,b,label", *(f"{a},{b},{int(label)}" for (a, b), label in zip(X, y, strict=True))]
+    table.write_text("\n".join(lines) + "\n")
+    asked = [
+        "fit",
+        str(table),
+        "--target",
+        "label",
+        "--classes",
+        "0,1",
+        "--data-norm",
+        "1",
+        "--epsilon",
+        "20",
+    ]
+    asked += ["--adjacency", "add-remove", "--n", str(N), "--delta", "1e-6", "-o", str(out)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert f"n = {N}" in result.output
+    plan = [
+        "plan",
+        "--n",
+        str(N),
+        "--p",
+        "2",
+        "--epsilon",
+        "20",
+        "--delta",
+        "1e-6",
+        "--adjacency",
+        "add-remove",
+    ]
+    told = CliRunner().invoke(app, [*plan, "--more-rows"])
+    assert told.exit_code == 0, told.output
+    assert told.output.splitlines()[:3] == result.output.splitlines()[:3]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
@@ -205,3 +205,47 @@ def test_feature_names_and_frames() -> None:
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names"):
         model.predict(frame[["c", "b", "a"]])
+
+
+@parametrised
+def test_help_names_every_parameter_and_nothing_is_left_out(cls: type) -> None:
+    text = cls.__doc__ or ""
+    before_colons = " ".join(line.split(" : ")[0] for line in text.splitlines() if " : " in line)
+    assert set(cls().get_params()) <= set(before_colons.replace(",", " ").split())
+    assert "{" + "shared}" not in text
+    assert "standard_errors_" in text
+
+
+@parametrised
+def test_searches_and_settings_reach_every_parameter(cls: type) -> None:
+    model = made(cls)
+    assert clone(model).get_params() == model.get_params()
+    assert model.set_params(epsilon=3.0).epsilon == 3.0
+    assert repr(model).startswith(f"{cls.__name__}(")
+    assert set(vars(model)) == set(model.get_params())  # nothing else is set before fit
+    X, y = table(cls, 120)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = GridSearchCV(made(cls), {"epsilon": [1.0, 8.0]}, cv=2).fit(X, y)
+    assert found.best_params_["epsilon"] in (1.0, 8.0)
+
+
+@parametrised
+def test_an_estimator_is_its_request_its_encoder_and_its_theta(cls: type) -> None:
+    """The public road that intervals, public data and Rashomon sets take."""
+    X, y = table(cls, 50)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = made(cls)
+        rows, targets, weights = model.read(X, y)
+    encode = model.encoder(targets)
+    problem = model.request(50, rows.shape[1], encode.n_classes).problem(1.0, 0.1)
+    low, high = problem.bounds.label_range
+    encoded = encode(targets)
+    assert weights is None
+    assert encoded.shape == (50,)
+    assert low - 1e-12 <= encoded.min() <= encoded.max() <= high + 1e-12
+    assert np.isfinite(
+        model.from_theta(np.zeros(problem.dimension), problem).predict(X[:1]).astype(float)
+    ).all()
+    assert pickle.loads(pickle.dumps(encode)) == encode

@@ -179,8 +179,7 @@ def fit(
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
         mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
-        ledger=_spender(ledger, dataset),
-        **bounds,
+        ledger=_spender(ledger, dataset), **bounds,
         public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)

@@ -103,7 +103,7 @@ class Constants:
         max(|1 - eta m|, |1 - eta M|) for convex losses (the mean Hessian along a segment is symmetric with
         spectrum in [m, M]); 1 + eta M for smooth losses that are not convex.
         """
-        if math.isinf(self.smoothness):
+        if math.isinf(self.smoothness) or self.more_rows:
             return math.inf
         if not self.convex:
             return 1 + step_size * self.smoothness

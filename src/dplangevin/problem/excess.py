@@ -20,7 +20,7 @@ def largest_excess(problem: Problem) -> float:
     5.0
     """
     constants = problem.constants
-    if math.isinf(constants.diameter):
+    if math.isinf(constants.diameter) or problem.more_rows:
         return math.inf
     penalty = problem.ridge / 2 * largest_norm(problem.constraint, problem.dimension) ** 2
     return (constants.lipschitz * constants.diameter + penalty) * (1 + 1e-12)
@@ -34,7 +34,7 @@ def interior_minimisers(problem: Problem) -> bool:
     """
     from dplangevin.problem.constraints import Ball, WholeSpace
 
-    if problem.ridge <= 0 or not problem.constants.convex:
+    if problem.ridge <= 0 or not problem.constants.convex or problem.more_rows:
         return False
     if isinstance(problem.constraint, WholeSpace):
         return True

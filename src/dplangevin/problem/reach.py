@@ -37,6 +37,8 @@ def full_lipschitz(problem: Problem) -> float:
     >>> problem.constants.lipschitz, full_lipschitz(problem)
     (1.0, 2.0)
     """
+    if problem.more_rows:  # N / n is not bounded
+        return math.inf
     if problem.ridge == 0:
         return problem.constants.lipschitz
     return problem.constants.lipschitz + problem.ridge * largest_norm(problem.constraint, problem.dimension)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +41,8 @@ class ProblemPotential:
 
     @property
     def smoothness(self) -> float:
+        if self.problem.more_rows:  # a sum over the records divided by n is no mean
+            return math.inf
         return self.inverse_temperature * self.problem.constants.smoothness
 
     @property
