@@ -15,7 +15,7 @@ from scipy import integrate, stats
 
 from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
 from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_sample import public_map
@@ -221,7 +221,7 @@ def test_counting_front_ends_count_in_secure_mode(tmp_path: Path) -> None:
 def test_releases_of_counts_take_a_ledger(tmp_path: Path) -> None:
     budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=3.0, delta=1e-3)
     for secure in (False, True):
-        GeneralizedGaussianMechanism(k=3, epsilon=1.0, delta=1e-6, secure=secure).release(
+        GeneralizedGaussianMechanism(k=3, epsilon=1.0, delta=1e-6, p=2.0, secure=secure).release(
             [1, 2, 3], ledger=budget
         )
     assert [entry.guarantee.arithmetic for entry in budget.history()] == ["real", "discrete-grid"]
@@ -368,7 +368,7 @@ def test_secure_output_perturbation_pays_for_its_grid(epsilon: float) -> None:
 
 def test_what_has_no_secure_form_says_why() -> None:
     calibrated = calibrated_output_perturbation(MINIMUM.constants, epsilon=1.0, delta=1e-6, secure=True)
-    with pytest.raises(AssumptionFailed, match="rounding of a projection"):
+    with pytest.raises(NotPrivateError, match="rounding of a projection"):
         Plan(problem=replace(MINIMUM, constraint=Ball(1.0)), schedule=calibrated, delta=1e-6)
     with pytest.raises(InvalidParameter, match="depend on one another"):
         OutputPerturbationSchedule(noise_scale=1.0, tolerance=1e-6, secure=True)
@@ -382,7 +382,7 @@ def test_what_has_no_secure_form_says_why() -> None:
     with pytest.raises(InvalidParameter, match="True or False"):
         replace(noise, secure="yes")
     with pytest.raises(InvalidParameter, match="nothing was released"):
-        GeneralizedGaussianMechanism(k=1, epsilon=1, delta=1e-6, secure=True).release([0.3])
+        GeneralizedGaussianMechanism(k=1, epsilon=1, delta=1e-6, p=2.0, secure=True).release([0.3])
 
 
 def test_secure_rounds_with_a_public_map() -> None:

@@ -25,6 +25,10 @@ MOST_ROWS = 1 << 28
 
 def secure_moments(schedule: SufficientStatisticsSchedule, data: Dataset) -> tuple[Floats, Floats]:
     """(G + noise, c + noise), rounded to public grids: noise of gram_noise on the diagonal, / sqrt 2 off it."""
+    if data.n_samples > MOST_ROWS:
+        raise InvalidParameter(
+            f"secure moments are exact for up to {MOST_ROWS} records; use mechanism='noisy-gd'."
+        )
     row_unit, label_unit = units(data)
     both = data.summed(_integer_moments)
     places = np.triu_indices(len(both))
@@ -73,10 +77,6 @@ def _integer_moments(data: Dataset) -> Integers:
             total[:, -1] += (part.T @ labels[start : start + _ROWS]).astype(np.int64)
         seen += len(whole)
     data.check_rows(seen)
-    if seen > MOST_ROWS:
-        raise InvalidParameter(
-            f"secure moments are exact for up to {MOST_ROWS} records; use mechanism='noisy-gd'."
-        )
     return total
 
 
