@@ -15,10 +15,21 @@ _SQLITE = "sqlite:///"
 
 
 def ready(
-    files: Mapping[str, Path | None], *, reads: Iterable[Path | None] = (), ledger: str | None = None
+    files: Mapping[str, Path | None],
+    *,
+    reads: Iterable[Path | None] = (),
+    ledger: str | None = None,
+    sign: Path | None = None,
 ) -> None:
-    """Refuse outputs (flag to path) that cannot be written, that a command also reads, or that are one file twice."""
-    taken = {_place(path): "a file that the command reads" for path in reads if path is not None}
+    """Refuse outputs (flag to path) that cannot be written, that a command also reads, or that are one file twice.
+
+    A key that cannot sign is refused as well.
+    """
+    taken = {_place(path): "a file that the command reads" for path in (*reads, sign) if path is not None}
+    if sign is not None:
+        from dplangevin.signing import Signer
+
+        Signer(sign)
     if ledger is not None and ledger.startswith(_SQLITE):
         taken[_place(Path(ledger.removeprefix(_SQLITE)))] = "the ledger"
     for flag, path in files.items():
@@ -40,14 +51,6 @@ def ready(
             raise InvalidParameter(f"{flag} {str(path)!r} cannot be written: permission denied.")
         if path.is_file() or not path.exists():  # written beside, and renamed
             _try(flag, place.parent)
-
-
-def signer_ready(key: Path | None) -> None:
-    """A wrong key is told before anything is charged."""
-    from dplangevin.signing import Signer
-
-    if key is not None:
-        Signer(key)
 
 
 def folder_ready(flag: str, folder: Path | None) -> None:

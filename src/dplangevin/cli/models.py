@@ -101,13 +101,11 @@ def plan(
     from dplangevin.cli import _outputs
     from dplangevin.planner.choose import choose
     from dplangevin.privacy.plan_file import save_plan
-    from dplangevin.signing import Signer, sign as sign_file
+    from dplangevin.signing import sign as sign_file
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    _outputs.ready({"--output": output}, reads=(sign,))
-    if sign is not None:
-        Signer(sign)  # a wrong key is told before the work
+    _outputs.ready({"--output": output}, sign=sign)
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
@@ -170,8 +168,7 @@ def fit(
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
     outputs = {"--output": output, "--report": report, "--state": state}
-    _outputs.ready(outputs, reads=(data, schema, public, sign), ledger=ledger)
-    _outputs.signer_ready(sign)
+    _outputs.ready(outputs, reads=(data, schema, public), ledger=ledger, sign=sign)
     stated = None if schema is None else Schema.load(schema)
     bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     if model in CLASSIFIERS:

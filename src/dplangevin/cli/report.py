@@ -26,7 +26,7 @@ def report(
     from dplangevin.report.document import checked_path
 
     checked_path(output)
-    _outputs.ready({"the report": output}, reads=(model, sign), ledger=ledger)
+    _outputs.ready({"the report": output}, reads=(model,), ledger=ledger, sign=sign)
     if (ledger is None) != (dataset is None):
         raise InvalidParameter("--ledger and --dataset go together.")
     subject = load_plan(model) if _is_plan(model) else model_file.load(model)
