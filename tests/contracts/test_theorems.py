@@ -15,7 +15,7 @@ from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParamete
 from dplangevin.families.noisy_gradient.schedule import RELEASE_MODES, NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.self_check import VARIABLE, known_leak
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.serialize import dumps, loads
@@ -118,7 +118,7 @@ def test_many_releases_are_their_sum(key: tuple[type[Schedule], str]) -> None:
 @every_theorem
 def test_what_is_written_is_proved_again(key: tuple[type[Schedule], str], tmp_path: Path) -> None:
     theorem, case = of(key)
-    plan = Plan(constants=case.constants, schedule=case.schedule, delta=DELTA, theorem=theorem.name)
+    plan = Price(constants=case.constants, schedule=case.schedule, delta=DELTA, theorem=theorem.name)
     assert loads(dumps(plan.guarantee)) == plan.guarantee
     save_plan(plan, tmp_path / "plan.json")
     again = load_plan(tmp_path / "plan.json")

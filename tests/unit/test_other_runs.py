@@ -241,4 +241,4 @@ def test_commands_take_other_mechanisms_and_targets(capsys: pytest.CaptureFixtur
     assert run(["calibrate", *LINE, "--step-size", "0.5/sqrt(t)", "--steps", "40", "--zcdp", "0.1"]) == 0
     assert "noise scale" in capsys.readouterr().out
     assert run(["account", "--mechanism", "gibbs", *LINE, "--delta", "1e-6"]) == 2
-    assert "inverse_temperature is missing" in capsys.readouterr().err
+    assert "--inverse-temperature is missing" in capsys.readouterr().err

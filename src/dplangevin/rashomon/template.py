@@ -32,6 +32,7 @@ class Template:
             raise InvalidParameter(
                 f"estimator must be one of this library, such as DPLogisticRegression; got {type(estimator).__name__}."
             )
+        _refuse_extras(estimator)
         if estimator.max_rows_per_person != 1:
             raise InvalidParameter(
                 "max_rows_per_person must be 1 here: no group promise is proved for draws of a Rashomon set."
@@ -109,3 +110,13 @@ class Template:
             return tuple(SchemaEncoder(self.estimator.schema).get_feature_names_out())
         given = getattr(self.estimator, "feature_names_in_", None)
         return tuple(map(str, given)) if given is not None else tuple(f"x{i}" for i in range(n_features))
+
+
+def _refuse_extras(estimator: Any) -> None:
+    """Draws have no such form: an option that would be ignored is refused."""
+    for name in ("secure", "intervals", "public_data"):
+        if getattr(estimator, name, None) not in (None, False):
+            raise InvalidParameter(
+                f"{name} has no meaning for draws of a Rashomon set, whose noise is real-valued and whose spread is "
+                "the models' own; leave it out of the estimator."
+            )
