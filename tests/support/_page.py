@@ -11,8 +11,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "support.md"
 HEAD = """# What works with what
 
 Every cell was tried: a small run that really asked for the feature, and whose release shows it. **yes** works.
-**refused** stops before any record is read, with the error of its footnote. **-** means that there is no such option:
-Python itself refuses the keyword. This page is written by `make support`, and a test compares it with new runs.
+**refused** releases nothing and raises the error of its footnote (its first sentence). **-** means that there is no
+such option: Python itself refuses the keyword. `make support` writes this page, and a test compares it with new runs.
 
 Estimators leave the mechanism to the planner; the rows `mechanism="..."` ask for one by name, in `DPLogisticRegression`
 (`sufficient-statistics` in `DPRidge`). `RashomonSampler` takes from its estimator what it does not take itself.
@@ -20,6 +20,12 @@ Estimators leave the mechanism to the planner; the rows `mechanism="..."` ask fo
 _REFUSED = re.compile(r"refused \[(\d+)\]")
 
 Cells = dict[tuple[str, str], str]
+
+
+def general(row: str, words: str) -> str:
+    """A refusal without the name of the mechanism that was asked for: rows share footnotes."""
+    asked = re.fullmatch(r'mechanism="(.*)"', row)
+    return words.replace(f"'{asked[1]}'", "'...'") if asked else words
 
 
 def rendered(cells: Cells) -> str:
@@ -31,7 +37,8 @@ def rendered(cells: Cells) -> str:
         for feature in FEATURES:
             found = cells[row, feature]
             if found not in (YES, NO_OPTION):
-                found = f"refused [{notes.setdefault(found, len(notes) + 1)}]"
+                words = general(row, found)
+                found = f"refused [{notes.setdefault(words, len(notes) + 1)}]"
             shown.append("-" if found == NO_OPTION else found)
         lines.append(f"| `{row}` | {' | '.join(shown)} |")
     footnotes = [f"{number}. {words}" for words, number in notes.items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dplangevin.problem.constants import Constants
 
 
@@ -9,10 +11,10 @@ def stated_constants(
     n: int,
     lipschitz: float,
     adjacency: str,
-    smoothness: float,
-    strong_convexity: float,
-    diameter: float,
-    dimension: int | None,
+    smoothness: float = math.inf,
+    strong_convexity: float = 0.0,
+    diameter: float = math.inf,
+    dimension: int | None = None,
     hessian_rank: int | None = None,
 ) -> Constants:
     """The constants of a run as options state them."""

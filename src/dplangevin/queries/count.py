@@ -26,7 +26,7 @@ from dplangevin.queries.duckdb_table import SqlCounter
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.row_queries import RowQueries
 from dplangevin.schema.schema import Schema
-from dplangevin.tables import Dialect, Files, Table, table_of
+from dplangevin.tables import Dialect, Files, Table, is_path, table_of
 
 Progress = Callable[[int], None]
 
@@ -133,6 +133,11 @@ def count_file(
     if schema is None:
         raise InvalidParameter(
             "counting in a file needs a schema: the type of a column must not be guessed from private values."
+        )
+    if not is_path(path):
+        raise InvalidParameter(
+            f"count_file reads Parquet, Arrow or text files by their paths, not a {type(path).__name__}; count tables "
+            "in memory with count_queries or count_marginals."
         )
     files = Files(path, dialect)
     schema.validate(files.names)

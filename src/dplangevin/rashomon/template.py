@@ -47,6 +47,8 @@ class Template:
                 "estimator must be an unfitted estimator of this library, e.g. DPLogisticRegression(data_norm=1.0, "
                 f"classes=[0, 1], radius=1.0); got {type(estimator).__name__}."
             )
+        if bounded:
+            _refuse_extras(estimator)
         if estimator.max_rows_per_person != 1:
             raise InvalidParameter(
                 "max_rows_per_person must be 1 here: no group promise is proved for draws of a Rashomon set."
@@ -107,3 +109,13 @@ class Template:
     def promise(self, guarantee: Guarantee, seeded: bool) -> Guarantee:
         """The guarantee with what the estimator's own fitting would say."""
         return self.estimator.promise(guarantee, seeded, "the promise covers all released models together")
+
+
+def _refuse_extras(estimator: Any) -> None:
+    """Draws have no such form: an option that would be ignored is refused."""
+    for name in ("secure", "intervals", "public_data"):
+        if getattr(estimator, name, None) not in (None, False):
+            raise InvalidParameter(
+                f"{name} has no meaning for draws of a Rashomon set, whose noise is real-valued and whose spread is "
+                "the models' own; leave it out of the estimator."
+            )

@@ -160,12 +160,12 @@ def _chains(
     return run.last
 
 
-def _position(keeper: RunState | None, rng: np.random.Generator) -> dict[str, Any]:
+def _position(state: RunState | None, rng: np.random.Generator) -> dict[str, Any]:
     """Where the chains begin and how they are saved; the generator is put where it stood."""
-    if keeper is None:
+    if state is None:
         return {}
-    saved = keeper.position()
+    saved = state.position()
     if saved is not None:
-        keeper.restore(rng)
+        state.restore(rng)
     begin = None if saved is None else LangevinRun(**saved)
-    return {"resume": begin, "after": partial(keeper.after, rng=rng)}
+    return {"resume": begin, "after": partial(state.after, rng=rng)}
