@@ -27,6 +27,7 @@ from dplangevin.families.noisy_gradient.theorems._random_batches import RandomBa
 from dplangevin.families.noisy_gradient.theorems._units import Units, units
 from dplangevin.families.noisy_gradient.theorems._varying_batches import (
     VaryingRun,
+    _classes,
     certain_split,
     distances,
     random_split,
@@ -251,3 +252,17 @@ def test_varying_random_batches() -> None:
     assert random_split(halving, np.array([2.0]))[0] == pytest.approx(
         certain_split(halving, np.array([2.0]))[0], rel=1e-3
     )
+
+
+def test_many_noises_are_rounded_down_to_a_few() -> None:
+    multipliers = np.linspace(1.0, 2.0, 40)
+    kinds, place = _classes(multipliers)
+    assert len(kinds) == 16
+    assert np.all(kinds[place] < multipliers)
+    assert np.all(kinds[place] > multipliers / 1.06)
+
+
+def test_composed_noises_that_vary() -> None:
+    """Delta / n = 0.2 over noises 1 and 2: 0.2 sqrt(1 + 1/4)."""
+    run = replace(RUN, noise_scale=(1.0, 2.0), n_steps=2)
+    assert THEOREMS["composition"].certify(SMOOTH, run).mu == pytest.approx(0.2 * math.sqrt(1.25), rel=1e-8)
