@@ -19,6 +19,7 @@ from dplangevin.families.mirror_descent.public_tuner import METHODS, PublicTuner
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
+from dplangevin.privacy.plan import Plan
 from dplangevin.tables import cells_of, matrix_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ def fit_public(
         model.public_comparison_ = {name: other.excess for name, other in others.items()}
     model._keep(plain_loss(problem.loss))
     return np.array(release.value).reshape(problem.n_columns, problem.loss.score_dimension)
+
+
+def tuned_plan(
+    model: DPLinearModel, encode: Encode, options: dict[str, Any]
+) -> tuple[Plan, PublicMirrorDescent]:
+    """The plan of a fit with public data, and the mechanism that runs it; no private record is read."""
+    tuned = _tuner(model, encode, options).tune(model.public_method)
+    return tuned.plan, PublicMirrorDescent(tuned.mirror)
 
 
 def compare_public(

@@ -23,6 +23,7 @@ _PROOFS: dict[str, str] = {
     "discrete-composition": "docs/theory/secure_noise.md",
     "rashomon-draws": "docs/theory/rashomon.md, section 1",
     "rashomon-chains": "docs/theory/rashomon.md, section 4",
+    "noisy-slack": "docs/theory/rashomon_region.md, section 1",
     "worst-shift": "docs/theory/thesis.md, Worst shift",
     "certified-sampler": "docs/theory/proximal_sampler.md",
     "sup-norm-certified-sampler": "docs/theory/proximal_sampler.md",

@@ -17,7 +17,7 @@ from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 from dplangevin.planner.request import Request
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.problem import Problem
+from dplangevin.problem import Loss, Problem
 
 Floats = NDArray[np.float64]
 RIDGE_SHARE = 0.1
@@ -27,7 +27,9 @@ RIDGE_SHARE = 0.1
 class Template:
     """One estimator of the library, used for everything but its own fitting."""
 
-    def __init__(self, estimator: Any, radius: float | None, threshold: float) -> None:
+    def __init__(
+        self, estimator: Any, radius: float | None, threshold: float, *, bounded: bool = True
+    ) -> None:
         if not isinstance(estimator, DPLinearClassifier | DPLinearRegressor):
             raise InvalidParameter(
                 f"estimator must be one of this library, such as DPLogisticRegression; got {type(estimator).__name__}."
@@ -37,6 +39,11 @@ class Template:
                 "max_rows_per_person must be 1 here: no group promise is proved for draws of a Rashomon set."
             )
         self.estimator = estimator
+        self.centre, self.half = 0.0, 1.0
+        self.n_classes = 2
+        if not bounded:
+            self.alpha = 0.0 if estimator.alpha is None else _check.nonnegative("alpha", estimator.alpha)
+            return
         stated = estimator.radius if radius is None else radius
         if stated is None:
             raise InvalidParameter(
@@ -48,19 +55,10 @@ class Template:
         self.alpha = (
             RIDGE_SHARE * psi / self.radius**2 if alpha is None else _check.nonnegative("alpha", alpha)
         )
-        self.centre, self.half = 0.0, 1.0
-        self.n_classes = 2
 
     def problem(self, n: int, n_features: int, n_classes: int = 2) -> Problem:
         """The stated problem. No record is read."""
-        model, estimator = {}, self.estimator
-        if isinstance(estimator, DPLinearClassifier):
-            model = estimator._model_options(n_classes)
-        else:
-            low, high = estimator._bounds()
-            self.centre, self.half = estimator._scale(low, high)
-            model = estimator._model_options(low, high, self.half)
-        options = estimator._options(n, n_features, **model)
+        options = self.options(n, n_features, n_classes)
         options.update(
             radius=self.radius, alpha=self.alpha, mechanism="auto", theorem=None, epsilon=1.0, delta=0.0
         )
@@ -69,6 +67,15 @@ class Template:
         norm = float(np.hypot(request.data_norm, 1.0)) if request.fit_intercept else request.data_norm
         bound = norm * self.radius + 1.0 if request.model == "ridge" else None
         return request.problem(bound, self.alpha)
+
+    def options(self, n: int, n_features: int, n_classes: int = 2) -> dict[str, Any]:
+        """What the planner is told. No record is read."""
+        estimator = self.estimator
+        if isinstance(estimator, DPLinearClassifier):
+            return dict(estimator._options(n, n_features, **estimator._model_options(n_classes)))
+        low, high = estimator._bounds()
+        self.centre, self.half = estimator._scale(low, high)
+        return dict(estimator._options(n, n_features, **estimator._model_options(low, high, self.half)))
 
     def read(self, X: Any, y: Any) -> tuple[Any, Any, Encode]:
         """Encoded rows, targets, and what turns targets into what the problem sees; large data stay away."""
@@ -79,8 +86,10 @@ class Template:
             self.n_classes = len(estimator.classes_)
         return rows, given, estimator._encoder(given)[0]
 
-    def model(self, theta: Floats, problem: Problem, privacy: Guarantee, plan: Any) -> DPLinearModel:
-        """A fitted estimator with these parameters."""
+    def model(
+        self, theta: Floats, problem: Problem, privacy: Guarantee, plan: Any, loss: Loss | None = None
+    ) -> DPLinearModel:
+        """A fitted estimator with these parameters; `loss` where it is not the problem's."""
         made: Any = copy.copy(self.estimator)
         matrix = theta.reshape(problem.n_columns, problem.loss.score_dimension)
         columns, intercept = problem.n_features, self.estimator._intercept()
@@ -92,7 +101,7 @@ class Template:
             made.intercept_ = (
                 float(self.half * matrix[columns, 0] + self.centre) if intercept else float(self.centre)
             )
-        made._keep(problem.loss)
+        made._keep(problem.loss if loss is None else loss)
         made.privacy_, made.plan_, made.n_iter_ = privacy, plan, 1
         fitted: DPLinearModel = made
         return fitted
