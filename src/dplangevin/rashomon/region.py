@@ -65,6 +65,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     models_ : n_models fitted estimators of the largest threshold (`models(threshold)` gives the others), certified.
     centre_ : the released model. scale_ : mean and least scale of the certified points per threshold.
     unidentified_ : directions that the noise hides. gap_bound_ : bound on F(centre) - F(best), None unless asked.
+    whole_ : for reference="best", (U, radii): every model within, in the norm of U, is certified; None where none is.
     privacy_ : the composed promise. plan_ : what was planned. release_ : everything released.
 
     Examples
@@ -181,6 +182,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta
         )
         self.gap_bound_ = release.gap
+        self.whole_ = release.whole
         self.unidentified_ = release.shape.unidentified
         self.scale_ = {
             psi: (float(scales.mean()), float(scales.min()))

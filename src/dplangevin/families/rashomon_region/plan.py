@@ -86,8 +86,8 @@ class RegionPlan:
 
     @property
     def failure(self) -> float:
-        """beta of one certificate: the confidence is shared where two are needed."""
-        return (1 - self.confidence) / (1 if self.gap is None else 2)
+        """beta of one noise: the confidence is shared where the slack, the gap and the curvature's noise all count."""
+        return (1 - self.confidence) / (1 if self.gap is None else 3)
 
     @property
     def floor(self) -> float:

@@ -16,7 +16,7 @@ from dplangevin.families.noisy_answers.curvature import unpacked
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
-from dplangevin.families.rashomon_region.shape import Shape, scales
+from dplangevin.families.rashomon_region.shape import Shape, scales, whole_radius
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.families.release import Release
 from dplangevin.families.run_state import RunState, StatePath
@@ -38,7 +38,9 @@ class RegionRelease:
     centre : the released parameters. matrix : the noisy majorant (softmax: half the second moment).
     slack : tau, the upper bound on T, None when no threshold was left to certify. gap : Gam, None unless asked for.
     directions [dimension, k], lengths, limits [thresholds, k], scales : the points and what is certified of them.
-    thresholds : those that are certified relative to the centre (psi, or psi - Gam); live : which are positive.
+    thresholds : those that are certified relative to the centre: psi, or psi - Gam, 0 where nothing is.
+    whole : (U, a radius per threshold): every model with |theta - centre|_U within it is in the set of the best model;
+        None unless the gap was asked for and the ball of radius rho is large enough to say so.
     """
 
     centre: Floats
@@ -50,6 +52,7 @@ class RegionRelease:
     lengths: Floats
     thresholds: Floats
     scales: Floats
+    whole: tuple[Floats, tuple[float, ...]] | None
     seeded: bool
     n_steps: int
 
@@ -126,9 +129,19 @@ def _released(
         lengths=lengths,
         thresholds=thresholds,
         scales=certified,
+        whole=None if gap is None else _whole(plan, matrix, gap),
         seeded=seeded,
         n_steps=middle.n_steps,
     )
+
+
+def _whole(plan: RegionPlan, matrix: Floats, gap: float) -> tuple[Floats, tuple[float, ...]] | None:
+    """C2 in the norm of U, if |g|_(U^-1) <= sqrt(2 Gam) follows within the ball: rho^2 u_min >= 2 Gam."""
+    upper = matrix + (plan.floor + plan.objective.ridge) * np.eye(len(matrix))
+    least = float(np.linalg.eigvalsh(upper)[0])
+    if least <= 0 or plan.radius**2 * least < 2 * gap:
+        return None
+    return upper, tuple(whole_radius(gap, psi, best=True) for psi in plan.thresholds)
 
 
 def _slack(
@@ -176,7 +189,7 @@ def _gap(plan: RegionPlan, data: Dataset, centre: Floats, rng: np.random.Generat
         return [np.array([max(gained, 0.0)])]
 
     if steps > MOST_STEPS:  # public: the bound on one record's share is used instead of the measured gap
-        return limit
+        return limit + objective.ridge / 2 * float(centre @ centre)
     released = NoisySlack().run(plan.gap, exact, rng)
     scale = plan.gap.schedule.scale  # type: ignore[attr-defined]
     unit = limit / objective.n

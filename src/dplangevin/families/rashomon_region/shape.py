@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,3 +93,18 @@ def scales(slack: float, thresholds: Floats, limits: Floats) -> Floats:
     """
     worst = max(slack, 0.0) * limits
     return np.asarray(thresholds[:, None] / (thresholds[:, None] + worst))
+
+
+def whole_radius(gap: float, threshold: float, *, best: bool) -> float:
+    """r such that EVERY model with |d|_U <= r is in the set, given gap >= F(c) - F(best); U = A~ + (q + m) I.
+
+    F(c + d) - F* <= (r / sqrt 2 + sqrt gap)^2 and F(c + d) - F(c) <= r^2 / 2 + r sqrt(2 gap), solved for r.
+
+    Examples
+    --------
+    >>> round(whole_radius(0.002, 0.02, best=True) ** 2 / 2, 12), round(whole_radius(0.002, 0.02, best=False), 12)
+    (0.009350889359, 0.146516216431)
+    """
+    if best:
+        return math.sqrt(2) * max(0.0, math.sqrt(threshold) - math.sqrt(gap))
+    return math.sqrt(2 * gap + 2 * threshold) - math.sqrt(2 * gap)

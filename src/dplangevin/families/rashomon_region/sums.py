@@ -14,10 +14,10 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.curvature import packed
 from dplangevin.families.rashomon_region.objective import Objective, majorant
-from dplangevin.problem import Logistic
+from dplangevin.problem import Logistic, Loss
 
 Floats = NDArray[np.float64]
-_CELLS = 2**18  # scores in work at a time: they stay in the cache
+_ROWS, _TILE = 256, 256  # scores in work at a time stay in the cache
 
 
 def majorant_sum(data: Dataset, objective: Objective, centre: Floats) -> Floats:
@@ -42,38 +42,42 @@ def excess_sums(
     directions] are positive and finite.
     """
     total, seen = np.zeros(limits.shape), 0
-    step = max(1, _CELLS // max(1, directions.shape[1] * objective.classes))
+    tiles = range(0, directions.shape[1], _TILE)
     for block in _blocks(data):
-        for start in range(0, len(block.labels), step):
-            rows, labels = block.rows[start : start + step], block.labels[start : start + step]
+        for start in range(0, len(block.labels), _ROWS):
+            rows, labels = block.rows[start : start + _ROWS], block.labels[start : start + _ROWS]
             base = _scores(rows, centre, objective.classes)
-            moves = _scores(rows, directions, objective.classes)
-            for index, length in enumerate(lengths):
-                worse = _worse(objective, base, length * moves, labels)
-                np.clip(worse, -limits[index], limits[index], out=worse)
-                total[index] += np.nan_to_num(worse).sum(axis=0)
+            here = objective.loss.value(base, labels[:, None])
+            for first in tiles:
+                tile = slice(first, first + _TILE)
+                moves = _scores(rows, directions[:, tile], objective.classes)
+                for index, length in enumerate(lengths):
+                    worse = _worse(objective.loss, base, length * moves, labels, here)
+                    bound = limits[index, tile]
+                    np.clip(worse, -bound, bound, out=worse)
+                    total[index, tile] += worse.sum(axis=0)
         seen += len(block.labels)
     data.check_rows(seen)
     return np.asarray(total / limits).ravel()
 
 
-def _worse(objective: Objective, base: Floats, moves: Floats, labels: Floats) -> Floats:
-    """l(base + move) - l(base) for each record and point."""
-    loss = objective.loss
+def _worse(loss: Loss, base: Floats, moves: Floats, labels: Floats, here: Floats) -> Floats:
+    """l(base + move) - l(base) for each record and point; `moves` is overwritten."""
     with np.errstate(over="ignore", invalid="ignore"):
         if not isinstance(loss, Logistic):
-            there = loss.value(base + moves, labels[:, None]) - loss.value(base, labels[:, None])
-            return np.asarray(np.nan_to_num(there, posinf=1e300, neginf=-1e300))
-        scores = base + moves
-        found = np.abs(scores)
-        np.exp(np.negative(found, out=found), out=found)
+            moves += base
+            found = loss.value(moves, labels[:, None]) - here
+            return np.asarray(np.nan_to_num(found, posinf=1e300, neginf=-1e300))
+        moves += base
+        found = np.abs(moves)
+        np.negative(found, out=found)
+        np.exp(found, out=found)
         found += 1.0
         np.log(found, out=found)
-        np.maximum(scores, 0.0, out=scores)
-        found += scores
-        moves = labels[:, None] * moves
+        found += np.maximum(moves, 0.0)
+        moves *= labels[:, None]
         found -= moves
-        found -= np.maximum(base, 0.0) + np.log1p(np.exp(-np.abs(base)))
+        found -= here
         return found
 
 
