@@ -90,7 +90,10 @@ def exact_region(
     best = solver.minimum()
     middle = best if reference is None else _parameters(reference, template, len(best))
     base = float(solver.values(middle[:, None])[0])
-    costs = solver.profile(asked, np.zeros(len(asked)), middle)[0] - base
+    lowest = float(solver.values(best[:, None])[0])
+    walls = solver.profile(asked, np.zeros(len(asked)), best)[0]
+    agree = (asked @ best > 0) == (asked @ middle > 0)  # else the best model itself decides otherwise
+    costs = np.where(agree, walls, lowest) - base
     low = high = None
     if ranges:
         low, high = solver.ranges(asked, middle, base, psi)
@@ -98,7 +101,7 @@ def exact_region(
         thresholds=psi,
         best=best,
         reference=middle,
-        gap=base - float(solver.values(best[:, None])[0]),
+        gap=base - lowest,
         flip_costs=np.maximum(costs, 0.0),
         low=low,
         high=high,

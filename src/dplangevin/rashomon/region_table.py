@@ -76,6 +76,7 @@ class RegionTable:
     """All levels, for the same public inputs. Reads no private record.
 
     centre : the released model's answer for each input, on the scale of the ranges. decisions : its decision, or None.
+    coefficients : its coefficients.
     flip_costs : how much worse a model must be, about, to decide otherwise (an estimate). own : whether the inputs were
     stated before the release; others are answered through the hull.
     """
@@ -84,6 +85,7 @@ class RegionTable:
     centre: Floats
     decisions: NDArray[Any] | None
     flip_costs: Floats | None
+    coefficients: Floats
     coefficient_names: tuple[str, ...]
     column_names: tuple[str, ...]
     confidence: float
@@ -108,6 +110,7 @@ class RegionTable:
             centre=told.answer(scores),
             decisions=told.decisions(scores) if public.classes is not None else None,
             flip_costs=flips,
+            coefficients=told._coefficients(release.centre[:, None])[:, 0],
             coefficient_names=told.coefficient_names(),
             column_names=tuple(public.columns),
             confidence=plan.confidence,
