@@ -27,6 +27,7 @@ from dplangevin.report.html import Line, Plot, svg
 
 HERE = Path(__file__).parent
 EPSILONS, PSI, DELTA, INPUTS = (0.5, 1.0, 2.0, 4.0), (0.005, 0.01, 0.02, 0.05), 1e-5, 1000
+DATA = ("adult", "generated p=2", "generated p=3", "randhie", "bank")
 ASKED = {0.005: 0.16, 0.01: 0.23, 0.02: 0.34, 0.05: 0.70}
 
 
@@ -123,22 +124,24 @@ def hit_bound(name: str, split: Split, epsilon: float, psi: float) -> float:
         return 0.0
 
 
-def measured(seeds: int, others: int) -> list[dict[str, Any]]:
+def measured(seeds: int, others: int, raw: Path | None) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for name in ("generated p=2", "generated p=3", "adult", "bank", "randhie"):
+    for name in DATA:
         try:
             split = split_of(name)
         except Unavailable as missing:
             print(missing)
             continue
         truth = Truth(name, split)
-        for epsilon in EPSILONS:
+        for epsilon in sorted(EPSILONS, key=lambda value: value != 1.0):
             bounds = {psi: hit_bound(name, split, epsilon, psi) for psi in PSI}
             for seed in range(seeds if epsilon == 1.0 else others):
                 made = one(name, split, truth, epsilon, seed)
                 rows += [row | {"hit": bounds[row["psi"]]} for row in made]
                 print(name, epsilon, seed, [round(row["certified"], 3) for row in made],
                       [round(row["true"], 3) for row in made], round(made[0]["seconds"], 1), flush=True)  # fmt: skip
+                if raw is not None:
+                    raw.write_text(json.dumps(rows))
     return rows
 
 
@@ -162,7 +165,9 @@ def page(rows: list[dict[str, Any]]) -> str:
         "| data | n | p | epsilon | psi | certified | true | share | inside | scale | sampler | models | seconds | CPU | seeds |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    keys = list(dict.fromkeys((row["data"], row["epsilon"], row["psi"]) for row in rows))
+    keys = sorted(
+        {(row["data"], row["epsilon"], row["psi"]) for row in rows}, key=lambda key: (DATA.index(key[0]), key[1:])
+    )
     for name, epsilon, psi in keys:
         own = [row for row in rows if (row["data"], row["epsilon"], row["psi"]) == (name, epsilon, psi)]
         certified, true = mean(own, "certified"), mean(own, "true")
@@ -206,9 +211,7 @@ def main() -> None:
         rows = json.loads(given.raw.read_text())
     else:
         with warnings.catch_warnings(action="ignore"):
-            rows = measured(given.seeds, given.other_seeds)
-        if given.raw is not None:
-            given.raw.write_text(json.dumps(rows))
+            rows = measured(given.seeds, given.other_seeds, given.raw)
     text = page(rows)
     print(text)
     if given.write:

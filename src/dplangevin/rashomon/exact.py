@@ -25,7 +25,8 @@ from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.template import Template
 
 Floats = NDArray[np.float64]
-_STEPS = 80
+_STEPS = 60
+_ROWS = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,13 +132,22 @@ class _Solver:
 
     def values(self, theta: Floats) -> Floats:
         """F of each column."""
-        losses = self.objective.loss.total(self.rows @ theta, self.labels[:, None])
+        losses = np.zeros(theta.shape[1])
+        for part in self._parts():
+            losses += self.objective.loss.total(self.rows[part] @ theta, self.labels[part, None])
         return np.asarray(losses / self.objective.n + self.objective.ridge / 2 * np.square(theta).sum(axis=0))
 
     def gradients(self, theta: Floats) -> Floats:
         """Of each column."""
-        slopes = self.objective.loss.slope(self.rows @ theta, self.labels[:, None])
-        return np.asarray(self.rows.T @ slopes / self.objective.n + self.objective.ridge * theta)
+        total = np.zeros(theta.shape)
+        for part in self._parts():
+            slopes = self.objective.loss.slope(self.rows[part] @ theta, self.labels[part, None])
+            total += self.rows[part].T @ slopes
+        return np.asarray(total / self.objective.n + self.objective.ridge * theta)
+
+    def _parts(self) -> list[slice]:
+        """Blocks of rows whose scores stay in the cache."""
+        return [slice(first, first + _ROWS) for first in range(0, len(self.rows), _ROWS)]
 
     def minimum(self) -> Floats:
         """The best model."""

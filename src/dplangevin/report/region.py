@@ -28,7 +28,7 @@ from dplangevin.report.ranges import Range, RangePlot
 
 VERSION = 1
 SHOWN = 12  # applicants and columns in a picture
-DECIDING = 3  # columns named for an applicant
+DECIDING, MORE = 3, 6  # columns named for an applicant, and others shown
 
 Floats = NDArray[np.float64]
 
@@ -163,22 +163,22 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     return [*blocks, Figure(plot=picture, caption=caption), _people(found, table)]
 
 
-def _people(found: list[dict[str, Any]], table: RegionTable) -> Table:
-    """Each applicant with the columns that decide the case, and their values."""
-    rows: list[list[Cell]] = []
+def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
+    """Each applicant in a sentence: the decision, the range, the columns that decide it, and all values."""
+    items = []
     for row in found:
-        said = "; ".join(f"{name} = {row['values'][name]}" for name in row["deciding"])
-        cells: list[Cell] = [f"input {row['input']}"]
-        if "decision" in row:
-            cells.append(row["decision"])
-        cells += [f"{row['released']:.3g}", f"{row['low']:.3g} to {row['high']:.3g}", said]
-        if "flip_cost" in row:
-            cells.append(Number(value=row["flip_cost"]))
-        rows.append(cells)
-    headers = ["input", *(["decision"] if table.decisions is not None else []), "released", "range (certified)"]
-    headers += ["columns that decide it, with this input's values"]
-    headers += ["flip cost (estimate)"] if table.flip_costs is not None else []
-    return Table(headers=headers, rows=rows)
+        says = f"the released model says {row['decision']} ({row['released']:.3g})" if "decision" in row else (
+            f"the released model says {row['released']:.4g}"
+        )
+        others = [name for name in row["values"] if name not in row["deciding"]]
+        values = ", ".join(f"{name} = {row['values'][name]}" for name in row["deciding"])
+        rest = ", ".join(f"{name} = {row['values'][name]}" for name in others[:MORE])
+        cost = f" Flip cost about {row['flip_cost']:.2g} (estimate)." if "flip_cost" in row else ""
+        items.append(
+            f"Input {row['input']}: {says}, equally good models say {row['low']:.3g} to {row['high']:.3g} (certified). "
+            f"Mostly decided by {values}{f' (others: {rest})' if rest else ''}.{cost}"
+        )
+    return Bullets(items=items)
 
 
 def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
