@@ -43,12 +43,21 @@ def rashomon(
     data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     threshold: Annotated[
-        float, typer.Option("--threshold", help="psi: models within psi of the best objective.")
+        list[float],
+        typer.Option(
+            "--threshold",
+            help="psi: models within psi of the released (region) or best (sampler) objective; a region takes several.",
+        ),
     ],
-    models: Annotated[int, typer.Option("--models", help="How many models to draw.")],
     epsilon: Epsilon,
-    radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
-    delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise.")] = 0.0,
+    models: Annotated[
+        int | None, typer.Option("--models", help="How many models to draw; default 100 (region) or 10.")
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option("--radius", help="Bound on the norm of the coefficients; the sampler's routes need it."),
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise (sampler).")] = 0.0,
     model: Model = "logistic",
     schema: SchemaFile = None,
     data_norm: DataNorm = None,
@@ -57,7 +66,16 @@ def rashomon(
     separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     alpha: Alpha = None,
-    route: Annotated[str, typer.Option("--route", help="pure, ramp or trajectory.")] = "pure",
+    route: Annotated[
+        str | None,
+        typer.Option(
+            "--route", help="region (default for delta > 0), or the sampler's pure (default), ramp, trajectory."
+        ),
+    ] = None,
+    reference: Annotated[
+        str, typer.Option("--reference", help="Region: as good as the released model, or as the best.")
+    ] = "released",
+    confidence: Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")] = 0.95,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     public: PublicInputs = None,
     group: Group = None,
@@ -75,15 +93,30 @@ def rashomon(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw many equally good models under one promise, and show what they disagree on."""
+    """Release the set of equally good models under one promise, and show whom they treat differently."""
     from dplangevin.cli import _outputs, _tables
     from dplangevin.cli.models import _spender
     from dplangevin.rashomon import RashomonSampler
 
     _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
     stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha, classes)
+    chosen = _route(route, delta)
+    if chosen == "region":
+        from dplangevin.cli import _region
+        from dplangevin.rashomon import RashomonRegion
+
+        region = RashomonRegion(
+            template, thresholds=tuple(threshold), n_models=models or 100, epsilon=epsilon, delta=delta,
+            confidence=confidence, reference=reference, ledger=None if plan else _spender(ledger, dataset),
+            random_state=seed, state=state,
+        )  # fmt: skip
+        features, labels = _tables.target(_tables.read(data, separator), target)
+        columns = len(features.names) if stated is None else _encoded_columns(stated)
+        inputs = None if plan else _inputs(public, stated, target, group, separator)
+        _region.run(region, features, labels, columns, inputs, report, output, as_json, quiet)
+        return
     sampler = RashomonSampler(
-        template, threshold=threshold, n_models=models, epsilon=epsilon, delta=delta, radius=radius, route=route,
+        template, threshold=_one(threshold), n_models=models or 10, epsilon=epsilon, delta=delta, radius=radius, route=chosen,
         tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)
@@ -99,6 +132,22 @@ def rashomon(
         sampler.fit(features, labels)
     _keep(sampler.models_, output)
     _show(sampler, inputs, report, as_json, quiet)
+
+
+def _route(route: str | None, delta: float) -> str:
+    """The region where it can promise anything, else the sampler."""
+    known = ("region", "pure", "ramp", "trajectory")
+    if route is None:
+        return "region" if delta > 0 else "pure"
+    if route not in known:
+        raise InvalidParameter(f"--route must be one of {', '.join(known)}; got {route!r}.")
+    return route
+
+
+def _one(thresholds: list[float]) -> float:
+    if len(thresholds) != 1:
+        raise InvalidParameter("the sampler draws from one set: give one --threshold, or --route region.")
+    return thresholds[0]
 
 
 def _show(
