@@ -260,7 +260,7 @@ def cloud(loss: Loss, seed: int, n: int, columns: int) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize(("n", "seed"), [(30, 0), (500, 1)])
 def test_every_reported_point_is_in_the_set_as_often_as_stated(n: int, seed: int) -> None:
-    """4,000 redraws of the slack; the statement holds in at least .95 - 3 standard errors of them (false alarm 1e-3)."""
+    """4,000 redraws of the slack; the statement holds in .95 - 3 standard errors of them or more (false alarm 1e-3)."""
     rng, redraws, psi = np.random.default_rng(seed), 4000, np.array([0.01, 0.05])
     X, y = cloud(Logistic(), seed, n, 2)
     of, records = objective(Logistic(), n, 2, RIDGE), data(Logistic(), X, y)

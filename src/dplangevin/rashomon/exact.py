@@ -1,7 +1,7 @@
 """The exact twin of a region, for data that are NOT private: the same questions answered by convex optimisation.
 
-For an input x, e(s) = min {F(theta): x' theta = s} - F(reference) is convex in s. Its level set {e <= psi} is the viable
-range of scores, and e(0) is the flip cost, from which ambiguity follows at every threshold at once. All inputs are
+For an input x, e(s) = min {F(theta): x' theta = s} - F(reference) is convex in s. Its level set {e <= psi} is the
+viable range of scores, and e(0) is the flip cost, from which ambiguity follows at every threshold at once. All inputs are
 solved together by accelerated gradient steps in the metric of the largest curvature.
 
 References: Marx, Calmon and Ustun (2020); Watson-Daniels, Parkes and Ustun (2023).
@@ -150,7 +150,7 @@ class _Solver:
 
     def minimum(self) -> Floats:
         """The best model."""
-        found = minimize(
+        found = minimize(  # type: ignore[call-overload]
             lambda theta: (float(self.values(theta[:, None])[0]), self.gradients(theta[:, None])[:, 0]),
             np.zeros(self.rows.shape[1]),
             jac=True,
@@ -164,7 +164,7 @@ class _Solver:
         weights = majorant(self.objective.loss, self.rows @ centre, self.labels)
         matrix = self.rows.T @ (weights[:, None] * self.rows) / self.objective.n
         ridge = max(self.objective.ridge, 1e-9 * float(np.trace(matrix)))
-        return np.linalg.inv(matrix + ridge * np.eye(len(centre)))
+        return np.asarray(np.linalg.inv(matrix + ridge * np.eye(len(centre))), np.float64)
 
     def profile(
         self, inputs: Floats, scores: Floats, start: Floats, steps: int = _STEPS

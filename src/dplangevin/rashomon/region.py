@@ -170,8 +170,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def multiplicity(self, X: Any = None) -> RegionTable:
         """Ranges, ambiguity, discrepancy, coefficients, capacity, reliance, fairness and flip costs.
 
-        X : None for the public inputs that were stated. Other PUBLIC inputs are answered through the hull of the certified
-        models: as certain, but narrower than if they had been stated.
+        X : None for the public inputs that were stated. Other PUBLIC inputs are answered through the hull of the
+        certified models: as certain, but narrower than if they had been stated.
         """
         check_is_fitted(self, "release_")
         if X is None:
@@ -184,7 +184,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         self, template: Template, plan: RegionPlan, release: RegionRelease, asked: Asked, public: PublicRows
     ) -> None:
         self._template_, self._asked, self._public = template, asked, public
-        self.plan_, self.release_ = plan, release
+        self.plan_, self.release_, self.ledger_head_ = plan, release, release.ledger_head
         self.privacy_ = replace(
             template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta
         )

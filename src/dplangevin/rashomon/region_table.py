@@ -1,4 +1,4 @@
-"""What a region says about public inputs: certified ranges, and beside each number whether it is certified or an estimate.
+"""What a region says about public inputs: certified ranges, and beside each number if it is certified or an estimate.
 
 A range over certified models is an INNER statement: every model in it is as good as stated (with the confidence), and
 models outside may also be in the set.
@@ -235,7 +235,7 @@ class _Told:
     def decisions(self, scores: Floats) -> NDArray[Any]:
         assert self.public.classes is not None
         codes = scores.argmax(axis=-1) if self.asked.classes > 1 else (scores > 0).astype(int)
-        return np.array(self.public.classes)[codes]
+        return np.asarray(np.array(self.public.classes)[codes])
 
     def coefficient_names(self) -> tuple[str, ...]:
         names = self.public.names

@@ -187,7 +187,11 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     share = (np.arange(len(order)) + 1) / len(order)
     every = max(1, len(order) // 200)
     lines = [
-        Line(label=label, points=list(zip(share[::every].tolist(), values[order][::every].tolist(), strict=True)), style=i)
+        Line(
+            label=label,
+            points=list(zip(share[::every].tolist(), values[order][::every].tolist(), strict=True)),
+            style=i,
+        )
         for i, (label, values) in enumerate(
             (("released model", table.centre), ("highest certified", level.high), ("lowest certified", level.low))
         )
@@ -270,7 +274,12 @@ def _columns(table: RegionTable) -> list[Block]:
 
 def _fairness(table: RegionTable) -> ReportTable:
     rows: list[list[Cell]] = [
-        [f"{name} gap, psi = {level.threshold:g}", Number(value=low, down=True), Number(value=high, down=True), "certified"]
+        [
+            f"{name} gap, psi = {level.threshold:g}",
+            Number(value=low, down=True),
+            Number(value=high, down=True),
+            "certified",
+        ]
         for level in table.levels
         for name, (low, high) in level.fairness.items()
     ]
@@ -278,7 +287,8 @@ def _fairness(table: RegionTable) -> ReportTable:
 
 
 def _status(table: RegionTable) -> Facts:
-    skipped = set() if table.decisions is not None else {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
+    decided = {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
+    skipped = set() if table.decisions is not None else decided
     return Facts(rows=[(name, words) for name, words in STATUS.items() if name not in skipped])
 
 

@@ -16,6 +16,7 @@ from dplangevin.families.noisy_answers.curvature import unpacked
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.rashomon_region.shape import Shape, scales, whole_radius
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.families.release import Release
@@ -55,6 +56,7 @@ class RegionRelease:
     whole: tuple[Floats, tuple[float, ...]] | None
     seeded: bool
     n_steps: int
+    ledger_head: str | None = None  # the till writes it
 
     def digest(self) -> str:
         """A hash of what was released."""
@@ -191,9 +193,10 @@ def _gap(plan: RegionPlan, data: Dataset, centre: Floats, rng: np.random.Generat
     if steps > MOST_STEPS:  # public: the bound on one record's share is used instead of the measured gap
         return limit + objective.ridge / 2 * float(centre @ centre)
     released = NoisySlack().run(plan.gap, exact, rng)
-    scale = plan.gap.schedule.scale  # type: ignore[attr-defined]
+    schedule = plan.gap.schedule
+    assert isinstance(schedule, SlackSchedule)
     unit = limit / objective.n
-    return max(0.0, unit * (float(released.values[0][0]) + plan.quantile * scale)) + tolerance
+    return max(0.0, unit * (float(released.values[0][0]) + plan.quantile * schedule.scale)) + tolerance
 
 
 def _largest_limit(plan: RegionPlan, centre: Floats) -> float:
@@ -207,7 +210,7 @@ def _largest_limit(plan: RegionPlan, centre: Floats) -> float:
 def minimised_within(data: Dataset, plan: RegionPlan, centre: Floats, steps: int) -> Floats:
     """Accelerated projected gradient descent for a public number of steps, from the centre.
 
-    F(v) - min F <= 2 M rho^2 / (steps + 1)^2 (Beck and Teboulle 2009, Theorem 4.4, started within rho of the minimiser).
+    F(v) - min F <= 2 M rho^2 / (steps + 1)^2 (Beck and Teboulle 2009, Theorem 4.4, from within rho of the minimiser).
     """
     objective, rho = plan.objective, plan.radius
     point = ahead = centre.copy()
