@@ -124,10 +124,10 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         """Release the region. The guarantee covers everything that is kept."""
         template = self._template()
         rows, targets, encode = template.read(X, y)
-        public = PublicRows.read(template, self.public_inputs, self.public_labels, self.groups, rows.shape[1])
         options = template.options(
             template.estimator._divisor(rows.shape[0]), rows.shape[1], template.n_classes
-        )
+        )  # states the target's scale too
+        public = PublicRows.read(template, self.public_inputs, self.public_labels, self.groups, rows.shape[1])
         plan, mechanism = self._plan(template, options, encode)
         self._caution(plan)
         asked = public.asked(plan.objective.loss, self.n_models)
@@ -178,9 +178,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self._template_, self._asked, self._public = template, asked, public
         self.plan_, self.release_ = plan, release
-        self.privacy_ = replace(
-            template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta
-        )
+        self.privacy_ = replace(template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta)
         self.gap_bound_ = release.gap
         self.whole_ = release.whole
         self.unidentified_ = release.shape.unidentified
@@ -294,7 +292,9 @@ def _narrow(psi: float, mean: float, plan: RegionPlan, release: RegionRelease) -
             f"psi = {psi:g} certifies nothing relative to the best model: the bound on the gap is {release.gap:.3g}; "
             "ask for a larger threshold, or for reference='released'."
         )
-    times = (1 / max(mean, 1e-3) - 1) ** 2  # the lost part falls about as 1 / sqrt(n), and as 1 / sqrt(epsilon)
+    times = (
+        1 / max(mean, 1e-3) - 1
+    ) ** 2  # the lost part falls about as 1 / sqrt(n), and as 1 / sqrt(epsilon)
     return (
         f"at psi = {psi:g} the certified points are scaled to {mean:.2f} of the region on average: about "
         f"{math.ceil(times * plan.objective.n):,} records, or epsilon = {times * _spent(plan):.2g}, would bring a half."

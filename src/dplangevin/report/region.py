@@ -44,7 +44,9 @@ def region_document(region: RashomonRegion, table: RegionTable, inputs: str = ""
     if table.level().fairness:
         sections.append(Section(title="Fairness gaps over equally good models", blocks=[_fairness(table)]))
     sections += [
-        Section(title="What is certified, and what is not", blocks=[_status(table), Text(words=table.sentence)]),
+        Section(
+            title="What is certified, and what is not", blocks=[_status(table), Text(words=table.sentence)]
+        ),
         Section(title="What is promised, and what was released", blocks=[_promise(plain)]),
         Section(title="Holds when", blocks=[Bullets(items=region.privacy_.assumptions)]),
     ]
@@ -167,8 +169,10 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
     """Each applicant in a sentence: the decision, the range, the columns that decide it, and all values."""
     items = []
     for row in found:
-        says = f"the released model says {row['decision']} ({row['released']:.3g})" if "decision" in row else (
-            f"the released model says {row['released']:.4g}"
+        says = (
+            f"the released model says {row['decision']} ({row['released']:.3g})"
+            if "decision" in row
+            else (f"the released model says {row['released']:.4g}")
         )
         others = [name for name in row["values"] if name not in row["deciding"]]
         values = ", ".join(f"{name} = {row['values'][name]}" for name in row["deciding"])
@@ -187,9 +191,17 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     share = (np.arange(len(order)) + 1) / len(order)
     every = max(1, len(order) // 200)
     lines = [
-        Line(label=label, points=list(zip(share[::every].tolist(), values[order][::every].tolist(), strict=True)), style=i)
+        Line(
+            label=label,
+            points=list(zip(share[::every].tolist(), values[order][::every].tolist(), strict=True)),
+            style=i,
+        )
         for i, (label, values) in enumerate(
-            (("released model", table.centre), ("highest certified", level.high), ("lowest certified", level.low))
+            (
+                ("released model", table.centre),
+                ("highest certified", level.high),
+                ("lowest certified", level.low),
+            )
         )
     ]
     plot = Plot(
@@ -270,7 +282,12 @@ def _columns(table: RegionTable) -> list[Block]:
 
 def _fairness(table: RegionTable) -> Table:
     rows: list[list[Cell]] = [
-        [f"{name} gap, psi = {level.threshold:g}", Number(value=low, down=True), Number(value=high, down=True), "certified"]
+        [
+            f"{name} gap, psi = {level.threshold:g}",
+            Number(value=low, down=True),
+            Number(value=high, down=True),
+            "certified",
+        ]
         for level in table.levels
         for name, (low, high) in level.fairness.items()
     ]
@@ -278,7 +295,11 @@ def _fairness(table: RegionTable) -> Table:
 
 
 def _status(table: RegionTable) -> Facts:
-    skipped = set() if table.decisions is not None else {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
+    skipped = (
+        set()
+        if table.decisions is not None
+        else {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
+    )
     return Facts(rows=[(name, words) for name, words in STATUS.items() if name not in skipped])
 
 
@@ -305,5 +326,7 @@ def _probabilities(table: RegionTable) -> bool:
 def _scale(table: RegionTable) -> str:
     if _probabilities(table):
         classes = table.public.classes or ("",)
-        return f"probability of {classes[-1]}" if len(classes) == 2 else "probability of the released decision"
+        return (
+            f"probability of {classes[-1]}" if len(classes) == 2 else "probability of the released decision"
+        )
     return "score" if table.decisions is not None else "predicted value"
