@@ -159,9 +159,8 @@ def test_fixed_vectors_of_a_small_table() -> None:
     assert (0.65**2 / (2 * shape.spread(x)))[0] == pytest.approx(0.06196532913196, rel=1e-11)
     sides = np.column_stack([end, -end])
     points = CENTRE[:, None] + radius * sides
-    assert points.T == pytest.approx(
-        np.array([[1.9674537094, -1.0726058638], [1.0325462906, 0.0726058638]]), rel=1e-9
-    )
+    ends = np.array([[1.9674537094, -1.0726058638], [1.0325462906, 0.0726058638]])
+    assert np.allclose(points.T, ends, rtol=1e-9)
     limits = of.limits(CENTRE, points)[None]
     assert limits[0] == pytest.approx([0.7391822818] * 2, rel=1e-9)
     sums = excess_sums(records, of, CENTRE, sides, np.array([radius]), limits)
@@ -276,7 +275,7 @@ def cloud(loss: Loss, seed: int, n: int, columns: int) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize(("n", "seed"), [(30, 0), (500, 1)])
 def test_every_reported_point_is_in_the_set_as_often_as_stated(n: int, seed: int) -> None:
-    """4,000 redraws of the slack; the statement holds in at least .95 - 3 standard errors of them (false alarm 1e-3)."""
+    """4,000 redraws: the statement holds in at least .95 - 3 standard errors of them (false alarm 1e-3)."""
     rng, redraws, psi = np.random.default_rng(seed), 4000, np.array([0.01, 0.05])
     X, y = cloud(Logistic(), seed, n, 2)
     of, records = objective(Logistic(), n, 2, RIDGE), data(Logistic(), X, y)
