@@ -62,7 +62,9 @@ class Truth:
             self.X = np.column_stack([clipped, np.ones(len(clipped))])
             self.Q = np.column_stack([self.Q, np.ones(len(self.Q))])
             self.best = np.linalg.lstsq(self.X, self.y, rcond=None)[0]
-            self.spread = np.einsum("ij,jk,ik->i", self.Q, np.linalg.pinv(self.X.T @ self.X / len(self.X)), self.Q)
+            self.spread = np.einsum(
+                "ij,jk,ik->i", self.Q, np.linalg.pinv(self.X.T @ self.X / len(self.X)), self.Q
+            )
             return
         found = exact_region(estimator(name), self.X, split.y, PSI, inputs=self.Q, ranges=False)
         self.best, self.walls = found.best, found.flip_costs  # relative to the best
@@ -166,7 +168,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     keys = sorted(
-        {(row["data"], row["epsilon"], row["psi"]) for row in rows}, key=lambda key: (DATA.index(key[0]), key[1:])
+        {(row["data"], row["epsilon"], row["psi"]) for row in rows},
+        key=lambda key: (DATA.index(key[0]), key[1:]),
     )
     for name, epsilon, psi in keys:
         own = [row for row in rows if (row["data"], row["epsilon"], row["psi"]) == (name, epsilon, psi)]
@@ -178,7 +181,13 @@ def page(rows: list[dict[str, Any]]) -> str:
         )
     adult = [row for row in rows if row["data"] == "adult" and row["epsilon"] == 1.0]
     if adult:
-        lines += ["", "## Adult at epsilon 1 against what was asked", "", "| psi | asked | certified | true |", "|---|---|---|---|"]
+        lines += [
+            "",
+            "## Adult at epsilon 1 against what was asked",
+            "",
+            "| psi | asked | certified | true |",
+            "|---|---|---|---|",
+        ]
         for psi, least in ASKED.items():
             own = [row for row in adult if row["psi"] == psi]
             lines.append(f"| {psi:g} | {least:g} | {mean(own, 'certified'):.3f} | {mean(own, 'true'):.3f} |")
@@ -190,13 +199,21 @@ def chart(rows: list[dict[str, Any]]) -> str:
     adult = [row for row in rows if row["data"] == "adult"]
     for style, epsilon in enumerate((4.0, 1.0, 0.5)):
         points = [
-            (psi, mean([row for row in adult if row["psi"] == psi and row["epsilon"] == epsilon], "certified"))
+            (
+                psi,
+                mean([row for row in adult if row["psi"] == psi and row["epsilon"] == epsilon], "certified"),
+            )
             for psi in PSI
         ]
         lines.append(Line(label=f"certified, epsilon {epsilon:g}", points=points, style=style))
-    true = [(psi, mean([row for row in adult if row["psi"] == psi and row["epsilon"] == 1.0], "true")) for psi in PSI]
+    true = [
+        (psi, mean([row for row in adult if row["psi"] == psi and row["epsilon"] == 1.0], "true"))
+        for psi in PSI
+    ]
     lines.append(Line(label="true, around the centre at epsilon 1", points=true, style=3))
-    plot = Plot(lines=lines, x_label="psi", y_label="ambiguity", words="Certified and true ambiguity on adult")
+    plot = Plot(
+        lines=lines, x_label="psi", y_label="ambiguity", words="Certified and true ambiguity on adult"
+    )
     return svg(plot).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
@@ -205,7 +222,9 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=10)
     options.add_argument("--other-seeds", type=int, default=3)
     options.add_argument("--write", action="store_true")
-    options.add_argument("--raw", type=Path, default=None, help="where the rows are kept, and read again if there")
+    options.add_argument(
+        "--raw", type=Path, default=None, help="where the rows are kept, and read again if there"
+    )
     given = options.parse_args()
     if given.raw is not None and given.raw.exists():
         rows = json.loads(given.raw.read_text())

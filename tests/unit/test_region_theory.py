@@ -66,7 +66,12 @@ def problem(loss: Loss, n: int, columns: int, adjacency: str = "replace-one") ->
         bounds = DataBounds(data_norm=1.0, classes=loss.n_classes)
     used = Clipped(loss, 5.0) if isinstance(loss, Squared) else loss
     return Problem(
-        loss=used, bounds=bounds, n=n, n_features=columns, fit_intercept=False, adjacency=adjacency  # type: ignore[arg-type]
+        loss=used,
+        bounds=bounds,
+        n=n,
+        n_features=columns,
+        fit_intercept=False,
+        adjacency=adjacency,  # type: ignore[arg-type]
     )
 
 
@@ -120,7 +125,12 @@ def test_boehnings_matrix_lies_above_softmax() -> None:
 
 
 def test_fixed_vectors_of_the_noise() -> None:
-    for epsilon, mu in {0.5: 0.14221055866926, 1: 0.26805112321129, 2: 0.50155168916966, 4: 0.92493089766694}.items():
+    for epsilon, mu in {
+        0.5: 0.14221055866926,
+        1: 0.26805112321129,
+        2: 0.50155168916966,
+        4: 0.92493089766694,
+    }.items():
         assert gdp_mu(epsilon, 1e-5) == pytest.approx(mu, rel=1e-9)
     known = [0.25, 0.24491866240371, 0.23105857863000, 0.19039853898894, 0.15085804227414, 0.09866142981514]
     scores = np.array([0, 0.5, 1, 2, 3, 5.0])
@@ -149,9 +159,8 @@ def test_fixed_vectors_of_a_small_table() -> None:
     assert (0.65**2 / (2 * shape.spread(x)))[0] == pytest.approx(0.06196532913196, rel=1e-11)
     sides = np.column_stack([end, -end])
     points = CENTRE[:, None] + radius * sides
-    assert pytest.approx(
-        np.array([[1.9674537094, -1.0726058638], [1.0325462906, 0.0726058638]]), rel=1e-9
-    ) == points.T
+    ends = np.array([[1.9674537094, -1.0726058638], [1.0325462906, 0.0726058638]])
+    assert np.allclose(points.T, ends, rtol=1e-9)
     limits = of.limits(CENTRE, points)[None]
     assert limits[0] == pytest.approx([0.7391822818] * 2, rel=1e-9)
     sums = excess_sums(records, of, CENTRE, sides, np.array([radius]), limits)
@@ -181,7 +190,11 @@ def test_fixed_vectors_of_the_whole_ellipsoid_and_the_capacity() -> None:
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_no_neighbour_moves_the_curvature_further_than_its_reach(adjacency: str) -> None:
     rng, worst = np.random.default_rng(1), 0.0
-    reach = _curvature(objective(Logistic(), 1, 3, adjacency=adjacency), 1.0).groups[0].reach("gaussian", adjacency)  # type: ignore[arg-type]
+    reach = (
+        _curvature(objective(Logistic(), 1, 3, adjacency=adjacency), 1.0)
+        .groups[0]
+        .reach("gaussian", adjacency)
+    )  # type: ignore[arg-type]
     for trial in range(3000):
         centre = rng.standard_normal(3) * rng.choice([0.0, 0.1, 3.0, 30.0])
         pair = rng.standard_normal((2, 3))
@@ -221,8 +234,10 @@ def test_no_neighbour_moves_the_slack_further_than_its_reach(loss: Loss, adjacen
         limits = of.limits(centre, points)[None]
         totals = []
         for kept in ([0, 1, 2], [0, 1, 3] if adjacency == "replace-one" else [0, 1]):
-            records = data(loss, rows[kept], labels[kept], adjacency) if len(kept) == 3 else ArrayDataset(
-                rows[kept], labels[kept], problem(loss, 3, 2, adjacency)
+            records = (
+                data(loss, rows[kept], labels[kept], adjacency)
+                if len(kept) == 3
+                else ArrayDataset(rows[kept], labels[kept], problem(loss, 3, 2, adjacency))
             )
             steps = points - centre[:, None]
             sums = excess_sums(records, of, centre, steps, np.ones(1), limits)
@@ -260,7 +275,7 @@ def cloud(loss: Loss, seed: int, n: int, columns: int) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize(("n", "seed"), [(30, 0), (500, 1)])
 def test_every_reported_point_is_in_the_set_as_often_as_stated(n: int, seed: int) -> None:
-    """4,000 redraws of the slack; the statement holds in .95 - 3 standard errors of them or more (false alarm 1e-3)."""
+    """4,000 redraws: the statement holds in at least .95 - 3 standard errors of them (false alarm 1e-3)."""
     rng, redraws, psi = np.random.default_rng(seed), 4000, np.array([0.01, 0.05])
     X, y = cloud(Logistic(), seed, n, 2)
     of, records = objective(Logistic(), n, 2, RIDGE), data(Logistic(), X, y)
@@ -330,7 +345,9 @@ def plans(**changes: object) -> tuple[object, Objective]:
 
 @pytest.mark.parametrize("mechanism", ["noisy-gd", "objective-perturbation", "output-perturbation"])
 @pytest.mark.parametrize("best", [False, True])
-def test_the_composed_promise_is_the_asked_one_whatever_the_centre_promises(mechanism: str, best: bool) -> None:
+def test_the_composed_promise_is_the_asked_one_whatever_the_centre_promises(
+    mechanism: str, best: bool
+) -> None:
     centre, of = plans(mechanism=mechanism)
     plan = plan_region(centre, of, thresholds=(0.05,), epsilon=1.0, delta=1e-5, best=best)  # type: ignore[arg-type]
     assert plan.guarantee.epsilon(1e-5) <= 1.0

@@ -43,7 +43,9 @@ def run(
     with warnings.catch_warnings(), watching(quiet=quiet):
         warnings.filterwarnings("default", message=".*holds the noise of this run")
         region.fit(features, labels)
-    said(f"Released {region.release_.scales.size:,} certified points; comparing them on the public inputs ...")
+    said(
+        f"Released {region.release_.scales.size:,} certified points; comparing them on the public inputs ..."
+    )
     table = region.multiplicity()
     document = region_document(region, table, words)
     _keep(region.models_, output)

@@ -69,13 +69,16 @@ def rashomon(
     route: Annotated[
         str | None,
         typer.Option(
-            "--route", help="region (default for delta > 0), or the sampler's pure (default), ramp, trajectory."
+            "--route",
+            help="region (default for delta > 0), or the sampler's pure (default), ramp, trajectory.",
         ),
     ] = None,
     reference: Annotated[
         str, typer.Option("--reference", help="Region: as good as the released model, or as the best.")
     ] = "released",
-    confidence: Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Region: of all certified numbers.")
+    ] = 0.95,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     public: PublicInputs = None,
     group: Group = None,

@@ -53,9 +53,7 @@ class Asked:
         content.update(repr((self.n_models, self.columns)).encode())
         return content.hexdigest()
 
-    def directions(
-        self, centre: Floats, shape: Shape, lengths: Floats, rng: np.random.Generator
-    ) -> Floats:
+    def directions(self, centre: Floats, shape: Shape, lengths: Floats, rng: np.random.Generator) -> Floats:
         """Draws first, then both ends of every input and of every coefficient, then the extremes of the metrics."""
         draws = shape.uniform(self.n_models, rng)
         ends = [_ends(shape, self.rows[: self.own_ends]), _ends(shape, np.eye(len(shape.values)))]

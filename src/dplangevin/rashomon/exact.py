@@ -1,8 +1,8 @@
 """The exact twin of a region, for data that are NOT private: the same questions answered by convex optimisation.
 
 For an input x, e(s) = min {F(theta): x' theta = s} - F(reference) is convex in s. Its level set {e <= psi} is the
-viable range of scores, and e(0) is the flip cost, from which ambiguity follows at every threshold at once. All inputs are
-solved together by accelerated gradient steps in the metric of the largest curvature.
+viable range of scores, and e(0) is the flip cost, from which ambiguity follows at every threshold at once. All inputs
+are solved together by accelerated gradient steps in the metric of the largest curvature.
 
 References: Marx, Calmon and Ustun (2020); Watson-Daniels, Parkes and Ustun (2023).
 """
@@ -53,7 +53,14 @@ class ExactRegion:
 
 
 def exact_region(
-    model: Any, X: Any, y: Any, thresholds: Any, *, inputs: Any = None, reference: Any = None, ranges: bool = True
+    model: Any,
+    X: Any,
+    y: Any,
+    thresholds: Any,
+    *,
+    inputs: Any = None,
+    reference: Any = None,
+    ranges: bool = True,
 ) -> ExactRegion:
     """The region of `model` (an estimator of this library) on X, y, which it reads as they are: NOT private.
 
@@ -70,7 +77,9 @@ def exact_region(
     >>> exact_region(model, X, y, [0.01, 0.05], inputs=X[:50]).ambiguity
     (0.1, 0.32)
     """
-    psi = tuple(sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()}))
+    psi = tuple(
+        sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()})
+    )
     template = Template(model, None, 0.0, ledger=None, bounded=False)
     rows, targets, encode = template.read(X, y)
     told = template.request(rows.shape[0], rows.shape[1], encode.n_classes)
@@ -199,15 +208,12 @@ class _Solver:
             rows, start, step = [], np.repeat(centre[:, None], len(inputs), axis=1), 0.0 * spread
             for psi in thresholds:
                 step = np.maximum(step, np.sqrt(2 * psi) * spread)
-                low, high = np.zeros(len(inputs)), np.full(len(inputs), np.inf)
-                for _ in range(8):
-                    values, start = self.profile(inputs, middle + side * step, start, 25)
+                low = np.zeros(len(inputs))
+                for turn in range(8):
+                    values, start = self.profile(inputs, middle + side * step, start, 25 if turn else _STEPS)
                     excess = values - base
                     low = np.where(excess <= psi, np.maximum(low, step), low)
-                    high = np.where(excess > psi, np.minimum(high, step), high)
-                    guess = step * np.sqrt(psi / np.maximum(excess, 0.1 * psi))
-                    inside = np.where(np.isinf(high), guess, np.clip(guess, low, high))
-                    step = np.where(inside > 0, inside, step)
+                    step = step * np.sqrt(0.999 * psi / np.maximum(excess, 0.25 * psi))
                 rows.append(middle + side * low)
             found.append(np.array(rows))
         return found[0], found[1]

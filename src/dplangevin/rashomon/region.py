@@ -185,9 +185,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self._template_, self._asked, self._public = template, asked, public
         self.plan_, self.release_, self.ledger_head_ = plan, release, release.ledger_head
-        self.privacy_ = replace(
-            template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta
-        )
+        self.privacy_ = replace(template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta)
         self.gap_bound_ = release.gap
         self.whole_ = release.whole
         self.unidentified_ = release.shape.unidentified
@@ -240,7 +238,9 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("thresholds must be one positive number or a list of them.")
         return tuple(sorted({_check.positive("a threshold", value) for value in given.tolist()}))
 
-    def _plan(self, template: Template, request: Request, encode: TargetEncoder | None) -> tuple[RegionPlan, Any]:
+    def _plan(
+        self, template: Template, request: Request, encode: TargetEncoder | None
+    ) -> tuple[RegionPlan, Any]:
         """The joint plan, and the mechanism of the centre where it needs more than its plan."""
         estimator, mechanism = template.estimator, None
         if estimator.public_data is not None:
@@ -295,7 +295,9 @@ def _narrow(psi: float, mean: float, plan: RegionPlan, release: RegionRelease) -
             f"psi = {psi:g} certifies nothing relative to the best model: the bound on the gap is {release.gap:.3g}; "
             "ask for a larger threshold, or for reference='released'."
         )
-    times = (1 / max(mean, 1e-3) - 1) ** 2  # the lost part falls about as 1 / sqrt(n), and as 1 / sqrt(epsilon)
+    times = (
+        1 / max(mean, 1e-3) - 1
+    ) ** 2  # the lost part falls about as 1 / sqrt(n), and as 1 / sqrt(epsilon)
     return (
         f"at psi = {psi:g} the certified points are scaled to {mean:.2f} of the region on average: about "
         f"{math.ceil(times * plan.objective.n):,} records, or epsilon = {times * _spent(plan):.2g}, would bring a half."

@@ -142,10 +142,14 @@ class RegionTable:
             f"objective within psi of that of {self.reference}. Models outside may also be in the set."
         )
         if self.own == 0:
-            words += " These inputs were not stated before the release: they are answered through the hull of the "
+            words += (
+                " These inputs were not stated before the release: they are answered through the hull of the "
+            )
             words += "certified models, so their ranges are narrower than they could be."
         elif self.own < len(self.centre):
-            words += f" Inputs after the first {self.own} are answered through the hull of the certified models."
+            words += (
+                f" Inputs after the first {self.own} are answered through the hull of the certified models."
+            )
         return words
 
     def to_dict(self) -> dict[str, Any]:
@@ -198,7 +202,9 @@ class RegionTable:
                 if isinstance(value, float) and name not in ("threshold", "certified")
             )
             signs = len(plain["sign_changes"])
-            lines.append(f"  psi = {level.threshold:g} [certified]: {shown}; {signs} coefficients change sign")
+            lines.append(
+                f"  psi = {level.threshold:g} [certified]: {shown}; {signs} coefficients change sign"
+            )
         if self.flip_costs is not None:
             middle = float(np.median(self.flip_costs))
             lines.append(f"  flip cost of an input, median [estimate]: {middle:.3g}")
@@ -263,7 +269,9 @@ class _Told:
         if before is not None:  # a point of a smaller threshold is a point of this one
             low, high = np.minimum(low, before.low), np.maximum(high, before.high)
             coefficients = _wider(coefficients, before.coefficients)
-            reliance = None if reliance is None or before.reliance is None else _wider(reliance, before.reliance)
+            reliance = (
+                None if reliance is None or before.reliance is None else _wider(reliance, before.reliance)
+            )
             fairness = {
                 name: (min(a, before.fairness[name][0]), max(b, before.fairness[name][1]))
                 for name, (a, b) in fairness.items()
@@ -347,9 +355,7 @@ class _Told:
 
 
 def _wider(first: Floats, second: Floats) -> Floats:
-    return np.column_stack(
-        [np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])]
-    )
+    return np.column_stack([np.minimum(first[:, 0], second[:, 0]), np.maximum(first[:, 1], second[:, 1])])
 
 
 def _named(names: tuple[str, ...], ranges: Floats) -> dict[str, dict[str, float]]:

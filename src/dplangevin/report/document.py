@@ -189,7 +189,9 @@ def _markdown(block: Block) -> str:
     if isinstance(block, ReportTable):
         return _markdown_table(block.headers, block.rows)
     if isinstance(block.plot, RangePlot):
-        cells = [(row.name, f"{row.low:.4g}", f"{row.middle:.4g}", f"{row.high:.4g}") for row in block.plot.rows]
+        cells = [
+            (row.name, f"{row.low:.4g}", f"{row.middle:.4g}", f"{row.high:.4g}") for row in block.plot.rows
+        ]
         return "\n\n".join(
             [_markdown_table(("", "lowest", "released", "highest"), cells), _escaped(block.caption)]
         )

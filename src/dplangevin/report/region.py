@@ -44,7 +44,9 @@ def region_document(region: RashomonRegion, table: RegionTable, inputs: str = ""
     if table.level().fairness:
         sections.append(Section(title="Fairness gaps over equally good models", blocks=[_fairness(table)]))
     sections += [
-        Section(title="What is certified, and what is not", blocks=[_status(table), Text(words=table.sentence)]),
+        Section(
+            title="What is certified, and what is not", blocks=[_status(table), Text(words=table.sentence)]
+        ),
         Section(title="What is promised, and what was released", blocks=[_promise(plain)]),
         Section(title="Holds when", blocks=[Bullets(items=region.privacy_.assumptions)]),
     ]
@@ -167,8 +169,10 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
     """Each applicant in a sentence: the decision, the range, the columns that decide it, and all values."""
     items = []
     for row in found:
-        says = f"the released model says {row['decision']} ({row['released']:.3g})" if "decision" in row else (
-            f"the released model says {row['released']:.4g}"
+        says = (
+            f"the released model says {row['decision']} ({row['released']:.3g})"
+            if "decision" in row
+            else (f"the released model says {row['released']:.4g}")
         )
         others = [name for name in row["values"] if name not in row["deciding"]]
         values = ", ".join(f"{name} = {row['values'][name]}" for name in row["deciding"])
@@ -193,7 +197,11 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
             style=i,
         )
         for i, (label, values) in enumerate(
-            (("released model", table.centre), ("highest certified", level.high), ("lowest certified", level.low))
+            (
+                ("released model", table.centre),
+                ("highest certified", level.high),
+                ("lowest certified", level.low),
+            )
         )
     ]
     plot = Plot(
@@ -223,7 +231,9 @@ def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
         for name, (words, status) in names.items()
         if name in levels[0]
     ]
-    return ReportTable(headers=["", *(f"psi = {level['threshold']:g}" for level in levels), "status"], rows=rows)
+    return ReportTable(
+        headers=["", *(f"psi = {level['threshold']:g}" for level in levels), "status"], rows=rows
+    )
 
 
 def _columns(table: RegionTable) -> list[Block]:
@@ -315,5 +325,7 @@ def _probabilities(table: RegionTable) -> bool:
 def _scale(table: RegionTable) -> str:
     if _probabilities(table):
         classes = table.public.classes or ("",)
-        return f"probability of {classes[-1]}" if len(classes) == 2 else "probability of the released decision"
+        return (
+            f"probability of {classes[-1]}" if len(classes) == 2 else "probability of the released decision"
+        )
     return "score" if table.decisions is not None else "predicted value"

@@ -24,7 +24,9 @@ from dplangevin.problem import Squared
 CENTRE_SHARE = 0.5  # of mu^2
 SLACK_SHARE = 0.6  # of what the centre leaves; the curvature takes the rest
 GAP_SHARE = 0.2  # of the slack's, where the best model is the reference
-GAP_TOLERANCE = 0.05  # of one record's largest share: the error of the minimiser that the gap is measured with
+GAP_TOLERANCE = (
+    0.05  # of one record's largest share: the error of the minimiser that the gap is measured with
+)
 WORTHWHILE = 0.5  # a region scaled below this shows more of the noise than of the set
 NEEDS_DELTA = (
     "a region needs delta > 0: its curvature and its slack carry Gaussian noise. State a delta, or draw models with "
@@ -187,7 +189,9 @@ def plan_region(
     """The plan whose composed guarantee meets (epsilon, delta), given that of the centre."""
     if delta == 0:
         raise InvalidParameter(NEEDS_DELTA)
-    if best and centre.problem.more_rows:  # the minimiser's tolerance rests on the curvature of at most n records
+    if (
+        best and centre.problem.more_rows
+    ):  # the minimiser's tolerance rests on the curvature of at most n records
         raise InvalidParameter(
             "reference='best' is proved for at most n records, and with a stated n the data may hold more: leave n out "
             "(the number of rows is then public), or use reference='released'."
@@ -204,7 +208,9 @@ def plan_region(
             objective=objective,
             curvature=Price(schedule=curvature, delta=delta),
             slack=Price(schedule=_slack(objective, math.sqrt(slack)), delta=delta),
-            gap=Price(schedule=_slack(objective, math.sqrt(gap), GAP_TOLERANCE), delta=delta) if best else None,
+            gap=Price(schedule=_slack(objective, math.sqrt(gap), GAP_TOLERANCE), delta=delta)
+            if best
+            else None,
             thresholds=thresholds,
             confidence=confidence,
             radius=radius,
@@ -244,7 +250,9 @@ def _curvature(objective: Objective, mu: float) -> NoisySumsSchedule:
     group = SumGroup(answers=size, unit=objective.curvature_unit, scale=1.0)
     reach = group.reach("gaussian", objective.adjacency)
     return NoisySumsSchedule(
-        groups=(replace(group, scale=reach / max(mu, 1e-12)),), noise="gaussian", adjacency=objective.adjacency
+        groups=(replace(group, scale=reach / max(mu, 1e-12)),),
+        noise="gaussian",
+        adjacency=objective.adjacency,
     )
 
 

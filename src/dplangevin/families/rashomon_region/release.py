@@ -67,9 +67,7 @@ class RegionRelease:
 
     def points(self, index: int) -> Floats:
         """The certified points of one threshold, [dimension, k]."""
-        return np.asarray(
-            self.centre[:, None] + self.lengths[index] * self.scales[index] * self.directions
-        )
+        return np.asarray(self.centre[:, None] + self.lengths[index] * self.scales[index] * self.directions)
 
 
 def run_region(
@@ -216,7 +214,9 @@ def minimised_within(data: Dataset, plan: RegionPlan, centre: Floats, steps: int
     point = ahead = centre.copy()
     momentum = 1.0
     for _ in range(steps):
-        slope = data.gradient_sum(objective.loss, ahead[:, None])[:, 0] / objective.n + objective.ridge * ahead
+        slope = (
+            data.gradient_sum(objective.loss, ahead[:, None])[:, 0] / objective.n + objective.ridge * ahead
+        )
         moved = np.nan_to_num(ahead - slope / objective.smoothness) - centre
         length = float(np.linalg.norm(moved))
         following = centre + moved * min(1.0, rho / length if length > 0 else 1.0)

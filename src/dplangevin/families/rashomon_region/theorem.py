@@ -25,9 +25,7 @@ class SlackTheorem(Theorem[SlackSchedule]):
     """
 
     name = "noisy slack"
-    reference = (
-        "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
-    )
+    reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
     proof = "docs/theory/rashomon_region.md, section 1"
 
     def certify(self, constants: None, schedule: SlackSchedule) -> Guarantee:
