@@ -1,8 +1,9 @@
 """A loan model, three applicants whose decision is arbitrary, and what to do about it.
 
 A lender fits a private model of income. Many models are as good, within psi = 0.01 of its log-loss per record. One
-release (epsilon = 2 in all) certifies hundreds of them, and shows which applicants would be decided otherwise by a model
-that is just as good. For them the decision is a coin that the lender tossed when choosing a model. Writes loan_rashomon.html.
+release (epsilon = 2 in all) certifies hundreds of them, and shows which applicants would be decided otherwise by a
+model that is just as good. For them the decision is a coin that the lender tossed when choosing a model. Writes
+loan_rashomon.html.
 """
 
 import numpy as np

@@ -218,7 +218,7 @@ def test_arrays_files_and_dask_agree(tmp_path: Path) -> None:
 
 
 def test_one_charge_and_none_for_what_is_refused(tmp_path: Path) -> None:
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=5.0, delta=1e-5)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=5.0, delta=1e-5)
     with pytest.raises(InvalidParameter):
         region(ledger=budget, public_inputs=PUBLIC[:, :2]).fit(X, Y)
     assert not budget.history()
@@ -285,7 +285,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("public_labels", {"public_labels": [0, 1]}),
     ("groups", {"groups": ["a"]}),
     ("epsilon", {"epsilon": -1.0}),
-    ("one of this library", {"estimator": RashomonRegion()}),
+    ("of this library", {"estimator": RashomonRegion()}),
     ("unfitted estimator", {"estimator": "logistic"}),
     ("weight_bound", {"estimator": logistic(weight_bound=2.0)}),
     ("max_rows_per_person", {"estimator": logistic(max_rows_per_person=2)}),

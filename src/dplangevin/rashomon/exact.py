@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.rashomon_region.objective import Objective, majorant
+from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.template import Template
 
@@ -94,7 +94,7 @@ def exact_region(
     clipped, labels, _ = problem.bounds.clip(rows, encode(targets))
     joint = np.column_stack([clipped, np.ones(len(clipped))]) if problem.fit_intercept else clipped
     asked = PublicRows.read(template, request, X if inputs is None else inputs).rows
-    solver = _Solver(Objective.of(problem, loss, template.alpha), np.asarray(joint, float), labels)
+    solver = _Solver(RegionObjective.of(problem, loss, template.alpha), np.asarray(joint, float), labels)
     best = solver.minimum()
     middle = best if reference is None else _parameters(reference, template, len(best), problem.fit_intercept)
     base = float(solver.values(middle[:, None])[0])
@@ -132,7 +132,7 @@ def _parameters(reference: Any, template: Template, size: int, intercept: bool) 
 class _Solver:
     """F on records in memory, and its minimisers under x' theta = s for many x at once."""
 
-    def __init__(self, objective: Objective, rows: Floats, labels: Floats) -> None:
+    def __init__(self, objective: RegionObjective, rows: Floats, labels: Floats) -> None:
         self.objective, self.rows, self.labels = objective, rows, labels
         moment = rows.T @ rows / objective.n * objective.loss.curvature_bound
         ridge = max(objective.ridge, 1e-9 * float(np.trace(moment)))
