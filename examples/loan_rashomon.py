@@ -1,8 +1,9 @@
 """A loan model, three applicants whose decision is arbitrary, and what to do about it.
 
-A lender fits a private model of income. Many models are as good, within psi = 0.01 of its log-loss per record. One release
-(epsilon = 2 in all) certifies hundreds of them, and shows which applicants would be decided otherwise by a model that is
-just as good. For them the decision is a coin that the lender tossed when choosing a model. Writes loan_rashomon.html.
+A lender fits a private model of income. Many models are as good, within psi = 0.01 of its log-loss per record. One
+release (epsilon = 2 in all) certifies hundreds of them, and shows which applicants would be decided otherwise by a
+model that is just as good. For them the decision is a coin that the lender tossed when choosing a model. Writes
+loan_rashomon.html.
 """
 
 import numpy as np
@@ -37,7 +38,9 @@ print(region.plan(len(private), 14))
 region.fit(private.drop(columns="income"), private["income"])
 found = region.multiplicity()
 level = found.level(PSI)
-print(f"\nAt least {level.ambiguity:.0%} of the applicants are decided otherwise by some model as good as this one.")
+print(
+    f"\nAt least {level.ambiguity:.0%} of the applicants are decided otherwise by some model as good as this one."
+)
 
 # 3. Three of them: the ones for whom an equally good model differs most easily.
 arbitrary = [i for i in np.argsort(found.flip_costs) if level.changes[i]][:3]
@@ -50,10 +53,16 @@ for i in arbitrary:
 
 # 4. What to do about it. Decide alike whatever model was chosen: let a person look at the arbitrary cases, or average.
 clear = ~level.changes
-print(f"\nDecide {clear.mean():.0%} of the cases by the model, and refer the other {1 - clear.mean():.0%} to a person.")
-votes = np.mean([m.predict_proba(applicants.drop(columns="income"))[arbitrary, 1] for m in region.models(PSI)], axis=0)
+print(
+    f"\nDecide {clear.mean():.0%} of the cases by the model, and refer the other {1 - clear.mean():.0%} to a person."
+)
+votes = np.mean(
+    [m.predict_proba(applicants.drop(columns="income"))[arbitrary, 1] for m in region.models(PSI)], axis=0
+)
 print("Or decide by the mean of the certified models, which no single choice tips:", votes.round(2))
 low, high = level.fairness["demographic parity"]
-print(f"The gap between married and unmarried applicants ranges from {low:.2f} to {high:.2f}: choose a smaller one.")
+print(
+    f"The gap between married and unmarried applicants ranges from {low:.2f} to {high:.2f}: choose a smaller one."
+)
 
 write_document(region_document(region, found, "300 public applicants"), "loan_rashomon.html")

@@ -103,7 +103,8 @@ def test_what_is_said_of_the_levels(fitted: RashomonRegion) -> None:
     assert table.to_dict()["status"]["flip cost"] == "estimate"
     json.dumps(table.to_dict())
     changed = np.flatnonzero(large.changes)  # type: ignore[arg-type]
-    assert (table.flip_costs is not None) and (table.flip_costs[changed] < 0.15).all()
+    assert table.flip_costs is not None
+    assert (table.flip_costs[changed] < 0.15).all()
     names, shares = zip(*table.deciding(0), strict=True)
     assert set(names) == {"x0", "x1", "x2"}
     assert list(shares) == sorted(shares, reverse=True)
@@ -301,7 +302,7 @@ def test_bad_input_is_one_sentence(words: str, changes: dict[str, Any]) -> None:
 
 
 def test_a_narrow_region_is_told_before_and_after() -> None:
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="psi = 1e-05") as said:
         region(thresholds=(1e-5,), epsilon=0.2).fit(X, Y)
     words = " ".join(str(one.message) for one in said)
     assert "records" in words

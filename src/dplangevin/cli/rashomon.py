@@ -118,8 +118,8 @@ def rashomon(
         _region.run(region, features, labels, columns, inputs, report, output, as_json, quiet)
         return
     sampler = RashomonSampler(
-        template, threshold=_one(threshold), n_models=models or 10, epsilon=epsilon, delta=delta, radius=radius, route=chosen,
-        tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
+        template, threshold=_one(threshold), n_models=models or 10, epsilon=epsilon, delta=delta,
+        radius=radius, route=chosen, tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:

@@ -1,4 +1,4 @@
-"""What is asked of a region: public inputs with their labels and groups, and the directions in which models are certified.
+"""What is asked of a region: public inputs with labels and groups, and the directions in which models are certified.
 
 Everything here is a function of public values, of the released centre and shape, and of fresh coins.
 """

@@ -1,8 +1,8 @@
 """The exact twin of a region, for data that are NOT private: the same questions answered by convex optimisation.
 
-For an input x, e(s) = min {F(theta): x' theta = s} - F(reference) is convex in s. Its level set {e <= psi} is the viable
-range of scores, and e(0) is the flip cost, from which ambiguity follows at every threshold at once. All inputs are
-solved together by accelerated gradient steps in the metric of the largest curvature.
+For an input x, e(s) = min {F(theta): x' theta = s} - F(reference) is convex in s. Its level set {e <= psi} is the
+viable range of scores, and e(0) is the flip cost, from which ambiguity follows at every threshold at once. All inputs
+are solved together by accelerated gradient steps in the metric of the largest curvature.
 
 References: Marx, Calmon and Ustun (2020); Watson-Daniels, Parkes and Ustun (2023).
 """

@@ -163,8 +163,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def multiplicity(self, X: Any = None) -> RegionTable:
         """Ranges, ambiguity, discrepancy, coefficients, capacity, reliance, fairness and flip costs.
 
-        X : None for the public inputs that were stated. Other PUBLIC inputs are answered through the hull of the certified
-        models: as certain, but narrower than if they had been stated.
+        X : None for the public inputs that were stated. Other PUBLIC inputs are answered through the hull of the
+        certified models: as certain, but narrower than if they had been stated.
         """
         check_is_fitted(self, "release_")
         if X is None:

@@ -1,7 +1,7 @@
 """The objective whose good models are asked for, with its majorant and the bounds that privacy rests on.
 
-F(theta) = (1/n) sum l(x_i' theta; y_i) + (m/2) |theta|^2 with the PLAIN loss l of the model (a clipped one only where the
-plain one has no bound) and a stated ridge m. For every score t and every step d,
+F(theta) = (1/n) sum l(x_i' theta; y_i) + (m/2) |theta|^2 with the PLAIN loss l of the model (a clipped one only where
+the plain one has no bound) and a stated ridge m. For every score t and every step d,
 
     l(t + d) <= l(t) + l'(t) d + a(t) d^2 / 2,
 
@@ -47,7 +47,7 @@ def majorant(loss: Loss, scores: Floats, labels: Floats) -> Floats:
         found = np.ones(len(scores))
     else:
         found = _cornered(loss, plain, scores, labels, largest)
-    return np.clip(np.nan_to_num(found, nan=largest), 0.0, largest)
+    return np.asarray(np.clip(np.nan_to_num(found, nan=largest), 0.0, largest), np.float64)
 
 
 def _cornered(loss: Loss, plain: Loss, scores: Floats, labels: Floats, largest: float) -> Floats:

@@ -205,7 +205,7 @@ def _largest_limit(plan: RegionPlan, centre: Floats) -> float:
 def minimised_within(data: Dataset, plan: RegionPlan, centre: Floats, steps: int) -> Floats:
     """Accelerated projected gradient descent for a public number of steps, from the centre.
 
-    F(v) - min F <= 2 M rho^2 / (steps + 1)^2 (Beck and Teboulle 2009, Theorem 4.4, started within rho of the minimiser).
+    F(v) - min F <= 2 M rho^2 / (steps + 1)^2 (Beck and Teboulle 2009, Theorem 4.4, from within rho of the minimiser).
     """
     objective, rho = plan.objective, plan.radius
     point = ahead = centre.copy()

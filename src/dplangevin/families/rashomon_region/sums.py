@@ -36,7 +36,7 @@ def majorant_sum(data: Dataset, objective: Objective, centre: Floats) -> Floats:
 def excess_sums(
     data: Dataset, objective: Objective, centre: Floats, directions: Floats, lengths: Floats, limits: Floats
 ) -> Floats:
-    """sum_i clip(l(x'v) - l(x'c), -Lam_v, Lam_v) / Lam_v for v = centre + length direction; flat, [lengths, directions].
+    """sum_i clip(l(x'v) - l(x'c), -Lam_v, Lam_v) / Lam_v for v = centre + length direction; flat [lengths, points].
 
     Every record is clipped by itself: a difference of two sums would lose the bound to rounding. limits[lengths,
     directions] are positive and finite.
