@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -119,7 +120,8 @@ def rashomon(
         return
     sampler = RashomonSampler(
         template, threshold=_one(threshold), n_models=models or 10, epsilon=epsilon, delta=delta,
-        radius=radius, route=chosen, tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
+        radius=radius, route=chosen, tier=tier, ledger=None if plan else _spender(ledger, dataset),
+        random_state=seed, state=state,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
@@ -297,5 +299,6 @@ def _rehearse(
     size = problem.n_columns * problem.loss.score_dimension
     model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
     public, truth, groups, _ = inputs
-    Multiplicity.of([model, model], public, truth, groups=groups)
+    holder = SimpleNamespace(models_=[model], **{k: v for k, v in vars(model).items() if k == "classes_"})
+    Multiplicity.of([model, model], public, _known(truth, holder), groups=groups)
     _outputs.folder_ready("--output", output)
