@@ -302,7 +302,7 @@ def test_bad_input_is_one_sentence(words: str, changes: dict[str, Any]) -> None:
 
 
 def test_a_narrow_region_is_told_before_and_after() -> None:
-    with pytest.warns(UserWarning, match="psi") as said:
+    with pytest.warns(UserWarning, match="psi = 1e-05") as said:
         region(thresholds=(1e-5,), epsilon=0.2).fit(X, Y)
     words = " ".join(str(one.message) for one in said)
     assert "records" in words

@@ -13,32 +13,38 @@ import typer
 from dplangevin._progress import watching
 
 
+def made(
+    template: Any, thresholds: list[float], confidence: float, reference: str, options: dict[str, Any]
+) -> Any:
+    """The region that is asked for."""
+    from dplangevin.rashomon import RashomonRegion
+
+    chosen = options | {"n_models": options["n_models"] or 100}
+    return RashomonRegion(
+        template, thresholds=tuple(thresholds), confidence=confidence, reference=reference, **chosen
+    )
+
+
 def run(
     region: Any,
     features: Any,
     labels: Any,
-    columns: int,
-    inputs: tuple[Any, Any, Any, str] | None,
+    inputs: tuple[Any, Any, Any, str],
     report: Path | None,
     output: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Without inputs only the plan is shown. Progress goes to standard error."""
+    """Release, compare and write; progress goes to standard error."""
     from dplangevin.cli import _outputs
     from dplangevin.cli.rashomon import _keep
     from dplangevin.report.document import finite, write_document
     from dplangevin.report.region import region_document
 
     said = _Said(quiet)
-    plan = region.plan(len(features), columns, _classes(region.estimator))
-    if inputs is None:
-        typer.echo(str(plan))
-        return
     rows, truth, groups, words = inputs
     region.set_params(public_inputs=rows, public_labels=truth, groups=groups)
     _outputs.folder_ready("--output", output)
-    said(f"Planned: {str(plan).splitlines()[0]}")
     said(f"Releasing a centre, its curvature and one slack number for {len(rows):,} public inputs ...")
     with warnings.catch_warnings(), watching(quiet=quiet):
         warnings.filterwarnings("default", message=".*holds the noise of this run")
@@ -56,7 +62,7 @@ def run(
     if as_json:
         typer.echo(json.dumps(finite(document.plain), indent=1))
     elif not quiet:
-        typer.echo(f"{plan}\n{table}")
+        typer.echo(f"{region.plan_}\n{table}")
         if report is not None:
             typer.echo(f"Wrote {report}.")
 
@@ -70,8 +76,3 @@ class _Said:
     def __call__(self, words: str) -> None:
         if not self._quiet:
             typer.echo(f"[{time.monotonic() - self._start:5.1f} s] {words}", err=True)
-
-
-def _classes(estimator: Any) -> int:
-    stated = estimator._stated() if hasattr(estimator, "_stated") else None
-    return 2 if stated is None else len(stated)

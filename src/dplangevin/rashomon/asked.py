@@ -1,4 +1,4 @@
-"""What is asked of a region: public inputs, their labels and groups, and the directions in which models are certified.
+"""What is asked of a region: public inputs with labels and groups, and the directions in which models are certified.
 
 Everything here is a function of public values, of the released centre and shape, and of fresh coins.
 """
@@ -53,7 +53,9 @@ class Asked:
         content.update(repr((self.n_models, self.columns)).encode())
         return content.hexdigest()
 
-    def directions(self, centre: Floats, shape: RegionShape, lengths: Floats, rng: np.random.Generator) -> Floats:
+    def directions(
+        self, centre: Floats, shape: RegionShape, lengths: Floats, rng: np.random.Generator
+    ) -> Floats:
         """Draws first, then both ends of every input and of every coefficient, then the extremes of the metrics."""
         draws = shape.uniform(self.n_models, rng)
         ends = [_ends(shape, self.rows[: self.own_ends]), _ends(shape, np.eye(len(shape.values)))]

@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
+from dplangevin.problem import Problem
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.template import Template
 
@@ -81,6 +82,29 @@ def exact_region(
         sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()})
     )
     template = Template(model, None, 0.0, ledger=None, bounded=False)
+    solver, problem = _read(template, X, y)
+    asked = PublicRows.read(template, problem, X if inputs is None else inputs).rows
+    best = solver.minimum()
+    middle = best if reference is None else _parameters(reference, template, len(best), problem.fit_intercept)
+    base = float(solver.values(middle[:, None])[0])
+    lowest = float(solver.values(best[:, None])[0])
+    walls = solver.profile(asked, np.zeros(len(asked)), best)[0]
+    agree = (asked @ best > 0) == (asked @ middle > 0)  # else the best model itself decides otherwise
+    costs = np.where(agree, walls, lowest) - base
+    low, high = solver.ranges(asked, middle, base, psi) if ranges else (None, None)
+    return ExactRegion(
+        thresholds=psi,
+        best=best,
+        reference=middle,
+        gap=base - lowest,
+        flip_costs=np.maximum(costs, 0.0),
+        low=low,
+        high=high,
+    )
+
+
+def _read(template: Template, X: Any, y: Any) -> tuple[_Solver, Problem]:
+    """The records as the estimator would clip them, with the plain objective."""
     rows, targets, encode = template.read(X, y)
     told = template.request(rows.shape[0], rows.shape[1], encode.n_classes)
     request = replace(told, mechanism="auto", theorem=None)
@@ -93,27 +117,8 @@ def exact_region(
     problem = request.problem(bound, template.alpha)
     clipped, labels, _ = problem.bounds.clip(rows, encode(targets))
     joint = np.column_stack([clipped, np.ones(len(clipped))]) if problem.fit_intercept else clipped
-    asked = PublicRows.read(template, request, X if inputs is None else inputs).rows
-    solver = _Solver(RegionObjective.of(problem, loss, template.alpha), np.asarray(joint, float), labels)
-    best = solver.minimum()
-    middle = best if reference is None else _parameters(reference, template, len(best), problem.fit_intercept)
-    base = float(solver.values(middle[:, None])[0])
-    lowest = float(solver.values(best[:, None])[0])
-    walls = solver.profile(asked, np.zeros(len(asked)), best)[0]
-    agree = (asked @ best > 0) == (asked @ middle > 0)  # else the best model itself decides otherwise
-    costs = np.where(agree, walls, lowest) - base
-    low = high = None
-    if ranges:
-        low, high = solver.ranges(asked, middle, base, psi)
-    return ExactRegion(
-        thresholds=psi,
-        best=best,
-        reference=middle,
-        gap=base - lowest,
-        flip_costs=np.maximum(costs, 0.0),
-        low=low,
-        high=high,
-    )
+    objective = RegionObjective.of(problem, loss, template.alpha)
+    return _Solver(objective, np.asarray(joint, float), labels), problem
 
 
 def _parameters(reference: Any, template: Template, size: int, intercept: bool) -> Floats:

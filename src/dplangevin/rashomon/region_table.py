@@ -1,4 +1,4 @@
-"""What a region says about public inputs: certified ranges, and beside each number if it is certified or an estimate.
+"""What a region says about public inputs, and beside each number whether it is certified or an estimate.
 
 A range over certified models is an INNER statement: every model in it is as good as stated (with the confidence), and
 models outside may also be in the set.

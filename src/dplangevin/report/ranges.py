@@ -1,4 +1,4 @@
-"""Ranges as horizontal bars with a mark inside, one named row each: inline SVG, readable without colour, on a phone."""
+"""Ranges as horizontal bars with a mark inside, one named row each: inline SVG that is readable on a phone."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def majorant(loss: Loss, scores: Floats, labels: Floats) -> Floats:
         found = np.ones(len(scores))
     else:
         found = _cornered(loss, plain, scores, labels, largest)
-    return np.asarray(np.clip(np.nan_to_num(found, nan=largest), 0.0, largest))
+    return np.asarray(np.clip(np.nan_to_num(found, nan=largest), 0.0, largest), np.float64)
 
 
 def _cornered(loss: Loss, plain: Loss, scores: Floats, labels: Floats, largest: float) -> Floats:

@@ -34,9 +34,14 @@ def majorant_sum(data: Dataset, objective: RegionObjective, centre: Floats) -> F
 
 
 def excess_sums(
-    data: Dataset, objective: RegionObjective, centre: Floats, directions: Floats, lengths: Floats, limits: Floats
+    data: Dataset,
+    objective: RegionObjective,
+    centre: Floats,
+    directions: Floats,
+    lengths: Floats,
+    limits: Floats,
 ) -> Floats:
-    """sum_i clip(l(x'v) - l(x'c), -Lam_v, Lam_v) / Lam_v for v = centre + length direction, [lengths, directions] flat.
+    """sum_i clip(l(x'v) - l(x'c), -Lam_v, Lam_v) / Lam_v for v = centre + length direction; flat [lengths, points].
 
     Every record is clipped by itself: a difference of two sums would lose the bound to rounding. limits[lengths,
     directions] are positive and finite.
