@@ -19,7 +19,7 @@ def made(
     """The region that is asked for."""
     from dplangevin.rashomon import RashomonRegion
 
-    chosen = options | {"n_models": options["n_models"] or 100}
+    chosen = {"n_models": 100, **{name: value for name, value in options.items() if value is not None}}
     return RashomonRegion(
         template, thresholds=tuple(thresholds), confidence=confidence, reference=reference, **chosen
     )

@@ -135,7 +135,7 @@ def _sampler(
 ) -> Any:
     from dplangevin.rashomon import RashomonSampler
 
-    chosen = options | {"n_models": options["n_models"] or 10}
+    chosen = {"n_models": 10, **{name: value for name, value in options.items() if value is not None}}
     return RashomonSampler(
         template, threshold=_one(thresholds), radius=radius, route=route, tier=tier, **chosen
     )
