@@ -10,7 +10,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
-from dplangevin.families.rashomon_region.objective import Objective
+from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import _curvature, _slack
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
@@ -22,7 +22,7 @@ DELTA, MU = 0.05, 1.5
 PROBLEM = Problem(
     loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=1, n_features=2, fit_intercept=False
 )
-OBJECTIVE = Objective.of(PROBLEM, Logistic(), 0.0)
+OBJECTIVE = RegionObjective.of(PROBLEM, Logistic(), 0.0)
 
 
 def _totals() -> list[float]:

@@ -10,7 +10,7 @@ import math
 
 import pytest
 
-from dplangevin.families.rashomon_region.objective import Objective
+from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import centre_epsilon, plan_region
 from dplangevin.planner.choose import choose
 from dplangevin.privacy.compose import gaussian_mu
@@ -44,7 +44,7 @@ def test_a_pure_centre_is_composed_and_not_counted_as_gaussian(n: int, p: int, e
     assert math.isfinite(pure)
     plan = plan_region(
         centre,
-        Objective.of(centre.problem, Logistic(), 0.0),
+        RegionObjective.of(centre.problem, Logistic(), 0.0),
         thresholds=(0.05,),
         epsilon=epsilon,
         delta=DELTA,

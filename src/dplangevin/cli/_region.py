@@ -13,11 +13,36 @@ import typer
 from dplangevin._progress import watching
 
 
+def asked(
+    template: Any,
+    thresholds: list[float],
+    models: int | None,
+    epsilon: float,
+    delta: float,
+    confidence: float,
+    reference: str,
+    **options: Any,
+) -> Any:
+    """The region that the options ask for."""
+    from dplangevin.rashomon import RashomonRegion
+
+    return RashomonRegion(
+        template,
+        thresholds=tuple(thresholds),
+        n_models=100 if models is None else models,
+        epsilon=epsilon,
+        delta=delta,
+        confidence=confidence,
+        reference=reference,
+        **options,
+    )
+
+
 def run(
     region: Any,
     features: Any,
     labels: Any,
-    columns: int,
+    stated: Any,
     inputs: tuple[Any, Any, Any, str] | None,
     report: Path | None,
     output: Path | None,
@@ -26,11 +51,12 @@ def run(
 ) -> None:
     """Without inputs only the plan is shown. Progress goes to standard error."""
     from dplangevin.cli import _outputs
-    from dplangevin.cli.rashomon import _keep
+    from dplangevin.cli.rashomon import _encoded_columns, _keep
     from dplangevin.report.document import finite, write_document
     from dplangevin.report.region import region_document
 
     said = _Said(quiet)
+    columns = len(features.names) if stated is None else _encoded_columns(stated)
     plan = region.plan(len(features), columns, _classes(region.estimator))
     if inputs is None:
         typer.echo(str(plan))

@@ -106,17 +106,14 @@ def rashomon(
     chosen = _route(route, delta)
     if chosen == "region":
         from dplangevin.cli import _region
-        from dplangevin.rashomon import RashomonRegion
 
-        region = RashomonRegion(
-            template, thresholds=tuple(threshold), n_models=models or 100, epsilon=epsilon, delta=delta,
-            confidence=confidence, reference=reference, ledger=None if plan else _spender(ledger, dataset),
-            random_state=seed, state=state,
+        region = _region.asked(
+            template, threshold, models, epsilon, delta, confidence, reference,
+            ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
         )  # fmt: skip
         features, labels = _tables.target(_tables.read(data, separator), target)
-        columns = len(features.names) if stated is None else _encoded_columns(stated)
         inputs = None if plan else _inputs(public, stated, target, group, separator)
-        _region.run(region, features, labels, columns, inputs, report, output, as_json, quiet)
+        _region.run(region, features, labels, stated, inputs, report, output, as_json, quiet)
         return
     sampler = RashomonSampler(
         template, threshold=_one(threshold), n_models=models or 10, epsilon=epsilon, delta=delta,

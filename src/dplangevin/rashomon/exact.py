@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.rashomon_region.objective import Objective, majorant
+from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
 from dplangevin.planner.request import Request
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.template import Template
@@ -82,21 +82,7 @@ def exact_region(
     psi = tuple(
         sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()})
     )
-    template = Template(clone(model), None, 0.0, bounded=False)
-    rows, targets, encode = template.read(X, y)
-    options = template.options(rows.shape[0], rows.shape[1], template.n_classes)
-    request = Request(**{**options, "mechanism": "auto", "theorem": None})
-    loss = request.loss(None)
-    if loss.score_dimension != 1:
-        raise InvalidParameter(
-            "the exact region is offered for models of one score; with more classes, ask about one against the rest."
-        )
-    bound = 2.0 if np.isinf(loss.slope_bound) else None  # the bounds of records do not depend on the clip
-    problem = request.problem(bound, template.alpha)
-    clipped, labels, _ = problem.bounds.clip(rows, encode(targets))
-    joint = np.column_stack([clipped, np.ones(len(clipped))]) if problem.fit_intercept else clipped
-    asked = PublicRows.read(template, X if inputs is None else inputs, None, None, rows.shape[1]).rows
-    solver = _Solver(Objective.of(problem, loss, template.alpha), np.asarray(joint, float), labels)
+    solver, asked, template = _prepared(model, X, y, inputs)
     best = solver.minimum()
     middle = best if reference is None else _parameters(reference, template, len(best))
     base = float(solver.values(middle[:, None])[0])
@@ -118,6 +104,26 @@ def exact_region(
     )
 
 
+def _prepared(model: Any, X: Any, y: Any, inputs: Any) -> tuple[_Solver, Floats, Template]:
+    """The records and the inputs as rows of the problem, clipped as a private fit would."""
+    template = Template(clone(model), None, 0.0, bounded=False)
+    rows, targets, encode = template.read(X, y)
+    options = template.options(rows.shape[0], rows.shape[1], template.n_classes)
+    request = Request(**{**options, "mechanism": "auto", "theorem": None})
+    loss = request.loss(None)
+    if loss.score_dimension != 1:
+        raise InvalidParameter(
+            "the exact region is offered for models of one score; with more classes, ask about one against the rest."
+        )
+    bound = 2.0 if np.isinf(loss.slope_bound) else None  # the bounds of records do not depend on the clip
+    problem = request.problem(bound, template.alpha)
+    clipped, labels, _ = problem.bounds.clip(rows, encode(targets))
+    joint = np.column_stack([clipped, np.ones(len(clipped))]) if problem.fit_intercept else clipped
+    asked = PublicRows.read(template, X if inputs is None else inputs, None, None, rows.shape[1]).rows
+    solver = _Solver(RegionObjective.of(problem, loss, template.alpha), np.asarray(joint, float), labels)
+    return solver, asked, template
+
+
 def _parameters(reference: Any, template: Template, size: int) -> Floats:
     if hasattr(reference, "coef_"):
         given = np.ravel(reference.coef_) / template.half
@@ -133,7 +139,7 @@ def _parameters(reference: Any, template: Template, size: int) -> Floats:
 class _Solver:
     """F on records in memory, and its minimisers under x' theta = s for many x at once."""
 
-    def __init__(self, objective: Objective, rows: Floats, labels: Floats) -> None:
+    def __init__(self, objective: RegionObjective, rows: Floats, labels: Floats) -> None:
         self.objective, self.rows, self.labels = objective, rows, labels
         moment = rows.T @ rows / objective.n * objective.loss.curvature_bound
         ridge = max(objective.ridge, 1e-9 * float(np.trace(moment)))

@@ -16,7 +16,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._public import tuned_plan
-from dplangevin.families.rashomon_region.objective import Objective
+from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
     NEEDS_DELTA,
     WORTHWHILE,
@@ -246,7 +246,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         else:
             centre = _centre(options)
         request = Request(**{**options, "mechanism": "auto", "theorem": None})
-        objective = Objective.of(centre.problem, request.loss(None), template.alpha)
+        objective = RegionObjective.of(centre.problem, request.loss(None), template.alpha)
         reach = estimator.radius or request.shape.reach / centre.problem.row_norm
         plan = plan_region(
             centre,

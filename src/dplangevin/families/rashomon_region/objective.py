@@ -78,7 +78,7 @@ def largest_weight(loss: Loss) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Objective:
+class RegionObjective:
     """F with its public bounds.
 
     Parameters
@@ -110,7 +110,7 @@ class Objective:
             )
 
     @classmethod
-    def of(cls, problem: Problem, loss: Loss, ridge: float) -> Objective:
+    def of(cls, problem: Problem, loss: Loss, ridge: float) -> RegionObjective:
         """The objective on the records of a problem (its bounds and its divisor), with this loss and ridge."""
         if problem.bounds.weight_bound != 1:
             raise InvalidParameter(

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
-from dplangevin.families.rashomon_region.objective import Objective
+from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
@@ -56,7 +56,7 @@ class RegionPlan:
     """
 
     centre: Plan
-    objective: Objective
+    objective: RegionObjective
     curvature: Price
     slack: Price
     gap: Price | None = None
@@ -177,7 +177,7 @@ def noise_eigenvalue(deviation: float, size: int, failure: float) -> float:
 
 def plan_region(
     centre: Plan,
-    objective: Objective,
+    objective: RegionObjective,
     *,
     thresholds: tuple[float, ...],
     epsilon: float,
@@ -237,7 +237,7 @@ def _checked(plan: RegionPlan, epsilon: float, delta: float) -> RegionPlan:
     return plan
 
 
-def _curvature(objective: Objective, mu: float) -> NoisySumsSchedule:
+def _curvature(objective: RegionObjective, mu: float) -> NoisySumsSchedule:
     """Positive semidefinite terms: the hypothesis of noisy sums, so replace-one costs sqrt 2 and not 2."""
     size = objective.n_columns * (objective.n_columns + 1) // 2
     group = SumGroup(answers=size, unit=objective.curvature_unit, scale=1.0)
@@ -249,7 +249,7 @@ def _curvature(objective: Objective, mu: float) -> NoisySumsSchedule:
     )
 
 
-def _slack(objective: Objective, mu: float, tolerance: float = 0.0) -> SlackSchedule:
+def _slack(objective: RegionObjective, mu: float, tolerance: float = 0.0) -> SlackSchedule:
     """Shares of either sign; a tolerance of the minimiser moves the number by as much again on both sides."""
     schedule = SlackSchedule(unit=(1 + 2 * tolerance) * (1 + 1e-9), scale=1.0, adjacency=objective.adjacency)
     return replace(schedule, scale=schedule.reach / max(mu, 1e-12))

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.curvature import packed
-from dplangevin.families.rashomon_region.objective import Objective, majorant
+from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
 from dplangevin.problem import Logistic, Loss
 
 Floats = NDArray[np.float64]
 _ROWS, _TILE = 256, 256  # scores in work at a time stay in the cache
 
 
-def majorant_sum(data: Dataset, objective: Objective, centre: Floats) -> Floats:
+def majorant_sum(data: Dataset, objective: RegionObjective, centre: Floats) -> Floats:
     """The packed triangle of sum a(x'c) x x' (softmax: of the second moment)."""
     matrix, seen = np.zeros((objective.n_columns, objective.n_columns)), 0
     for block in _blocks(data):
@@ -34,7 +34,12 @@ def majorant_sum(data: Dataset, objective: Objective, centre: Floats) -> Floats:
 
 
 def excess_sums(
-    data: Dataset, objective: Objective, centre: Floats, directions: Floats, lengths: Floats, limits: Floats
+    data: Dataset,
+    objective: RegionObjective,
+    centre: Floats,
+    directions: Floats,
+    lengths: Floats,
+    limits: Floats,
 ) -> Floats:
     """sum_i clip(l(x'v) - l(x'c), -Lam_v, Lam_v) / Lam_v for v = centre + length direction; flat [lengths, points].
 
