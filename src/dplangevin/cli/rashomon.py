@@ -39,24 +39,42 @@ PublicInputs = Annotated[
 Group = Annotated[str | None, typer.Option("--group", help="Column of the public inputs for fairness gaps.")]
 
 
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
+PlanOnly = Annotated[
+    bool, typer.Option("--plan", help="Only say what would be done; the data is counted, not read.")
+]
+Thresholds = Annotated[
+    list[float],
+    typer.Option(
+        "--threshold",
+        help="psi: models within psi of the released (region) or best (sampler) objective; a region takes several.",
+    ),
+]
+Models = Annotated[
+    int | None, typer.Option("--models", help="How many models to draw; default 100 (region) or 10.")
+]
+Radius = Annotated[
+    float | None,
+    typer.Option("--radius", help="Bound on the norm of the coefficients; the sampler's routes need it."),
+]
+Route = Annotated[
+    str | None,
+    typer.Option(
+        "--route", help="region (default for delta > 0), or the sampler's pure (default), ramp, trajectory."
+    ),
+]
+Reference = Annotated[
+    str, typer.Option("--reference", help="Region: as good as the released model, or as the best.")
+]
+
+
 def rashomon(
     data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
-    threshold: Annotated[
-        list[float],
-        typer.Option(
-            "--threshold",
-            help="psi: models within psi of the released (region) or best (sampler) objective; a region takes several.",
-        ),
-    ],
+    threshold: Thresholds,
     epsilon: Epsilon,
-    models: Annotated[
-        int | None, typer.Option("--models", help="How many models to draw; default 100 (region) or 10.")
-    ] = None,
-    radius: Annotated[
-        float | None,
-        typer.Option("--radius", help="Bound on the norm of the coefficients; the sampler's routes need it."),
-    ] = None,
+    models: Models = None,
+    radius: Radius = None,
     delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise (sampler).")] = 0.0,
     model: Model = "logistic",
     schema: SchemaFile = None,
@@ -66,16 +84,8 @@ def rashomon(
     separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     alpha: Alpha = None,
-    route: Annotated[
-        str | None,
-        typer.Option(
-            "--route",
-            help="region (default for delta > 0), or the sampler's pure (default), ramp, trajectory.",
-        ),
-    ] = None,
-    reference: Annotated[
-        str, typer.Option("--reference", help="Region: as good as the released model, or as the best.")
-    ] = "released",
+    route: Route = None,
+    reference: Reference = "released",
     confidence: Annotated[
         float, typer.Option("--confidence", help="Region: of all certified numbers.")
     ] = 0.95,
@@ -83,12 +93,8 @@ def rashomon(
     public: PublicInputs = None,
     group: Group = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Directory for the model files.")
-    ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what would be done; the data is counted, not read.")
-    ] = False,
+    output: Output = None,
+    plan: PlanOnly = False,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     seed: Seed = None,
@@ -97,35 +103,43 @@ def rashomon(
     quiet: Quiet = False,
 ) -> None:
     """Release the set of equally good models under one promise, and show whom they treat differently."""
-    from dplangevin.cli import _outputs, _tables
+    from dplangevin.cli import _outputs, _region, _tables
     from dplangevin.cli.models import _spender
     from dplangevin.rashomon import RashomonSampler
 
     _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
     stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha, classes)
-    chosen = _route(route, delta)
+    chosen, spender = _route(route, delta), None if plan else _spender(ledger, dataset)
+    features, labels = _tables.target(_tables.read(data, separator), target)
+    inputs = None if plan else _inputs(public, stated, target, group, separator)
     if chosen == "region":
-        from dplangevin.cli import _region
-
         region = _region.asked(
-            template, threshold, models, epsilon, delta, confidence, reference,
-            ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
+            template, threshold, models, epsilon, delta, confidence, reference, ledger=spender, random_state=seed,
+            state=state,
         )  # fmt: skip
-        features, labels = _tables.target(_tables.read(data, separator), target)
-        inputs = None if plan else _inputs(public, stated, target, group, separator)
         _region.run(region, features, labels, stated, inputs, report, output, as_json, quiet)
         return
     sampler = RashomonSampler(
-        template, threshold=_one(threshold), n_models=models or 10, epsilon=epsilon, delta=delta,
-        radius=radius, route=chosen, tier=tier, ledger=None if plan else _spender(ledger, dataset),
-        random_state=seed, state=state,
+        template, threshold=_one(threshold), n_models=10 if models is None else models, epsilon=epsilon, delta=delta,
+        radius=radius, route=chosen, tier=tier, ledger=spender, random_state=seed, state=state,
     )  # fmt: skip
-    features, labels = _tables.target(_tables.read(data, separator), target)
-    if plan:
+    if inputs is None:
         columns = len(features.names) if stated is None else _encoded_columns(stated)
         typer.echo(str(sampler.plan(len(features), columns)))
-        return
-    inputs = _inputs(public, stated, target, group, separator)
+    else:
+        _draw(sampler, features, labels, inputs, report, output, as_json, quiet)
+
+
+def _draw(
+    sampler: Any,
+    features: Any,
+    labels: Any,
+    inputs: tuple[Any, Any, Any, str],
+    report: Path | None,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     _rehearse(sampler, features, labels, inputs, output)
     with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
         # the caution is in the text below; the one about the state file is not
