@@ -20,7 +20,7 @@ from dplangevin.families.rashomon_region.plan import (
     plan_region,
 )
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
-from dplangevin.families.rashomon_region.shape import RegionShape, scales, whole_radius
+from dplangevin.families.rashomon_region.shape import Ellipsoid, scales, whole_radius
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.families.rashomon_region.theorem import SlackTheorem
 from dplangevin.planner.choose import choose
@@ -152,7 +152,7 @@ def test_fixed_vectors_of_a_small_table() -> None:
     matrix = unpacked(majorant_sum(records, of, CENTRE)) / 8
     known = [[0.08559362248986, 0.01312465328200], [0.01312465328200, 0.08638211411358]]
     assert matrix + RIDGE * np.eye(2) == pytest.approx(np.array(known), rel=1e-11)
-    shape = RegionShape.of(matrix, 0.0, RIDGE, 1)
+    shape = Ellipsoid.of(matrix, 0.0, RIDGE, 1)
     x, radius = np.array([[0.3, -0.4]]), math.sqrt(2 * PSI)
     end = shape.ends(x)
     assert radius * (x @ end).item() == pytest.approx(0.36927845835020, rel=1e-11)
@@ -280,7 +280,7 @@ def test_every_reported_point_is_in_the_set_as_often_as_stated(n: int, seed: int
     X, y = cloud(Logistic(), seed, n, 2)
     of, records = objective(Logistic(), n, 2, RIDGE), data(Logistic(), X, y)
     centre = rng.standard_normal(2)
-    shape = RegionShape.of(0.03 * np.eye(2), 0.0, RIDGE, 1)
+    shape = Ellipsoid.of(0.03 * np.eye(2), 0.0, RIDGE, 1)
     ends = shape.ends(rng.standard_normal((4, 2)))
     steps, lengths = np.column_stack([ends, -ends, shape.uniform(4, rng)]), np.sqrt(2 * psi)
     points = [centre[:, None] + length * steps for length in lengths]

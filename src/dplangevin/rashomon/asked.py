@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dplangevin.families.rashomon_region.shape import RegionShape
+from dplangevin.families.rashomon_region.shape import Ellipsoid
 from dplangevin.problem import Loss, Softmax
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Asked:
         return content.hexdigest()
 
     def directions(
-        self, centre: Floats, shape: RegionShape, lengths: Floats, rng: np.random.Generator
+        self, centre: Floats, shape: Ellipsoid, lengths: Floats, rng: np.random.Generator
     ) -> Floats:
         """Draws first, then both ends of every input and of every coefficient, then the extremes of the metrics."""
         draws = shape.uniform(self.n_models, rng)
@@ -62,7 +62,7 @@ class Asked:
         ends += self._extremes(centre, shape, float(lengths.max(initial=0.0)))
         return np.column_stack([draws, *(side * block for block in ends for side in (1.0, -1.0))])
 
-    def _extremes(self, centre: Floats, shape: RegionShape, length: float) -> list[Floats]:
+    def _extremes(self, centre: Floats, shape: Ellipsoid, length: float) -> list[Floats]:
         """Directions of most changed decisions, of fairness gaps and of reliance: climbed on public rows."""
         if length == 0:
             return []
@@ -75,14 +75,14 @@ class Asked:
             found.append(self._reliance(centre, shape, length))
         return found
 
-    def _sweeps(self, centre: Floats, shape: RegionShape, length: float) -> Floats:
+    def _sweeps(self, centre: Floats, shape: Ellipsoid, length: float) -> Floats:
         """Towards and away from all inputs near their border, and flipping all at once."""
         scores = self.rows @ centre
         near = np.exp(-0.5 * np.square(scores) / (length**2 * shape.spread(self.rows) + 1e-300))
         moves = np.column_stack([near, near * np.sign(scores), near * (scores > 0), near * (scores <= 0)])
         return shape.along(self.rows.T @ moves + 1e-12)
 
-    def _fairness(self, centre: Floats, shape: RegionShape, length: float) -> Floats:
+    def _fairness(self, centre: Floats, shape: Ellipsoid, length: float) -> Floats:
         """Climb on the difference of mean probabilities between each group and the rest, from both sides."""
         assert self.groups is not None
         found = []
@@ -97,7 +97,7 @@ class Asked:
                 found.append(step)
         return np.column_stack(found)
 
-    def _reliance(self, centre: Floats, shape: RegionShape, length: float) -> Floats:
+    def _reliance(self, centre: Floats, shape: Ellipsoid, length: float) -> Floats:
         """Climb on the logarithm of each column's reliance, from both sides."""
         found = []
         for places in self.columns.values():
@@ -152,7 +152,7 @@ def exchanged(rows: Floats, places: list[int]) -> list[Floats]:
     return made
 
 
-def _ends(shape: RegionShape, rows: Floats) -> Floats:
+def _ends(shape: Ellipsoid, rows: Floats) -> Floats:
     """Unit directions towards each row; with K classes, of each class against the others."""
     if shape.classes == 1:
         return shape.ends(rows)

@@ -16,7 +16,7 @@ from scipy.special import expit, softmax
 from dplangevin.families.rashomon_region.objective import poisson_rates
 from dplangevin.families.rashomon_region.plan import RegionPlan
 from dplangevin.families.rashomon_region.release import RegionRelease
-from dplangevin.families.rashomon_region.shape import RegionShape
+from dplangevin.families.rashomon_region.shape import Ellipsoid
 from dplangevin.rashomon.asked import Asked, is_likelihood
 from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
 from dplangevin.rashomon.fairness import fairness_range, public_counts
@@ -92,7 +92,7 @@ class RegionTable:
     reference: str
     own: int
     public: PublicRows
-    shape: RegionShape
+    shape: Ellipsoid
 
     @classmethod
     def of(

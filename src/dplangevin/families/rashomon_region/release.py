@@ -17,7 +17,7 @@ from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
-from dplangevin.families.rashomon_region.shape import RegionShape, scales, whole_radius
+from dplangevin.families.rashomon_region.shape import Ellipsoid, scales, whole_radius
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.families.release import Release
 from dplangevin.families.run_state import RunState, StatePath
@@ -25,7 +25,7 @@ from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender
 
 Floats = NDArray[np.float64]
-Directions = Callable[[Floats, RegionShape, Floats, np.random.Generator], Floats]
+Directions = Callable[[Floats, Ellipsoid, Floats, np.random.Generator], Floats]
 """(centre, shape, radii, rng) -> directions[dimension, k] of length at most 1 in S: public values and coins only."""
 MOST_STEPS = 20_000
 
@@ -46,7 +46,7 @@ class RegionRelease:
 
     centre: Floats
     matrix: Floats
-    shape: RegionShape
+    shape: Ellipsoid
     slack: float | None
     gap: float | None
     directions: Floats
@@ -110,7 +110,7 @@ def _released(
     noisy = NoisySums().run(plan.curvature, lambda: [data.summed(majorant_sum, objective, theta)], rng)
     factor = objective.curvature_noise_factor
     matrix = factor * unpacked(noisy.values[0]) / objective.n
-    shape = RegionShape.of(matrix, plan.floor, objective.ridge, objective.classes)
+    shape = Ellipsoid.of(matrix, plan.floor, objective.ridge, objective.classes)
     gap = None if plan.gap is None else _gap(plan, data, theta, rng)
     thresholds = np.maximum(np.array(plan.thresholds) - (gap or 0.0), 0.0)
     lengths = np.sqrt([plan.squared_radius(psi) for psi in thresholds])

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RegionShape:
+class Ellipsoid:
     """S = V diag(max(lam, q) + m) V' on the columns of a row, with lam, V those of the noisy majorant.
 
     For K classes it is S (x) I on K - 1 contrasts of the classes. unidentified : eigenvectors whose curvature is within
@@ -27,7 +27,7 @@ class RegionShape:
     unidentified: Floats
 
     @classmethod
-    def of(cls, matrix: Floats, floor: float, ridge: float, classes: int) -> RegionShape:
+    def of(cls, matrix: Floats, floor: float, ridge: float, classes: int) -> Ellipsoid:
         """The shape of a noisy matrix whose noise hides eigenvalues up to `floor`."""
         values, vectors = np.linalg.eigh(matrix)
         hidden = values <= floor
