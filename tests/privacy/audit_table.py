@@ -17,6 +17,7 @@ from privacy import (
     _cases_gradient,
     _cases_perturbation,
     _cases_reading,
+    _cases_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
 
@@ -28,6 +29,7 @@ FAMILIES = (
     _cases_evaluation,
     _cases_estimators,
     _cases_reading,
+    _cases_region,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 

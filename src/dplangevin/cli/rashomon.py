@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -37,18 +38,44 @@ PublicInputs = Annotated[
     typer.Option("--public", help="PUBLIC inputs to compare the models on; default: from the schema."),
 ]
 Group = Annotated[str | None, typer.Option("--group", help="Column of the public inputs for fairness gaps.")]
+Thresholds = Annotated[
+    list[float],
+    typer.Option(
+        "--threshold",
+        help="psi: models within psi of the released (region) or best (sampler) objective; a region takes several.",
+    ),
+]
+Models = Annotated[
+    int | None, typer.Option("--models", help="How many models to draw; default 100 (region) or 10.")
+]
+Radius = Annotated[
+    float | None,
+    typer.Option("--radius", help="Bound on the norm of the coefficients; the sampler's routes need it."),
+]
+Route = Annotated[
+    str | None,
+    typer.Option(
+        "--route", help="region (default for delta > 0), or the sampler's pure (default), ramp, trajectory."
+    ),
+]
+Reference = Annotated[
+    str, typer.Option("--reference", help="Region: as good as the released model, or as the best.")
+]
+Confidence = Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")]
+Folder = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
+OnlyPlan = Annotated[
+    bool, typer.Option("--plan", help="Only say what would be done; the data is counted, not read.")
+]
 
 
 def rashomon(
     data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
-    threshold: Annotated[
-        float, typer.Option("--threshold", help="psi: models within psi of the best objective.")
-    ],
-    models: Annotated[int, typer.Option("--models", help="How many models to draw.")],
+    threshold: Thresholds,
     epsilon: Epsilon,
-    radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
-    delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise.")] = 0.0,
+    models: Models = None,
+    radius: Radius = None,
+    delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise (sampler).")] = 0.0,
     model: Model = "logistic",
     schema: SchemaFile = None,
     data_norm: DataNorm = None,
@@ -57,17 +84,15 @@ def rashomon(
     separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     alpha: Alpha = None,
-    route: Annotated[str, typer.Option("--route", help="pure, ramp or trajectory.")] = "pure",
+    route: Route = None,
+    reference: Reference = "released",
+    confidence: Confidence = 0.95,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     public: PublicInputs = None,
     group: Group = None,
     report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Directory for the model files.")
-    ] = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what would be done; the data is counted, not read.")
-    ] = False,
+    output: Folder = None,
+    plan: OnlyPlan = False,
     ledger: LedgerUrl = None,
     dataset: DatasetName = None,
     seed: Seed = None,
@@ -75,23 +100,57 @@ def rashomon(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw many equally good models under one promise, and show what they disagree on."""
-    from dplangevin.cli import _outputs, _tables
+    """Release the set of equally good models under one promise, and show whom they treat differently."""
+    from dplangevin.cli import _outputs, _region, _tables
     from dplangevin.cli.models import _spender
-    from dplangevin.rashomon import RashomonSampler
 
     _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
     stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha, classes)
-    sampler = RashomonSampler(
-        template, threshold=threshold, n_models=models, epsilon=epsilon, delta=delta, radius=radius, route=route,
-        tier=tier, ledger=None if plan else _spender(ledger, dataset), random_state=seed, state=state,
-    )  # fmt: skip
+    chosen = _route(route, delta)
+    options: dict[str, Any] = {
+        "n_models": models, "epsilon": epsilon, "delta": delta, "random_state": seed, "state": state,
+        "ledger": None if plan else _spender(ledger, dataset),
+    }  # fmt: skip
+    if chosen == "region":
+        made = _region.made(template, threshold, confidence, reference, options)
+    else:
+        made = _sampler(template, threshold, radius, chosen, tier, options)
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
         columns = len(features.names) if stated is None else _encoded_columns(stated)
-        typer.echo(str(sampler.plan(len(features), columns)))
+        typer.echo(str(made.plan(len(features), columns, _n_classes(template))))
         return
     inputs = _inputs(public, stated, target, group, separator)
+    run = _region.run if chosen == "region" else _run
+    run(made, features, labels, inputs, report, output, as_json, quiet)
+
+
+def _sampler(
+    template: Any,
+    thresholds: list[float],
+    radius: float | None,
+    route: str,
+    tier: str,
+    options: dict[str, Any],
+) -> Any:
+    from dplangevin.rashomon import RashomonSampler
+
+    chosen = {"n_models": 10, **{name: value for name, value in options.items() if value is not None}}
+    return RashomonSampler(
+        template, threshold=_one(thresholds), radius=radius, route=route, tier=tier, **chosen
+    )
+
+
+def _run(
+    sampler: Any,
+    features: Any,
+    labels: Any,
+    inputs: tuple[Any, Any, Any, str],
+    report: Path | None,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     _rehearse(sampler, features, labels, inputs, output)
     with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
         # the caution is in the text below; the one about the state file is not
@@ -99,6 +158,28 @@ def rashomon(
         sampler.fit(features, labels)
     _keep(sampler.models_, output)
     _show(sampler, inputs, report, as_json, quiet)
+
+
+def _n_classes(estimator: Any) -> int:
+    """How many labels are stated; 2 where none are, or for numbers."""
+    stated = estimator._stated() if hasattr(estimator, "_stated") else None
+    return 2 if stated is None else len(stated)
+
+
+def _route(route: str | None, delta: float) -> str:
+    """The region where it can promise anything, else the sampler."""
+    known = ("region", "pure", "ramp", "trajectory")
+    if route is None:
+        return "region" if delta > 0 else "pure"
+    if route not in known:
+        raise InvalidParameter(f"--route must be one of {', '.join(known)}; got {route!r}.")
+    return route
+
+
+def _one(thresholds: list[float]) -> float:
+    if len(thresholds) != 1:
+        raise InvalidParameter("the sampler draws from one set: give one --threshold, or --route region.")
+    return thresholds[0]
 
 
 def _show(
@@ -246,5 +327,6 @@ def _rehearse(
     size = problem.n_columns * problem.loss.score_dimension
     model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
     public, truth, groups, _ = inputs
-    Multiplicity.of([model, model], public, truth, groups=groups)
+    holder = SimpleNamespace(models_=[model], **{k: v for k, v in vars(model).items() if k == "classes_"})
+    Multiplicity.of([model, model], public, _known(truth, holder), groups=groups)
     _outputs.folder_ready("--output", output)

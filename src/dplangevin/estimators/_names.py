@@ -23,12 +23,7 @@ class WithNames:
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the columns of coef_: the encoded ones of the schema, those of the table, or x0, x1, ..."""
         check_is_fitted(self)
-        if self.schema is not None:
-            return SchemaEncoder(self.schema).get_feature_names_out()
-        names = getattr(self, "feature_names_in_", input_features)
-        if names is None:
-            names = [f"x{position}" for position in range(np.atleast_2d(self.coef_).shape[1])]
-        return np.asarray(names, dtype=object)
+        return column_names(self, np.atleast_2d(self.coef_).shape[1], input_features)
 
     def coefficients(self) -> dict[Any, Any]:
         """The coefficients by name, and the intercept: {name: value}, or {class: {name: value}} with many classes.
@@ -55,3 +50,13 @@ class WithNames:
             return tables[0]
         labels = [getattr(label, "item", lambda label=label: label)() for label in self.classes_]  # type: ignore[attr-defined]
         return dict(zip(labels, tables, strict=True))
+
+
+def column_names(model: WithNames, n_features: int, given: Any = None) -> NDArray[Any]:
+    """Names of the encoded columns, once a table was read: those of the schema, the table's, or x0, x1, ..."""
+    if model.schema is not None:
+        return SchemaEncoder(model.schema).get_feature_names_out()
+    names = getattr(model, "feature_names_in_", given)
+    if names is None:
+        names = [f"x{position}" for position in range(n_features)]
+    return np.asarray(names, dtype=object)

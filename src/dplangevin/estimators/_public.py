@@ -19,6 +19,7 @@ from dplangevin.families.mirror_descent.public_tuner import METHODS, PublicTuner
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
+from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Loss, Problem
 from dplangevin.tables import cells_of, matrix_of
 
@@ -85,6 +86,12 @@ def fit_public(
     if others:
         model.public_comparison_ = {name: other.excess for name, other in others.items()}
     return np.array(release.value), problem, plain_loss(problem.loss)
+
+
+def tuned_plan(model: DPLinearModel, encode: Encode, request: Request) -> tuple[Plan, PublicMirrorDescent]:
+    """The plan of a fit with public data, and the mechanism that runs it; no private record is read."""
+    tuned = _tuner(model, encode, request).tune(model.public_method)
+    return tuned.plan, PublicMirrorDescent(tuned.mirror)
 
 
 def compare_public(model: DPLinearModel, n: int) -> dict[str, float]:

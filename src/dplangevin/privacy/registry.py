@@ -23,6 +23,7 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.draws",
     "dplangevin.families.mirror_descent",
     "dplangevin.families.rashomon",
+    "dplangevin.families.rashomon_region",
     "dplangevin.families.noisy_answers",
 )
 

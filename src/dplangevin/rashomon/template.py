@@ -13,6 +13,7 @@ from sklearn.base import clone
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators._targets import TargetEncoder
 from dplangevin.planner.request import Request
 from dplangevin.privacy.guarantee import Guarantee
@@ -70,6 +71,13 @@ class Template:
         """Encoded rows, targets, and what turns targets into what the problem sees; large data stay away."""
         rows, targets, _ = self.estimator.read(X, y)
         return rows, targets, self.estimator.encoder(targets)
+
+    def scale(self) -> tuple[float, float]:
+        """(half, centre) with which scores become predictions: half * score + centre; (1, 0) for classifiers."""
+        if not isinstance(self.estimator, DPLinearRegressor):
+            return 1.0, 0.0
+        encode = self.estimator.encoder()
+        return encode.half, encode.centre
 
     def request(self, n: int, n_features: int, n_classes: int | None = None) -> Request:
         """What the planner is told. No record is read."""

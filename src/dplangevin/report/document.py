@@ -12,6 +12,7 @@ from typing import Any
 from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 from dplangevin.report import html
+from dplangevin.report.ranges import RangePlot, range_svg
 from dplangevin.report.text import number
 from dplangevin.signing import Signer
 
@@ -69,7 +70,7 @@ class ReportTable:
 class Figure:
     """A plot with the sentence under it."""
 
-    plot: html.Plot
+    plot: html.Plot | RangePlot
     caption: str
 
 
@@ -170,7 +171,8 @@ def _html(block: Block) -> str:
         return html.bullets(map(html.escape, block.items))
     if isinstance(block, ReportTable):
         return html.table(block.headers, [[_cell(cell) for cell in row] for row in block.rows])
-    return f"<figure>{html.svg(block.plot)}<figcaption>{html.escape(block.caption)}</figcaption></figure>"
+    drawn = range_svg(block.plot) if isinstance(block.plot, RangePlot) else html.svg(block.plot)
+    return f"<figure>{drawn}<figcaption>{html.escape(block.caption)}</figcaption></figure>"
 
 
 def _cell(cell: Cell) -> str:
@@ -186,6 +188,13 @@ def _markdown(block: Block) -> str:
         return _markdown_table(("", ""), block.rows)
     if isinstance(block, ReportTable):
         return _markdown_table(block.headers, block.rows)
+    if isinstance(block.plot, RangePlot):
+        cells = [
+            (row.name, f"{row.low:.4g}", f"{row.middle:.4g}", f"{row.high:.4g}") for row in block.plot.rows
+        ]
+        return "\n\n".join(
+            [_markdown_table(("", "lowest", "released", "highest"), cells), _escaped(block.caption)]
+        )
     return "\n\n".join([_markdown_points(line) for line in block.plot.lines] + [_escaped(block.caption)])
 
 

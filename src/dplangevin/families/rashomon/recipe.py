@@ -73,6 +73,13 @@ class RashomonRecipe:
         ]
         if schedule.n_steps:
             lines.append(f"  work: {schedule.n_steps} steps of {schedule.n_models} chains side by side")
+        if self.hit_probability == 0:
+            other = (
+                "RashomonRegion certifies all it reports"
+                if delta
+                else "state delta > 0 and use RashomonRegion"
+            )
+            lines.insert(0, f"The hit bound is 0 here: no draw is promised to be in the set; {other}.")
         if self.hit_probability < self.advice.worthwhile:
             lines.append(f"  caution, the pure route would give: {self.advice}".replace("\n", "\n    "))
         return "\n".join(lines)

@@ -1,0 +1,24 @@
+"""The slack with its noise. The exact number is handed over as a function that reads the records once it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.families.mechanism import AnswerMechanism
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
+
+Floats = NDArray[np.float64]
+
+
+class NoisySlack(AnswerMechanism[SlackSchedule]):
+    """The largest total plus Gaussian noise of the schedule's scale."""
+
+    family = SlackSchedule
+
+    def draw(
+        self, schedule: SlackSchedule, exact: Sequence[Floats], rng: np.random.Generator
+    ) -> tuple[Floats, ...]:
+        return (exact[0] + schedule.scale * rng.standard_normal(1),)

@@ -1,0 +1,175 @@
+"""The objective whose good models are asked for, with its majorant and the bounds that privacy rests on.
+
+F(theta) = (1/n) sum l(x_i' theta; y_i) + (m/2) |theta|^2 with the PLAIN loss l of the model (a clipped one only where
+the plain one has no bound) and a stated ridge m. For every score t and every step d,
+
+    l(t + d) <= l(t) + l'(t) d + a(t) d^2 / 2,
+
+so that F lies below a quadratic with the matrix A = (1/n) sum a(x_i'c) x_i x_i' + m I around any centre c.
+Proofs: docs/theory/rashomon_region.md, section 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.problem import (
+    Clipped,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    Problem,
+    SmoothedHinge,
+    SmoothedPinball,
+    Softmax,
+    Squared,
+)
+from dplangevin.problem.constants import Adjacency
+
+Floats = NDArray[np.float64]
+_HAIR = 1 + 1e-12
+
+
+def majorant(loss: Loss, scores: Floats, labels: Floats) -> Floats:
+    """a(t) of each score: the smallest curvature of a parabola that touches l at t and lies above it everywhere."""
+    largest = largest_weight(loss)
+    plain = loss.loss if isinstance(loss, Clipped) else loss
+    if isinstance(plain, Logistic):
+        half = np.maximum(np.abs(scores) / 2, 1e-8)
+        found = np.tanh(half) / (4 * half)
+    elif isinstance(plain, Softmax):
+        found = np.ones(len(scores))
+    else:
+        found = _cornered(loss, plain, scores, labels, largest)
+    return np.asarray(np.clip(np.nan_to_num(found, nan=largest), 0.0, largest), np.float64)
+
+
+def _cornered(loss: Loss, plain: Loss, scores: Floats, labels: Floats, largest: float) -> Floats:
+    """Losses that are quadratic between two corners and straight beyond: min(largest, bend / |distance|)."""
+    distance = np.abs(scores - labels)
+    if isinstance(plain, Squared):
+        bend = loss.bound if isinstance(loss, Clipped) else math.inf
+    elif isinstance(plain, Huber):
+        bend = plain.transition
+    elif isinstance(plain, SmoothedHinge):
+        sign = np.where(labels > 0.5, 1.0, -1.0)
+        distance, bend = np.abs(sign * scores - (1 - plain.width / 2)), 0.5
+    elif isinstance(plain, SmoothedPinball):
+        bend = 0.5
+    else:
+        return np.full(len(scores), largest)
+    if isinstance(loss, Clipped) and not isinstance(plain, Squared):
+        return np.full(len(scores), largest)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(largest, bend / distance))
+
+
+def largest_weight(loss: Loss) -> float:
+    """a_max. For the softmax loss, that of the second moment which Boehning's bound is made of."""
+    if isinstance(loss, Softmax):
+        return 1.0
+    return loss.curvature_bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionObjective:
+    """F with its public bounds.
+
+    Parameters
+    ----------
+    loss : convex in the score. ridge : m. n : the public divisor.
+    n_columns : of the joint row, the intercept inside. row_norm : B, of the joint row. label_bound : Y.
+    adjacency : "replace-one" or "add-remove".
+    """
+
+    loss: Loss
+    ridge: float
+    n: int
+    n_columns: int
+    row_norm: float
+    label_bound: float
+    adjacency: Adjacency
+
+    def __post_init__(self) -> None:
+        if not self.loss.convex:
+            raise AssumptionFailed(
+                f"the {self.loss.name} loss is not convex, so nothing is certified between two models; choose a model "
+                "with a convex loss."
+            )
+        if not math.isfinite(self.loss.curvature_bound) or (
+            math.isinf(self.loss.slope_bound) and not isinstance(self.loss, Squared)
+        ):
+            raise AssumptionFailed(
+                f"the {self.loss.name} loss has no bounded slope or curvature; wrap it in Clipped(loss, bound)."
+            )
+
+    @classmethod
+    def of(cls, problem: Problem, loss: Loss, ridge: float) -> RegionObjective:
+        """The objective on the records of a problem (its bounds and its divisor), with this loss and ridge."""
+        if problem.bounds.weight_bound != 1:
+            raise InvalidParameter(
+                "a region is offered for equally weighted records; leave weight_bound and sample_weight out."
+            )
+        return cls(
+            loss=loss,
+            ridge=ridge,
+            n=problem.n,
+            n_columns=problem.n_columns,
+            row_norm=problem.row_norm,
+            label_bound=max(map(abs, problem.bounds.label_range)),
+            adjacency=problem.adjacency,
+        )
+
+    @property
+    def classes(self) -> int:
+        """K, the scores of a record."""
+        return self.loss.score_dimension
+
+    @property
+    def dimension(self) -> int:
+        """Coordinates of theta."""
+        return self.n_columns * self.classes
+
+    @property
+    def sides(self) -> int:
+        """s: how many shares differ between neighbours."""
+        return 2 if self.adjacency == "replace-one" else 1
+
+    @property
+    def curvature_unit(self) -> float:
+        """Largest Frobenius length of one record's a x x'."""
+        return largest_weight(self.loss) * self.row_norm**2 * _HAIR
+
+    @property
+    def smoothness(self) -> float:
+        """Largest eigenvalue of the Hessian of F."""
+        return self.loss.curvature_bound * self.row_norm**2 + self.ridge
+
+    @property
+    def curvature_noise_factor(self) -> float:
+        """Boehning's matrix is (1/2)(I - 11'/K) (x) the second moment: its noise is halved too."""
+        return 0.5 if isinstance(self.loss, Softmax) else 1.0
+
+    def limits(self, centre: Floats, points: Floats) -> Floats:
+        """Lam_v >= |l(x'v; y) - l(x'c; y)| for every record within the bounds; points[dimension, k]."""
+        away = self.row_norm * np.sqrt(np.square(points - centre[:, None]).sum(axis=0))
+        if not isinstance(self.loss, Squared):
+            return np.asarray(self.loss.slope_bound * away * _HAIR)
+        both = self.row_norm * np.sqrt(np.square(points + centre[:, None]).sum(axis=0))
+        return np.asarray(away * (both + 2 * self.label_bound) / 2 * _HAIR)
+
+    def penalty(self, centre: Floats, points: Floats) -> Floats:
+        """(m/2) (|v|^2 - |c|^2), which is public once the centre is."""
+        step = points - centre[:, None]
+        return np.asarray(self.ridge / 2 * (step * (points + centre[:, None])).sum(axis=0))
+
+
+def poisson_rates(loss: Loss) -> bool:
+    """Whether scores are logarithms of rates."""
+    return isinstance(loss.loss if isinstance(loss, Clipped) else loss, Poisson)

@@ -1,0 +1,262 @@
+"""The plan of a region: centre, curvature and slack, each with its own theorem, charged as one composed guarantee.
+
+The three are calibrated together: whatever the centre promises (Gaussian, pure or a curve), the noise of the rest is
+the least with which the COMPOSED guarantee meets (epsilon, delta). Nothing here depends on the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from scipy.special import ndtri
+
+from dplangevin import _check
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+from dplangevin.families.rashomon_region.objective import RegionObjective
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Plan, Price
+from dplangevin.problem import Squared
+
+CENTRE_SHARE = 0.5  # of mu^2
+SLACK_SHARE = 0.6  # of what the centre leaves; the curvature takes the rest
+GAP_SHARE = 0.2  # of the slack's, where the best model is the reference
+GAP_TOLERANCE = (
+    0.05  # of one record's largest share: the error of the minimiser that the gap is measured with
+)
+WORTHWHILE = 0.5  # a region scaled below this shows more of the noise than of the set
+NEEDS_DELTA = (
+    "a region needs delta > 0: its curvature and its slack carry Gaussian noise. State a delta, or draw models with "
+    "RashomonSampler, which makes pure promises."
+)
+
+
+def centre_epsilon(epsilon: float, delta: float) -> float:
+    """The epsilon of the centre: its share of mu^2."""
+    if delta == 0:
+        raise InvalidParameter(NEEDS_DELTA)
+    mu = cv.gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))
+    return math.nextafter(cv.gdp_epsilon(math.sqrt(CENTRE_SHARE) * mu, delta), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegionPlan:
+    """What a region will release, what it promises, and what to expect of it.
+
+    Parameters
+    ----------
+    centre : the plan of the fit. objective : F, whose good models are asked for.
+    curvature, slack, gap : the prices of the majorant's matrix, of the slack and of the distance to the best model
+        (None where the released model is the reference).
+    thresholds : psi, in increasing order. confidence : of every certificate, jointly. radius : rho, how far from the
+        centre the best model is looked for.
+    """
+
+    centre: Plan
+    objective: RegionObjective
+    curvature: Price
+    slack: Price
+    gap: Price | None = None
+    thresholds: tuple[float, ...]
+    confidence: float
+    radius: float
+    guarantee: Guarantee = field(init=False)
+
+    def __post_init__(self) -> None:
+        total = self.centre.guarantee + self.curvature.guarantee + self.slack.guarantee
+        if self.gap is not None:
+            total += self.gap.guarantee
+        total = replace(total, release=f"{self.centre.schedule.release} + noisy-answers")
+        _check.put(self, guarantee=replace(total, at_delta=self.centre.delta, composition=None))
+
+    @property
+    def curvature_deviation(self) -> float:
+        """s_A: standard deviation of the noise on one packed entry of A."""
+        sums = self.curvature.schedule
+        assert isinstance(sums, NoisySumsSchedule)
+        return self.objective.curvature_noise_factor * sums.groups[0].scale / self.objective.n
+
+    @property
+    def slack_deviation(self) -> float:
+        """s_T."""
+        slack = self.slack.schedule
+        assert isinstance(slack, SlackSchedule)
+        return slack.scale / self.objective.n
+
+    @property
+    def failure(self) -> float:
+        """beta of one noise: the confidence is shared where the slack, the gap and the curvature's noise all count."""
+        return (1 - self.confidence) / (1 if self.gap is None else 3)
+
+    @property
+    def floor(self) -> float:
+        """q: no eigenvalue of the noise on A exceeds it, with probability 1 - beta."""
+        return noise_eigenvalue(self.curvature_deviation, self.objective.n_columns, self.failure)
+
+    @property
+    def quantile(self) -> float:
+        """z of the one-sided bound on the slack's noise."""
+        return float(ndtri(1 - self.failure))
+
+    def squared_radius(self, threshold: float) -> float:
+        """r^2 of the ellipsoid that is tried first; an exact quadratic has no slack, so it starts inside."""
+        return (1.6 if isinstance(self.objective.loss, Squared) else 2.0) * threshold
+
+    def expected_scale(self, threshold: float) -> float:
+        """The least scale to expect, at T = 0, in the directions that the noise hides: an estimate."""
+        if threshold <= 0:
+            return 0.0
+        length = math.sqrt(self.squared_radius(threshold) / (self.floor + self.objective.ridge))
+        return threshold / (threshold + self.quantile * self.slack_deviation * self._steepness() * length)
+
+    @property
+    def least_threshold(self) -> float:
+        """The smallest psi worth asking: the one whose expected scale is a half."""
+        lost = self.quantile * self.slack_deviation * self._steepness()
+        return self.squared_radius(1.0) * lost**2 / (self.floor + self.objective.ridge)
+
+    def least_records(self, threshold: float) -> int:
+        """About how many records would make this threshold worth asking: the expected loss falls as 1 / n."""
+        return math.ceil(self.objective.n * max(1.0, self.least_threshold / threshold))
+
+    def _steepness(self) -> float:
+        slope = self.objective.loss.slope_bound
+        if math.isinf(slope):  # squared loss: of a model with scores up to 1 and targets up to Y
+            slope = 1 + self.objective.label_bound
+        return slope * self.objective.row_norm
+
+    @property
+    def gap_deviation(self) -> float:
+        """Standard deviation of the noise on the gap, about (scores of the centre are taken to be small)."""
+        if self.gap is None:
+            return math.nan
+        schedule = self.gap.schedule
+        assert isinstance(schedule, SlackSchedule)
+        return schedule.scale / self.objective.n * self._steepness() * self.radius
+
+    def __str__(self) -> str:
+        problem, promise = self.centre.problem, self.guarantee
+        delta = promise.at_delta or 0.0
+        lines = [
+            f"Region of good models: n = {problem.n}, {problem.n_features} columns, {self.objective.loss.name} loss, "
+            f"ridge {self.objective.ridge:g}",
+            f"  promise: epsilon = {promise.epsilon(delta):.4g}, delta = {delta:.3g}, {promise.adjacency}, for the "
+            "centre, the curvature and the slack together; everything else is post-processing",
+            f"  centre: {self.centre.schedule.mechanism}; curvature noise {self.curvature_deviation:.3g} an entry, "
+            f"slack noise {self.slack_deviation:.3g}",
+            *(
+                f"  psi = {psi:g}: expected scale {self.expected_scale(psi):.2f} or more (estimate, before the centre "
+                "is known)"
+                for psi in self.thresholds
+            ),
+            f"  smallest psi worth asking at this n and budget: about {self.least_threshold:.2g}",
+        ]
+        if self.gap is not None:
+            lines.append(
+                f"  reference: the best model within {self.radius:g} of the centre; its gap is known to about "
+                f"{self.quantile * self.gap_deviation:.2g}, and a threshold below that certifies nothing"
+            )
+        return "\n".join(lines)
+
+
+def noise_eigenvalue(deviation: float, size: int, failure: float) -> float:
+    """q: the largest eigenvalue of the symmetric noise exceeds it with probability at most `failure`.
+
+    E lambda_max <= s sqrt(2 p) by Sudakov and Fernique, and lambda_max is 1-Lipschitz in the packed entries.
+
+    Examples
+    --------
+    >>> [round(noise_eigenvalue(1.0, p, 0.05), 6) for p in (2, 10, 50)]
+    [4.447747, 6.919883, 12.447747]
+    """
+    return deviation * (math.sqrt(2 * size) + math.sqrt(2 * math.log(1 / failure)))
+
+
+def plan_region(
+    centre: Plan,
+    objective: RegionObjective,
+    *,
+    thresholds: tuple[float, ...],
+    epsilon: float,
+    delta: float,
+    confidence: float = 0.95,
+    best: bool = False,
+    radius: float = 1.0,
+) -> RegionPlan:
+    """The plan whose composed guarantee meets (epsilon, delta), given that of the centre."""
+    if delta == 0:
+        raise InvalidParameter(NEEDS_DELTA)
+    if (
+        best and centre.problem.more_rows
+    ):  # the minimiser's tolerance rests on the curvature of at most n records
+        raise InvalidParameter(
+            "reference='best' is proved for at most n records, and with a stated n the data may hold more: leave n out "
+            "(the number of rows is then public), or use reference='released'."
+        )
+    goal = cv.gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))
+
+    def made(rest: float) -> RegionPlan:
+        slack, gap = SLACK_SHARE * rest**2, 0.0
+        if best:
+            slack, gap = (1 - GAP_SHARE) * slack, GAP_SHARE * slack
+        curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest)
+        return RegionPlan(
+            centre=centre,
+            objective=objective,
+            curvature=Price(schedule=curvature, delta=delta),
+            slack=Price(schedule=_slack(objective, math.sqrt(slack)), delta=delta),
+            gap=Price(schedule=_slack(objective, math.sqrt(gap), GAP_TOLERANCE), delta=delta)
+            if best
+            else None,
+            thresholds=thresholds,
+            confidence=confidence,
+            radius=radius,
+        )
+
+    known = centre.guarantee.mu
+    if known is not None:
+        return _checked(made(math.sqrt(max(goal**2 - known**2, 0.0)) * (1 - 1e-7)), epsilon, delta)
+    low, high, best_plan = 0.0, goal, None
+    for _ in range(10):
+        middle = (low + high) / 2
+        plan = made(middle)
+        if plan.guarantee.epsilon(delta) <= epsilon:
+            low, best_plan = middle, plan
+        else:
+            high = middle
+    if best_plan is None:
+        raise CalibrationFailed(
+            f"the centre's promise leaves nothing of epsilon = {epsilon:g} for the region; raise epsilon, or leave "
+            "mechanism and theorem to the planner."
+        )
+    return _checked(best_plan, epsilon, delta)
+
+
+def _checked(plan: RegionPlan, epsilon: float, delta: float) -> RegionPlan:
+    spent = plan.guarantee.epsilon(delta)
+    if not spent <= epsilon:
+        raise CalibrationFailed(
+            f"the composed promise of the region is epsilon = {spent:.6g}, above {epsilon:.6g}; raise epsilon."
+        )
+    return plan
+
+
+def _curvature(objective: RegionObjective, mu: float) -> NoisySumsSchedule:
+    """Positive semidefinite terms: the hypothesis of noisy sums, so replace-one costs sqrt 2 and not 2."""
+    size = objective.n_columns * (objective.n_columns + 1) // 2
+    group = SumGroup(answers=size, unit=objective.curvature_unit, scale=1.0)
+    reach = group.reach("gaussian", objective.adjacency)
+    return NoisySumsSchedule(
+        groups=(replace(group, scale=reach / max(mu, 1e-12)),),
+        noise="gaussian",
+        adjacency=objective.adjacency,
+    )
+
+
+def _slack(objective: RegionObjective, mu: float, tolerance: float = 0.0) -> SlackSchedule:
+    """Shares of either sign; a tolerance of the minimiser moves the number by as much again on both sides."""
+    schedule = SlackSchedule(unit=(1 + 2 * tolerance) * (1 + 1e-9), scale=1.0, adjacency=objective.adjacency)
+    return replace(schedule, scale=schedule.reach / max(mu, 1e-12))

@@ -1,0 +1,226 @@
+"""Run a region's plan: centre, curvature, (gap,) points, slack. One generator for all of it, one charge."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.dataset import Dataset
+from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.noisy_answers.curvature import unpacked
+from dplangevin.families.noisy_answers.mechanism import NoisySums
+from dplangevin.families.rashomon_region.mechanism import NoisySlack
+from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.rashomon_region.shape import Ellipsoid, scales, whole_radius
+from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
+from dplangevin.families.release import Release
+from dplangevin.families.run_state import RunState, StatePath
+from dplangevin.privacy.payment import pay
+from dplangevin.privacy.spender import Spender
+
+Floats = NDArray[np.float64]
+Directions = Callable[[Floats, Ellipsoid, Floats, np.random.Generator], Floats]
+"""(centre, shape, radii, rng) -> directions[dimension, k] of length at most 1 in S: public values and coins only."""
+MOST_STEPS = 20_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RegionRelease:
+    """What left the private rail, and what follows from it.
+
+    Parameters
+    ----------
+    centre : the released parameters. matrix : the noisy majorant (softmax: half the second moment).
+    slack : tau, the upper bound on T, None when no threshold was left to certify. gap : Gam, None unless asked for.
+    directions [dimension, k], lengths, limits [thresholds, k], scales : the points and what is certified of them.
+    thresholds : those that are certified relative to the centre: psi, or psi - Gam, 0 where nothing is.
+    whole : (U, a radius per threshold): every model with |theta - centre|_U within it is in the set of the best model;
+        None unless the gap was asked for and the ball of radius rho is large enough to say so.
+    """
+
+    centre: Floats
+    matrix: Floats
+    shape: Ellipsoid
+    slack: float | None
+    gap: float | None
+    directions: Floats
+    lengths: Floats
+    thresholds: Floats
+    scales: Floats
+    whole: tuple[Floats, tuple[float, ...]] | None
+    seeded: bool
+    n_steps: int
+    ledger_head: str | None = None  # the till writes it
+
+    def digest(self) -> str:
+        """A hash of what was released."""
+        content = hashlib.sha256(self.centre.tobytes())
+        content.update(self.matrix.tobytes())
+        content.update(repr((self.slack, self.gap)).encode())
+        return content.hexdigest()
+
+    def points(self, index: int) -> Floats:
+        """The certified points of one threshold, [dimension, k]."""
+        return np.asarray(self.centre[:, None] + self.lengths[index] * self.scales[index] * self.directions)
+
+
+def run_region(
+    plan: RegionPlan,
+    data: Dataset,
+    centre: Callable[[np.random.Generator], Release],
+    directions: Directions,
+    random_state: object,
+    *,
+    public: str = "",
+    ledger: Spender | None = None,
+    state: StatePath = None,
+) -> RegionRelease:
+    """Charge the composed guarantee once, and release.
+
+    centre : runs the centre's plan on the same data with the given generator. public : what else makes this run
+        another one (a hash of the public inputs).
+    """
+    parts = (plan.curvature.schedule, plan.slack.schedule, plan.gap and plan.gap.schedule)
+    saved = RunState.at(state, plan.centre, parts, plan.objective, plan.thresholds, plan.confidence, public)
+
+    def release(rng: np.random.Generator, seeded: bool) -> RegionRelease:
+        if saved is not None:
+            saved.check_records(lambda salt: fingerprint(data, salt))
+        middle = centre(rng)
+        return _released(plan, data, middle, directions, rng, seeded)
+
+    return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=1)
+
+
+def _released(
+    plan: RegionPlan,
+    data: Dataset,
+    middle: Release,
+    directions: Directions,
+    rng: np.random.Generator,
+    seeded: bool,
+) -> RegionRelease:
+    objective, theta = plan.objective, np.array(middle.value, float).ravel()
+    noisy = NoisySums().run(plan.curvature, lambda: [data.summed(majorant_sum, objective, theta)], rng)
+    factor = objective.curvature_noise_factor
+    matrix = factor * unpacked(noisy.values[0]) / objective.n
+    shape = Ellipsoid.of(matrix, plan.floor, objective.ridge, objective.classes)
+    gap = None if plan.gap is None else _gap(plan, data, theta, rng)
+    thresholds = np.maximum(np.array(plan.thresholds) - (gap or 0.0), 0.0)
+    lengths = np.sqrt([plan.squared_radius(psi) for psi in thresholds])
+    made = directions(theta, shape, lengths, rng)
+    live = np.flatnonzero(thresholds > 0)
+    certified, slack = np.zeros((len(thresholds), made.shape[1])), None
+    if live.size:
+        slack, certified[live] = _slack(plan, data, theta, made, thresholds[live], lengths[live], rng)
+    return RegionRelease(
+        centre=theta,
+        matrix=matrix,
+        shape=shape,
+        slack=slack,
+        gap=gap,
+        directions=made,
+        lengths=lengths,
+        thresholds=thresholds,
+        scales=certified,
+        whole=None if gap is None else _whole(plan, matrix, gap),
+        seeded=seeded,
+        n_steps=middle.n_steps,
+    )
+
+
+def _whole(plan: RegionPlan, matrix: Floats, gap: float) -> tuple[Floats, tuple[float, ...]] | None:
+    """C2 in the norm of U, if |g|_(U^-1) <= sqrt(2 Gam) follows within the ball: rho^2 u_min >= 2 Gam."""
+    upper = matrix + (plan.floor + plan.objective.ridge) * np.eye(len(matrix))
+    least = float(np.linalg.eigvalsh(upper)[0])
+    if least <= 0 or plan.radius**2 * least < 2 * gap:
+        return None
+    return upper, tuple(whole_radius(gap, psi, best=True) for psi in plan.thresholds)
+
+
+def _slack(
+    plan: RegionPlan,
+    data: Dataset,
+    centre: Floats,
+    directions: Floats,
+    thresholds: Floats,
+    lengths: Floats,
+    rng: np.random.Generator,
+) -> tuple[float, Floats]:
+    """tau, and the scale of every point."""
+    objective = plan.objective
+    points = [centre[:, None] + length * directions for length in lengths]
+    limits = np.array([objective.limits(centre, block) for block in points])
+    penalties = np.array([objective.penalty(centre, block) for block in points])
+    usable = np.isfinite(limits) & (limits > 0)
+    safe = np.where(usable, limits, 1.0)
+    fixed = objective.n * (penalties - thresholds[:, None]) / safe
+
+    def exact() -> list[Floats]:
+        sums = data.summed(excess_sums, objective, centre, directions, lengths, safe).reshape(safe.shape)
+        totals = np.where(usable, sums + fixed, -math.inf)
+        return [np.array([np.clip(totals.max(), -1e300, 1e300)])]
+
+    noisy = float(NoisySlack().run(plan.slack, exact, rng).values[0][0])
+    slack = noisy / objective.n + plan.quantile * plan.slack_deviation
+    found = scales(slack, thresholds, safe)
+    return slack, np.where(limits > 0, np.where(usable, found, 0.0), 1.0)
+
+
+def _gap(plan: RegionPlan, data: Dataset, centre: Floats, rng: np.random.Generator) -> float:
+    """Gam >= F(c) - min over |d| <= rho of F(c + d), with probability 1 - beta over its noise."""
+    assert plan.gap is not None
+    objective, rho = plan.objective, plan.radius
+    limit = _largest_limit(plan, centre)
+    tolerance = GAP_TOLERANCE * limit / objective.n
+    steps = math.ceil(rho * math.sqrt(2 * objective.smoothness / tolerance))
+
+    def exact() -> list[Floats]:
+        found = minimised_within(data, plan, centre, min(steps, MOST_STEPS))[:, None]
+        move = np.ones((1, 1))
+        sums = data.summed(excess_sums, objective, centre, found - centre[:, None], move[0], limit * move)
+        gained = -(float(sums[0]) + objective.n * float(objective.penalty(centre, found)[0]) / limit)
+        return [np.array([max(gained, 0.0)])]
+
+    if steps > MOST_STEPS:  # public: the bound on one record's share is used instead of the measured gap
+        return limit + objective.ridge / 2 * float(centre @ centre)
+    released = NoisySlack().run(plan.gap, exact, rng)
+    schedule = plan.gap.schedule
+    assert isinstance(schedule, SlackSchedule)
+    unit = limit / objective.n
+    return max(0.0, unit * (float(released.values[0][0]) + plan.quantile * schedule.scale)) + tolerance
+
+
+def _largest_limit(plan: RegionPlan, centre: Floats) -> float:
+    """Lam over the whole ball of radius rho around the centre."""
+    objective, rho = plan.objective, plan.radius
+    size = float(np.linalg.norm(centre))
+    along = centre / size if size > 0 else np.eye(len(centre))[0]
+    return float(objective.limits(centre, (centre + rho * along)[:, None])[0])
+
+
+def minimised_within(data: Dataset, plan: RegionPlan, centre: Floats, steps: int) -> Floats:
+    """Accelerated projected gradient descent for a public number of steps, from the centre.
+
+    F(v) - min F <= 2 M rho^2 / (steps + 1)^2 (Beck and Teboulle 2009, Theorem 4.4, from within rho of the minimiser).
+    """
+    objective, rho = plan.objective, plan.radius
+    point = ahead = centre.copy()
+    momentum = 1.0
+    for _ in range(steps):
+        slope = (
+            data.gradient_sum(objective.loss, ahead[:, None])[:, 0] / objective.n + objective.ridge * ahead
+        )
+        moved = np.nan_to_num(ahead - slope / objective.smoothness) - centre
+        length = float(np.linalg.norm(moved))
+        following = centre + moved * min(1.0, rho / length if length > 0 else 1.0)
+        grown = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = following + (momentum - 1) / grown * (following - point)
+        point, momentum = following, grown
+    return point

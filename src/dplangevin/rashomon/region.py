@@ -1,0 +1,308 @@
+"""RashomonRegion: one release, then as many certified models and answers about multiplicity as wanted."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._large import dataset_of
+from dplangevin.estimators._public import tuned_plan
+from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.families.rashomon_region.objective import RegionObjective
+from dplangevin.families.rashomon_region.plan import (
+    NEEDS_DELTA,
+    WORTHWHILE,
+    RegionPlan,
+    centre_epsilon,
+    plan_region,
+)
+from dplangevin.families.rashomon_region.release import RegionRelease, run_region
+from dplangevin.families.run import run
+from dplangevin.families.run_state import StatePath
+from dplangevin.planner.choose import chosen
+from dplangevin.planner.request import Request
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.spender import Spender
+from dplangevin.rashomon.asked import Asked
+from dplangevin.rashomon.public_rows import PublicRows
+from dplangevin.rashomon.region_table import RegionTable
+from dplangevin.rashomon.template import Template
+
+Floats = NDArray[np.float64]
+REFERENCES = ("released", "best")
+
+
+class RashomonRegion(BaseEstimator):  # type: ignore[misc]
+    """The models whose objective is within a threshold of the released one (or of the best), certified.
+
+    Three numbers' worth of releases (a private centre, a majorising curvature, one slack) under one composed guarantee;
+    all models, ranges and metrics are post-processing, however many.
+
+    Parameters
+    ----------
+    estimator : an unfitted estimator of this library; its model, data_norm or schema, classes or target_bounds, alpha,
+        fit_intercept, adjacency, mechanism and public_data are used, its epsilon and delta are not.
+    thresholds : psi, one or several, on F = (1/n) sum loss + (alpha/2) |theta|^2 with the model's plain loss (alpha = 0
+        unless stated). They share the release.
+    epsilon, delta : the promise for everything together; delta > 0.
+    public_inputs : the inputs to be asked about, PUBLIC; each gets ends of its own. Others are answered later, more
+        narrowly. public_labels, groups : of these inputs, for reliance and fairness.
+    n_models : how many models to draw per threshold. confidence : that ALL certified statements hold.
+    reference : "released": relative to the released model. "best": relative to the best model within `radius` of it
+        (the estimator's radius, or what the planner's rule expects), whose distance costs a part of the budget.
+    ledger, state, random_state, verbose : as in the estimators.
+
+    Attributes
+    ----------
+    models_ : n_models fitted estimators of the largest threshold (`models(threshold)` gives the others), certified.
+    centre_ : the released model. scale_ : mean and least scale of the certified points per threshold.
+    unidentified_ : directions that the noise hides. gap_bound_ : bound on F(centre) - F(best), None unless asked.
+    whole_ : for reference="best", (U, radii): every model within, in the norm of U, is certified; None where none is.
+    privacy_ : the composed promise. plan_ : what was planned. release_ : everything released.
+
+    Examples
+    --------
+    >>> from dplangevin import DPLogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (20_000, 2)) / 2**0.5
+    >>> y = X[:, 0] + 0.3 * rng.standard_normal(20_000) > 0
+    >>> public = rng.uniform(-1, 1, (100, 2)) / 2**0.5
+    >>> model = DPLogisticRegression(data_norm=1.0, classes=[False, True], fit_intercept=False)
+    >>> region = RashomonRegion(model, thresholds=(0.01, 0.05), epsilon=1.0, delta=1e-6, public_inputs=public,
+    ...                         random_state=0).fit(X, y)
+    >>> len(region.models_), bool(region.privacy_.epsilon() <= 1.0), bool(region.scale_[0.05][0] > 0.7)
+    (100, True, True)
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        thresholds: Any = (0.01, 0.02, 0.05),
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        public_inputs: Any = None,
+        public_labels: Any = None,
+        groups: Any = None,
+        n_models: int = 100,
+        confidence: float = 0.95,
+        reference: str = "released",
+        ledger: Spender | None = None,
+        state: StatePath = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.thresholds = thresholds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.public_inputs = public_inputs
+        self.public_labels = public_labels
+        self.groups = groups
+        self.n_models = n_models
+        self.confidence = confidence
+        self.reference = reference
+        self.ledger = ledger
+        self.state = state
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def plan(self, n: int, n_features: int, n_classes: int = 2) -> RegionPlan:
+        """What fit would release on n rows of n_features encoded columns, and what to expect; no data is needed."""
+        template = self._template()
+        return self._plan(template, template.request(n, n_features, n_classes), None)[0]
+
+    def fit(self, X: Any, y: Any) -> RashomonRegion:
+        """Release the region. The guarantee covers everything that is kept."""
+        template = self._template()
+        rows, targets, encode = template.read(X, y)
+        divisor = template.estimator.divisor(rows.shape[0])
+        request = template.request(divisor, rows.shape[1], encode.n_classes)
+        public = PublicRows.read(
+            template,
+            request,
+            self.public_inputs,
+            labels=self.public_labels,
+            groups=self.groups,
+            encode=encode,
+        )
+        plan, mechanism = self._plan(template, request, encode)
+        self._caution(plan)
+        asked = public.asked(plan.objective.loss, self.n_models)
+        if self.verbose:
+            print(plan)
+        data = dataset_of(rows, targets, plan.centre.problem, encode)
+
+        def centre(rng: np.random.Generator) -> Any:
+            if mechanism is None:
+                return run(plan.centre, data, rng)
+            return mechanism.run(plan.centre, data, rng)
+
+        self._told("fitting the centre, then its curvature, then the slack of all points")
+        release = run_region(
+            plan,
+            data,
+            centre,
+            asked.directions,
+            self.random_state,
+            public=asked.digest(),
+            ledger=self.ledger,
+            state=self.state,
+        )
+        self._keep(template, plan, release, asked, public)
+        return self
+
+    def models(self, threshold: float | None = None) -> list[Any]:
+        """The drawn models of a threshold (the largest by default), as fitted estimators; each is certified."""
+        check_is_fitted(self, "release_")
+        index = self._index(threshold)
+        return [self._model(theta) for theta in self.release_.points(index)[:, : self.n_models].T]
+
+    def multiplicity(self, X: Any = None) -> RegionTable:
+        """Ranges, ambiguity, discrepancy, coefficients, capacity, reliance, fairness and flip costs.
+
+        X : None for the public inputs that were stated. Other PUBLIC inputs are answered through the hull of the
+        certified models: as certain, but narrower than if they had been stated.
+        """
+        check_is_fitted(self, "release_")
+        if X is None:
+            return RegionTable.of(self.release_, self.plan_, self._asked, self._public, own=True)
+        public = PublicRows.read(self._template_, self.plan_.centre.problem, X)
+        asked = public.asked(self.plan_.objective.loss, self.n_models)
+        return RegionTable.of(self.release_, self.plan_, asked, public, own=False)
+
+    def _keep(
+        self, template: Template, plan: RegionPlan, release: RegionRelease, asked: Asked, public: PublicRows
+    ) -> None:
+        self._template_, self._asked, self._public = template, asked, public
+        self.plan_, self.release_, self.ledger_head_ = plan, release, release.ledger_head
+        self.privacy_ = replace(template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta)
+        self.gap_bound_ = release.gap
+        self.whole_ = release.whole
+        self.unidentified_ = release.shape.unidentified
+        self.scale_ = {
+            psi: (float(scales.mean()), float(scales.min()))
+            for psi, scales in zip(plan.thresholds, release.scales, strict=True)
+        }
+        self.centre_ = self._model(release.centre)
+        self.models_ = self.models()
+        self.feature_names_ = tuple(map(str, self.centre_.get_feature_names_out()))
+        self.n_features_in_ = template.estimator.n_features_in_
+        if hasattr(template.estimator, "classes_"):
+            self.classes_ = template.estimator.classes_
+        for psi, (mean, _) in self.scale_.items():
+            if mean < WORTHWHILE:
+                warnings.warn(_narrow(psi, mean, plan, release), UserWarning, stacklevel=3)
+
+    def _model(self, theta: Floats) -> Any:
+        problem = self.plan_.centre.problem
+        return self._template_.model(theta, problem, self.privacy_, self.plan_, self.plan_.objective.loss)
+
+    def _index(self, threshold: float | None) -> int:
+        if threshold is None:
+            return len(self.plan_.thresholds) - 1
+        if threshold not in self.plan_.thresholds:
+            raise InvalidParameter(
+                f"threshold = {threshold!r} was not asked for; choose one of "
+                f"{', '.join(f'{psi:g}' for psi in self.plan_.thresholds)}."
+            )
+        return self.plan_.thresholds.index(threshold)
+
+    def _template(self) -> Template:
+        """The estimator with the centre's budget; what cannot be done is refused before anything is read."""
+        template = Template(self.estimator, None, 0.0, ledger=self.ledger, bounded=False)
+        made = template.estimator
+        if self.delta is None or self.delta == 0:
+            raise InvalidParameter(NEEDS_DELTA)
+        if made.secure or made.intervals:
+            raise InvalidParameter("secure and intervals have no form with a region; leave them out.")
+        made.set_params(epsilon=centre_epsilon(self.epsilon, self.delta), delta=self.delta)
+        _check.count("n_models", self.n_models)
+        _check.open_unit("confidence", self.confidence)
+        _check.choice("reference", self.reference, REFERENCES)
+        self._psi()
+        return template
+
+    def _psi(self) -> tuple[float, ...]:
+        given = np.atleast_1d(np.asarray(self.thresholds, object))
+        if given.ndim != 1 or given.size == 0:
+            raise InvalidParameter("thresholds must be one positive number or a list of them.")
+        return tuple(sorted({_check.positive("a threshold", value) for value in given.tolist()}))
+
+    def _plan(
+        self, template: Template, request: Request, encode: TargetEncoder | None
+    ) -> tuple[RegionPlan, Any]:
+        """The joint plan, and the mechanism of the centre where it needs more than its plan."""
+        estimator, mechanism = template.estimator, None
+        if estimator.public_data is not None:
+            encode = estimator.encoder(estimator.public_data[1]) if encode is None else encode
+            centre, mechanism = tuned_plan(estimator, encode, request)
+        else:
+            centre = _centre(request)
+        request = replace(request, mechanism="auto", theorem=None)
+        objective = RegionObjective.of(centre.problem, request.loss(None), template.alpha)
+        reach = estimator.radius or request.shape.reach / centre.problem.row_norm
+        plan = plan_region(
+            centre,
+            objective,
+            thresholds=self._psi(),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            confidence=self.confidence,
+            best=self.reference == "best",
+            radius=reach,
+        )
+        return plan, mechanism
+
+    def _caution(self, plan: RegionPlan) -> None:
+        """Said before anything is spent."""
+        for psi in plan.thresholds:
+            if plan.expected_scale(psi) < WORTHWHILE:
+                warnings.warn(
+                    f"at psi = {psi:g} the noise is expected to shrink the region below half its width in the "
+                    f"directions it hides; about {plan.least_records(psi):,} records, a larger epsilon or psi of "
+                    f"{plan.least_threshold:.2g} would do.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+
+    def _told(self, words: str) -> None:
+        if self.verbose:
+            print(f"Region: {words}.")
+
+
+def _centre(request: Request) -> Plan:
+    """The planner's choice; a pure promise composes badly with Gaussian ones, so "auto" then means descent."""
+    plan = chosen(request).plan
+    if plan.guarantee.mu is None and request.mechanism == "auto" and request.theorem is None:
+        plan = chosen(replace(request, mechanism="noisy-gd")).plan
+    return plan
+
+
+def _narrow(psi: float, mean: float, plan: RegionPlan, release: RegionRelease) -> str:
+    """What a small scale means, and which n or epsilon would do."""
+    if release.gap is not None and release.gap >= psi:
+        return (
+            f"psi = {psi:g} certifies nothing relative to the best model: the bound on the gap is {release.gap:.3g}; "
+            "ask for a larger threshold, or for reference='released'."
+        )
+    times = (
+        1 / max(mean, 1e-3) - 1
+    ) ** 2  # the lost part falls about as 1 / sqrt(n), and as 1 / sqrt(epsilon)
+    return (
+        f"at psi = {psi:g} the certified points are scaled to {mean:.2f} of the region on average: about "
+        f"{math.ceil(times * plan.objective.n):,} records, or epsilon = {times * _spent(plan):.2g}, would bring a half."
+    )
+
+
+def _spent(plan: RegionPlan) -> float:
+    return plan.guarantee.epsilon(plan.centre.delta)

@@ -1,0 +1,91 @@
+"""Ranges as horizontal bars with a mark inside, one named row each: inline SVG that is readable on a phone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dplangevin.report.html import escape
+
+_WIDTH, _NAMES, _ROW, _TOP, _RIGHT = 520, 190, 24, 8, 14
+_BOTTOM = 46
+_LONGEST = 26  # characters of a name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """A named range with a mark; `strong` ones cross the border."""
+
+    name: str
+    low: float
+    middle: float
+    high: float
+    strong: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangePlot:
+    """Rows over a common axis, with a border line where one decides.
+
+    words : what a reader who does not see it is told. limits : of the axis; None takes those of the rows.
+    """
+
+    rows: Sequence[Range]
+    x_label: str
+    words: str
+    border: float | None = None
+    limits: tuple[float, float] | None = None
+
+
+def range_svg(plot: RangePlot) -> str:
+    """The picture; rows that are not finite are left out."""
+    rows = [row for row in plot.rows if all(map(math.isfinite, (row.low, row.middle, row.high)))]
+    if not rows:
+        return f"<p>{escape(plot.words)}: there is nothing to draw.</p>"
+    low, high = plot.limits or (min(row.low for row in rows), max(row.high for row in rows))
+    if plot.border is not None:
+        low, high = min(low, plot.border), max(high, plot.border)
+    span = high - low or 1.0
+    bottom = _TOP + _ROW * len(rows)
+
+    def place(value: float) -> float:
+        return _NAMES + (min(max(value, low), high) - low) / span * (_WIDTH - _NAMES - _RIGHT)
+
+    parts = [
+        f'<line x1="{place(tick):.1f}" y1="{_TOP}" x2="{place(tick):.1f}" y2="{bottom}" stroke="#ddd"/>'
+        f'<text x="{place(tick):.1f}" y="{bottom + 18}" text-anchor="middle">{tick:.4g}</text>'
+        for tick in _ticks(low, high)
+    ]
+    if plot.border is not None:
+        x = place(plot.border)
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#111" stroke-dasharray="3 3"/>'
+        )
+    parts += [_bar(row, _TOP + _ROW * (i + 0.5), place) for i, row in enumerate(rows)]
+    middle = (_NAMES + _WIDTH - _RIGHT) / 2
+    parts.append(f'<text x="{middle}" y="{bottom + 38}" text-anchor="middle">{escape(plot.x_label)}</text>')
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="{escape(plot.words)}" '
+        f'font-family="system-ui, sans-serif" font-size="13" fill="#111">{"".join(parts)}</svg>'
+    )
+
+
+def _bar(row: Range, y: float, place: object) -> str:
+    at = place if callable(place) else float
+    left, right, mark = at(row.low), at(row.high), at(row.middle)
+    colour, width = ("#D55E00", 8) if row.strong else ("#0072B2", 5)
+    name = row.name if len(row.name) <= _LONGEST else row.name[: _LONGEST - 1] + "…"
+    return (
+        f'<text x="{_NAMES - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>'
+        f'<line x1="{left:.1f}" y1="{y:.1f}" x2="{max(right, left + 1):.1f}" y2="{y:.1f}" stroke="{colour}" '
+        f'stroke-width="{width}"/>'
+        f'<circle cx="{mark:.1f}" cy="{y:.1f}" r="5" fill="#fff" stroke="#111" stroke-width="1.5"/>'
+    )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    unit = 10.0 ** math.floor(math.log10(max(high - low, 1e-300)))
+    step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if (high - low) / (s * unit) <= 5)
+    first = math.ceil(low / step - 1e-9)
+    return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -1,0 +1,94 @@
+"""The region's slack and curvature, read off real records: the worst pairs of the proofs, honest and sabotaged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dplangevin.data import ArrayDataset
+from dplangevin.families.noisy_answers.mechanism import NoisySums
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
+from dplangevin.families.rashomon_region.mechanism import NoisySlack
+from dplangevin.families.rashomon_region.objective import RegionObjective
+from dplangevin.families.rashomon_region.plan import _curvature, _slack
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
+from dplangevin.privacy.plan import Price
+from dplangevin.problem import DataBounds, Logistic, Problem
+from privacy._case import Case, Draw
+
+DELTA, MU = 0.05, 1.5
+PROBLEM = Problem(
+    loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=1, n_features=2, fit_intercept=False
+)
+OBJECTIVE = RegionObjective.of(PROBLEM, Logistic(), 0.0)
+
+
+def _totals() -> list[float]:
+    """One record pulls a point up by its whole share, its replacement down by as much."""
+    centre, step, tilt = np.array([300.0, 0.0]), np.array([[0.0], [1.0]]), 0.03
+    limits = OBJECTIVE.limits(centre, centre[:, None] + step)[None]
+    found = []
+    for side, label in ((tilt, 0.0), (-tilt, 1.0)):
+        row = np.array([[side, 1.0]]) / np.hypot(tilt, 1.0)
+        data = ArrayDataset(row, [label], PROBLEM)
+        found.append(float(data.summed(excess_sums, OBJECTIVE, centre, step, np.ones(1), limits)[0]))
+    return found
+
+
+def _slack_runs(schedule: SlackSchedule) -> Draw:
+    plan, totals = Price(schedule=schedule, delta=DELTA), _totals()
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        exact = [np.array([totals[side]])]
+        return np.array([NoisySlack().run(plan, lambda: exact, rng).values[0][0] for _ in range(runs)])
+
+    return draw
+
+
+def _curvature_runs(schedule: NoisySumsSchedule) -> Draw:
+    plan, centre = Price(schedule=schedule, delta=DELTA), np.zeros(2)
+    tables = [ArrayDataset(np.eye(2)[[i]], [0.0], PROBLEM) for i in (0, 1)]
+    sums = [data.summed(majorant_sum, OBJECTIVE, centre) for data in tables]
+    along = sums[0] - sums[1]
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        return np.array(
+            [NoisySums().run(plan, lambda: [sums[side]], rng).values[0] @ along for _ in range(runs)]
+        )
+
+    return draw
+
+
+def slack() -> Case:
+    honest = _slack(OBJECTIVE, MU)
+    one = _slack(replace(OBJECTIVE, adjacency="add-remove"), MU)  # a reach of one record instead of two
+    totals = _totals()
+    return Case(
+        name="slack of a region",
+        configuration="one record, centre far out, one point across",
+        covers=("NoisySlack",),
+        claim=Price(schedule=honest, delta=DELTA).guarantee,
+        honest=_slack_runs(honest),
+        sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale))},
+        exact_ratio=abs(totals[0] - totals[1]) / honest.reach,
+    )
+
+
+def curvature() -> Case:
+    honest = _curvature(OBJECTIVE, MU)
+    group = honest.groups[0]
+    half = replace(honest, groups=(replace(group, scale=group.scale / 2),))
+    return Case(
+        name="curvature of a region",
+        configuration="one record, two rows at right angles",
+        covers=("NoisySums",),
+        claim=Price(schedule=honest, delta=DELTA).guarantee,
+        honest=_curvature_runs(honest),
+        sabotages={"noise / 2": _curvature_runs(half)},
+        exact_ratio=1.0,
+    )
+
+
+CASES = (slack(), curvature())
