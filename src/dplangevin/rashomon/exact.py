@@ -166,7 +166,7 @@ class _Solver:
 
     def minimum(self) -> Floats:
         """The best model."""
-        found = minimize(
+        found: Any = minimize(  # type: ignore[call-overload]
             lambda theta: (float(self.values(theta[:, None])[0]), self.gradients(theta[:, None])[:, 0]),
             np.zeros(self.rows.shape[1]),
             jac=True,
@@ -180,7 +180,7 @@ class _Solver:
         weights = majorant(self.objective.loss, self.rows @ centre, self.labels)
         matrix = self.rows.T @ (weights[:, None] * self.rows) / self.objective.n
         ridge = max(self.objective.ridge, 1e-9 * float(np.trace(matrix)))
-        return np.linalg.inv(matrix + ridge * np.eye(len(centre)))
+        return np.asarray(np.linalg.inv(matrix + ridge * np.eye(len(centre))), np.float64)
 
     def profile(
         self, inputs: Floats, scores: Floats, start: Floats, steps: int = _STEPS

@@ -241,7 +241,7 @@ class _Told:
     def decisions(self, scores: Floats) -> NDArray[Any]:
         assert self.public.classes is not None
         codes = scores.argmax(axis=-1) if self.asked.classes > 1 else (scores > 0).astype(int)
-        return np.array(self.public.classes)[codes]
+        return np.asarray(np.array(self.public.classes)[codes])
 
     def coefficient_names(self) -> tuple[str, ...]:
         names = self.public.names

@@ -16,6 +16,7 @@ from dplangevin.families.noisy_answers.curvature import unpacked
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.rashomon_region.shape import Ellipsoid, scales, whole_radius
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.families.release import Release
@@ -189,9 +190,10 @@ def _gap(plan: RegionPlan, data: Dataset, centre: Floats, rng: np.random.Generat
     if steps > MOST_STEPS:  # public: the bound on one record's share is used instead of the measured gap
         return limit + objective.ridge / 2 * float(centre @ centre)
     released = NoisySlack().run(plan.gap, exact, rng)
-    scale = plan.gap.schedule.scale  # type: ignore[attr-defined]
+    schedule = plan.gap.schedule
+    assert isinstance(schedule, SlackSchedule)
     unit = limit / objective.n
-    return max(0.0, unit * (float(released.values[0][0]) + plan.quantile * scale)) + tolerance
+    return max(0.0, unit * (float(released.values[0][0]) + plan.quantile * schedule.scale)) + tolerance
 
 
 def _largest_limit(plan: RegionPlan, centre: Floats) -> float:
