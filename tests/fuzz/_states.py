@@ -18,7 +18,7 @@ from dplangevin.families.run_state import RunState
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.privacy.plan import Plan
 from fuzz._cases import LEAVES, places
-from unit.test_resume import CASES, Interrupted, budget, data, passes, run
+from unit.families.test_resume import CASES, Interrupted, budget, data, passes, run
 
 KINDS = (
     "noisy gradient descent", "langevin average", "secure", "public mirror", "langevin trajectory", "rashomon chains",
