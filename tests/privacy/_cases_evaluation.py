@@ -18,6 +18,7 @@ from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Price
 from privacy._case import Case, Draw
 
@@ -146,7 +147,7 @@ def curvature(delta: float, model: str = "logistic") -> Case:
         "data_norm": 1.0, "fit_intercept": False, "radius": None, "alpha": None, "mechanism": "auto",
         "theorem": None, "weight_bound": 1.0,
     } | ({"n_classes": 3} if model == "multinomial" else {})  # fmt: skip
-    _, both = plan_with_intervals(0.6, options)
+    _, both = plan_with_intervals(0.6, Request(**options))
     worst = {"logistic": [0.0, 0.0], "svc": [0.01, 0.01], "multinomial": [0.0, 0.0, -40.0] * 2}
     problem, theta = both.plan.problem, np.array(worst[model])
     schedule: Any = both.curvature.schedule
@@ -189,7 +190,7 @@ def intervals() -> Case:
         "data_norm": 1.0, "fit_intercept": False, "radius": None, "alpha": 2.0, "mechanism": "auto",
         "theorem": None, "weight_bound": 1.0,
     }  # fmt: skip
-    _, both = plan_with_intervals(0.15, options)
+    _, both = plan_with_intervals(0.15, Request(**options))
     schedule: Any = both.plan.schedule
     weak = replace(
         both, plan=replace(both.plan, schedule=replace(schedule, noise_scale=schedule.noise_scale / 16))
