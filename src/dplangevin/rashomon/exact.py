@@ -164,7 +164,7 @@ class _Solver:
 
     def minimum(self) -> Floats:
         """The best model."""
-        found: Any = minimize(  # type: ignore[call-overload]
+        found = minimize(  # type: ignore[call-overload]
             lambda theta: (float(self.values(theta[:, None])[0]), self.gradients(theta[:, None])[:, 0]),
             np.zeros(self.rows.shape[1]),
             jac=True,
