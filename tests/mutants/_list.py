@@ -64,7 +64,7 @@ FILES = {
     "gamma_norm": f"{_SAMPLERS}/gamma_norm.py",
     "rounded": f"{_SAMPLERS}/rounded.py",
     "lens": f"{_SAMPLERS}/lens.py",
-    "proximal": f"{_SAMPLERS}/proximal.py",
+    "proximal": f"{_SAMPLERS}/proximal_chain.py",
     "truncated": f"{_SAMPLERS}/truncated.py",
     "bodies": f"{_SAMPLERS}/bodies.py",
     "score": f"{_SAMPLERS}/score.py",
@@ -74,6 +74,7 @@ FILES = {
     "kernels": f"{_DATA}/_kernels.py",
     "moments": f"{_DATA}/_moments.py",
     "admission": f"{_LEDGER}/_admission.py",
+    "bill": f"{_LEDGER}/_bill.py",
     "budget": f"{_LEDGER}/budget.py",
     "rows": f"{_LEDGER}/_rows.py",
 }
@@ -179,6 +180,7 @@ TESTS = {
     "kernels": ("tests/unit/test_kernels.py", "tests/unit/test_dataset.py"),
     "moments": (_SAMPLERS_PINNED, "tests/unit/test_kernels.py"),
     "admission": _LEDGER_TESTS,
+    "bill": _LEDGER_TESTS,
     "budget": _LEDGER_TESTS,
     "rows": _LEDGER_TESTS,
 }
