@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-import numpy as np
-
 from dplangevin.errors import InvalidParameter
 
 _Choice = TypeVar("_Choice", bound=str)
@@ -73,7 +71,7 @@ def open_unit(name: str, value: Any) -> float:
 
 def flag(name: str, value: Any) -> bool:
     """True or False, of Python or NumPy."""
-    if not isinstance(value, (bool, np.bool_)):
+    if type(value).__name__ not in ("bool", "bool_"):  # NumPy's is known by its name: it is not imported here
         raise InvalidParameter(f"{name} must be True or False, got {value!r}.")
     return bool(value)
 

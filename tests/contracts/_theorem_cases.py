@@ -24,6 +24,7 @@ from dplangevin.families.perturbation.schedule import (
     OutputPerturbationSchedule,
 )
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
@@ -331,6 +332,12 @@ CASES |= {
         constants=None,
         schedule=NoisyMaxSchedule(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
         noisier={"scale": 8.0},
+        gentler={"unit": 0.8},
+    ),
+    (SlackSchedule, "noisy slack"): Case(
+        constants=None,
+        schedule=SlackSchedule(unit=1.0, scale=8.0, adjacency="replace-one"),
+        noisier={"scale": 16.0},
         gentler={"unit": 0.8},
     ),
     (NoisyAnswersSchedule, "worst-shift"): Case(

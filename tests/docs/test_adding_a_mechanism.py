@@ -41,7 +41,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name, body in FILES.items():
         (folder / name).write_text(body, encoding="utf-8")
     monkeypatch.setattr(dplangevin.families, "__path__", [*dplangevin.families.__path__, str(folder.parent)])
-    line = _starting("# one line in FAMILIES").splitlines()[1].strip(',"')
+    line = _starting("# one line in FAMILIES").splitlines()[1].strip('(),"')
     assert line == PACKAGE
     monkeypatch.setattr(registry, "FAMILIES", (*registry.FAMILIES, line))
     monkeypatch.chdir(tmp_path)

@@ -94,8 +94,8 @@ def _sentence(message: str) -> str:
 
 
 def _budget(folder: Path, adjacency: str = "replace-one") -> Any:
-    ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
-    return ledger.dataset("records", epsilon=100.0, delta=0.01, adjacency=adjacency)
+    ledger = Ledger.create(f"sqlite:///{folder / 'ledger.db'}")
+    return ledger.declare("records", epsilon=100.0, delta=0.01, adjacency=adjacency)
 
 
 @contextmanager

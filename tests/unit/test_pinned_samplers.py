@@ -96,7 +96,7 @@ def test_weights_of_records_are_in_every_sum() -> None:
 
 
 def test_more_records_than_the_public_divisor_are_refused() -> None:
-    problem: Any = SimpleNamespace(n=10, n_features=2, adjacency="add-remove")
+    problem: Any = SimpleNamespace(n=10, n_features=2, adjacency="add-remove", more_rows=False)
     check_size((10, 2), problem)
     with pytest.raises(InvalidParameter, match="more rows"):
         check_size((11, 2), problem)

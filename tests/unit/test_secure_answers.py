@@ -207,7 +207,7 @@ def test_counting_front_ends_count_in_secure_mode(tmp_path: Path) -> None:
         "share": lambda row: row["b"] / 3,
         "array": np.linspace(0, 1, 500),
     }
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=500.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=500.0, delta=1e-3)
     found = count_queries(table, asked, epsilon=100.0, delta=1e-6, p=2.0, secure=True, ledger=budget)
     assert found.values == pytest.approx([216, 500 / 6, 250], abs=3)
     grid = found.mechanism.grid
@@ -219,7 +219,7 @@ def test_counting_front_ends_count_in_secure_mode(tmp_path: Path) -> None:
 
 
 def test_releases_of_counts_take_a_ledger(tmp_path: Path) -> None:
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=3.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=3.0, delta=1e-3)
     for secure in (False, True):
         GeneralizedGaussianMechanism(k=3, epsilon=1.0, delta=1e-6, p=2.0, secure=secure).release(
             [1, 2, 3], ledger=budget

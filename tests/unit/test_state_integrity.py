@@ -86,7 +86,7 @@ def test_a_position_needs_records(tmp_path: Path) -> None:
 def test_the_books_say_what_was_paid(tmp_path: Path) -> None:
     """A file that says "paid", under no token of the ledger's or under another release's, is not believed."""
     of, path = plan(), tmp_path / "run.state"
-    budget = Ledger.open(f"sqlite:///{tmp_path}/l.db").dataset("d", epsilon=1000.0, delta=1e-3)
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1000.0, delta=1e-3)
     content = stopped(path, of)
     stopped(tmp_path / "paid.state", of, ledger=budget)
     cost = json.loads((tmp_path / "paid.state").read_text())["cost"]

@@ -12,7 +12,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import as_schema
 
 
-def check_suits(model: Any, X: Any) -> None:
+def check_suits(model: Any, X: Any, y: Any = None) -> None:
     """Refuse a model that is not fitted, or that was fitted on other columns than X has. No record is read."""
     if isinstance(model, BaseEstimator):
         try:
@@ -35,7 +35,8 @@ def check_suits(model: Any, X: Any) -> None:
             )
     wanted: int | None = getattr(model, "n_features_in_", None)
     shape: tuple[int, ...] = getattr(X, "shape", ())
-    if names is None and wanted is not None and len(shape) == 2 and shape[1] != wanted:
+    alone = not isinstance(y, str)  # else the table holds the target too
+    if names is None and alone and wanted is not None and len(shape) == 2 and shape[1] != wanted:
         raise InvalidParameter(
             f"the {type(model).__name__} was fitted on {wanted} columns, and X has {shape[1]}; give the same columns."
         )

@@ -111,7 +111,7 @@ def private_score(
     _check.open_unit("level", level)
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
-    check_suits(model, X)
+    check_suits(model, X, y)
     records = held_out(X, y)
     plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model), secure=secure)
     exact, rows = partial(scoring.sums, model, records), max_rows_per_person
@@ -160,7 +160,7 @@ def private_selection(
         raise InvalidParameter(f"models must hold at least two models, got {len(models)}.")
     for model in models:
         scoring.check(model)
-        check_suits(model, X)
+        check_suits(model, X, y)
     records = held_out(X, y)
     words = [words for model in models for words in scoring.words(model)]
     schedule = calibrated_max(
