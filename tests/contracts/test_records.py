@@ -85,7 +85,7 @@ def scored(table: Table) -> Any:
         held = held_out(features(row), row.column("label"))
         sums = [Scoring(metric=m, adjacency="replace-one").sums(total[0], held) for m in ("accuracy", "auc")]
         chosen = Scoring(metric="log-loss", adjacency="replace-one").totals(total, held)
-        out.append(np.concatenate([*(np.ravel(s) for group in sums for s in group), chosen]))
+        out.append(np.concatenate([*(np.ravel(s) for group in sums for s in group), np.ravel(chosen)]))
     return np.array(out)
 
 
