@@ -107,7 +107,12 @@ TESTS = {
     "composition": (_PINNED, _BOUNDS, _REFUSED, "tests/unit/test_poisson_replace_one.py", *_SHIFT),
     "optimal_shift": (_BOUNDS, _REFUSED, *_SHIFT),
     "cyclic_shift": (_BOUNDS, _REFUSED, *_SHIFT),
-    "shuffled_shift": (_BOUNDS, _REFUSED, *_SHIFT),
+    "shuffled_shift": (
+        "tests/unit/families/noisy_gradient/test_pinned_blocks.py",
+        _BOUNDS,
+        _REFUSED,
+        *_SHIFT,
+    ),
     "block_recursion": (_REFUSED, "tests/unit/test_block_recursion.py"),
     "block_sgd": _RANDOM,
     "capped_composition": ("tests/unit/test_capped_composition.py",),
