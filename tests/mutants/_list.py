@@ -114,7 +114,7 @@ TESTS = {
         *_SHIFT,
     ),
     "block_recursion": (_REFUSED, "tests/unit/test_block_recursion.py"),
-    "block_sgd": _RANDOM,
+    "block_sgd": ("tests/unit/families/noisy_gradient/test_pinned_blocks.py", *_RANDOM),
     "capped_composition": ("tests/unit/test_capped_composition.py",),
     "varying_batches": (_BOUNDS, "tests/unit/test_varying_batches.py"),
     "dobrushin": ("tests/unit/test_dobrushin.py",),
