@@ -81,7 +81,9 @@ def _for_these_rows(certify: Callable[[Any, Any, S], Guarantee]) -> Callable[[An
 
     @wraps(certify)
     def checked(theorem: Any, constants: Any, schedule: S) -> Guarantee:
-        if isinstance(constants, Constants) and constants.more_rows and not theorem.any_number(schedule):
+        more = isinstance(constants, Constants) and constants.more_rows
+        # integer sums of secure forms are sized for n records, so no secure form is offered beyond
+        if more and (not theorem.any_number(schedule) or schedule.secure):
             raise theorem.refuse(
                 "its proof needs at most n records, and these data may hold more than the stated n",
                 "Leave n= out (the number of rows is then public), or use another mechanism.",
