@@ -161,9 +161,7 @@ class Dataset(ABC):
 
         What a record gets must depend on that record alone, and on what is public or released.
         """
-        raise InvalidParameter(
-            f"{type(self).__name__} cannot weight its records; use mechanism='noisy-gd'."
-        )
+        raise InvalidParameter(f"{type(self).__name__} cannot weight its records; use mechanism='noisy-gd'.")
 
     def check_rows(self, seen: int | None = None) -> None:
         """Raise unless a full pass sees n_samples records; counts them when `seen` is not given."""

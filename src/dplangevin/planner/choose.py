@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import rules
+from dplangevin.planner import looks, rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
@@ -14,10 +14,10 @@ from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
 ANY_NUMBER = (
-    "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
+    "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
 )  # fmt: skip
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
-GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
+GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
 
 
 def choose(**options: Any) -> Recipe:
@@ -78,13 +78,14 @@ def _planned(mechanism: str, request: Request) -> Recipe:
 
 
 def _automatic(request: Request) -> str:
-    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else descent."""
+    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else whitened descent
+    where second moments of the rows are worth their share, else descent."""
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
     if request.theorem is None and _pure_pays(request):
         return "objective-perturbation"
-    return "noisy-gd"
+    return "whitened-gd" if looks.by_default(request) else "noisy-gd"
 
 
 def _pure_pays(request: Request) -> bool:

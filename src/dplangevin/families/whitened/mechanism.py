@@ -62,7 +62,9 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
         geometry = coordinates(schedule, walk.moments)
         found = descend(schedule, data, geometry, walk, rng, saved)
         theta = (geometry.basis @ found).ravel() / data.problem.row_norm
-        return Draw(value=theta, n_steps=schedule.n_steps, beside=_beside(geometry, walk.moments, data.problem))
+        return Draw(
+            value=theta, n_steps=schedule.n_steps, beside=_beside(geometry, walk.moments, data.problem)
+        )
 
 
 def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.planner import rules
+from dplangevin.planner.looks import SHARE, Looks
 from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
@@ -15,50 +15,8 @@ from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
 STEPS = 32
-SHARE = 0.1
-"""Of mu^2, for the second moments."""
-SEEN = 0.6
-"""Largest edge of the noise spectrum at which the moments are worth their share."""
-FINE = 0.5
-"""Largest p times the edge of half the share at which a second look pays."""
 TAIL = 2 / 3
 SHRUNK = ("logistic",)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Looks:
-    """What second moments can show of this request, from public numbers."""
-
-    records: float
-    columns: int
-    replaced: bool
-
-    @classmethod
-    def of(cls, request: Request) -> Looks:
-        """For a promise with delta > 0."""
-        return cls(
-            records=request.records(pure=False),
-            columns=request.columns,
-            replaced=request.adjacency == "replace-one",
-        )
-
-    def edge(self, share: float) -> float:
-        """f = tau sqrt(2 p), the edge of the noise spectrum of a moment that is given this share of mu^2.
-
-        tau = a / (records sqrt(share)); a = 1 (add-remove) or 1 / sqrt 2: replacing a row moves x x' by sqrt 2, not 2.
-        """
-        sensitivity = math.sqrt(0.5) if self.replaced else 1.0
-        return sensitivity / (self.records * math.sqrt(share)) * math.sqrt(2 * self.columns)
-
-    @property
-    def pay(self) -> bool:
-        """Whether a second moment is worth its share."""
-        return self.edge(SHARE) <= SEEN
-
-    @property
-    def number(self) -> int:
-        """Two where the records allow it."""
-        return 2 if self.columns * self.edge(SHARE / 2) <= FINE else 1
 
 
 def whitened_gd(request: Request) -> Recipe:
@@ -120,5 +78,7 @@ def _reasons(
         "norm are resolved, and noise then costs every direction alike",
         f"{1 - SHARE:.0%} buys {schedule.n_steps} accelerated full-batch steps in those coordinates",
         "the mean of the last two thirds of the iterates is released"
-        + (", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"),
+        + (
+            ", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"
+        ),
     )

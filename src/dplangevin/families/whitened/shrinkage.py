@@ -34,7 +34,9 @@ class Shrunk(NamedTuple):
     weak: float
 
 
-def shrink(windows: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, n_steps: int) -> Shrunk:
+def shrink(
+    windows: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, n_steps: int
+) -> Shrunk:
     """lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability that sd <= STRONG.
 
     windows : [3, p] in q. steps : step size of each coordinate. noise : standard deviation on a coordinate of the
@@ -43,7 +45,7 @@ def shrink(windows: Floats, geometry: Geometry, steps: Floats, noise: float, slo
     resolved = geometry.spectrum.resolved
     prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
-    means = np.empty((len(CURVATURES), len(DEVIATIONS), windows.shape[1]))
+    means = np.zeros((len(CURVATURES), len(DEVIATIONS), windows.shape[1]))
     parts = []
     for i, share in enumerate(CURVATURES):
         fit, means[i][:, resolved] = _resolved(
@@ -62,9 +64,9 @@ def shrink(windows: Floats, geometry: Geometry, steps: Floats, noise: float, slo
     expected = np.einsum("id,idp->p", posterior.sum(axis=1), means)
     if not resolved.all():
         chances = posterior.reshape(len(parts), -1)
-        middle = sum(np.einsum("d,djl->jl", c, b) for c, (b, _) in zip(chances, parts, strict=True))
-        right = sum(c @ r for c, (_, r) in zip(chances, parts, strict=True))
-        expected[~resolved] = solved(np.asarray(middle), np.asarray(right)) @ windows[:, ~resolved]
+        middle = np.einsum("kd,kdjl->jl", chances, np.array([part[0] for part in parts]))
+        right = np.einsum("kd,kdj->j", chances, np.array([part[1] for part in parts]))
+        expected[~resolved] = solved(middle, right) @ windows[:, ~resolved]
     return Shrunk(weak * expected + (1 - weak) * windows[2], weak)
 
 
@@ -78,10 +80,12 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
     shape = np.arange(1.0, count + 1) ** -decay
     moments = shape / shape.sum() * geometry.moments[unresolved].sum()
     scale = geometry.moments[unresolved][0] / found.values[unresolved][0]
-    return np.minimum(moments, found.edge * scale)
+    return np.asarray(np.minimum(moments, found.edge * scale))
 
 
-def _covariances(u: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int) -> tuple[Floats, Floats, Floats]:
+def _covariances(
+    u: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int
+) -> tuple[Floats, Floats, Floats]:
     """For each coordinate the prior's outer product, the noise's covariance, and phi."""
     seen = response(n_steps, u)
     outer = prior[:, None, None] * seen.reached[:, :, None] * seen.reached[:, None, :]
