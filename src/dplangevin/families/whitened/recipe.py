@@ -17,6 +17,9 @@ from dplangevin.problem import Problem
 STEPS = 32
 TAIL = 2 / 3
 SHRUNK = ("logistic",)
+SHARP = 400.0
+"""Signal from which Poisson slopes are clipped later, and pinball losses smoothed less."""
+SHARPEST = {"quantile": 5.0, "poisson": math.inf}
 
 
 def whitened_gd(request: Request) -> Recipe:
@@ -29,15 +32,17 @@ def whitened_gd(request: Request) -> Recipe:
     looks = Looks.of(request)
     records = looks.records * math.sqrt(1 - SHARE)
     signal = records / request.columns
-    problem = request.problem(rules.clip(request.shape, signal), 0.0)
+    sharpness = _sharpness(request, signal)
+    problem = request.problem(_clip(request, signal), 0.0, sharpness)
+    steps = math.ceil(STEPS * math.sqrt(sharpness)) if request.model == "quantile" else STEPS
     schedule = WhitenedSchedule(
         moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
-        noise_scale=_noise(request, problem, (1 - SHARE) / STEPS, moment=False),
-        n_steps=STEPS,
+        noise_scale=_noise(request, problem, (1 - SHARE) / steps, moment=False),
+        n_steps=steps,
         step_size=1 / (request.curvature(problem.loss) * request.weight_bound),
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
-        average_from=STEPS - math.ceil(TAIL * STEPS),
+        average_from=steps - math.ceil(TAIL * steps),
         shrink=request.model in SHRUNK and looks.number == 1,
     )
     return Recipe(
@@ -47,6 +52,17 @@ def whitened_gd(request: Request) -> Recipe:
         predicted_excess_risk=_risk(request, problem, records),
         caution=caution(request, signal),
     )
+
+
+def _clip(request: Request, signal: float) -> float | None:
+    """The clip of the rules; a softmax slope, whose clip at 1 is a bias, is left alone where the signal allows it."""
+    bound = rules.clip(request.shape, signal)
+    return None if request.model == "multinomial" and signal >= request.shape.unclipped else bound
+
+
+def _sharpness(request: Request, signal: float) -> float:
+    """sqrt(signal / 400), from 1 up: the bias of a clip or of a width falls with it."""
+    return min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
 
 
 def _noise(request: Request, problem: Problem, share: float, *, moment: bool) -> float:
