@@ -156,7 +156,7 @@ class Request:
         return plain if bound is None or bound >= plain.slope_bound else Clipped(plain, bound)
 
     def curvature(self, loss: Loss) -> float:
-        """M in the score, for the step size: a bound, but for Poisson only up to twice the root of the largest count."""
+        """M in the score, for the step size: a bound, for Poisson only up to twice the root of the top count."""
         if self.model == "multinomial":
             return 0.5
         if self.model == "poisson":

@@ -57,7 +57,7 @@ def spectrum(noisy: Floats, noise: float, fine: bool) -> Spectrum:
     return Spectrum(values=values, vectors=vectors, resolved=resolved, top=top, edge=edge)
 
 
-class Stage(NamedTuple):
+class Frame(NamedTuple):
     """Coordinates B (in columns) and the bound R on what a row may be in them."""
 
     basis: Floats
@@ -70,13 +70,13 @@ class Geometry:
 
     Parameters
     ----------
-    stages : of the weights: w = min(1, R / |B' x|), and after a second look min(w^2, R / |B' x|), with which the
+    frames : of the weights: w = min(1, R / |B' x|), and after a second look min(w^2, R / |B' x|), with which the
         second moment was measured, so that steps stay safe.
     moments : expected second moment of each coordinate. tops : bounds on them, for step sizes.
     spectrum : of the last look.
     """
 
-    stages: tuple[Stage, ...]
+    frames: tuple[Frame, ...]
     moments: Floats
     tops: Floats
     spectrum: Spectrum
@@ -84,12 +84,12 @@ class Geometry:
     @property
     def basis(self) -> Floats:
         """B."""
-        return self.stages[-1].basis
+        return self.frames[-1].basis
 
     @property
     def bound(self) -> float:
         """R, the largest norm of w B' x."""
-        return self.stages[-1].bound
+        return self.frames[-1].bound
 
 
 def first_look(noisy: Floats, noise: float, fine: bool) -> Geometry:
@@ -98,9 +98,9 @@ def first_look(noisy: Floats, noise: float, fine: bool) -> Geometry:
     power = WHITE if fine else HEDGED
     basis = found.vectors * found.values**-power
     moments = np.ones(len(noisy)) if fine else found.values ** (1 - 2 * power)
-    stage = Stage(basis, math.sqrt(float(moments.sum())))
+    frame = Frame(basis, math.sqrt(float(moments.sum())))
     return Geometry(
-        stages=(stage,), moments=moments, tops=found.top * found.values ** (-2 * power), spectrum=found
+        frames=(frame,), moments=moments, tops=found.top * found.values ** (-2 * power), spectrum=found
     )
 
 
@@ -108,28 +108,28 @@ def second_look(first: Geometry, noisy: Floats, noise: float) -> Geometry:
     """Coordinates within the first ones, from the second moment of w B' x / R."""
     found = spectrum(noisy, noise, True)
     basis = (first.basis / first.bound) @ (found.vectors * found.values**-WHITE)
-    stage = Stage(basis, math.sqrt(len(noisy)))
+    frame = Frame(basis, math.sqrt(len(noisy)))
     return Geometry(
-        stages=(*first.stages, stage),
+        frames=(*first.frames, frame),
         moments=np.ones(len(noisy)),
         tops=found.top / found.values,
         spectrum=found,
     )
 
 
-def whitened(rows: Floats, stages: tuple[Stage, ...]) -> tuple[Floats, Floats]:
-    """Rows x (norm at most 1) in the last stage's coordinates, z = B' x, and weights w with |w z| <= R.
+def whitened(rows: Floats, frames: tuple[Frame, ...]) -> tuple[Floats, Floats]:
+    """Rows x (norm at most 1) in the last frame's coordinates, z = B' x, and weights w with |w z| <= R.
 
     A weight depends on its own row and on released values only. The last line is what the promise rests on: it holds
     for every B, R and row, finite or not.
     """
     weights = np.ones(len(rows))
     coordinates = rows
-    for place, stage in enumerate(stages):
+    for place, frame in enumerate(frames):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            coordinates = rows @ stage.basis
+            coordinates = rows @ frame.basis
             lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
-            weights = np.minimum(weights**2 if place else weights, stage.bound / lengths)
-            inside = weights * lengths <= stage.bound * (1 + 1e-12)
+            weights = np.minimum(weights**2 if place else weights, frame.bound / lengths)
+            inside = weights * lengths <= frame.bound * (1 + 1e-12)
         weights = np.where(inside & np.isfinite(weights), weights, 0.0)
     return coordinates, weights

@@ -50,7 +50,7 @@ def whitened_gd(request: Request) -> Recipe:
         plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
         reasons=_reasons(request, problem, schedule, looks, signal),
         predicted_excess_risk=_risk(request, problem, records),
-        caution=caution(request, signal),
+        caution=caution(request, looks.records / request.columns),
     )
 
 

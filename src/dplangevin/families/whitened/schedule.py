@@ -45,7 +45,7 @@ class WhitenedSchedule(Schedule):
     looks: int = 1
     average_from: int = 0
     shrink: bool = False
-    release: Literal["average"] = "average"
+    release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
         _check.put(self, moment_noise=_check.scale("moment_noise", self.moment_noise))
@@ -56,7 +56,7 @@ class WhitenedSchedule(Schedule):
         _check.put(self, looks=_check.count("looks", self.looks))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         _check.put(self, shrink=_check.flag("shrink", self.shrink))
-        _check.put(self, release=_check.choice("release", self.release, ("average",)))
+        _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
         if self.looks not in LOOKS:
             raise InvalidParameter(f"looks must be 1 or 2, got {self.looks!r}.")
         if self.average_from >= self.n_steps:

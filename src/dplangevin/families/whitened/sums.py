@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.families.whitened.geometry import Stage, whitened
+from dplangevin.families.whitened.geometry import Frame, whitened
 
 Floats = NDArray[np.float64]
 
@@ -20,21 +20,21 @@ def unit_rows(data: Dataset, block: Block) -> Floats:
     return rows
 
 
-def second_moment(data: Dataset, stages: tuple[Stage, ...] = ()) -> Floats:
-    """sum z z' over unit rows z = x, or z = w B' x / R in the coordinates of the stages. Labels play no part."""
+def second_moment(data: Dataset, frames: tuple[Frame, ...] = ()) -> Floats:
+    """sum z z' over unit rows z = x, or z = w B' x / R in the coordinates of the frames. Labels play no part."""
     size = data.problem.n_columns
     total, seen = np.zeros((size, size)), 0
     for block in data.blocks():
         rows = unit_rows(data, block)
-        if stages:
-            rows, weights = whitened(rows, stages)
-            rows = np.where(weights[:, None] > 0, rows * (weights / stages[-1].bound)[:, None], 0.0)
+        if frames:
+            rows, weights = whitened(rows, frames)
+            rows = np.where(weights[:, None] > 0, rows * (weights / frames[-1].bound)[:, None], 0.0)
         total += rows.T @ rows
         seen += len(rows)
     data.check_rows(seen)
     return total
 
 
-def row_weights(data: Dataset, block: Block, stages: tuple[Stage, ...]) -> Floats:
+def row_weights(data: Dataset, block: Block, frames: tuple[Frame, ...]) -> Floats:
     """w of each record, for its gradient."""
-    return whitened(block.rows / data.problem.row_norm, stages)[1]
+    return whitened(block.rows / data.problem.row_norm, frames)[1]
