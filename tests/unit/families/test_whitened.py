@@ -27,6 +27,7 @@ from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.problem import DataBounds, Logistic, Problem
+from dplangevin.report.steps import steps_rows
 
 EXTRA: dict[str, dict[str, Any]] = {
     "poisson": {"target_bounds": (0.0, 20.0)},
@@ -331,3 +332,11 @@ def test_the_fallback_is_gated_and_strong_effects_keep_plain_descent() -> None:
     assert np.linalg.norm(gated) < np.linalg.norm(ungated)
     with pytest.raises(InvalidParameter, match="gated weights need"):
         NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=9, release="average", weights="gated")
+
+
+def test_its_report_has_a_curve_over_steps() -> None:
+    recipe = choose(**stated())
+    rows = steps_rows(recipe.plan, 1e-5)
+    assert [row.steps for row in rows] == sorted(row.steps for row in rows)
+    assert rows[-1].bound is not None
+    assert rows[-1].bound > recipe.plan.guarantee.epsilon(1e-5)
