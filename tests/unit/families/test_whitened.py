@@ -22,7 +22,7 @@ from dplangevin.families.whitened.mechanism import coordinates, looked, step_siz
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.shrinkage import Shrunk, shrink
-from dplangevin.families.whitened.sums import row_weights, second_moment, unit_rows
+from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
@@ -74,7 +74,7 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         made = first_look(matrices[kind], noise, looks == 2)
         if looks == 2:
             made = second_look(made, matrices[kind], noise)
-        z, weights = whitened(X, made.frames)
+        weights, z = whitened(X, made.frames)
         assert ((weights >= 0) & (weights <= 1)).all()
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
@@ -95,7 +95,8 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     block, own = next(iter(reweighted.blocks())), next(iter(data.blocks()))
     assert own.weights is not None
     np.testing.assert_allclose(block.weights, first * own.weights)
-    assert np.linalg.norm(unit_rows(data, own), axis=1).max() <= 1
+    long = own._replace(rows=own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True))
+    assert np.linalg.norm(bounded_rows(data, long), axis=1).max() <= 1 + 1e-15
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
@@ -147,9 +148,9 @@ def test_coordinates_turn_with_the_rows() -> None:
     for fine in (False, True):
         here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
         assert here.bound == pytest.approx(there.bound, rel=1e-9)
-        own = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
-        np.testing.assert_allclose(own[0][1], own[1][1], rtol=1e-7)
-        np.testing.assert_allclose(np.abs(own[0][0]), np.abs(own[1][0]), rtol=1e-5, atol=1e-9)
+        own, turned = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
+        np.testing.assert_allclose(own[0], turned[0], rtol=1e-7)
+        np.testing.assert_allclose(np.abs(own[1]), np.abs(turned[1]), rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 8.0])
@@ -159,7 +160,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     schedule, data = plan.schedule, ArrayDataset(X, y, plan.problem)
     assert isinstance(schedule, WhitenedSchedule)
     made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
-    z, weights = whitened(X, made.frames)
+    weights, z = whitened(X, made.frames)
     etas = np.sqrt(step_sizes(schedule, made))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
