@@ -147,8 +147,8 @@ def test_the_file_is_private_and_says_so(tmp_path: Path) -> None:
 def test_a_killed_process_is_continued_by_another(tmp_path: Path) -> None:
     of, path = plan(), tmp_path / "run.state"
     code = (
-        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r});"
-        "from unit.test_run_state import *\n"
+        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
+        "from unit.families.test_run_state import *\n"
         "with watching(lambda s, t: os.kill(os.getpid(), 9) if s == 7 else None):\n"
         f"    run(plan(), Path({str(path)!r}))"
     )

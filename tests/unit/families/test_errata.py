@@ -17,7 +17,7 @@ from dplangevin.privacy.conversions import gdp_delta, gdp_epsilon, gdp_mu
 from dplangevin.privacy.sampled_gaussian import renyi_poisson
 from dplangevin.problem.constants import Constants
 
-PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "errata.md").read_text(encoding="utf-8")
 FIGURE_2 = {"gradient_sensitivity": 4.0, "n": 5000, "step_size": 0.02, "sigma": 0.02}
 
 

@@ -11,7 +11,7 @@ from dplangevin.cli.main import run
 from dplangevin.errors import InvalidParameter
 from dplangevin.papers import gallery
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}
 
 

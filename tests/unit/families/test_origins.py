@@ -11,7 +11,7 @@ from dplangevin.privacy import origins
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAMES = sorted({name for family in FAMILIES.values() for name in family})
 
 

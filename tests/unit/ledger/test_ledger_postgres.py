@@ -22,7 +22,7 @@ from dplangevin.privacy import conversions as cv
 from unit._ledger import gaussian, pure, tiny_data, tiny_plan
 from unit._postgres import server
 
-DRIVER = Path(__file__).parents[1] / "privacy" / "_ledger_driver.py"
+DRIVER = Path(__file__).parents[2] / "privacy" / "_ledger_driver.py"
 
 
 @pytest.fixture(scope="module")

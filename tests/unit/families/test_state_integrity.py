@@ -20,7 +20,7 @@ from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
 from dplangevin.families.run_state import RunState
 from dplangevin.ledger import Ledger
 from dplangevin.privacy.plan import Plan
-from unit.test_run_state import Interrupted, plan, run, stopped_at
+from unit.families.test_run_state import Interrupted, plan, run, stopped_at
 
 
 def stopped(path: Path, of: Plan, **more: Any) -> dict[str, Any]:
@@ -125,8 +125,8 @@ def test_another_cost_than_the_one_charged_is_refused(tmp_path: Path) -> None:
 def test_two_processes_on_one_file(tmp_path: Path) -> None:
     of, path = plan(), tmp_path / "run.state"
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r});"
-        "from unit.test_run_state import *\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
+        "from unit.families.test_run_state import *\n"
         "def wait(step, total):\n"
         "    if step == 3:\n        print('here', flush=True); sys.stdin.readline()\n"
         f"with watching(wait):\n    print(run(plan(), Path({str(path)!r})).digest())"
@@ -191,8 +191,8 @@ def test_a_write_that_was_cut_off_leaves_the_last_state(tmp_path: Path) -> None:
     """Killed between the draft and its new name: the run goes on, and the draft does not stay."""
     of, path = plan(), tmp_path / "run.state"
     code = (
-        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r});"
-        "from unit.test_run_state import *\n"
+        f"import os, sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
+        "from unit.families.test_run_state import *\n"
         "calls, replace = [], os.replace\n"
         "def killed(*names):\n"
         "    calls.append(names)\n"

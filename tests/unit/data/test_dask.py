@@ -66,7 +66,7 @@ def on_workers() -> tuple[Any, Any]:
 def two_workers() -> Iterator[Any]:
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as found:
-        found.run(lambda: sys.path.insert(0, str(Path(__file__).parents[1])))
+        found.run(lambda: sys.path.insert(0, str(Path(__file__).parents[2])))
         yield found
 
 

@@ -26,7 +26,7 @@ from dplangevin.ledger._rows import digest_of
 from dplangevin.privacy import serialize
 from dplangevin.privacy.parts import Approximate
 from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
-from unit.test_ledger_lattice import mixed
+from unit.ledger.test_ledger_lattice import mixed
 
 
 @pytest.fixture
