@@ -83,6 +83,7 @@ FILES = {
 
 _PINNED, _BOUNDS = "tests/unit/privacy/test_pinned_constants.py", "tests/unit/privacy/test_pinned_bounds.py"
 _SHIFT = (
+    "tests/unit/families/noisy_gradient/test_pinned_shifts.py",
     "tests/unit/families/noisy_gradient/test_optimal_shift.py",
     "tests/unit/families/noisy_gradient/test_false_claims.py",
     "tests/unit/privacy/test_accountant.py",
@@ -215,7 +216,7 @@ TESTS = {
     "admission": _LEDGER_TESTS,
     "bill": _LEDGER_TESTS,
     "budget": _LEDGER_TESTS,
-    "rows": _LEDGER_TESTS,
+    "rows": ("tests/unit/ledger/test_ledger_stores.py",),
 }
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {}
