@@ -11,6 +11,8 @@ from scipy.stats import norm
 
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families.account import account
+from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.families.noisy_gradient.options import describe
 from dplangevin.privacy.opposite_mixtures import OppositeMixtures
 from dplangevin.privacy.parts import SampledGaussian
 
@@ -132,3 +134,29 @@ def test_a_smaller_pairwise_sensitivity_does_not_shrink_the_reach() -> None:
     assert (
         certify(constants, schedule, delta=1e-5).theorem == "composition"
     )  # sharper than two opposite records
+
+
+@pytest.mark.parametrize("steps", [1, 20])
+@pytest.mark.parametrize("diameter", [math.inf, 1e3])
+def test_two_opposite_records_leak_nearly_as_much(steps: int, diameter: float) -> None:
+    """One step: the pair itself, so the bound is attained. More: the last iterate alone tells a little less."""
+    run: dict[str, Any] = {**RUN, "noise_scale": 1.0 / 50, "smoothness": 1.0, "diameter": diameter}
+    delta = run.pop("delta")
+    lower = lower_bound_epsilon(*describe(**run, steps=steps), delta)
+    upper = account(**run, steps=steps, delta=delta, theorem="opposite-records").epsilon()
+    assert lower is not None
+    assert (0.999 if steps == 1 else 0.8) * upper <= lower <= upper
+
+
+def test_the_free_walk_by_hand() -> None:
+    """Two steps, rate 1/2, jumps of one deviation of a step either way: a mixture of three normal laws, half lines."""
+    run: dict[str, Any] = {
+        "n": 10, "lipschitz": 1.0, "smoothness": 1.0, "step_size": 1.0, "batch_size": 5, "sampling": "poisson",
+        "noise_scale": 0.2, "steps": 2,
+    }  # fmt: skip
+    cuts, root = np.linspace(-6, 8, 40_001), math.sqrt(2)
+    first, second = (
+        sum(p * norm.sf(cuts, sign * k, root) for k, p in enumerate((0.25, 0.5, 0.25))) for sign in (1, -1)
+    )
+    exact = math.log(np.max((first - 0.01) / second))
+    assert lower_bound_epsilon(*describe(**run), 0.01) == pytest.approx(exact, rel=1e-3)

@@ -25,13 +25,14 @@ class OppositeRecords(NoisyGradientTheorem):
     proof = "docs/theory/accountant.md, section 5"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
-        require_steps_that_add_up(self, constants, schedule)
+        schedule.check_meaningful(constants)
         if schedule.sampling != "poisson" or constants.adjacency != "replace-one":
             raise self.refuse(
                 f"it is about Poisson batches under replace-one, not sampling={schedule.sampling!r} under "
                 f"{constants.adjacency}",
-                "Use composition.",
+                "Use the bound for that sampling.",
             )
+        require_steps_that_add_up(self, constants, schedule)
         size = schedule.divisor(constants.n)
         scale = size / constants.lipschitz * (1 - 1e-9)
         parts = tuple(
