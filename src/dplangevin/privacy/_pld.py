@@ -65,7 +65,8 @@ def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any | Non
     ratios = np.concatenate([1 / ratio[:0:-1], ratio])
     values = np.concatenate([(1 - 1 / ratio + level / ratio)[:0:-1], level])
     hull = lower_hull(ratios, values)
-    corners, heights = ratios[hull], values[hull]
+    corners: Floats = ratios[hull]
+    heights: Floats = values[hull]
     span = max(float(first[-1]), grid)
 
     def minorant(eps: Floats) -> Floats:
