@@ -5,12 +5,13 @@ BIN    := $(VENV)/bin
 
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+export NO_MKDOCS_2_WARNING = 1
 ifneq ($(wildcard ../shared/data/.),)
 export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check audit mutants bench support clean
+.PHONY: help demo test test-all check audit mutants bench docs docs-serve support clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,11 +43,18 @@ bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTI
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/counting.py --rows 10000000 | tee benchmarks/COUNTING.md
 
+docs: $(VENV)/.ready-docs  ## build the documentation site into site/; a dead link fails
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
+
+docs-serve: $(VENV)/.ready-docs  ## show the site at http://127.0.0.1:8000 while you write
+	$(BIN)/mkdocs serve
+
 support: $(VENV)/.ready-dev  ## try every feature with every estimator, mechanism and query; writes docs/support.md
 	PYTHONPATH=tests $(BIN)/python -m support.write
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
