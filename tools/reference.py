@@ -50,14 +50,14 @@ def _usage(command: Any, words: str) -> str:
     lines = [f"```text\n{words} {' '.join(shape)} [OPTIONS]\n```", ""]
     for parameter in arguments:
         lines.append(f"- `{_placeholder(parameter)}`: {_escaped(parameter.help)}")
-    panel = ""
-    for parameter in sorted(options, key=lambda p: bool(getattr(p, "rich_help_panel", None))):
-        heading = getattr(parameter, "rich_help_panel", None) or ""
-        if heading != panel:
-            lines += ["", f"**{heading}**", ""]
-            panel = heading
-        flags = ", ".join(f"`{flag}`" for flag in (*parameter.opts, *parameter.secondary_opts))
-        lines.append(f"- {flags}{_value(parameter)}: {_escaped(parameter.help)}{_default(parameter)}")
+    panels: dict[str, list[Any]] = {"": []}
+    for parameter in options:
+        panels.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(parameter)
+    for heading, parameters in panels.items():
+        lines += ["", f"**{heading}**", ""] if heading else []
+        for parameter in parameters:
+            flags = ", ".join(f"`{flag}`" for flag in (*parameter.opts, *parameter.secondary_opts))
+            lines.append(f"- {flags}{_value(parameter)}: {_escaped(parameter.help)}{_default(parameter)}")
     return "\n".join(lines)
 
 
