@@ -11,10 +11,10 @@ export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-smoke docs docs-serve support clean
+.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-charts bench-smoke docs docs-serve support clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 demo: $(VENV)/.ready-demo  ## set up, then fit a private model and show what running longer costs
 	@$(BIN)/dplangevin demo
@@ -48,6 +48,10 @@ mutants: $(VENV)/.ready-dev  ## change one line of privacy-critical code at a ti
 bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/counting.py --rows 10000000 | tee benchmarks/COUNTING.md
+	$(BIN)/python benchmarks/charts.py
+
+bench-charts: $(VENV)/.ready-dev  ## draw the charts of the benchmark pages and of the README anew, from the tables
+	$(BIN)/python benchmarks/charts.py
 
 docs: $(VENV)/.ready-docs  ## build the documentation site into site/; a dead link fails
 	$(BIN)/mkdocs build --strict --quiet

@@ -1,4 +1,4 @@
-"""Pins for pip: the lowest versions that pyproject.toml declares for use (tools of development stay at their newest)."""
+"""Pins for pip: the lowest versions that pyproject.toml declares for users; development tools stay at their newest."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from docs._blocks import ROOT
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 SCHEMAS = {
     "vendor.github-workflows": WORKFLOWS,
-    "vendor.github-issue-forms": [ROOT / ".github" / "ISSUE_TEMPLATE" / name for name in ("bug.yml", "false_promise.yml")],
+    "vendor.github-issue-forms": sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[bf]*.yml")),
     "vendor.citation-file-format": [ROOT / "CITATION.cff"],
 }  # fmt: skip
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
