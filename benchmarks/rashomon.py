@@ -184,9 +184,9 @@ def page(rows: list[dict[str, Any]]) -> str:
     if adult:
         lines += [
             "",
-            "## Adult at epsilon 1 against what was asked",
+            "## Adult at epsilon 1 beside the targets",
             "",
-            "| psi | asked | certified | true |",
+            "| psi | target | certified | true |",
             "|---|---|---|---|",
         ]
         for psi, least in ASKED.items():
