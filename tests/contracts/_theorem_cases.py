@@ -173,6 +173,14 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("larger than n", {"n": 40}, _CYCLIC),
         ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
     ),
+    (NoisyGradientSchedule, "opposite-records"): _gradient(
+        _batches("poisson"),
+        ("starting point may depend", {}, UNKNOWN),
+        ("without bound", {}, ENDLESS),
+        ("larger than n", {"n": 40}, {}),
+        ("Poisson batches under replace-one", ADD_REMOVE, {}),
+        ("Poisson batches under replace-one", {}, {"sampling": "without-replacement"}),
+    ),
     (NoisyGradientSchedule, "optimal-shift"): _gradient(
         _FULL_RUN,
         *PATH,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -169,3 +170,11 @@ def test_thousands_of_entries_stay_fast() -> None:
     assert len(total.parts) == 2
     assert fits(total, 5.0, 1e-5)
     assert time.perf_counter() - start < 10  # 0.2 s on an idle machine
+
+
+def test_a_release_made_three_times_adds_its_extra_delta_three_times() -> None:
+    release = replace(gaussian(0.1), extra_delta=0.125)
+    assert Bill().with_releases([(release, 3)]).extra_delta == Fraction(3, 8)
+    assert Bill(extra_delta=Fraction(1, 8)).with_releases(
+        [(release, 2), (release, 1)]
+    ).extra_delta == Fraction(1, 2)
