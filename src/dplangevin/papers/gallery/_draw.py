@@ -44,8 +44,10 @@ def save(made: Any, path: Path) -> None:
     import matplotlib as mpl
 
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    words = {"svg.hashsalt": "dplangevin", "svg.fonttype": "none"}
-    with mpl.rc_context(words), _files.replacing(path) as draft:
+    with (
+        mpl.rc_context({"svg.hashsalt": "dplangevin", "svg.fonttype": "none"}),
+        _files.replacing(path) as draft,
+    ):
         made.savefig(draft, format=path.suffix[1:], dpi=110, metadata=metadata)
 
 
