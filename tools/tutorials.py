@@ -1,8 +1,9 @@
 """Run tutorials as their reader would, and write what they print below each block.
 
 Usage: python tools/tutorials.py [page ...]. All `python` and `console` blocks of a page run in order, in one folder and
-one session. A `text` block right below one of them is what it printed. Pictures that a page shows from images/tutorials are those that its code saved under that name.
-The tests run the same and compare: words exactly, numbers nearly.
+one session. A `text` block right below one of them is what it printed. Pictures that a page shows from
+images/tutorials are those that its code saved under that name. The tests run the same and compare: words exactly,
+numbers nearly.
 """
 
 from __future__ import annotations

@@ -13,10 +13,6 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "theory").glob("*.md")),
 ]  # tutorials: test_tutorials.py
-    ROOT / "README.md",
-    ROOT / "SECURITY.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-]  # tutorials: test_tutorials.py
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
