@@ -11,7 +11,7 @@ export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-charts bench-smoke docs docs-serve support clean
+.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-charts bench-smoke docs docs-serve tutorials support clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -62,6 +62,9 @@ docs-serve: $(VENV)/.ready-docs  ## show the site at http://127.0.0.1:8000 while
 
 bench-smoke: $(VENV)/.ready-bench  ## a few quick figures, printed only: does measuring still work?
 	$(BIN)/python benchmarks/run.py account calibrate import sampled_gaussian
+
+tutorials: $(VENV)/.ready-dev  ## run the tutorials and write what they print, and their pictures, into the pages
+	$(BIN)/python tools/tutorials.py
 
 support: $(VENV)/.ready-dev  ## try every feature with every estimator, mechanism and query; writes docs/support.md
 	PYTHONPATH=tests $(BIN)/python -m support.write

@@ -77,7 +77,7 @@ def examples(python: Path, folder: Path, *, all_extras: bool) -> str:
     ran, needing = 0, []
     for script in sorted((ROOT / "examples").glob("*.py")):
         done = call([python, script], folder, check=False)
-        missing = re.search(r'pip install "dplangevin\[(\w+)\]"', done.stderr)
+        missing = re.search(r"(?:pip install .?dplangevin\[|No module named ')(\w+)", done.stderr)
         if done.returncode and (all_extras or missing is None):
             sys.exit(f"FAILED: {script.name}\n{done.stdout}{done.stderr}")
         if done.returncode and missing is not None:
