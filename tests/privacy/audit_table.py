@@ -18,6 +18,7 @@ from privacy import (
     _cases_perturbation,
     _cases_reading,
     _cases_region,
+    _cases_whole_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
 
@@ -30,6 +31,7 @@ FAMILIES = (
     _cases_estimators,
     _cases_reading,
     _cases_region,
+    _cases_whole_region,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 
