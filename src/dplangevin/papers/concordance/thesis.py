@@ -42,10 +42,17 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Section 2.1, after Theorem 17",
         says="the exponential mechanism with loss |.|_inf: largest error k / eps with delta = 0",
+        where=("dplangevin.families:GeneralizedGaussianMechanism", "dplangevin.families:LargestNormSchedule"),
+        test="tests/unit/families/noisy_answers/test_largest_norm.py::test_largest_error_of_a_pure_promise",
+        corrected="p = inf; when a record touches m of k counts, the norm is max(|x|_inf, |x|_1 / m); charged as one "
+        "Laplace answer under composition, exactly",
+    ),
+    _row(
+        number="Theorem 17, errors in l_q",
+        says="E |error|_q / k^{1/q} for every 1 <= q <= p",
         where=("dplangevin.families:GeneralizedGaussianMechanism",),
-        test=_COUNTS + "test_pure_laplace",
-        status="partial",
-        note="delta = 0 means Laplace noise",
+        test="tests/unit/families/noisy_answers/test_largest_norm.py::test_errors_in_other_norms",
+        corrected="sqrt(k p log(1/delta)), not sqrt(k p) log(1/delta); `expected_error(q)` reports it for any q",
     ),
     _row(
         number="Theorems 18, 36, 37",
