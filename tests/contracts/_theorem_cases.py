@@ -12,6 +12,7 @@ from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.noisy_answers.schedule import (
     CorrectedAnswersSchedule,
+    LargestNormSchedule,
     NoisyAnswersSchedule,
     NoisyMaxSchedule,
     NoisySumsSchedule,
@@ -354,6 +355,12 @@ CASES |= {
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
+    ),
+    (LargestNormSchedule, "norm noise"): Case(
+        constants=None,
+        schedule=LargestNormSchedule(answers=20, changed=4, sensitivity=1.0, scale=8.0),
+        noisier={"scale": 12.0},
+        gentler={"sensitivity": 0.8},
     ),
     (CorrectedAnswersSchedule, "worst-shift"): Case(
         constants=None,
