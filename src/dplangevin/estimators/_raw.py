@@ -30,16 +30,15 @@ from dplangevin.planner.request import Request
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.plan import Price
 from dplangevin.schema import Column, Schema, SchemaToLearn
-from dplangevin.schema.learned import asks_to_learn, template
+from dplangevin.schema.learned import LEARN, asks_to_learn, template
+from dplangevin.tables import Files, is_path
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
 
-def raw_of(schema: Any, names: Any = None) -> SchemaToLearn | None:
+def raw_of(schema: Any) -> SchemaToLearn | None:
     """The schema when something of it is to be learned."""
-    if isinstance(schema, str) and schema == "learn":
-        raise template(map(str, names or ("column",)))
     if isinstance(schema, SchemaToLearn):
         return schema
     return SchemaToLearn.from_dict(schema) if asks_to_learn(schema) else None
@@ -47,11 +46,23 @@ def raw_of(schema: Any, names: Any = None) -> SchemaToLearn | None:
 
 def is_raw(model: DPLinearModel) -> bool:
     """Whether a fit learns its schema, or chooses rows by person."""
-    return (
-        model.person is not None
-        or isinstance(model.schema, SchemaToLearn | str)
-        or asks_to_learn(model.schema)
-    )
+    learns = isinstance(model.schema, SchemaToLearn) or _unstated(model.schema) or asks_to_learn(model.schema)
+    return learns or model.person is not None
+
+
+def _unstated(schema: Any) -> bool:
+    return isinstance(schema, str) and schema == LEARN
+
+
+def _names_of(X: Any, y: Any) -> list[str]:
+    """The names of the columns of a table, without the target, where it has names."""
+    if is_path(X):
+        names: Any = Files(X).names
+    else:
+        names = next(
+            (getattr(X, word) for word in ("columns", "column_names", "names") if hasattr(X, word)), ()
+        )
+    return [str(name) for name in names if not (isinstance(y, str) and str(name) == y)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +83,9 @@ class RawRelease:
 
 def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     """Plan from public statements, charge once, choose rows, learn, fit, and keep only what may be seen."""
-    raw = raw_of(model.schema, getattr(X, "columns", None))
+    if _unstated(model.schema):
+        raise template(_names_of(X, y))
+    raw = raw_of(model.schema)
     _refuse(model, raw)
     records = RawRecords.of(X, y, weights, None if raw is None else raw.names)
     twin = _twin(model, raw, records)
@@ -138,6 +151,10 @@ def _refuse(model: DPLinearModel, raw: SchemaToLearn | None) -> None:
         return
     if not isinstance(model.person, str):
         raise InvalidParameter("person must be the name of a column of the table.")
+    if model.mechanism == "noisy-sgd":
+        raise InvalidParameter(
+            "person= takes full batches only: a random batch draws rows, not persons. Leave mechanism='auto'."
+        )
     if model.n is None:
         raise InvalidParameter(
             "person= needs n=, the public divisor of the mean: how many rows are used depends on who is in the table. "
@@ -200,7 +217,9 @@ class Fitting:
         records, rows = self.records, self.plan.people.rows
         if self.model.person is not None:
             records = records.of_people(self.model.person, rows, rng)
-        twin, recipe, schema, seen = self.twin, self.plan.recipe, None, []
+        twin, recipe = self.twin, self.plan.recipe
+        schema: Schema | None = None
+        seen: list[Counts] = []
         if self.raw is not None:
             schema, seen = self._learned(records, rng)
             recipe = self._recipe(_columns(schema))
@@ -236,7 +255,7 @@ class Fitting:
         """The schema, and the exact counts it rests on."""
         assert self.raw is not None
         raw, n, seen = self.raw, self.request.n, []
-        place = {column.name: self._place(column.name) for column in (*raw.numbers, *raw.categories)}
+        place = {column.name: self._place(column.name) for column in raw.unknown}
         texts = {place[column.name]: column.text for column in raw.categories}
         edges = {place[column.name]: octaves(column.unit) for column in raw.numbers}
 

@@ -166,7 +166,7 @@ def _reasons(
     )
     words = [
         f"learning {' and '.join(what)} takes {LEARNING_SHARE:.0%} of {kind} (noise {first.scale:.3g} on each count): "
-        f"the fit gets epsilon = {request.epsilon * (people.factor if not request.delta else 1):.4g}; a hand-written "
+        f"the fit gets epsilon = {_of_person(request, people):.4g}; a hand-written "
         f"schema would leave it {epsilon:.4g}"
     ]
     if first.threshold is not None:
@@ -175,3 +175,10 @@ def _reasons(
             f"{TAIL_SHARE:.0%} of delta covers them"
         )
     return tuple(words)
+
+
+def _of_person(request: Request, people: People) -> float:
+    """The fit's epsilon to a person, from that to a row."""
+    if request.delta == 0:
+        return people.factor * request.epsilon
+    return cv.gdp_epsilon(people.factor * cv.gdp_mu(request.epsilon, request.delta), request.delta)

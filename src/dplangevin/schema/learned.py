@@ -92,8 +92,8 @@ class LearnedCategories:
 
     def filled(self, learned: Column) -> Column:
         """The learned list with empty categories up to `most`."""
-        listed = list(learned.categories) if isinstance(learned, CategoricalColumn) else []
-        return self.column([*listed, *(f"\0{place}" for place in range(self.most - len(listed)))])
+        kept = [str(word) for word in learned.categories] if isinstance(learned, CategoricalColumn) else []
+        return self.column([*kept, *(f"\0{place}" for place in range(self.most - len(kept)))])
 
     @property
     def widest(self) -> Column:
@@ -156,6 +156,11 @@ class SchemaToLearn:
         """Columns whose list is learned."""
         return tuple(column for column in self._all if isinstance(column, LearnedCategories))
 
+    @property
+    def unknown(self) -> tuple[LearnedNumber | LearnedCategories, ...]:
+        """All that is learned."""
+        return (*self.numbers, *self.categories)
+
     def stated(self, found: Mapping[str, Column]) -> Schema:
         """The schema with what was found in place of what was to be learned."""
         target = None if self.target is None else found.get(self.target.name, self.target)
@@ -164,7 +169,7 @@ class SchemaToLearn:
 
     def widest(self) -> Schema:
         """A schema whose encoding is as wide as what may be learned; its ranges and lists mean nothing."""
-        return self.stated({column.name: column.widest for column in (*self.numbers, *self.categories)})
+        return self.stated({column.name: column.widest for column in self.unknown})
 
     def padded(self, schema: Schema) -> Schema:
         """What was learned, in an encoding as wide as what might have been: lists are filled with empty categories."""
@@ -242,7 +247,8 @@ def learned(
 
 def template(names: Iterable[str]) -> InvalidParameter:
     """The error for schema="learn", with the call to fill in: a type in the table never decides what a column is."""
-    call = ", ".join(f'{json.dumps(name, ensure_ascii=False)}: "number" or "category"' for name in names)
+    listed = list(names) or ["column"]
+    call = ", ".join(f'{json.dumps(name, ensure_ascii=False)}: "number" or "category"' for name in listed)
     return InvalidParameter(
         "schema='learn' does not say which columns are numbers and which are categories, and one odd cell would change "
         f"what the table says: schema=Schema.learn({{{call}}}), without the target and with a kind for each column."
