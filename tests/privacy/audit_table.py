@@ -16,6 +16,7 @@ from privacy import (
     _cases_evaluation,
     _cases_gradient,
     _cases_perturbation,
+    _cases_raw,
     _cases_reading,
     _cases_region,
 )
@@ -28,6 +29,7 @@ FAMILIES = (
     _cases_counting,
     _cases_evaluation,
     _cases_estimators,
+    _cases_raw,
     _cases_reading,
     _cases_region,
 )

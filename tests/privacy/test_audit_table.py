@@ -14,7 +14,11 @@ from privacy._case import TIGHT, Case, attained
 from privacy.audit_table import CASES
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}, {case.configuration}")
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * case.slow) for case in CASES],
+    ids=lambda case: f"{case.name}, {case.configuration}",
+)
 def test_row(case: Case) -> None:
     honest = case.audit(case.honest, case.seed, 1)
     assert not honest.refuted
