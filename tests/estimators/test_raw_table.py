@@ -80,6 +80,21 @@ def test_a_padded_fit_has_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fitted.score(table(), table().sick) > 0.7
 
 
+def test_coefficients_keep_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrow and padded fits with hardly any noise agree; a column named as the encoding's own is no trouble."""
+    data = table(3000).rename(columns={"age": "constant"})
+    raw = Schema.learn(
+        constant="number", job="category", income="number", target={"name": "sick", "classes": CLASSES}
+    )
+    narrow = model(schema=raw, epsilon=1e4, alpha=1e-3).fit(data, "sick")
+    stated = model(schema=narrow.schema_, epsilon=1e4, alpha=1e-3).fit(data, "sick")
+    monkeypatch.setattr("dplangevin.estimators._raw_plan.RawPlan.may_run", lambda self, recipe: False)
+    padded = model(schema=raw, epsilon=1e4, alpha=1e-3).fit(data, "sick")
+    assert narrow.schema_ == padded.schema_
+    assert np.abs(narrow.coef_ - stated.coef_).max() < 0.05
+    assert np.abs(narrow.coef_ - padded.coef_).max() < 0.05
+
+
 def test_every_home_gives_the_same_release(tmp_path: Path) -> None:
     data = table()
     data.loc[5, "job"] = "a rare label that nobody else has"

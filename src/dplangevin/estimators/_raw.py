@@ -29,7 +29,7 @@ from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.plan import Price
-from dplangevin.schema import Column, Schema, SchemaToLearn
+from dplangevin.schema import CategoricalColumn, Column, Schema, SchemaToLearn
 from dplangevin.schema.learned import LEARN, asks_to_learn, template
 from dplangevin.tables import Files, is_path
 
@@ -292,6 +292,17 @@ def _columns(schema: Schema) -> int:
     return len(SchemaEncoder(schema).get_feature_names_out())
 
 
+def _places(learned: Schema, padded: Schema) -> list[int]:
+    """Where the columns of the learned encoding are in the padded one, whose lists go on with empty categories."""
+    places, first = [], 0
+    for column, wide in zip(learned.columns, padded.columns, strict=True):
+        width, whole = (_columns(replace(learned, columns=(one,), target=None)) - 1 for one in (column, wide))
+        listed = len(column.categories) if isinstance(column, CategoricalColumn) else width
+        places += [*range(first, first + listed), *range(first + whole - (width - listed), first + whole)]
+        first += whole
+    return [*places, first]  # and the constant
+
+
 def _scale(transform: str | None) -> bool | None:
     return None if transform is None else transform == "log1p"
 
@@ -322,9 +333,7 @@ def _keep(model: DPLinearModel, plan: RawPlan, made: RawRelease) -> DPLinearMode
     twin.privacy_ = twin.promise(plan.guarantee, made.release.seeded, *words)
     if made.schema is not None:
         twin.schema_ = made.schema
-        padded = SchemaEncoder(twin.schema).get_feature_names_out().tolist()
-        places = [padded.index(name) for name in SchemaEncoder(made.schema).get_feature_names_out()]
-        twin.coef_ = np.ascontiguousarray(twin.coef_[..., places])
+        twin.coef_ = np.ascontiguousarray(twin.coef_[..., _places(made.schema, as_schema(twin.schema))])
     twin.plan_, twin.n_iter_, twin.ledger_head_ = made.recipe, made.release.n_steps, made.ledger_head
     kept = {name: value for name, value in vars(twin).items() if name.endswith("_") and name[:1] != "_"}
     model.__dict__.update(kept)

@@ -2,7 +2,7 @@
 
 A number x of a column with public unit u is in the zero cell when |x| < u 2^-20, else in the cell of its sign and its
 power of two, up to u 2^44; larger numbers (infinity too) are in the outermost cell, what is no number is in none. The
-first release shows which powers of two are populated; a second one counts 32 equal cells between them, so that years
+first release shows which powers of two are populated; a second one counts 64 equal cells between them, so that years
 from 1990 to 2020 do not get the range [1024, 2048].
 """
 
@@ -19,11 +19,11 @@ from dplangevin.families.learned_schema.mechanism import Counts
 from dplangevin.tables import Table
 
 Floats = NDArray[np.float64]
-SMALLEST, OCTAVES, FINE = -20, 64, 32
+SMALLEST, OCTAVES, FINE = -20, 64, 64
 CELLS = 2 * OCTAVES + 1
 DOUBT = 4.5  # noises above 0 that a count must be to show that somebody is there
 RARE = 0.002  # share of n below which a cell does not widen a range
-WINDOWS = (1, 2, 4, 8, 16, 32)
+WINDOWS = (1, 2, 4, 8, 16, 32, 64)
 SKEWED = 32.0  # a range with half of its rows below 1/32 of its end is seen on the scale log(1 + x)
 
 
