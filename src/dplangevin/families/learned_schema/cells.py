@@ -95,7 +95,7 @@ def populated(noisy: Floats, deviation: float, n: int) -> tuple[int, int] | None
     """The first and the last cell that are populated, and by more than a few rows; None when none surely is.
 
     A window of j cells is surely populated when its noisy count, of deviation sqrt(j), exceeds DOUBT such deviations
-    and RARE n sqrt(j). Windows of one cell come first, then wider ones among the cells outside of what was found.
+    and RARE n sqrt(j). Windows of one cell come first, then wider ones, which overlap by half, outside of what was found.
     """
     sums, size = np.concatenate([[0.0], np.cumsum(noisy)]), len(noisy)
 
@@ -105,13 +105,11 @@ def populated(noisy: Floats, deviation: float, n: int) -> tuple[int, int] | None
 
     first, last = size, 0  # nothing yet
     for width in WINDOWS:
-        if first > last:
-            shown = sure([(a, min(a + width, size)) for a in range(0, size, width)])
-        else:
-            shown = sure([(max(b - width, 0), b) for b in range(first, 0, -width)])
-            shown += sure([(a, min(a + width, size)) for a in range(last, size, width)])
-        first = min([first, *(a for a, _ in shown)])
-        last = max([last, *(b for _, b in shown)])
+        step, end = max(width // 2, 1), last if first < last else 0
+        shown = sure([(a, min(a + width, size)) for a in range(end, size, step)])
+        if first < last:
+            shown += sure([(max(b - width, 0), b) for b in range(first, 0, -step)])
+        first, last = min([first, *(a for a, _ in shown)]), max([last, *(b for _, b in shown)])
     return None if first > last else (first, last - 1)
 
 
