@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 SMALLEST, OCTAVES, FINE = -20, 64, 64
 CELLS = 2 * OCTAVES + 1
 DOUBT = 4.5  # noises above 0 that a count must be to show that somebody is there
+SEEN = 3.0  # noises above 0 at which the end of a range is no longer taken to be empty
 RARE = 0.002  # share of n below which a cell does not widen a range
 WINDOWS = (1, 2, 4, 8, 16, 32, 64)
 SKEWED = 32.0  # a range with half of its rows below 1/32 of its end is seen on the scale log(1 + x)
@@ -95,7 +96,7 @@ def populated(noisy: Floats, deviation: float, n: int) -> tuple[int, int] | None
     """The first and the last cell that are populated, and by more than a few rows; None when none surely is.
 
     A window of j cells is surely populated when its noisy count, of deviation sqrt(j), exceeds DOUBT such deviations
-    and RARE n sqrt(j). Windows of one cell come first, then wider ones, which overlap by half, outside of what was found.
+    and RARE n sqrt(j). Windows of one cell come first, then wider ones (which overlap) outside of what was found.
     """
     sums, size = np.concatenate([[0.0], np.cumsum(noisy)]), len(noisy)
 
@@ -137,12 +138,27 @@ def coarse_span(noisy: Floats, unit: float, deviation: float, n: int, log: bool 
 
 
 def fine_span(noisy: Floats, span: Span, deviation: float, n: int) -> Span:
-    """The populated part of the span; the whole when the noise hides it."""
-    ends = populated(noisy, deviation, n)
-    if ends is None:
+    """The span without the cells at its ends that look empty; what the noise hides is kept."""
+    first, last = _empty(noisy, deviation, n), _empty(noisy[::-1], deviation, n)
+    hidden = noisy.sum() < DOUBT * deviation * np.sqrt(len(noisy))  # nobody is surely in the span at all
+    if hidden or first + last >= len(noisy):
         return span
     edges = span.edges
-    return Span(low=float(edges[ends[0]]), high=float(edges[ends[1] + 1]), log=span.log)
+    return Span(low=float(edges[first]), high=float(edges[len(noisy) - last]), log=span.log)
+
+
+def _empty(noisy: Floats, deviation: float, n: int) -> int:
+    """How many cells look empty from this end.
+
+    The first j cells hold somebody once their noisy count exceeds (SEEN deviations + RARE n) sqrt(j). Those who make it
+    so came in before: the end goes back to the last count that was within one deviation.
+    """
+    roots = np.sqrt(np.arange(1.0, len(noisy) + 1))
+    sums = np.cumsum(noisy)
+    held = np.flatnonzero(sums > (SEEN * deviation + RARE * n) * roots)
+    until = int(held[0]) if held.size else len(noisy)
+    quiet = np.flatnonzero(sums[:until] <= (deviation + RARE * n) * roots[:until])
+    return int(quiet[-1]) + 1 if quiet.size else 0
 
 
 def as_entry(span: Span) -> dict[str, Any]:
