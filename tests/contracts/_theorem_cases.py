@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.noisy_answers.schedule import (
@@ -342,6 +343,20 @@ CASES |= {
         schedule=NoisyMaxSchedule(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
         noisier={"scale": 8.0},
         gentler={"unit": 0.8},
+    ),
+    (LearnedSchemaSchedule, "learned schema"): Case(
+        constants=None,
+        schedule=LearnedSchemaSchedule(
+            numbers=2,
+            cells=9,
+            categories=1,
+            noise="gaussian",
+            scale=8.0,
+            threshold=60.0,
+            adjacency="replace-one",
+        ),
+        noisier={"scale": 10.0},
+        gentler={"numbers": 1},
     ),
     (SlackSchedule, "noisy slack"): Case(
         constants=None,
