@@ -29,7 +29,6 @@ class Case:
 
     covers : the classes this row is about. exact_ratio : exact value over claimed value (mu where the claim is GDP,
     epsilon at delta otherwise); None where only `loose` says what is known.
-    slow : left to the long tests.
     sabotages : what was broken, by at least a factor 2 in mu (or in epsilon) unless `loose` says otherwise.
     slow : left to `make audit` and the slow suite.
     """
