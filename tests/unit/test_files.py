@@ -59,6 +59,12 @@ WRITERS = {
     "from unit.families.test_run_state import plan\nsave_plan(plan(), 'plan.json')",
     "schema.toml": "from dplangevin.schema import Schema\n"
     "Schema.from_dict({'columns': {'a': {'range': [0, 1]}}}).save('schema.toml')",
+    "out.json": "from dplangevin.cli.main import run\nfrom dplangevin.ledger import Ledger\n"
+    "Ledger.create('sqlite:///l.db')\nrun(['ledger', 'export', '--ledger', 'sqlite:///l.db', '-o', 'out.json'])",
+    "numbers.csv": "from dplangevin.papers.gallery._draw import table\n"
+    "table(Path('numbers.csv'), ['a'], [[1.5]])",
+    "picture.svg": "from dplangevin.papers.gallery._draw import figure, save\n"
+    "save(figure()[0], Path('picture.svg'))",
     "report.html": "from dplangevin import report\nfrom unit.families.test_run_state import plan\n"
     "report.write(plan(), 'report.html')",
 }

@@ -7,7 +7,7 @@ does not exist. Nothing but numbers, words and lists is ever built from a file, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -52,6 +52,17 @@ def dumps(guarantee: Guarantee) -> str:
 def loads(text: str) -> Guarantee:
     """The guarantee in JSON text; raises InvalidParameter on anything `dumps` would not write."""
     return from_plain(r.parse(text, "the guarantee"))
+
+
+def dumps_parts(parts: Iterable[Part]) -> str:
+    """JSON text of parts alone, for what is kept beside guarantees."""
+    return r.canonical([_part_to_plain("part", part) for part in parts]).decode("ascii")
+
+
+def loads_parts(text: str) -> tuple[Part, ...]:
+    """The parts in what `dumps_parts` wrote."""
+    found: tuple[Part, ...] = r.list_of(_read_part)("parts", r.parse(text, "the parts"))
+    return found
 
 
 def to_plain(guarantee: Guarantee) -> dict[str, Any]:

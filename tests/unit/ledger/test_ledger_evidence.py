@@ -132,6 +132,16 @@ def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget,
 # --- what carries a head -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("plan", ['["lost_head"]', '"lost_head"', '{"lost_head": ["a"]}', '{"lost_head"'])
+def test_a_strange_plan_of_a_spender_is_no_crash(budget: DatasetBudget, plan: str) -> None:
+    """A spender may write any line as its plan, well chained; whoever verifies is told, or not disturbed."""
+    budget._charge(pure(1.0), plan, "a-token")
+    try:
+        assert list(Ledger.open(budget.url).verify()) == [budget.name]
+    except LedgerError as error:
+        assert "a plan cannot be read" in str(error)  # noqa: PT017
+
+
 def test_releases_models_and_reports_carry_the_head(budget: DatasetBudget, tmp_path: Path) -> None:
     plan = tiny_plan()
     release = run(plan, tiny_data(plan), ledger=budget)
