@@ -30,6 +30,7 @@ class Case:
     covers : the classes this row is about. exact_ratio : exact value over claimed value (mu where the claim is GDP,
     epsilon at delta otherwise); None where only `loose` says what is known.
     sabotages : what was broken, by at least a factor 2 in mu (or in epsilon) unless `loose` says otherwise.
+    slow : left to `make audit` and the slow suite.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Case:
     runs: int = 900
     loose: str = ""
     seed: int = 3
+    slow: bool = False
 
     def audit(self, draw: Draw, seed: int, many: int) -> AuditResult:
         """Attack `many` times the stated number of runs a side."""

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr, ndtri
 
 from dplangevin import _check
+from dplangevin._search import bisected, grown_until
 
 Floats = NDArray[np.float64]
 
@@ -109,21 +110,12 @@ def _invert_decreasing(delta_of: Callable[[float], float], delta: float, start: 
     """Smallest eps found with delta_of(eps) <= delta, on the safe side; delta_of is nonincreasing."""
     if delta_of(0.0) <= delta:
         return 0.0
-    high = start
-    while delta_of(high) > delta:
-        high *= 2
-        if high > 1e300:
-            return math.inf
-    low = 0.0
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        if middle in (low, high) or high - low <= 1e-15 * high:
-            break
-        if delta_of(middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+
+    def enough(epsilon: float) -> bool:
+        return delta_of(epsilon) <= delta
+
+    high = grown_until(enough, start, 1e300)
+    return math.inf if high is None else bisected(enough, high, 0.0, rounds=200, relative=1e-15)
 
 
 @lru_cache(maxsize=4096)
@@ -138,11 +130,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if mu > 1e6:  # delta <= Phi(-eps/mu + mu/2), as good as exact here and safe from cancellation
         with np.errstate(over="ignore"):
             return float(np.float64(mu) * (np.float64(mu) / 2 + max(-ndtri(delta), 0.0)) * (1 + 4e-15))
-    high = mu * mu / 2 + mu
-    while float(gdp_delta(mu, high)) > delta:
-        high *= 2
-        if high > 1e300:
-            return math.inf
+    high = grown_until(lambda eps: float(gdp_delta(mu, eps)) <= delta, mu * mu / 2 + mu, 1e300)
+    if high is None:
+        return math.inf
     target = math.log(delta)
 
     def log_delta(eps: float) -> float:

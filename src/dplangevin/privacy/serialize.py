@@ -17,6 +17,7 @@ from dplangevin._plain import Reader
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.opposite_mixtures import OppositeMixtures
 from dplangevin.privacy.parts import (
     Approximate,
     BoundedRange,
@@ -139,6 +140,7 @@ _KINDS: dict[str, _Kind] = {
             "sampling": r.one_of("poisson", "without-replacement"),
         },
     ),
+    "opposite-mixtures": _Kind(OppositeMixtures, {"rate": r.rate, "noise_multiplier": r.positive}),
     "profile": _Kind(
         Profile,
         {"epsilons": r.list_of(r.cost, least=1), "deltas": r.list_of(r.probability, least=1)},

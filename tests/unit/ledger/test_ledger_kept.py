@@ -18,7 +18,7 @@ from dplangevin.ledger._lattice import grid_for
 from dplangevin.privacy.parts import Concentrated
 from fuzz._states import changed
 from unit._ledger import gaussian, promise, pure
-from unit.test_ledger_lattice import mixed
+from unit.ledger.test_ledger_lattice import mixed
 
 LIMIT = 2.0
 
