@@ -61,7 +61,7 @@ def test_needed_are_the_libraries_that_the_package_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An extra that is not installed is no fault."""
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
     assert set(doctor._NEEDED) <= needed
     honest = doctor._version
