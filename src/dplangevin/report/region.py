@@ -141,7 +141,7 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     border = None if table.decisions is None else (0.5 if _probabilities(table) else 0.0)
     rows = [
         Range(
-            name=f"input {row['input']}",
+            name=", ".join(f"{name} {row['values'][name]}" for name in row["deciding"][:2]),
             low=row["low"],
             middle=row["released"],
             high=row["high"],
@@ -179,8 +179,8 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
         rest = ", ".join(f"{name} = {row['values'][name]}" for name in others[:MORE])
         cost = f" Flip cost about {row['flip_cost']:.2g} (estimate)." if "flip_cost" in row else ""
         items.append(
-            f"Input {row['input']}: {says}, equally good models say {row['low']:.3g} to {row['high']:.3g} (certified). "
-            f"Mostly decided by {values}{f' (others: {rest})' if rest else ''}.{cost}"
+            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {row['low']:.3g} to "
+            f"{row['high']:.3g} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
         )
     return Bullets(items=items)
 
