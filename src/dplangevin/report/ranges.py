@@ -10,7 +10,7 @@ from dplangevin.report.html import escape
 
 _WIDTH, _NAMES, _ROW, _TOP, _RIGHT = 560, 240, 24, 8, 14
 _BOTTOM = 46
-_LONGEST = 33  # characters of a name
+_LONGEST = 30  # characters of a name
 
 
 @dataclass(frozen=True, kw_only=True)

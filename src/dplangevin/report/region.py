@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -139,9 +140,14 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     if not found:
         return [*blocks, Text(words="No certified model decides any of these inputs otherwise.")]
     border = None if table.decisions is None else (0.5 if _probabilities(table) else 0.0)
+    deciding = Counter(
+        name for row in found for name in row["deciding"]
+    )  # those that tell the rows apart, first
+    named = sorted(deciding, key=lambda name: (-len({row["values"][name] for row in found}), -deciding[name]))
+    named = named[:DECIDING]
     rows = [
         Range(
-            name=", ".join(f"{name} {row['values'][name]}" for name in row["deciding"][:2]),
+            name=", ".join(row["values"][column] for column in named),
             low=row["low"],
             middle=row["released"],
             high=row["high"],
@@ -157,11 +163,11 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
         limits=(0.0, 1.0) if _probabilities(table) else None,
     )
     caption = (
-        f"psi = {level.threshold:g}. The circle is the released model; the bar, what certified models say. A bar that "
-        "crosses the dashed line is decided by the choice of model."
-        if border is not None
-        else f"psi = {level.threshold:g}. The circle is the released model; the bar, what certified models say."
+        f"psi = {level.threshold:g}. Rows are named by {', '.join(named)}. The circle is the released model; the bar, "
+        "what certified models say."
     )
+    if border is not None:
+        caption += " A bar that crosses the dashed line is decided by the choice of model."
     return [*blocks, Figure(plot=picture, caption=caption), _people(found, table)]
 
 
