@@ -9,9 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "docs").glob("tutorials/*.md")),
-]
+    *sorted((ROOT / "docs" / "theory").glob("*.md")),
+]  # tutorials: test_tutorials.py
 _FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -14,9 +14,7 @@ from privacy._case import TIGHT, Case, attained
 from privacy.audit_table import CASES
 
 ROWS = [
-    pytest.param(
-        case, id=f"{case.name}, {case.configuration}", marks=[pytest.mark.slow] if case.slow else []
-    )
+    pytest.param(case, id=f"{case.name}, {case.configuration}", marks=[pytest.mark.slow] if case.slow else [])
     for case in CASES
 ]
 
