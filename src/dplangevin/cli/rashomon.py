@@ -126,10 +126,16 @@ def rashomon(
         inputs=_inputs(public, stated, target, group, separator), report=report, output=output, as_json=as_json,
         quiet=quiet,
     )  # fmt: skip
-    if chosen == "region":
+    _go(made, features, labels, wanted)
+
+
+def _go(made: Any, features: Any, labels: Any, wanted: Any) -> None:
+    from dplangevin.cli import _good_models
+
+    if hasattr(made, "thresholds"):
         _good_models.region(made, features, labels, wanted)
         return
-    _rehearse(made, features, labels, wanted.inputs, output)
+    _rehearse(made, features, labels, wanted.inputs, wanted.output)
     _good_models.sampler(made, features, labels, wanted, _known)
 
 
