@@ -46,7 +46,7 @@ def run(
     region.set_params(public_inputs=rows, public_labels=truth, groups=groups)
     _outputs.folder_ready("--output", output)
     said(f"Releasing a centre, its curvature and one slack number for {len(rows):,} public inputs ...")
-    with warnings.catch_warnings(), watching(quiet=quiet):
+    with warnings.catch_warnings(), watching(quiet=quiet, log=True):
         warnings.filterwarnings("default", message=".*holds the noise of this run")
         region.fit(features, labels)
     said(

@@ -152,7 +152,7 @@ def _run(
     quiet: bool,
 ) -> None:
     _rehearse(sampler, features, labels, inputs, output)
-    with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
+    with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet, log=True):
         # the caution is in the text below; the one about the state file is not
         warnings.filterwarnings("default", message=".*holds the noise of this run")
         sampler.fit(features, labels)
