@@ -185,7 +185,9 @@ svg {{ width: 100%; height: auto; }}
 table {{ border-collapse: collapse; }}
 th, td {{ padding: .15rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
 th:last-child, td:last-child {{ text-align: left; }}
+td {{ white-space: nowrap; }}
 .facts {{ color: #555; font-size: .85rem; }}
+@media (max-width: 32rem) {{ table {{ font-size: .8rem; }} th, td {{ padding: .15rem .3rem; }} }}
 </style></head><body>
 <h1 style="font-size:1.3rem">{title}</h1>
 {svg}

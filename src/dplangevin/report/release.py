@@ -209,7 +209,7 @@ def _steps(
         if any(getattr(row, entry[0]) for row in rows) and not (composed and entry[0] == "composition")
     ]
     if composed:  # a straight line says nothing: a few numbers do
-        rows = _few(rows, plain["steps"])
+        rows, named[0] = _few(rows, plain["steps"]), ("bound", "epsilon", 0)
     cells = [
         [Number(value=row.steps), *(_some(getattr(row, key), key == "lower") for key, _, _ in named)]
         for row in rows
