@@ -15,8 +15,6 @@ import typer
 from dplangevin import _files
 from dplangevin._progress import watching
 
-EVERY = 10.0  # seconds between two lines about a long run
-
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
@@ -30,24 +28,14 @@ class Wanted:
 
 
 class Said:
-    """Lines with the seconds since the start: public stages and steps, whatever the records are."""
+    """Lines with the seconds since the start: public stages, whatever the records are."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet, self._start = quiet, time.monotonic()
-        self._last = self._start
 
     def __call__(self, words: str) -> None:
         if not self._quiet:
             typer.echo(f"[{time.monotonic() - self._start:5.1f} s] {words}", err=True)
-
-    def step(self, done: int, total: int) -> None:
-        """A line every ten seconds, with the time that is left at this pace."""
-        now = time.monotonic()
-        if now - self._last < EVERY or done >= total:
-            return
-        self._last = now
-        left = (now - self._start) * (total - done) / done
-        self(f"step {done:,} of {total:,}, about {left:.0f} s left")
 
 
 def region(made: Any, features: Any, labels: Any, wanted: Wanted) -> None:
@@ -60,7 +48,7 @@ def region(made: Any, features: Any, labels: Any, wanted: Wanted) -> None:
     made.set_params(public_inputs=rows, public_labels=truth, groups=groups)
     _outputs.folder_ready("--output", wanted.output)
     said(f"Releasing a centre, its curvature and one slack number for {len(rows):,} public inputs ...")
-    _fit(made, features, labels, said, wanted.quiet)
+    _fit(made, features, labels, wanted.quiet)
     said(f"Released {made.release_.scales.size:,} certified points; comparing them on the public inputs ...")
     table = made.multiplicity()
     _write(made, lambda: (region_document(made, table, words), table), wanted)
@@ -76,18 +64,18 @@ def sampler(made: Any, features: Any, labels: Any, wanted: Wanted, known: Callab
     if (caution := recipe.caution()) is not None:
         said(caution)
     said(f"{recipe.sentence()} Drawing takes about {spoken(recipe.seconds)} on this machine (estimate) ...")
-    _fit(made, features, labels, said, wanted.quiet)
+    _fit(made, features, labels, wanted.quiet)
     said("Drawn; comparing the models on the public inputs ...")
     rows, truth, groups, words = wanted.inputs
     found = made.multiplicity(rows, known(truth, made), groups=groups)
     _write(made, lambda: (rashomon_document(made, found, words), found), wanted)
 
 
-def _fit(made: Any, features: Any, labels: Any, said: Said, quiet: bool) -> None:
-    with warnings.catch_warnings(), watching(said.step, quiet=quiet):
+def _fit(made: Any, features: Any, labels: Any, quiet: bool) -> None:
+    with warnings.catch_warnings(), watching(quiet=quiet, log=True):
         if hasattr(
             made, "threshold"
-        ):  # the sampler's caution has been said; the one about the state file has not
+        ):  # the sampler's caution has been said, the one about the state file has not
             warnings.filterwarnings("ignore", category=UserWarning)
         warnings.filterwarnings("default", message=".*holds the noise of this run")
         made.fit(features, labels)
