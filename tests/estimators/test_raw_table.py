@@ -47,7 +47,7 @@ def test_a_fit_learns_its_schema_and_keeps_its_promise() -> None:
     assert isinstance(learned, Schema)
     assert learned.column("job").categories == ("clerk", "nurse", "smith")
     assert 8 <= learned.column("age").low <= 18
-    assert 88 <= learned.column("age").high <= 128
+    assert 80 <= learned.column("age").high <= 128
     assert learned.column("income").transform == "identity" or learned.column("income").low >= 0
     assert fitted.coef_.shape[1] == len(SchemaEncoder(learned).get_feature_names_out())
     assert fitted.score(data, data.sick) > 0.7
