@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         private_selection as private_selection,
     )
     from dplangevin.estimators.schema_check import check_schema as check_schema
+    from dplangevin.estimators.search import DPSearchCV as DPSearchCV
     from dplangevin.families.account import account as account
     from dplangevin.families.calibrate import calibrate as calibrate
     from dplangevin.families.draws.plan_sampler import plan_sampler as plan_sampler

@@ -19,6 +19,7 @@ from dplangevin.estimators._documentation import documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
 from dplangevin.estimators._names import WithNames
+from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
 from dplangevin.estimators._raw import fit_raw, is_raw
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
@@ -91,6 +92,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
+        warn_of_plain_search(self.ledger is not None)
         self.__dict__.pop("schema_", None)
         if is_raw(self):
             fitted: Self = fit_raw(self, X, y, sample_weight)
