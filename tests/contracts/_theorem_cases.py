@@ -340,6 +340,7 @@ CASES |= {
         constants=None,
         schedule=RepeatedSelectionSchedule(mu=0.2, repetitions=10, adjacency="replace-one"),
         noisier={"mu": 0.1},
+        gentler={"mu": 0.15},
         longer={"repetitions": 20},
     ),
     (LearnedSchemaSchedule, "learned schema"): Case(

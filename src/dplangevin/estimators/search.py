@@ -35,6 +35,7 @@ from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
+from dplangevin.problem.constants import ADJACENCIES
 from dplangevin.tables import Cells, Table
 
 PROMISE = {
@@ -118,7 +119,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         points = self._points()
         self._refuse()
         records = self._records(X, y, points)
-        adjacency = _check.choice("adjacency", self.estimator.adjacency, ("replace-one", "add-remove"))
+        adjacency = _check.choice("adjacency", self.estimator.adjacency, ADJACENCIES)
         schedule = RepeatedSelectionSchedule(
             mu=1.0,
             repetitions=10 * len(points) if self.repetitions is None else self.repetitions,
@@ -209,7 +210,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("a search never tells of single rows; leave bad_rows out or say 'zero'.")
         if not 0.02 <= _check.open_unit("holdout", self.holdout) <= 0.9:
             raise InvalidParameter(f"holdout must be a share between 0.02 and 0.9, got {self.holdout!r}.")
-        suits = ("log-loss", "accuracy") if is_classifier(stated) else ("squared-error",)
+        suits: tuple[str, ...] = ("log-loss", "accuracy") if is_classifier(stated) else ("squared-error",)
         if not hasattr(stated, "predict_proba"):
             suits = tuple(name for name in suits if name != "log-loss")
         if self.metric is not None:
