@@ -111,7 +111,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         share, both = interval_share(self.intervals), None
         if share:
             rows = self.max_rows_per_person
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=weighted)
+            loaded = weighted or getattr(encode, "class_weights", None) is not None
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded)
         else:
             recipe = chosen(request)
             self.check_person(recipe.plan.guarantee)
@@ -196,6 +197,10 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
         return compare_public(self, n)
 
+    def _largest_class_weight(self) -> float:
+        """What weighs the heaviest class: 1 where there are no classes."""
+        return 1.0
+
     def _secure(self) -> bool:
         """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
         secure = _check.flag("secure", self.secure)
@@ -248,7 +253,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             alpha=self.alpha,
             mechanism=self.mechanism if own else "auto",
             theorem=self.theorem if own else None,
-            weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
+            weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
+            * self._largest_class_weight(),
             bad_rows="zero" if self._total() else "refuse",
             secure=self._secure(),
             more_rows=self.n is not None and self.adjacency == "add-remove",

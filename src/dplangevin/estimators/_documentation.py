@@ -41,6 +41,7 @@ ATTRIBUTES = """\
 
 
 CLASSES = """\
+    class_weight : {label: weight}, stated; the largest one counts in every sensitivity. A label left out weighs 1.
     classes : the public set of labels; None reads it from y and says so in privacy_. classes_ : those of the fit.
 """
 TARGET_BOUNDS = """\
