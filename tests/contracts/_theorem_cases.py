@@ -13,6 +13,7 @@ from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.noisy_answers.schedule import (
     CorrectedAnswersSchedule,
+    LargestNormSchedule,
     NoisyAnswersSchedule,
     NoisyMaxSchedule,
     NoisySumsSchedule,
@@ -174,6 +175,14 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("without bound", {}, ENDLESS),
         ("larger than n", {"n": 40}, _CYCLIC),
         ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
+    ),
+    (NoisyGradientSchedule, "opposite-records"): _gradient(
+        _batches("poisson"),
+        ("starting point may depend", {}, UNKNOWN),
+        ("without bound", {}, ENDLESS),
+        ("larger than n", {"n": 40}, {}),
+        ("Poisson batches under replace-one", ADD_REMOVE, {}),
+        ("Poisson batches under replace-one", {}, {"sampling": "without-replacement"}),
     ),
     (NoisyGradientSchedule, "optimal-shift"): _gradient(
         _FULL_RUN,
@@ -369,6 +378,12 @@ CASES |= {
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
+    ),
+    (LargestNormSchedule, "norm noise"): Case(
+        constants=None,
+        schedule=LargestNormSchedule(answers=20, changed=4, sensitivity=1.0, scale=8.0),
+        noisier={"scale": 12.0},
+        gentler={"sensitivity": 0.8},
     ),
     (CorrectedAnswersSchedule, "worst-shift"): Case(
         constants=None,

@@ -47,7 +47,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
 
     References
     ----------
-    Ganesh, Thakurta and Upadhyay (2024); Semenova, Rudin and Parr (2022) for Rashomon sets.
+    Ganesh, Thakurta and Upadhyay (2023); Semenova, Rudin and Parr (2022) for Rashomon sets.
 
     Examples
     --------
