@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         DPRidge as DPRidge,
         SchemaEncoder as SchemaEncoder,
     )
+    from dplangevin.estimators.epsilon_choice import epsilon_for as epsilon_for
     from dplangevin.estimators.evaluation import (
         learned_steps as learned_steps,
         private_score as private_score,

@@ -24,7 +24,7 @@ from dplangevin.privacy import conversions as cv
 from dplangevin.schema import CategoricalColumn, Schema
 
 Floats = NDArray[np.float64]
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+EPSILONS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_ROWS = 10_000  # more rows are simulated with as much noise as they would have
 STRENGTHS = {"weak": 0.5, "usual": 1.5, "strong": 4.0}  # deviation of the twin's scores
 TEST_ROWS = 10_000
@@ -154,7 +154,7 @@ def epsilon_for(
     Examples
     --------
     >>> found = epsilon_for("logistic", p=5, n=20_000, excess=0.01, seeds=2)
-    >>> 0.02 < found.epsilon < 2 and len(found.curve) == 7
+    >>> 0.02 < found.epsilon < 2 and len(found.curve) == 8
     True
     """
     asked = {name: goal for name, goal in (("accuracy", accuracy), ("log_loss", log_loss), ("excess", excess))
@@ -177,7 +177,7 @@ def epsilon_for(
     if math.isinf(found):
         top = curve[-1].value
         raise DplangevinError(
-            f"no epsilon up to {EPSILONS[-1]:g} reaches {metric} = {goal:g} with n = {rows} rows: the best is {top:.4g} "
+            f"no epsilon up to {EPSILONS[-1]:g} reaches {metric} = {goal:g} with {rows} rows: the best is {top:.4g} "
             f"(without noise {best:.4g}). Ask for less, or for more rows."
         )
     twins = {}
