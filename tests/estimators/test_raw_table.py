@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dplangevin import DPLogisticRegression, DPPoissonRegressor, DPRidge, Ledger
+from dplangevin import DPLogisticRegression, DPPoissonRegressor, DPRidge, Ledger, private_score, report
 from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask, kept_rows
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import SchemaEncoder, _raw, model_file
@@ -69,6 +69,22 @@ def test_a_model_file_holds_what_was_learned(tmp_path: Path) -> None:
     assert loaded.schema == fitted.schema_
     assert np.array_equal(loaded.predict(data), fitted.predict(data))
     assert loaded.privacy_.epsilon(1e-6) == fitted.privacy_.epsilon(1e-6)
+
+
+def test_reports_and_scores_of_what_was_learned(tmp_path: Path) -> None:
+    """A report says nothing of the fit's own epsilon, which is less than what was spent."""
+    data = table()
+    fitted = model().fit(data, "sick")
+    report.write(fitted, tmp_path / "r.json")
+    said = json.loads((tmp_path / "r.json").read_text())
+    assert said["guarantee"]["epsilon"] == pytest.approx(4.0, rel=1e-3)
+    assert said["epsilon_against_steps"] == []
+    assert said["lower_bound_epsilon"] is None
+    plain = model(schema=fitted.schema_).fit(data, "sick")
+    report.write(plain, tmp_path / "p.json")
+    assert json.loads((tmp_path / "p.json").read_text())["epsilon_against_steps"]
+    found = private_score(fitted, data, data.sick, epsilon=1.0, random_state=0)
+    assert 0.7 < found.value < 0.95
 
 
 def test_a_padded_fit_has_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +202,7 @@ def test_schema_learn_alone_prints_the_call() -> None:
         (lambda: model(schema=Schema.learn(height="number"), classes=CLASSES).fit(table(), "sick"), "height"),
         (lambda: model().fit(table(), "ill"), "no column 'ill'"),
         (lambda: model().fit(table(), table().sick[:-1]), "inconsistent"),
+        (lambda: model(n=17).fit(table(), "sick"), "n"),
         (lambda: model(person="who").fit(table(), "sick"), "needs n="),
         (lambda: model(person="who", n=4000).fit(table(), "sick"), "no column 'who'"),
         (lambda: model(person="job", n=4000).fit(table(), "sick"), "cannot be a feature"),
@@ -253,6 +270,7 @@ def test_persons_are_told_apart_by_their_labels(tmp_path: Path) -> None:
     data = pd.DataFrame({"who": [1, 1.0, "1", "x", None, "x", float("nan"), ""]}, dtype=object)
     codes = PersonCodes().of(table_of(data).column("who"))
     assert codes.tolist() == [0, 0, 0, 1, -1, 1, -1, -1]
+    assert PersonCodes().of(table_of(pd.DataFrame({"who": ["01", "1"]})).column("who")).tolist() == [0, 1]
     data.to_csv(tmp_path / "w.csv", index=False)
     mask = kept_in_files(tmp_path / "w.csv", "who", 1, np.random.default_rng(0))
     assert mask[:3].sum() == 1

@@ -20,7 +20,7 @@ from dplangevin.estimators._base import DPLinearModel, Floats
 from dplangevin.estimators._documentation import CLASSES
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
-from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn, labels_of
 from dplangevin.tables import Cells, label
@@ -113,12 +113,12 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
 
     def _text(self) -> bool:
         """Whether labels keep their characters, as the schema's target says."""
-        target = None if self.schema is None else as_schema(self.schema).target
+        target = None if self.schema is None else as_schema(schema_of(self)).target
         return self.classes is None and isinstance(target, CategoricalColumn) and target.text
 
     def _stated(self) -> Any:
         """The public labels: `classes`, or those of the schema's target."""
-        target = None if self.schema is None else as_schema(self.schema).target
+        target = None if self.schema is None else as_schema(schema_of(self)).target
         if self.classes is None and isinstance(target, CategoricalColumn):
             return list(target.categories)
         return self.classes

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
+from dplangevin.data.dataset import check_size
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._raw_plan import People, RawPlan, raw_plan
@@ -97,6 +98,8 @@ def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     encode = twin.encoder()
     request = twin.request(twin.divisor(len(records)), _width(twin, records, model), encode.n_classes)
     plan = raw_plan(request, raw, people, _check.positive("epsilon", model.epsilon))
+    if not people.by_rows:  # else their number is private
+        check_size((len(records), request.n_features), plan.recipe.plan.problem)
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)
     if records.weights is not None and model.weight_bound is None:
@@ -245,7 +248,10 @@ class Fitting:
             self.request, n_features=columns, epsilon=epsilon, adjacency=planned.problem.adjacency,
             more_rows=planned.problem.more_rows,
         )  # fmt: skip
-        recipe = chosen(request)
+        try:
+            recipe = chosen(request)
+        except DplangevinError:  # no narrower plan: the one that was charged runs
+            return self.plan.recipe
         if not self.plan.may_run(recipe):
             return self.plan.recipe
         learning = [words for words in self.plan.recipe.reasons if words not in recipe.reasons][:2]
