@@ -26,7 +26,7 @@ GOALS = (0.003, 0.01, 0.03)
 
 def generated(place: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], float]:
     """A table of random size: skewed, bell-shaped, two-valued and category columns, signals of random strength."""
-    rng = np.random.default_rng(1000 + place)
+    rng = np.random.default_rng(2000 + place)
     n, numbers, lists = int(rng.integers(4000, 20_000)), int(rng.integers(2, 9)), int(rng.integers(0, 4))
     size, columns, stated = n + 10_000, {}, {}
     for j in range(numbers):

@@ -247,15 +247,17 @@ def _unit(rows: Floats) -> Floats:
 
 
 def _encoded(schema: Schema, size: int, rng: np.random.Generator) -> Floats:
-    """Rows of a twin: values over the ranges, more in the lower half; the k-th category with weight 1 / k."""
+    """Rows of a twin: numbers in the middle of their range, near its low end or at its two ends, by turns; the k-th
+    category with weight 1 / k."""
     columns: dict[str, Any] = {}
-    for column in schema.columns:
+    spreads = (rng.beta(2, 3, size), rng.beta(1, 6, size), 1.0 * (rng.random(size) < 0.2))
+    for place, column in enumerate(schema.columns):
         if isinstance(column, CategoricalColumn):
             weights = 1 / np.arange(1.0, len(column.categories) + 1)
             places = rng.choice(len(column.categories), size, p=weights / weights.sum())
             columns[column.name] = np.array(column.categories, dtype=object)[places]
         else:
-            low, high, spread = column.low, column.high, rng.beta(2, 3, size)
+            low, high, spread = column.low, column.high, rng.permutation(spreads[place % len(spreads)])
             if column.transform == "log1p":
                 columns[column.name] = np.expm1(np.log1p(low) + spread * (np.log1p(high) - np.log1p(low)))
             else:
