@@ -339,3 +339,47 @@ def test_a_cluster_gives_the_same_release() -> None:
         assert len(kept) == np.minimum(data.who.value_counts(), 2).sum()
         with pytest.raises(InvalidParameter, match="names no column"):
             kept_on_dask(frame, "nobody", 2, rng)
+
+
+# ------------------------------------------------------------------------------------------------ norms of arrays
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e5])
+def test_the_norm_of_rows_is_learned(scale: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 3))
+    y = (X[:, 0] > 0).astype(int)
+    options = {"epsilon": 2.0, "delta": 1e-6, "data_norm": "learn", "classes": [0, 1], "random_state": 0}
+    budget = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare("d", epsilon=3.0, delta=1e-5)
+    fitted = DPLogisticRegression(**options, ledger=budget).fit(scale * X, y)
+    assert 2 * scale < fitted.data_norm_ < 8 * scale
+    assert fitted.score(scale * X, y) > 0.9
+    assert fitted.privacy_.epsilon() <= 2.0
+    assert len(budget.history()) == 1
+    assert fitted.data_norm == "learn"
+    model_file.save(fitted, tmp_path / "m.json")
+    assert np.array_equal(model_file.load(tmp_path / "m.json").predict(scale * X), fitted.predict(scale * X))
+
+
+@pytest.mark.parametrize("rows", [np.zeros((300, 2)), np.full((300, 2), 1e308), np.full((300, 2), np.nan)])
+def test_rows_without_a_usable_norm_are_no_errors(rows: np.ndarray) -> None:
+    y = np.tile([0, 1, 1], 100)
+    fitted = DPLogisticRegression(
+        epsilon=2.0, delta=0, data_norm="learn", classes=[0, 1], bad_rows="zero", random_state=0
+    ).fit(rows, y)
+    assert np.isfinite(fitted.coef_).all()
+    assert fitted.privacy_.epsilon(0.0) <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"schema": RAW}, "schema"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"radius": 1.0}, "radius"),
+        ({"person": "a"}, "person"),
+    ],
+)
+def test_what_a_learned_norm_does_not_go_with(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        DPLogisticRegression(data_norm="learn", classes=[0, 1], **options).fit(np.ones((9, 2)), [0, 1, 0] * 3)

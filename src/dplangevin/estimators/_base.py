@@ -18,6 +18,7 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._documentation import documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
+from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
 from dplangevin.estimators._names import WithNames
 from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
@@ -59,7 +60,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
-    data_norm: float | None = None
+    data_norm: Any = None
     schema: Any = None
     radius: float | None = None
     alpha: float | None = None
@@ -94,6 +95,9 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         """
         warn_of_plain_search(self.ledger is not None)
         self.__dict__.pop("schema_", None)
+        if learns_norm(self):
+            scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
+            return scaled
         if is_raw(self):
             fitted: Self = fit_raw(self, X, y, sample_weight)
             return fitted
