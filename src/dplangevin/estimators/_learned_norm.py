@@ -63,7 +63,7 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
     """Plan for rows of norm 1, charge once, learn the length, fit the scaled rows."""
     _refuse(model)
     twin = copy.copy(model)
-    twin.data_norm, twin.ledger, twin.state = 1.0, None, None  # type: ignore[assignment]
+    twin.data_norm, twin.ledger, twin.state = 1.0, None, None
     rows, targets, loads = twin.read(X, y, weights)
     if isinstance(rows, LargeData):
         raise InvalidParameter("data_norm='learn' is for arrays in memory; state data_norm, or a schema.")
