@@ -106,7 +106,7 @@ TESTS = {
         "tests/unit/privacy/test_serialize.py",
     ),
     "guarantee": (_PINNED, "tests/unit/privacy/test_guarantee.py"),
-    "compose": ("tests/unit/privacy/test_guarantee.py",),
+    "compose": (_PINNED, "tests/unit/privacy/test_guarantee.py"),
     "responses": ("tests/unit/privacy/test_guarantee.py",),
     "pld": ("tests/unit/privacy/test_guarantee.py",),
     "conversions": (

@@ -57,7 +57,7 @@ def hockey_stick(rate: float, noise_multiplier: float, epsilon: ArrayLike) -> Fl
         slack = 1e-15 * (2 + np.abs(gained) + np.abs(lost) + size)  # rounding of the logarithms
         above = np.exp(gained) * -np.expm1(np.minimum(lost - gained, 0.0) - slack) * (1 + 1e-9)
     above = np.where(gained < -680, 1e-300, np.where(np.isnan(above), 1.0, above))
-    below = -np.expm1(-size) + np.exp(-size) * above
+    below = (-np.expm1(-size) + np.exp(-size) * above) * (1 + 1e-15)
     return np.asarray(np.clip(np.minimum(np.where(eps >= 0, above, below), above_it), 1e-300, 1.0))
 
 
