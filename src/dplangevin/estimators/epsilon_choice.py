@@ -157,12 +157,7 @@ def epsilon_for(
     >>> 0.02 < found.epsilon < 2 and len(found.curve) == 8
     True
     """
-    asked = {name: goal for name, goal in (("accuracy", accuracy), ("log_loss", log_loss), ("excess", excess))
-             if goal is not None}  # fmt: skip
-    if len(asked) != 1:
-        raise InvalidParameter("state one goal: accuracy=, log_loss= or excess=.")
-    metric, goal = next(iter(asked.items()))
-    _check.positive(metric, goal)
+    metric, goal = _asked(accuracy=accuracy, log_loss=log_loss, excess=excess)
     estimator = _estimator(model)
     if metric != "excess" and not is_classifier(estimator):
         raise InvalidParameter("accuracy and log_loss are for classifiers; state excess= for regressors.")
@@ -187,6 +182,15 @@ def epsilon_for(
     return EpsilonChoice(
         epsilon=found, goal=goal, metric=metric, n=rows, delta=delta, best=best, curve=curve, twins=twins
     )
+
+
+def _asked(**goals: float | None) -> tuple[str, float]:
+    """The one goal that is stated."""
+    asked = {name: goal for name, goal in goals.items() if goal is not None}
+    if len(asked) != 1:
+        raise InvalidParameter("state one goal: accuracy=, log_loss= or excess=.")
+    metric, goal = next(iter(asked.items()))
+    return metric, _check.positive(metric, goal)
 
 
 def _estimator(model: Any) -> DPLinearModel:
