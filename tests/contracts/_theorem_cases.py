@@ -27,6 +27,7 @@ from dplangevin.families.perturbation.schedule import (
 )
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
@@ -343,6 +344,13 @@ CASES |= {
         schedule=NoisyMaxSchedule(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
         noisier={"scale": 8.0},
         gentler={"unit": 0.8},
+    ),
+    (RepeatedSelectionSchedule, "repeat and select"): Case(
+        constants=None,
+        schedule=RepeatedSelectionSchedule(mu=0.2, repetitions=10, adjacency="replace-one"),
+        noisier={"mu": 0.1},
+        gentler={"mu": 0.15},
+        longer={"repetitions": 20},
     ),
     (LearnedSchemaSchedule, "learned schema"): Case(
         constants=None,
