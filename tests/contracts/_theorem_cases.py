@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.noisy_answers.schedule import (
     CorrectedAnswersSchedule,
+    LargestNormSchedule,
     NoisyAnswersSchedule,
     NoisyMaxSchedule,
     NoisySumsSchedule,
@@ -25,6 +27,7 @@ from dplangevin.families.perturbation.schedule import (
 )
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
@@ -175,6 +178,14 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("without bound", {}, ENDLESS),
         ("larger than n", {"n": 40}, _CYCLIC),
         ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
+    ),
+    (NoisyGradientSchedule, "opposite-records"): _gradient(
+        _batches("poisson"),
+        ("starting point may depend", {}, UNKNOWN),
+        ("without bound", {}, ENDLESS),
+        ("larger than n", {"n": 40}, {}),
+        ("Poisson batches under replace-one", ADD_REMOVE, {}),
+        ("Poisson batches under replace-one", {}, {"sampling": "without-replacement"}),
     ),
     (NoisyGradientSchedule, "optimal-shift"): _gradient(
         _FULL_RUN,
@@ -347,6 +358,27 @@ CASES |= {
         noisier={"scale": 8.0},
         gentler={"unit": 0.8},
     ),
+    (RepeatedSelectionSchedule, "repeat and select"): Case(
+        constants=None,
+        schedule=RepeatedSelectionSchedule(mu=0.2, repetitions=10, adjacency="replace-one"),
+        noisier={"mu": 0.1},
+        gentler={"mu": 0.15},
+        longer={"repetitions": 20},
+    ),
+    (LearnedSchemaSchedule, "learned schema"): Case(
+        constants=None,
+        schedule=LearnedSchemaSchedule(
+            numbers=2,
+            cells=9,
+            categories=1,
+            noise="gaussian",
+            scale=8.0,
+            threshold=60.0,
+            adjacency="replace-one",
+        ),
+        noisier={"scale": 10.0},
+        gentler={"numbers": 1},
+    ),
     (SlackSchedule, "noisy slack"): Case(
         constants=None,
         schedule=SlackSchedule(unit=1.0, scale=8.0, adjacency="replace-one"),
@@ -359,6 +391,12 @@ CASES |= {
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
+    ),
+    (LargestNormSchedule, "norm noise"): Case(
+        constants=None,
+        schedule=LargestNormSchedule(answers=20, changed=4, sensitivity=1.0, scale=8.0),
+        noisier={"scale": 12.0},
+        gentler={"sensitivity": 0.8},
     ),
     (CorrectedAnswersSchedule, "worst-shift"): Case(
         constants=None,

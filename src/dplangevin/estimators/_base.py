@@ -18,11 +18,14 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._documentation import documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
+from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
 from dplangevin.estimators._names import WithNames
+from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
+from dplangevin.estimators._raw import fit_raw, is_raw
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
 from dplangevin.estimators._targets import TargetEncoder
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.families.release import SEEDED, Release
 from dplangevin.families.run import run
@@ -57,7 +60,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
-    data_norm: float | None = None
+    data_norm: Any = None
     schema: Any = None
     radius: float | None = None
     alpha: float | None = None
@@ -69,6 +72,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     weight_bound: float | None = None
     bad_rows: str | None = None
     max_rows_per_person: int = 1
+    person: str | None = None
     intervals: bool | float = False
     secure: bool = False
     public_data: Any = None
@@ -89,6 +93,14 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
+        warn_of_plain_search(self.ledger is not None)
+        self.__dict__.pop("schema_", None)
+        if learns_norm(self):
+            scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
+            return scaled
+        if is_raw(self):
+            fitted: Self = fit_raw(self, X, y, sample_weight)
+            return fitted
         X, y, weights = self.read(X, y, sample_weight)
         encode = self.encoder(y)
         request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
@@ -104,7 +116,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         share, both = interval_share(self.intervals), None
         if share:
             rows = self.max_rows_per_person
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=weighted)
+            loaded = weighted or getattr(encode, "class_weights", None) is not None
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded)
         else:
             recipe = chosen(request)
             self.check_person(recipe.plan.guarantee)
@@ -191,6 +204,10 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
         return compare_public(self, n)
 
+    def _largest_class_weight(self) -> float:
+        """What weighs the heaviest class: 1 where there are no classes."""
+        return 1.0
+
     def _secure(self) -> bool:
         """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
         secure = _check.flag("secure", self.secure)
@@ -243,7 +260,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             alpha=self.alpha,
             mechanism=self.mechanism if own else "auto",
             theorem=self.theorem if own else None,
-            weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
+            weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
+            * self._largest_class_weight(),
             bad_rows="zero" if self._total() else "refuse",
             secure=self._secure(),
             more_rows=self.n is not None and self.adjacency == "add-remove",
@@ -271,7 +289,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        words = ["the number of rows is public"] if self.n is None or self.adjacency == "replace-one" else []
+        counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
+        words = ["the number of rows is public"] if counted else []
         if not self._total():
             words.append(
                 "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"
@@ -320,7 +339,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         found = large(X, y, weights, self.schema) if reset else None
         if found is None and self.schema is None:
             return features(self, X, reset)
-        rows = SchemaEncoder(self.schema).transform(X) if found is None else found
+        rows = SchemaEncoder(schema_of(self)).transform(X) if found is None else found
         if reset and self.schema is not None:
             names = as_schema(self.schema).names
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)

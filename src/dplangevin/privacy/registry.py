@@ -26,6 +26,8 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.rashomon",
     "dplangevin.families.rashomon_region",
     "dplangevin.families.noisy_answers",
+    "dplangevin.families.learned_schema",
+    "dplangevin.families.repeated_selection",
 )
 
 

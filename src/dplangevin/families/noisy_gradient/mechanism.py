@@ -36,7 +36,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     References
     ----------
     Altschuler and Talwar (2022), Algorithm 1; Chourasia, Ye and Shokri (2021), Algorithm 1; Ganesh, Thakurta and
-    Upadhyay (2023), Lemma C.1 and section F (Langevin diffusion, discretised).
+    Upadhyay (2022), Lemma C.1 and section F (Langevin diffusion, discretised).
     """
 
     family = NoisyGradientSchedule
