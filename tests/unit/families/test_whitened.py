@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism as whitened_mechanism
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
-from dplangevin.families.whitened.mechanism import coordinates, looked, step_sizes
+from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.shrinkage import Shrunk, shrink
@@ -341,3 +342,20 @@ def test_its_report_has_a_curve_over_steps() -> None:
     assert [row.steps for row in rows] == sorted(row.steps for row in rows)
     assert rows[-1].bound is not None
     assert rows[-1].bound > recipe.plan.guarantee.epsilon(1e-5)
+
+
+def test_noise_is_what_the_schedule_says() -> None:
+    X, y = scales(500, 5, 15)
+    plan = choose(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd")).plan
+    assert isinstance(plan.schedule, WhitenedSchedule)
+    schedule, data = replace(plan.schedule, n_steps=1, average_from=0), ArrayDataset(X, y, plan.problem)
+    noisy = looked(schedule, data, np.random.default_rng(16))
+    drawn = schedule.moment_noise * symmetric_noise(5, np.random.default_rng(16))
+    np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
+    made, start = coordinates(schedule, noisy), np.zeros((5, 1))
+    walk = Walk(moments=noisy, step=0, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
+    found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
+    weights, z = whitened(X, made.frames)
+    exact = (weights * (0.5 - y)) @ z / 500
+    noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
+    np.testing.assert_allclose(found, -step_sizes(schedule, made) * (exact + noise), rtol=1e-9)
