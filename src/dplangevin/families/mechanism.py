@@ -20,7 +20,7 @@ from dplangevin.privacy.payment import Released, pay
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.spender import Spender
-from dplangevin.problem import Problem
+from dplangevin.problem import Problem, RecordLoss
 
 Floats = NDArray[np.float64]
 Answers = Callable[[], Sequence[ArrayLike]]
@@ -126,6 +126,9 @@ class Draw:
 class FitMechanism(Mechanism[S, Dataset, Release]):
     """Base of the mechanisms that solve a problem on its data set."""
 
+    whole_records: ClassVar[bool] = False
+    """Whether it asks for nothing but sums of gradients, so that losses of whole records will do."""
+
     @final
     def _refuse(self, plan: Price, data: Dataset) -> None:
         if not isinstance(plan, Plan):
@@ -135,6 +138,11 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
         if data.problem != plan.problem:
             raise InvalidParameter(
                 "the data set was prepared for another problem than the plan's; build it from plan.problem."
+            )
+        if isinstance(plan.problem.loss, RecordLoss) and not self.whole_records:
+            raise InvalidParameter(
+                f"{self.family.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is one of "
+                "whole records. Use noisy gradient descent."
             )
         self.check(cast(S, plan.schedule), plan.problem)
 

@@ -80,16 +80,19 @@ if TYPE_CHECKING:
     )
     from dplangevin.problem.risk import (
         exponential_excess as exponential_excess,
+        gaussian_smoothing_excess as gaussian_smoothing_excess,
         gibbs_stability as gibbs_stability,
         hit_probability as hit_probability,
         langevin_convex as langevin_convex,
         langevin_convex_population as langevin_convex_population,
         langevin_stability as langevin_stability,
         langevin_strongly_convex as langevin_strongly_convex,
+        moreau_excess as moreau_excess,
         nonconvex_excess as nonconvex_excess,
         regularised_exponential as regularised_exponential,
         regularised_gibbs as regularised_gibbs,
         sgld_distance as sgld_distance,
+        thresholded_stability as thresholded_stability,
     )
     from dplangevin.samplers.finite_grid import (
         finite_grid as finite_grid,

@@ -39,6 +39,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     """
 
     family = NoisyGradientSchedule
+    whole_records = True
 
     def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:
         self.n_steps, self.stop = n_steps, stop

@@ -26,6 +26,20 @@ ROWS: tuple[Row, ...] = (
         corrected="constants made explicit: beta = eps n / (2 L D) is eps-bounded range, and the risk p / beta",
     ),
     _row(
+        number="Theorem D.1, losses that are not smooth",
+        says="Lipschitz losses with corners, by smoothing",
+        where=("dplangevin.papers:moreau_excess", "dplangevin.papers:gaussian_smoothing_excess"),
+        test="tests/unit/problem/test_record_losses.py::test_smoothing_costs_what_is_said",
+        corrected="the excess that smoothing costs has its constant",
+    ),
+    _row(
+        number="Section 1, losses l(theta; d)",
+        says="any loss of theta and one record with bounded gradients",
+        where=("dplangevin.problem:RecordLoss", "dplangevin.problem:RadialHuber"),
+        test="tests/unit/problem/test_record_losses.py::test_a_user_loss_runs_and_is_composed",
+        corrected="the Lipschitz constant is enforced by a clip of every record's gradient",
+    ),
+    _row(
         number="Lemma C.1 (1.1)",
         says="the whole trajectory of the diffusion has Renyi divergence (a Delta^2 / 4) int beta^2",
         where=("dplangevin.papers:langevin_trajectory",),
