@@ -32,12 +32,8 @@ if TYPE_CHECKING:
     from dplangevin.families.noisy_gradient.theorems.participation_start import (
         ParticipationStart as ParticipationStart,
     )
-    from dplangevin.papers.concordance import (
-        PAPERS as PAPERS,
-        ROWS as ROWS,
-        Paper as Paper,
-        Row as Row,
-    )
+    from dplangevin.papers.concordance import PAPERS as PAPERS, ROWS as ROWS
+    from dplangevin.papers.concordance._row import Paper as Paper, Row as Row
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
         figure as figure,

@@ -55,8 +55,8 @@ ROWS: tuple[Row, ...] = (
         says="upper and lower bound against the number of steps",
         where=("dplangevin reproduce tightness",),
         test="tests/unit/problem/test_record_losses.py::test_the_attained_epsilon_of_a_mean_is_the_claimed_one",
-        corrected="the exact value is drawn too, and attained by runs to 1e-9: the gap of two is the lower bound's, and "
-        "the crossing does not depend on the order",
+        corrected="the exact value is drawn too, and attained by runs to 1e-9: the gap of two is the lower bound's, "
+        "and the crossing does not depend on the order",
     ),
     _row(
         number="Theorem 4",

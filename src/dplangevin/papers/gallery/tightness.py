@@ -39,7 +39,7 @@ class Impulses:
     def standard_normal(self, size: int) -> Floats:
         """The next unit vector."""
         self.step += 1
-        return np.eye(1, size, self.step)[0]
+        return np.asarray(np.eye(1, size, self.step)[0])
 
 
 def attained(steps: int) -> float:

@@ -95,7 +95,7 @@ def gradient_alone(loss: RecordLoss, theta: FloatArray, row: FloatArray, label: 
         return np.zeros(theta.shape)
     if gradient.shape != theta.shape or not np.isfinite(gradient).all():
         return np.zeros(theta.shape)
-    return clipped_rows(gradient[None, :], loss.gradient_bound)[0]
+    return np.asarray(clipped_rows(gradient[None, :], loss.gradient_bound)[0])
 
 
 def clipped_rows(vectors: FloatArray, bound: float) -> FloatArray:
