@@ -29,7 +29,7 @@ from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
@@ -66,6 +66,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     n: int | None = None
     mechanism: str = "auto"
     theorem: str | None = None
+    objective: Objective = "empirical"
     weight_bound: float | None = None
     bad_rows: str | None = None
     max_rows_per_person: int = 1
@@ -240,6 +241,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             alpha=self.alpha,
             mechanism=self.mechanism if own else "auto",
             theorem=self.theorem if own else None,
+            objective=self.objective,
             weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
             bad_rows="zero" if self._total() else "refuse",
             secure=self._secure(),

@@ -17,6 +17,8 @@ ANY_NUMBER = (
     "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
 )  # fmt: skip
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
+POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
+"""Mechanisms whose stability is proved, and whose ridge can be chosen for new records."""
 GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -51,6 +53,10 @@ def _chosen(request: Request) -> Recipe:
     if request.secure and request.mechanism not in SECURE_TOO:
         return _planned("noisy-gd-secure", request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
+    if request.objective == "population" and mechanism not in POPULATION:
+        raise InvalidParameter(
+            f"objective='population' is for draws: use mechanism='auto' or one of {', '.join(POPULATION)}."
+        )
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:
         raise InvalidParameter(
             f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
@@ -82,6 +88,8 @@ def _automatic(request: Request) -> str:
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
+    if request.theorem is None and request.objective == "population":
+        return "exponential" if request.delta == 0 else "langevin"
     if request.theorem is None and _pure_pays(request):
         return "objective-perturbation"
     return "noisy-gd"

@@ -110,7 +110,7 @@ def process(problem: Problem, epsilon: float, delta: float) -> TierOffer:
     constants, mu = problem.constants, cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
     if constants.convex and math.isfinite(constants.smoothness) and constants.strong_convexity > 0:
         return _last_iterate(problem, mu)
-    distance = _distance(problem)
+    distance = start_distance(problem)
     p, sensitivity = problem.dimension, mean_gradient_sensitivity(constants)
     time = distance * mu / (sensitivity * math.sqrt(p))
     smooth = constants.smoothness
@@ -204,7 +204,7 @@ def _drawn(beta: float, gibbs: bool, **fields: Any) -> tuple[DrawSchedule, str]:
     return ExponentialSchedule(inverse_temperature=beta, **fields), "exponential-mechanism"
 
 
-def _distance(problem: Problem) -> float:
+def start_distance(problem: Problem) -> float:
     """Largest distance from the start (0, projected) to a point of the set; an assumption where it is unbounded."""
     reach = largest_norm(problem.constraint, problem.dimension)
     return reach if math.isfinite(reach) else START_DISTANCE / problem.row_norm

@@ -105,8 +105,9 @@ ROWS: tuple[Row, ...] = (
         number="Theorem E.4 (1.3)",
         says="regularised exponential mechanism: population risk L / sqrt(n) + L p / (eps n), pure eps",
         where=("dplangevin.papers:regularised_exponential", "dplangevin.families:plan_sampler"),
-        test="tests/unit/families/test_plan_sampler.py::test_regularised_mechanism_for_population_risk",
-        corrected="printed as (eps, delta); the Lipschitz constant of the regulariser does not enter",
+        test="tests/unit/families/test_plan_sampler.py::test_population_objective_does_it_without_hand_work",
+        corrected='`objective="population"` chooses the ridge; printed as (eps, delta), and the Lipschitz constant of the '
+        "regulariser does not enter",
     ),
     _row(
         number="Lemma E.5, Theorem E.6 (1.4)",
