@@ -11,6 +11,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import (
     LOSSES,
+    Bump,
     Clipped,
     DataBounds,
     Huber,
@@ -85,7 +86,7 @@ def size_of(loss: Loss, a: np.ndarray) -> np.ndarray:
 
 def test_every_exported_loss_is_tested() -> None:
     exported = {getattr(losses, name) for name in losses.__all__ if name not in ("LOSSES", "Loss")}
-    whole = {RecordLoss, RadialHuber}  # tests/unit/problem/test_record_losses.py
+    whole = {RecordLoss, RadialHuber, Bump}  # tests/unit/problem/test_record_losses.py
     assert exported - whole == {type(loss) for loss in CONVEX + NONCONVEX}
     assert exported == {*LOSSES.values(), Clipped, RecordLoss}
     assert all(LOSSES[loss.name] is type(loss) for loss in PLAIN + NONCONVEX)

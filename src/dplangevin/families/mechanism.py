@@ -126,8 +126,8 @@ class Draw:
 class FitMechanism(Mechanism[S, Dataset, Release]):
     """Base of the mechanisms that solve a problem on its data set."""
 
-    whole_records: ClassVar[bool] = False
-    """Whether it asks for nothing but sums of gradients, so that losses of whole records will do."""
+    whole_records: ClassVar[tuple[type[RecordLoss], ...]] = ()
+    """The losses of whole records that will do: all of them where nothing but sums of gradients is asked for."""
 
     @final
     def _refuse(self, plan: Price, data: Dataset) -> None:
@@ -139,7 +139,8 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
             raise InvalidParameter(
                 "the data set was prepared for another problem than the plan's; build it from plan.problem."
             )
-        if isinstance(plan.problem.loss, RecordLoss) and not self.whole_records:
+        loss = plan.problem.loss
+        if isinstance(loss, RecordLoss) and not isinstance(loss, self.whole_records):
             raise InvalidParameter(
                 f"{self.family.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is one of "
                 "whole records. Use noisy gradient descent."

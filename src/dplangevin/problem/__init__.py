@@ -5,6 +5,7 @@ from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
 from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, L1Ball, Simplex, WholeSpace
 from dplangevin.problem.losses import (
     LOSSES,
+    Bump,
     Clipped,
     Huber,
     Logistic,
@@ -28,6 +29,7 @@ __all__ = [
     "Adjacency",
     "Ball",
     "Box",
+    "Bump",
     "Clipped",
     "Constants",
     "ConstraintSet",

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from dplangevin.errors import AssumptionFailed, CalibrationFailed
 from dplangevin.families.draws.chains import certified_chain, mean_curvature, pure_chain
-from dplangevin.families.draws.exact_methods import exact_method
+from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
 from dplangevin.families.draws.schedule import DrawSchedule, ExponentialSchedule, GibbsSchedule
 from dplangevin.families.draws.theorems.exponential_mechanism import (
     exponential_temperature,
@@ -92,6 +92,8 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
     beta, gibbs = _temperature(problem, epsilon, delta, "exponential" if grid else law)
     schedule, theorem = _drawn(beta, gibbs, tier="exact", grid=grid)
     costs = {"grid": float(grid**problem.dimension), "line": 100.0, "gaussian": 2.0}
+    if method == "cells":
+        costs["cells"] = 2.0 * cells_per_axis(problem, beta) ** problem.dimension + 100.0
     excess = draw_excess(problem, beta)
     if grid:
         excess = grid_excess(problem, beta, grid)
@@ -101,7 +103,7 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
         theorem=theorem,
         evaluations=costs[method] if method in costs else 200.0 + _logistic_proposals(problem, beta),
         excess_risk=excess,
-        bounded=method in ("grid", "line"),
+        bounded=method in ("grid", "line", "cells"),
     )
 
 

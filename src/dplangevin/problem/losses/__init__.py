@@ -1,6 +1,7 @@
 """Losses of a linear score, each with its slope and curvature bounds, and losses of whole records."""
 
 from dplangevin.problem.losses.base import Loss
+from dplangevin.problem.losses.bump import Bump
 from dplangevin.problem.losses.clipped import Clipped
 from dplangevin.problem.losses.huber import Huber
 from dplangevin.problem.losses.logistic import Logistic
@@ -27,11 +28,13 @@ LOSSES: dict[str, type[Loss]] = {
         Sigmoid,
         Mean,
         RadialHuber,
+        Bump,
     )
 }
 
 __all__ = [
     "LOSSES",
+    "Bump",
     "Clipped",
     "Huber",
     "Logistic",
