@@ -132,6 +132,12 @@ def test_hit_bound_in_a_plan_is_that_of_its_law() -> None:
     assert ramp.schedule.ramp == pytest.approx(0.0025)
 
 
+def test_a_ball_that_just_holds_every_minimiser_is_enough() -> None:
+    """radius = lipschitz / ridge exactly: the minimiser may lie on the sphere, and its gradient is still zero."""
+    assert interior_minimisers(stated(radius=2.0, ridge=0.5))
+    assert not interior_minimisers(stated(radius=2.0 * (1 - 1e-9), ridge=0.5))
+
+
 def test_stability_and_population_risk_of_a_draw_are_told() -> None:
     """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)."""
     recipe = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")

@@ -49,6 +49,18 @@ if TYPE_CHECKING:
         safe_sgld_temperature as safe_sgld_temperature,
         thesis_moment_factor as thesis_moment_factor,
     )
+    from dplangevin.papers.mirror_formulas import (
+        chi as chi,
+        cross_polytope_width as cross_polytope_width,
+        effective_noise as effective_noise,
+        ellipsoid_width as ellipsoid_width,
+        mirror_population_risk as mirror_population_risk,
+        mirror_risk as mirror_risk,
+        printed_effective_noise as printed_effective_noise,
+        public_gradient_radius as public_gradient_radius,
+        regression_risk as regression_risk,
+        varying_effective_noise as varying_effective_noise,
+    )
     from dplangevin.papers.noisy_sgd_formulas import (
         chourasia_composition as chourasia_composition,
         chourasia_isoperimetric as chourasia_isoperimetric,
@@ -95,6 +107,7 @@ if TYPE_CHECKING:
     )
     from dplangevin.samplers.langevin_certificates import (
         girsanov_bound as girsanov_bound,
+        lipschitz_bound as lipschitz_bound,
         mixing_time as mixing_time,
         overdamped_steps as overdamped_steps,
         underdamped_bound as underdamped_bound,
