@@ -116,11 +116,13 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Lemmas 63, 64, Theorem 65",
         says="underdamped Langevin: steps of order sqrt(k) / eps",
-        where=("dplangevin.papers:underdamped_bound", "dplangevin.samplers:underdamped"),
-        test=_CHAINS + "test_discretisation_vectors",
-        corrected="mu^2 for mu in the proof; no convergence of the continuous process is proved",
-        status="partial",
-        note="the trajectory's Gaussian DP is there, a mechanism is not",
+        where=(
+            "dplangevin.families:UnderdampedLangevin",
+            "dplangevin.families:UnderdampedSchedule",
+            "dplangevin.papers:underdamped_bound",
+        ),
+        test="tests/unit/families/test_underdamped.py::test_the_promise_is_above_the_law_of_a_step",
+        corrected="mu^2 for mu in the proof; private by its own noise, since no convergence of the process is proved",
     ),
     _row(
         number="Table 3.1",
