@@ -11,12 +11,14 @@ import math
 import resource
 import tempfile
 import time
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _measure import Row
 
+from dplangevin import __version__
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.families.noisy_answers.maximum_error import expected_maximum
 from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
@@ -28,6 +30,14 @@ from dplangevin.schema import Schema
 EPSILON, DELTA = 1.0, 1e-6
 ASKED = {100: 0.955, 1000: 0.875, 10_000: 0.815, 100_000: 0.77}
 CATEGORIES, NUMBERS, WIDTH = 6, 4, 46
+
+INTRODUCTION = f"""\
+# Counting: error and speed
+
+Measured in {date.today():%B %Y} by `python benchmarks/counting.py` (a part of `make bench`) with dplangevin
+{__version__}. "target" is what the project set itself, "kept" whether it was reached; the errors of the peers stand in
+the notes. The error is the largest of k counts; the peers add Gaussian noise under the same (epsilon, delta).
+"""
 
 
 def rows(n_rows: int = 1_000_000) -> list[Row]:
@@ -217,7 +227,8 @@ def main() -> None:
     if parser.parse_args().table:
         print("\n".join(shape_table()))
         return
-    print("| what | asked | measured | met | note |\n|---|---|---|---|---|")
+    print(INTRODUCTION)
+    print("| what | target | reached | kept | note |\n|---|---|---|---|---|")
     for row in rows(parser.parse_args().rows):
         met = "" if row.met is None else "yes" if row.met else "NO"
         print(f"| {row.what} | {row.asked} | {row.measured} | {met} | {row.note} |", flush=True)

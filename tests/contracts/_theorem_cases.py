@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.noisy_answers.schedule import (
@@ -175,6 +176,14 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("larger than n", {"n": 40}, _CYCLIC),
         ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
     ),
+    (NoisyGradientSchedule, "opposite-records"): _gradient(
+        _batches("poisson"),
+        ("starting point may depend", {}, UNKNOWN),
+        ("without bound", {}, ENDLESS),
+        ("larger than n", {"n": 40}, {}),
+        ("Poisson batches under replace-one", ADD_REMOVE, {}),
+        ("Poisson batches under replace-one", {}, {"sampling": "without-replacement"}),
+    ),
     (NoisyGradientSchedule, "optimal-shift"): _gradient(
         _FULL_RUN,
         *PATH,
@@ -335,6 +344,20 @@ CASES |= {
         schedule=NoisyMaxSchedule(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
         noisier={"scale": 8.0},
         gentler={"unit": 0.8},
+    ),
+    (LearnedSchemaSchedule, "learned schema"): Case(
+        constants=None,
+        schedule=LearnedSchemaSchedule(
+            numbers=2,
+            cells=9,
+            categories=1,
+            noise="gaussian",
+            scale=8.0,
+            threshold=60.0,
+            adjacency="replace-one",
+        ),
+        noisier={"scale": 10.0},
+        gentler={"numbers": 1},
     ),
     (SlackSchedule, "noisy slack"): Case(
         constants=None,

@@ -46,7 +46,7 @@ RELEASES: tuple[tuple[str, str, str], ...] = (
     ("lens", "return -math.inf, min(first, second)", "return -math.inf, min(first, second) - 1"),
     ("proximal", "y = x + math.sqrt(step_size) * rng", "y = x + math.sqrt(step_size / 2) * rng"),
     ("proximal", "self.precision = 1 / step_size + self.curvature", "self.precision = 2 / step_size + self.curvature"),
-    ("proximal", "rng.standard_exponential(columns.size) >= values - lower", "2 * rng.standard_exponential(columns.size) >= values - lower"),
+    ("proposals", "rng.standard_exponential(columns.size) >= above", "2 * rng.standard_exponential(columns.size) >= above"),
     ("truncated", "(x - low) ** 2 / 2, (x**2 - nearest**2) / 2", "(x - low) ** 2 / 4, (x**2 - nearest**2) / 4"),
     ("truncated", "inside = (x >= low) & (x <= high)", "inside = x >= low"),
     ("truncated", "limit * (np.expm1(-back) + back)", "0 * back"),

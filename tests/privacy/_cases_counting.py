@@ -15,10 +15,7 @@ DELTA = 0.05
 
 
 def ratios(mechanism: Any, change: np.ndarray, shrink: float = 1.0, widest: float = np.inf) -> Draw:
-    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`.
-
-    Secure noise comes from the operating system, so that the seed of such a row is not fixed.
-    """
+    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`."""
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         k, p = mechanism.k, mechanism.p

@@ -16,8 +16,10 @@ from privacy import (
     _cases_evaluation,
     _cases_gradient,
     _cases_perturbation,
+    _cases_raw,
     _cases_reading,
     _cases_region,
+    _cases_whole_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
 
@@ -28,8 +30,10 @@ FAMILIES = (
     _cases_counting,
     _cases_evaluation,
     _cases_estimators,
+    _cases_raw,
     _cases_reading,
     _cases_region,
+    _cases_whole_region,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 

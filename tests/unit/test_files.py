@@ -20,7 +20,7 @@ from dplangevin.estimators import DPRidge, model_file
 from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.queries import count_marginals
 from dplangevin.schema import Schema
-from unit.test_run_state import plan
+from unit.families.test_run_state import plan
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and modes of POSIX")
 
@@ -56,10 +56,16 @@ os.replace = lambda *names: os.kill(os.getpid(), 9)
 """
 WRITERS = {
     "plan.json": "from dplangevin.privacy.plan_file import save_plan\n"
-    "from unit.test_run_state import plan\nsave_plan(plan(), 'plan.json')",
+    "from unit.families.test_run_state import plan\nsave_plan(plan(), 'plan.json')",
     "schema.toml": "from dplangevin.schema import Schema\n"
     "Schema.from_dict({'columns': {'a': {'range': [0, 1]}}}).save('schema.toml')",
-    "report.html": "from dplangevin import report\nfrom unit.test_run_state import plan\n"
+    "out.json": "from dplangevin.cli.main import run\nfrom dplangevin.ledger import Ledger\n"
+    "Ledger.create('sqlite:///l.db')\nrun(['ledger', 'export', '--ledger', 'sqlite:///l.db', '-o', 'out.json'])",
+    "numbers.csv": "from dplangevin.papers.gallery._draw import table\n"
+    "table(Path('numbers.csv'), ['a'], [[1.5]])",
+    "picture.svg": "from dplangevin.papers.gallery._draw import figure, save\n"
+    "save(figure()[0], Path('picture.svg'))",
+    "report.html": "from dplangevin import report\nfrom unit.families.test_run_state import plan\n"
     "report.write(plan(), 'report.html')",
 }
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -130,6 +134,53 @@ Plot = Annotated[
     _option("--plot", "Also draw epsilon against the number of steps.", _OUTPUT, "FILE.png|.svg|.html"),
 ]
 
+
+def _of_a_run(
+    mechanism: Mechanism = None,
+    sampling: Sampling = None,
+    batch_size: BatchSize = None,
+    momentum: Momentum = False,
+    smoothness: Smoothness = math.inf,
+    strong_convexity: StrongConvexity = 0.0,
+    diameter: Diameter = math.inf,
+    adjacency: Adjacency = "replace-one",
+    release: Release = "last-iterate",
+    checkpoints: Checkpoints = "",
+    order: Order = "",
+    theorem: TheoremName = None,
+    dimension: Dimension = None,
+    hessian_rank: HessianRank = None,
+    noise: Noise = None,
+    tolerance: Tolerance = None,
+    release_noise: ReleaseNoise = None,
+    tier: Tier = None,
+    models: Models = None,
+    threshold: Threshold = None,
+    ramp: Ramp = None,
+    excess: Excess = None,
+    answers: Answers = None,
+    changed: Changed = None,
+    sensitivity: Sensitivity = None,
+    p: Power = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """What describes a run to every command that asks about one."""
+
+
+def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command takes the options of a run as well; it finds their values in its context."""
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = inspect.signature(_of_a_run, eval_str=True).parameters
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        command(**{name: given[name] for name in own})
+
+    called.__signature__ = inspect.Signature([*own.values(), *shared.values()])  # type: ignore[attr-defined]
+    return called
+
+
 _NOT_FOR_THE_LIBRARY = {"as_json", "quiet", "plot", "order"}
 _LONGEST_FILE = 10**8
 
@@ -151,6 +202,11 @@ def for_library(context: typer.Context) -> dict[str, Any]:
         if name in chosen:
             chosen[name] = _per_step(name, chosen[name])
     return chosen
+
+
+def orders(context: typer.Context) -> tuple[float, ...]:
+    """The orders at which the Renyi divergence is wanted too."""
+    return numbers("order", context.params["order"], "orders such as 2,8,32")
 
 
 def numbers(name: str, text: str, example: str) -> tuple[float, ...]:

@@ -263,7 +263,17 @@ def delayed_parts(X: Any, y: Any, weights: Any) -> list[tuple[Any, Any, Any]]:
         X = X.rechunk({1: -1}) if X.ndim == 2 else X
         chunks = X.chunks[0]
         y, weights = (v.rechunk((chunks,)) if hasattr(v, "rechunk") else v for v in (y, weights))
-    columns = [list(np.ravel(v.to_delayed())) if v is not None else None for v in (X, y, weights)]
+    try:
+        columns = [list(np.ravel(v.to_delayed())) if v is not None else None for v in (X, y, weights)]
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        NotImplementedError,
+    ) as error:  # its own conversions may fail
+        raise InvalidParameter(
+            f"Dask cannot make the partitions ({type(error).__name__}). {UNSPENT}"
+        ) from None
     features, targets, loads = columns
     assert features is not None
     assert targets is not None

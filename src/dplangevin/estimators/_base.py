@@ -20,9 +20,10 @@ from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, p
 from dplangevin.estimators._large import LargeData, dataset_of, large
 from dplangevin.estimators._names import WithNames
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
+from dplangevin.estimators._raw import fit_raw, is_raw
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
 from dplangevin.estimators._targets import TargetEncoder
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.families.release import SEEDED, Release
 from dplangevin.families.run import run
@@ -70,6 +71,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     weight_bound: float | None = None
     bad_rows: str | None = None
     max_rows_per_person: int = 1
+    person: str | None = None
     intervals: bool | float = False
     secure: bool = False
     public_data: Any = None
@@ -90,6 +92,10 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
+        self.__dict__.pop("schema_", None)
+        if is_raw(self):
+            fitted: Self = fit_raw(self, X, y, sample_weight)
+            return fitted
         X, y, weights = self.read(X, y, sample_weight)
         encode = self.encoder(y)
         request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
@@ -270,7 +276,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        words = ["the number of rows is public"] if self.n is None or self.adjacency == "replace-one" else []
+        counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
+        words = ["the number of rows is public"] if counted else []
         if not self._total():
             words.append(
                 "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"
@@ -319,7 +326,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         found = large(X, y, weights, self.schema) if reset else None
         if found is None and self.schema is None:
             return features(self, X, reset)
-        rows = SchemaEncoder(self.schema).transform(X) if found is None else found
+        rows = SchemaEncoder(schema_of(self)).transform(X) if found is None else found
         if reset and self.schema is not None:
             names = as_schema(self.schema).names
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)

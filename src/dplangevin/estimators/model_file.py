@@ -14,7 +14,7 @@ from dplangevin import _files, _plain, estimators
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.privacy import serialize
 from dplangevin.schema import Schema
@@ -68,7 +68,7 @@ def to_plain(model: DPLinearModel) -> dict[str, Any]:
         "parameters": {
             name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
         },
-        "schema": None if model.schema is None else as_schema(model.schema).to_dict(),
+        "schema": None if schema_of(model) is None else as_schema(schema_of(model)).to_dict(),
         "features": _plain_names(model),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),

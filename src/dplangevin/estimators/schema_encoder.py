@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema import CategoricalColumn, NumericColumn, Schema
+from dplangevin.schema import CategoricalColumn, NumericColumn, Schema, SchemaToLearn
 from dplangevin.tables import MISSING, Cells, table_of
 
 Floats = NDArray[np.float64]
@@ -86,6 +86,11 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def schema_of(model: Any) -> Any:
+    """What encodes the tables of a model: the schema that its fit learned, or the one that was stated."""
+    return getattr(model, "schema_", model.schema)
+
+
 def as_schema(given: Any) -> Schema:
     """A Schema from one, or from the plain data of its file format."""
     if given is None:
@@ -93,6 +98,11 @@ def as_schema(given: Any) -> Schema:
     if isinstance(given, str | os.PathLike):  # a file could change between fit and predict
         raise InvalidParameter(
             "schema is a path; read the file once: schema=dplangevin.schema.Schema.load(path)."
+        )
+    if isinstance(given, SchemaToLearn):
+        raise InvalidParameter(
+            "this schema is to be learned, which only the fit of an estimator does, inside its promise; afterwards its "
+            "schema_ is a public one."
         )
     return given if isinstance(given, Schema) else Schema.from_dict(given)
 

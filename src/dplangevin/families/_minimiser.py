@@ -42,6 +42,13 @@ def default_tolerance(constants: Constants, tilt: float = 0.0, reach: float = ma
     return factor * (rounding_floor(constants, records) + 2.0**-53 * terms * (scores + 2 * slopes))
 
 
+def stated_tolerance(constants: Constants, tolerance: float | None, tilt: float = 0.0) -> float:
+    """The tolerance as stated, or the default; without strong convexity theorems refuse whatever it is."""
+    if tolerance is not None:
+        return tolerance
+    return default_tolerance(constants, tilt) if constants.strong_convexity > 0 else 1e-6
+
+
 def total_ridge(constants: Constants) -> float:
     """Lambda, the strong convexity of the SUM of losses plus the ridge, rounded down."""
     return constants.n * constants.strong_convexity * (1 - 1e-15)

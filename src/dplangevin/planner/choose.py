@@ -13,6 +13,7 @@ from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
 SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
+_SECURE = "noisy-gd-secure"
 ANY_NUMBER = (
     "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
 )  # fmt: skip
@@ -50,8 +51,12 @@ def chosen(request: Request) -> Recipe:
 
 
 def _chosen(request: Request) -> Recipe:
+    if request.mechanism == _SECURE:
+        raise InvalidParameter(
+            f"mechanism={_SECURE!r} is what secure=True runs: ask for secure=True, with mechanism='auto' or 'noisy-gd'."
+        )
     if request.secure and request.mechanism not in SECURE_TOO:
-        return _planned("noisy-gd-secure", request)
+        return _planned(_SECURE, request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
     if request.objective == "population" and mechanism not in POPULATION:
         raise InvalidParameter(

@@ -32,13 +32,9 @@ class Recipe:
 
     def __str__(self) -> str:
         promise, problem = self.plan.guarantee, self.plan.problem
-        delta = promise.at_delta or 0.0
-        budget = f"epsilon = {promise.epsilon(delta):.4g}" + (
-            f", delta = {delta:.3g}" if delta else " (pure)"
-        )
         lines = [
             f"Plan for {self.model}: {self.plan.schedule.mechanism}, n = {problem.n}, {problem.n_features} features",
-            f"  promise: {budget}, {promise.adjacency}, theorem {promise.theorem}",
+            f"  promise: {promise.in_short}",
             *(f"  {reason}" for reason in self.reasons),
             f"  predicted excess risk (estimate): {self.predicted_excess_risk:.3g}",
         ]

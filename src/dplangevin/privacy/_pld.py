@@ -64,7 +64,9 @@ def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any | Non
     # the mirror image of a chord is a chord, so the corners are enough
     ratios = np.concatenate([1 / ratio[:0:-1], ratio])
     values = np.concatenate([(1 - 1 / ratio + level / ratio)[:0:-1], level])
-    corners, heights = _lower_hull(ratios, values)
+    hull = lower_hull(ratios, values)
+    corners: Floats = ratios[hull]
+    heights: Floats = values[hull]
     span = max(float(first[-1]), grid)
 
     def minorant(eps: Floats) -> Floats:
@@ -76,7 +78,8 @@ def connect_the_dots(epsilons: Floats, deltas: Floats, grid: float) -> Any | Non
     return symmetric_profile(minorant, span, grid)
 
 
-def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
+    """The corners of the greatest convex minorant of the points, as indices."""
     kept: list[int] = []
     for i in range(len(x)):
         while len(kept) > 1:
@@ -85,4 +88,4 @@ def _lower_hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
                 break
             kept.pop()
         kept.append(i)
-    return x[kept], y[kept]
+    return np.array(kept, dtype=np.intp)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin._search import bisected
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy._pld import GRID, connect_the_dots
 from dplangevin.privacy.parts import Gaussian, Part, Pure
@@ -241,13 +242,7 @@ def _smallest(candidates: list[float]) -> float:
 
 def _basic_delta(parts: Parts, epsilon_: float) -> float:
     """Smallest delta found by bisection (in log) with _basic(parts, delta) <= eps; 1 when none is."""
-    low, high = math.log(1e-300), 0.0
     if _basic(parts, 1 - 1e-12) > epsilon_:
         return 1.0
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        if _basic(parts, math.exp(middle)) <= epsilon_:
-            high = middle
-        else:
-            low = middle
-    return math.exp(high)
+    enough = bisected(lambda log: _basic(parts, math.exp(log)) <= epsilon_, 0.0, math.log(1e-300), rounds=100)
+    return math.exp(enough)

@@ -81,6 +81,13 @@ class Guarantee:
             ]
         )
 
+    @property
+    def in_short(self) -> str:
+        """Budget, neighbours and theorem in one line."""
+        delta = self.at_delta or 0.0
+        size = f", delta = {delta:.3g}" if delta else " (pure)"
+        return f"epsilon = {self.epsilon(delta):.4g}{size}, {self.adjacency}, theorem {self.theorem}"
+
     def epsilon(self, delta: float | None = None) -> float:
         """Smallest proved epsilon at delta (default: the delta the guarantee was made for)."""
         if delta is None:

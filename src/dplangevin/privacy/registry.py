@@ -26,6 +26,7 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.rashomon",
     "dplangevin.families.rashomon_region",
     "dplangevin.families.noisy_answers",
+    "dplangevin.families.learned_schema",
 )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon.region import RashomonRegion
-from dplangevin.rashomon.region_table import STATUS, RegionLevel, RegionTable
+from dplangevin.rashomon.region_table import RegionLevel, RegionTable
 from dplangevin.report.document import (
     Block,
     Bullets,
@@ -219,9 +219,14 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
 def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
     names = {
         "ambiguity": ("inputs decided otherwise by some model (ambiguity)", "certified, at least"),
+        "most_ambiguity": (
+            "inputs decided otherwise by any model of the set, no more than",
+            "certified, at most",
+        ),
         "discrepancy": ("decisions changed by one model, most (discrepancy)", "certified, at least"),
         "mean_width": ("width of an input's range, mean", "certified"),
         "largest_width": ("width of an input's range, largest", "certified"),
+        "mean_outer_width": ("width of the range of ALL models of the set, mean", "certified, at most"),
         "mean_capacity": ("classes left open per input (capacity), mean", "certified, at least"),
         "mean_scale": ("share of the tried region that is certified, mean", "released"),
     }
@@ -229,7 +234,7 @@ def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
     rows: list[list[Cell]] = [
         [words, *(Number(value=level[name], down=True) for level in levels), status]
         for name, (words, status) in names.items()
-        if name in levels[0]
+        if all(name in level for level in levels)
     ]
     return ReportTable(
         headers=["", *(f"psi = {level['threshold']:g}" for level in levels), "status"], rows=rows
@@ -299,7 +304,7 @@ def _fairness(table: RegionTable) -> ReportTable:
 def _status(table: RegionTable) -> Facts:
     decided = {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
     skipped = set() if table.decisions is not None else decided
-    return Facts(rows=[(name, words) for name, words in STATUS.items() if name not in skipped])
+    return Facts(rows=[(name, words) for name, words in table.status.items() if name not in skipped])
 
 
 def _promise(plain: dict[str, Any]) -> Facts:

@@ -59,7 +59,7 @@ class Cells:
         with np.errstate(divide="ignore", invalid="ignore"):
             wide = np.where(size > 1e-8, -np.expm1(-2 * size) / np.where(size > 0, size, 1.0), 2.0)
         mass = size + np.log(wide * self.half[:, None])
-        return self.smoothness * self.radius**2 / 2 - self.values + mass.sum(axis=0)
+        return np.asarray(self.smoothness * self.radius**2 / 2 - self.values + mass.sum(axis=0))
 
     @cached_property
     def cumulative(self) -> Floats:

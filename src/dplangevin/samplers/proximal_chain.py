@@ -18,15 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check, _progress
-from dplangevin.errors import InvalidParameter
+from dplangevin.samplers._proposals import BackwardOracle, Columns, checked_start
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.log_concave import refuse_violation
 from dplangevin.samplers.potential import Counted, Draws, Potential
 
 Floats = NDArray[np.float64]
-Columns = NDArray[np.intp]
 Progress = Callable[[int, int], None]
-_LARGEST_BLOCK = 64
 
 
 def proximal(
@@ -44,11 +42,7 @@ def proximal(
     accepted: their number depends on the data, the number of steps does not.
     """
     step_size, n_steps = _check.positive("step_size", step_size), _check.count("n_steps", n_steps)
-    x = np.array(start, float)
-    if x.ndim != 2 or x.shape[0] != body.dimension or not np.all(body.contains(x)):
-        raise InvalidParameter(
-            f"start must be [{body.dimension}, k] points inside the body; project them first."
-        )
+    x = checked_start(start, body)
     counted = Counted(potential)
     oracle = _Oracle(counted, body, step_size, x)
     done: int
@@ -60,35 +54,28 @@ def proximal(
     return Draws(theta=x, evaluations=counted.count, proposals=oracle.proposals)
 
 
-class _Oracle:
-    """Exact backward draws. Anchors and block sizes come from the past only, so they never bias a draw."""
+class _Oracle(BackwardOracle):
+    """Envelopes from the tangent at an anchor. Anchors come from the past only, so they never bias a draw."""
 
     def __init__(self, potential: Counted, body: Body, step_size: float, start: Floats) -> None:
-        self.potential, self.body, self.step_size = potential, body, step_size
+        super().__init__(body, step_size)
+        self.potential = potential
         self.curvature = potential.strong_convexity
         self.precision = 1 / step_size + self.curvature
         self.anchor = start
         self.gradient = potential.gradient(start)
         self.height = np.empty(start.shape[1])
-        self.proposals = self.accepted = 0
 
-    def draw(self, y: Floats, rng: np.random.Generator) -> Floats:
-        """One exact draw of the backward law at each column of y."""
+    def _begin(self, y: Floats, pending: Columns) -> None:
         # Last step's gradient usually places the anchor near the mode: one gradient per step.
         guess = y / self.step_size - self.gradient + self.curvature * self.anchor
         self.anchor = self.body.project(guess / self.precision)
         self.gradient = self.potential.gradient(self.anchor)
         self.height = np.full(y.shape[1], np.nan)
-        result = np.empty_like(y)
-        pending = np.arange(y.shape[1])
         self._refine(y, pending, allowed=10.0, n_steps=20)
-        while True:
-            chosen, accepted = self._propose(y, pending, rng)
-            result[:, pending[accepted]] = chosen[:, accepted]
-            pending = pending[~accepted]
-            if pending.size == 0:
-                return result
-            self._refine(y, pending, allowed=0.5, n_steps=4)
+
+    def _improve(self, y: Floats, pending: Columns) -> None:
+        self._refine(y, pending, allowed=0.5, n_steps=4)
 
     def _refine(self, y: Floats, columns: Columns, allowed: float, n_steps: int) -> None:
         """Proximal gradient steps for the anchors that cost more than `allowed` in log acceptance."""
@@ -108,12 +95,9 @@ class _Oracle:
             self.gradient[:, columns] = self.potential.gradient(moved[:, far])
             self.height[columns] = np.nan
 
-    def _propose(
-        self, y: Floats, pending: Columns, rng: np.random.Generator
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """One block of proposals per pending chain; the first accepted one of each."""
-        block = self._block(pending.size)
-        columns = np.repeat(pending, block)
+    def _proposed(
+        self, y: Floats, pending: Columns, columns: Columns, rng: np.random.Generator
+    ) -> tuple[Floats, Floats]:
         anchor, gradient = self.anchor[:, columns], self.gradient[:, columns]
         linear = y[:, columns] / self.step_size - gradient + self.curvature * anchor
         x = self.body.gaussian(linear, self.precision, rng)
@@ -124,16 +108,4 @@ class _Oracle:
         move = x - anchor
         lower = self.height[columns] + np.sum((gradient + 0.5 * self.curvature * move) * move, axis=0)
         refuse_violation(lower - values, values)
-        kept = (rng.standard_exponential(columns.size) >= values - lower).reshape(pending.size, block)
-        first = np.argmax(kept, axis=1)
-        accepted = kept[np.arange(pending.size), first]
-        self.proposals += int(np.sum(np.where(accepted, first + 1, block)))
-        self.accepted += int(np.sum(accepted))
-        return x.reshape(x.shape[0], pending.size, block)[:, np.arange(pending.size), first], accepted
-
-    def _block(self, chains: int) -> int:
-        """Enough proposals for one acceptance in a single matrix product, for few chains."""
-        if chains * 4 > _LARGEST_BLOCK:
-            return 1
-        rate = (self.accepted + 1) / (self.proposals + 2)
-        return int(min(max(1, math.ceil(1.2 / rate)), _LARGEST_BLOCK // chains))
+        return x, values - lower

@@ -57,13 +57,9 @@ class SamplerPlan:
 
     def __str__(self) -> str:
         promise, schedule = self.plan.guarantee, self.plan.schedule
-        delta = promise.at_delta or 0.0
-        budget = f"epsilon = {promise.epsilon(delta):.4g}" + (
-            f", delta = {delta:.3g}" if delta else " (pure)"
-        )
         lines = [
             f"Sampler plan: {schedule.mechanism} mechanism, tier {self.tier}",
-            f"  promise: {budget}, {promise.adjacency}, theorem {promise.theorem}",
+            f"  promise: {promise.in_short}",
             f"  expected cost: {self.gradient_evaluations} passes over the data, about {self.seconds:.3g} seconds",
         ]
         if self.excess_risk is not None:

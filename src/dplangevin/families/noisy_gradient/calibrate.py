@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from dplangevin._search import grown_until, whole_bisected
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.plan import Plan, Price
@@ -219,12 +220,7 @@ def _most(
         return math.inf
     if (theorem.name not in MONOTONE_IN_STEPS and length == 1) or not fits(length):
         return 0
-    low, high = 1, 2
-    while fits(high * length):
-        low, high = high, 2 * high
-        if high > 2**60:
-            return low * length
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle * length) else (low, middle)
-    return low * length
+    many = grown_until(lambda epochs: not fits(epochs * length), 2, 2**60)
+    if many is None:
+        return 2**60 * length
+    return whole_bisected(lambda epochs: fits(epochs * length), many // 2, many) * length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dplangevin.families._minimiser import default_tolerance, total_ridge
+from dplangevin.families._minimiser import stated_tolerance, total_ridge
 from dplangevin.families._stated import stated_constants
 from dplangevin.families.perturbation.schedule import (
     ObjectivePerturbationSchedule,
@@ -36,9 +36,8 @@ def objective_perturbation(
     constants = stated_constants(
         n, lipschitz, adjacency, smoothness, strong_convexity, diameter, dimension, hessian_rank
     )
-    if tolerance is None:
-        tilt = noise_scale * (dimension + math.sqrt(70 * dimension) + 35)
-        tolerance = default_tolerance(constants, tilt) if strong_convexity > 0 else 1e-6
+    tilt = noise_scale * (dimension + math.sqrt(70 * dimension) + 35)
+    tolerance = stated_tolerance(constants, tolerance, tilt)
     if release_noise is None:
         ridge = total_ridge(constants) if strong_convexity > 0 else 1.0
         release_noise = 2 * tolerance / (ridge * SOLVER_EPSILON)
@@ -65,8 +64,7 @@ def output_perturbation(
 ) -> tuple[Constants, Schedule]:
     """The minimiser plus noise."""
     constants = stated_constants(n, lipschitz, adjacency, smoothness, strong_convexity, diameter, dimension)
-    if tolerance is None:
-        tolerance = default_tolerance(constants) if strong_convexity > 0 else 1e-6
+    tolerance = stated_tolerance(constants, tolerance)
     return constants, OutputPerturbationSchedule(
         noise_scale=noise_scale,
         tolerance=tolerance,

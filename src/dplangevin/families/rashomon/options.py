@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.families._minimiser import default_tolerance
+from dplangevin.families._minimiser import stated_tolerance
 from dplangevin.families._stated import stated_constants
 from dplangevin.families.rashomon.schedule import RashomonSchedule
 from dplangevin.privacy.schedule import Schedule
@@ -27,8 +27,7 @@ def rashomon(
 ) -> tuple[Constants, Schedule]:
     """Exact draws of good models: exp(-inverse_temperature h(F - F*)), h flat up to the threshold."""
     constants = stated_constants(n, lipschitz, adjacency, smoothness, strong_convexity, diameter, dimension)
-    if tolerance is None:
-        tolerance = default_tolerance(constants) if strong_convexity > 0 else 1e-6
+    tolerance = stated_tolerance(constants, tolerance)
     return constants, RashomonSchedule(
         n_models=models,
         threshold=threshold,

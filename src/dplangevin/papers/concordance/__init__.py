@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dplangevin.papers.concordance import langevin, noisy_descent, noisy_sgd, rashomon, thesis
 from dplangevin.papers.concordance._page import page
-from dplangevin.papers.concordance._row import Paper, Row
+from dplangevin.papers.concordance._row import Paper as Paper, Row as Row
 
 PAPERS: tuple[Paper, ...] = (
     Paper(

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin.privacy._pld import lower_hull
+
 Floats = NDArray[np.float64]
 
 LARGEST = 200.0  # eps beyond it are left to the older recursion: e^eps would overflow
@@ -49,7 +51,7 @@ def dominating(epsilons: Floats, deltas: Floats) -> Dominating:
     low = 1 / high[:0:-1]
     gamma = np.concatenate([[0.0], low, high])
     values = np.concatenate([[1.0], 1 - low + low * deltas[:0:-1], deltas])
-    kept = np.array(_minorant(gamma, values))
+    kept = lower_hull(gamma, values)
     left = values[kept[np.searchsorted(kept, np.arange(len(gamma)), side="right") - 1]]
     chords = np.interp(gamma, gamma[kept], values[kept])
     steps = np.diff(gamma)
@@ -63,18 +65,6 @@ def dominating(epsilons: Floats, deltas: Floats) -> Dominating:
     masses = np.maximum(falls[before] - falls[here], 0.0) + errors[before] + errors[here]
     beyond = np.maximum(falls[here], 0.0) + errors[here]
     return Dominating(gamma=high, values=values[here], masses=masses, beyond=beyond)
-
-
-def _minorant(x: Floats, y: Floats) -> list[int]:
-    kept: list[int] = []
-    for i in range(len(x)):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
-            if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
-                break
-            kept.pop()
-        kept.append(i)
-    return kept
 
 
 def capped_sweep(deltas: Floats, epsilons: Floats, first: Floats, second: Floats) -> Floats:

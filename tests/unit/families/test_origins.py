@@ -1,0 +1,58 @@
+"""Every theorem says whether it is a paper's or this project's own, and the proofs are where it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from _families import FAMILIES
+from dplangevin.privacy import origins
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian
+
+ROOT = Path(__file__).parents[3]
+NAMES = sorted({name for family in FAMILIES.values() for name in family})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_theorem_has_an_origin_and_its_proof_exists(name: str) -> None:
+    found = origins.origin_of(name)
+    assert found.kind in (origins.PUBLISHED, origins.PROVED_HERE)
+    assert (found.kind == origins.PROVED_HERE) == bool(found.proofs)
+    for place in found.proofs:
+        page, _, section = place.partition(", ")
+        text = (ROOT / page).read_text()
+        heading = section.rpartition(", ")[2].removeprefix("section ")
+        marks = (f"## {heading}.", f"### {heading},", f"## {heading}")
+        assert not section or any(mark in text for mark in marks)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=[schedule.__name__ for schedule in FAMILIES])
+def test_a_reference_to_our_own_pages_is_never_called_published(family: dict[str, object]) -> None:
+    for name, theorem in family.items():
+        if "docs/theory" in theorem.reference or "corrected" in theorem.reference:  # type: ignore[attr-defined]
+            assert origins.origin_of(name).kind == origins.PROVED_HERE
+
+
+def test_composed_and_unknown_promises() -> None:
+    assert origins.origin_of("composition + block-recursion").proofs == (
+        "docs/theory/noisy_sgd.md, section 3, B3",
+    )
+    assert origins.origin_of("exponential mechanism, certified sampler").kind == origins.PROVED_HERE
+    assert origins.origin_of("composition + nobody's").kind == origins.UNSTATED
+
+
+def test_reports_show_it() -> None:
+    g = Guarantee(
+        parts=(Gaussian(mu=1.0),),
+        adjacency="replace-one",
+        release="last-iterate",
+        theorem="dobrushin",
+        reference="Dobrushin (1956)",
+        at_delta=1e-6,
+    )
+    assert g.to_dict()["origin"] == "proved here"
+    assert g.to_dict()["proofs"] == ["docs/theory/noisy_sgd.md, section 3, B4"]
+    assert "by dobrushin (proved here): Dobrushin (1956)" in str(g)
+    assert "- proof: docs/theory/noisy_sgd.md, section 3, B4" in str(g)

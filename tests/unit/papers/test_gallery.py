@@ -1,0 +1,54 @@
+"""The gallery: every figure is drawn quickly with picture, numbers and text, and the page shows them all."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from dplangevin.cli.main import run
+from dplangevin.errors import InvalidParameter
+from dplangevin.papers import gallery
+
+DOCS = Path(__file__).parents[3] / "docs"
+SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in gallery.FIGURES]
+)
+def test_every_figure_is_drawn(name: str, tmp_path: Path) -> None:
+    text = gallery.reproduce(name, tmp_path, quick=True)
+    assert "\n" in text
+    assert (tmp_path / f"{name}.txt").read_text(encoding="utf-8").strip() == text.strip()
+    assert any((tmp_path / f"{name}{suffix}").stat().st_size > 5000 for suffix in (".svg", ".png")
+               if (tmp_path / f"{name}{suffix}").exists())  # fmt: skip
+    with (tmp_path / f"{name}.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.reader(stream))
+    assert len(rows) > 3
+    assert all(len(row) == len(rows[0]) for row in rows)
+
+
+@pytest.mark.parametrize("name", gallery.FIGURES)
+def test_the_page_shows_every_figure(name: str) -> None:
+    page = (DOCS / "gallery.md").read_text(encoding="utf-8")
+    assert f"reproduce {name}" in page
+    pictures = [suffix for suffix in (".svg", ".png") if f"images/gallery/{name}{suffix})" in page]
+    assert len(pictures) == 1
+    assert (DOCS / "images" / "gallery" / f"{name}{pictures[0]}").is_file()
+    assert gallery.figure(name).TITLE in page
+
+
+def test_the_command_lists_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["reproduce", "list"]) == 0
+    assert "tightness" in capsys.readouterr().out
+    assert run(["reproduce", "tightness", "--quick", "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "tightness.svg").is_file()
+    assert run(["reproduce", "nonsense"]) == 2
+    assert "choose among" in capsys.readouterr().err
+
+
+def test_an_unknown_figure_names_the_known_ones() -> None:
+    with pytest.raises(InvalidParameter, match="split-regimes"):
+        gallery.figure("nonsense")
