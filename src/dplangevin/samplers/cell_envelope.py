@@ -26,7 +26,7 @@ _BLOCK = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cells:
+class EnvelopeCells:
     """The cells [p, C] with their envelopes; every array is about one potential."""
 
     centres: Floats
@@ -120,7 +120,7 @@ def cell_envelope(
     slopes = np.zeros_like(centres)
     if math.isfinite(smoothness):
         slopes = np.concatenate([potential.gradient(part) for part in parts], axis=1)
-    cells = Cells(
+    cells = EnvelopeCells(
         centres=centres, half=half, values=values, slopes=slopes, lipschitz=lipschitz, smoothness=smoothness
     )
 

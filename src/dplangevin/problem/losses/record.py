@@ -99,10 +99,11 @@ def gradient_alone(loss: RecordLoss, theta: FloatArray, row: FloatArray, label: 
 
 
 def clipped_rows(vectors: FloatArray, bound: float) -> FloatArray:
-    """Each row shortened to Euclidean norm `bound`, a little less than more; without overflow."""
+    """Each row shortened to Euclidean norm `bound`, a little less than more. No size of a record overflows or warns."""
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    scaled = vectors / np.where(largest > 0, largest, 1.0)
-    norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
-    long = norms > (bound / np.where(largest > 0, largest, 1.0)) * (1 - 1e-12)
-    short = scaled * (bound * (1 - 1e-12) / np.where(norms > 0, norms, 1.0))
+    with np.errstate(all="ignore"):
+        scaled = vectors / np.where(largest > 0, largest, 1.0)
+        norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None]
+        long = norms * largest > bound * (1 - 1e-12)
+        short = scaled * (bound * (1 - 1e-12) / np.where(norms > 0, norms, 1.0))
     return np.where(long, short, vectors)
