@@ -149,7 +149,7 @@ def test_refusals_name_the_fix():
     with pytest.raises(AssumptionFailed, match="not convex"):
         plan(problem(p=2, loss=Sigmoid()), 1.0, 1e-6, "certified", law="exponential")
     with pytest.raises(AssumptionFailed, match="not convex"):
-        plan(problem(p=2, loss=Sigmoid()), 1.0, 0.0, "exact")
+        plan(problem(p=4, loss=Sigmoid()), 1.0, 0.0, "exact")
     with pytest.raises(AssumptionFailed, match="rejected almost always"):
         plan(problem(p=100), 1.0, 0.0, "exact")  # section 13.1: none of 600 proposals in the ball
     with pytest.raises(AssumptionFailed, match="strong_convexity is 0"):
