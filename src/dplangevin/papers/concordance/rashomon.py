@@ -62,7 +62,7 @@ ROWS: tuple[Row, ...] = (
         test=_THEORY + "test_thresholded_gibbs",
         corrected="beta must grow as eps^2; G^2 / (2c)-zCDP with explicit constants",
         status="partial",
-        note="proved and tested, and never better than the bounded-range promise that draws use",
+        note="proved and tested; no mechanism is priced by it yet, draws use their bounded range",
     ),
     _row(
         number="Lemma 3.1",
