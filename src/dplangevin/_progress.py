@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Callback = Callable[[int, int], object]
 DELAY = 2.0  # seconds before a bar appears
-EVERY = 30.0  # seconds between the lines of a log
+EVERY = 10.0  # seconds between the lines of a log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ def watching(callback: Callback | None = None, *, quiet: bool = False, log: bool
     """Follow long runs inside the block.
 
     callback(step, total) is called after every step, and is told nothing else: neither number depends on a
-    record. quiet=True shows no bar. log=True writes a line every half minute where standard error is no terminal, as in
+    record. quiet=True shows no bar. log=True writes a line every ten seconds where standard error is no terminal, as in
     a batch job; commands do. An error raised by the callback stops the run, and what was charged for it
     stays charged.
 

@@ -246,7 +246,7 @@ def predict(
     from dplangevin.estimators import model_file
 
     _outputs.ready({"--output": output}, reads=(model, data))
-    fitted = model_file.load(model)
+    fitted = model_file.load_model(model)
     rows = _tables.read(data, separator)
     if fitted.schema is None:
         rows = _features(fitted, rows)

@@ -98,7 +98,7 @@ def _written(thing: Any, folder: Path, **options: Any) -> tuple[_Page, dict[str,
 def _subjects(folder: Path) -> dict[str, Any]:
     estimator = {"epsilon": 1.0, "data_norm": 2.0, "random_state": 0}
     logistic = DPLogisticRegression(**estimator, delta=1e-6, classes=[0.0, 1.0]).fit(X, Y)
-    model_file.save(logistic, folder / "model.json")
+    model_file.save_model(logistic, folder / "model.json")
     return {
         "last iterate": _release(),
         "average": _release(release="average", momentum=True),
@@ -122,7 +122,7 @@ def _subjects(folder: Path) -> dict[str, Any]:
             **estimator, delta=1e-6, target_bounds=(0, 1), mechanism="sufficient-statistics", max_rows_per_person=2
         ).fit(X, Y),
         "output": DPRidge(**estimator, delta=1e-6, target_bounds=(0, 1), mechanism="output-perturbation").fit(X, Y),
-        "loaded": model_file.load(folder / "model.json"),
+        "loaded": model_file.load_model(folder / "model.json"),
         "guarantee": _promise(Pure(value=0.5)),
         "endless epsilon": _promise(Gaussian(mu=1.0)),
     }  # fmt: skip
