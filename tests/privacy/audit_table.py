@@ -19,8 +19,8 @@ from privacy import (
     _cases_raw,
     _cases_reading,
     _cases_region,
-    _cases_whole_region,
     _cases_whitened,
+    _cases_whole_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
 
