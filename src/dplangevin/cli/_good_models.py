@@ -75,7 +75,7 @@ def _fit(made: Any, features: Any, labels: Any, quiet: bool) -> None:
     with warnings.catch_warnings(), watching(quiet=quiet, log=True):
         if hasattr(
             made, "threshold"
-        ):  # the sampler's caution has been said; the one about the state file has not
+        ):  # the sampler's caution has been said, the one about the state file has not
             warnings.filterwarnings("ignore", category=UserWarning)
         warnings.filterwarnings("default", message=".*holds the noise of this run")
         made.fit(features, labels)

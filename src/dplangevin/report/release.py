@@ -26,7 +26,8 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     guarantee = subject.guarantee
     delta = guarantee.at_delta or 0.0
     steps = _ran(subject)
-    rows = [] if subject.plan is None else steps_rows(subject.plan, delta, subject.rows_per_person)
+    plan = subject.plan if subject.whole else None  # of a part of what was spent nothing is said
+    rows = [] if plan is None else steps_rows(plan, delta, subject.rows_per_person)
     curve = missed(guarantee)
     plain: dict[str, Any] = {
         "format": "dplangevin-report",
@@ -50,8 +51,8 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         "epsilon_against_steps": [_plain_row(row) for row in rows],
         "ledger": _budget(subject.ledger),
     }
-    if subject.plan is not None and steps is not None and subject.rows_per_person == 1:
-        plain["lower_bound_epsilon"] = lower_bound(subject.plan, steps, delta)
+    if plan is not None and steps is not None and subject.rows_per_person == 1:
+        plain["lower_bound_epsilon"] = lower_bound(plan, steps, delta)
     sections = [
         Section(title="What is promised", blocks=_promise(subject, plain)),
         Section(title="What an attacker can do at most", blocks=[_tradeoff(curve)]),
