@@ -13,6 +13,9 @@ import pandas as pd
 from dplangevin.estimators import DPLogisticRegression, _raw, _raw_records
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule, calibrated_learning
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
+from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.schema import Schema
@@ -120,9 +123,37 @@ def _weak_wholes(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         return _wholes(side, runs, rng)
 
 
+def _selected(schedule: RepeatedSelectionSchedule, noise: float) -> Draw:
+    """Attempts that release a record's number with noise, the largest of which wins."""
+    plan = Price(schedule=schedule, delta=DELTA)
+    group = SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / schedule.mu)
+    price = Price(
+        schedule=NoisySumsSchedule(groups=(group,), noise="gaussian", adjacency="replace-one"), delta=DELTA
+    )
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        def attempt(_: int, rng: np.random.Generator) -> tuple[float, None, str]:
+            return side + noise / schedule.mu * float(rng.standard_normal()), None, ""
+
+        attempts = Attempts(fits=(price,), scores=(price,), attempt=attempt)
+        return np.array([RepeatedSelection().run(plan, attempts, rng).score for _ in range(runs)])
+
+    return draw
+
+
+SELECTION = RepeatedSelectionSchedule(mu=0.5, repetitions=10, adjacency="replace-one")
 RANGES = calibrated_learning(numbers=COLUMNS, cells=5, categories=0, adjacency="replace-one", mu=MU)
 LABELS = calibrated_learning(numbers=0, cells=0, categories=2, adjacency="replace-one", mu=MU, tail=TAIL)
 CASES = (
+    Case(
+        name="repeat and select",
+        configuration="10 attempts on average, geometric, the largest noisy number",
+        covers=("RepeatedSelection",),
+        claim=Price(schedule=SELECTION, delta=DELTA).guarantee,
+        honest=_selected(SELECTION, 1.0),
+        sabotages={"noise / 6": _selected(SELECTION, 1 / 6)},
+        loose="the score carries what is released, so the pair of the proof is not attained",
+    ),
     Case(
         name="learned ranges",
         configuration=f"Gaussian cells, {COLUMNS} columns jointly, replace-one",

@@ -16,6 +16,12 @@ from dplangevin.tables.files import READ_ROWS
 UNSPENT = "Nothing was charged and nothing was released."
 
 
+def row_weights(encode: Any, labels: NDArray[Any], weights: Any) -> Any:
+    """The records' weights, times those of their classes where the encoding of targets has some."""
+    by_class = getattr(encode, "row_weights", None)
+    return weights if by_class is None else by_class(labels, weights)
+
+
 class Records(NamedTuple):
     """A few records: features [rows, columns], targets, unread, and weights (None when all are 1)."""
 

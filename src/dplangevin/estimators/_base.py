@@ -18,7 +18,9 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._documentation import documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
+from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
 from dplangevin.estimators._names import WithNames
+from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
 from dplangevin.estimators._raw import fit_raw, is_raw
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
@@ -58,7 +60,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
-    data_norm: float | None = None
+    data_norm: Any = None
     schema: Any = None
     radius: float | None = None
     alpha: float | None = None
@@ -92,7 +94,11 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
+        warn_of_plain_search(self.ledger is not None)
         self.__dict__.pop("schema_", None)
+        if learns_norm(self):
+            scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
+            return scaled
         if is_raw(self):
             fitted: Self = fit_raw(self, X, y, sample_weight)
             return fitted
@@ -102,7 +108,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         weighted = X.weighted if isinstance(X, LargeData) else weights is not None
         if weighted and self.weight_bound is None:
             warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
-        self.__dict__.pop("uncertainty_", None)
+        for earlier in ("uncertainty_", "geometry_"):
+            self.__dict__.pop(earlier, None)
         if self.public_data is not None:
             theta, problem, loss = fit_public(self, X, y, weights, encode, request)
             return self.from_theta(theta, problem, loss)
@@ -110,7 +117,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         share, both = interval_share(self.intervals), None
         if share:
             rows = self.max_rows_per_person
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=weighted)
+            loaded = weighted or getattr(encode, "class_weights", None) is not None
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded)
         else:
             recipe = chosen(request)
             self.check_person(recipe.plan.guarantee)
@@ -125,6 +133,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         release = self._run(recipe, both, data)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
+        if release.beside:
+            self.geometry_ = dict(release.beside)
         self.ledger_head_ = release.ledger_head
         return self.from_theta(np.array(release.value), problem)
 
@@ -195,6 +205,10 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
         return compare_public(self, n)
 
+    def _largest_class_weight(self) -> float:
+        """What weighs the heaviest class: 1 where there are no classes."""
+        return 1.0
+
     def _secure(self) -> bool:
         """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
         secure = _check.flag("secure", self.secure)
@@ -248,7 +262,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             mechanism=self.mechanism if own else "auto",
             theorem=self.theorem if own else None,
             objective=self.objective,
-            weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
+            weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
+            * self._largest_class_weight(),
             bad_rows="zero" if self._total() else "refuse",
             secure=self._secure(),
             more_rows=self.n is not None and self.adjacency == "add-remove",

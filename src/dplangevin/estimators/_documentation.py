@@ -5,6 +5,7 @@ from __future__ import annotations
 PARAMETERS = """\
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
+        "learn" learns it inside the promise (data_norm_).
     schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder), or Schema.learn(...),
         whose ranges and categories the fit learns inside its promise (schema_ has them).
     radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
@@ -42,6 +43,7 @@ ATTRIBUTES = """\
 
 
 CLASSES = """\
+    class_weight : {label: weight}, stated; the largest one counts in every sensitivity. A label left out weighs 1.
     classes : the public set of labels; None reads it from y and says so in privacy_. classes_ : those of the fit.
 """
 TARGET_BOUNDS = """\

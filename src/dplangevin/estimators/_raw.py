@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
+from dplangevin.data.dataset import check_size
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._raw_plan import People, RawPlan, raw_plan
@@ -19,7 +20,7 @@ from dplangevin.estimators._raw_records import RawRecords
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.families.learned_schema.cells import as_entry, coarse_span, fine_span, octaves
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts, counts_digest
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
+from dplangevin.families.learned_schema.schedule import deviation
 from dplangevin.families.mechanism import fingerprint
 from dplangevin.families.release import Release
 from dplangevin.families.run import run
@@ -97,6 +98,8 @@ def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     encode = twin.encoder()
     request = twin.request(twin.divisor(len(records)), _width(twin, records, model), encode.n_classes)
     plan = raw_plan(request, raw, people, _check.positive("epsilon", model.epsilon))
+    if not people.by_rows:  # else their number is private
+        check_size((len(records), request.n_features), plan.recipe.plan.problem)
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)
     if records.weights is not None and model.weight_bound is None:
@@ -245,7 +248,10 @@ class Fitting:
             self.request, n_features=columns, epsilon=epsilon, adjacency=planned.problem.adjacency,
             more_rows=planned.problem.more_rows,
         )  # fmt: skip
-        recipe = chosen(request)
+        try:
+            recipe = chosen(request)
+        except DplangevinError:  # no narrower plan: the one that was charged runs
+            return self.plan.recipe
         if not self.plan.may_run(recipe):
             return self.plan.recipe
         learning = [words for words in self.plan.recipe.reasons if words not in recipe.reasons][:2]
@@ -270,14 +276,14 @@ class Fitting:
             for column, labels in zip(raw.categories, first.labels, strict=True)
         }
         if raw.numbers:
-            noise = _deviation(self.plan.learning[0])
+            noise = deviation(self.plan.learning[0].schedule)
             spans = [
                 coarse_span(cells, column.unit, noise, n, _scale(column.transform))
                 for column, cells in zip(raw.numbers, first.cells, strict=True)
             ]
             edges = {place[column.name]: span.edges for column, span in zip(raw.numbers, spans, strict=True)}
             second = counts(self.plan.learning[1], edges, {}, False)
-            noise = _deviation(self.plan.learning[1])
+            noise = deviation(self.plan.learning[1].schedule)
             for column, cells, span in zip(raw.numbers, second.cells, spans, strict=True):
                 found[column.name] = column.column(as_entry(fine_span(cells, span, noise, n)))
         return raw.stated(found), seen
@@ -305,15 +311,6 @@ def _places(learned: Schema, padded: Schema) -> list[int]:
 
 def _scale(transform: str | None) -> bool | None:
     return None if transform is None else transform == "log1p"
-
-
-def _deviation(price: Price) -> float:
-    """The standard deviation of the noise on a count."""
-    schedule = price.schedule
-    assert isinstance(schedule, LearnedSchemaSchedule)
-    if schedule.noise == "gaussian":
-        return schedule.scale
-    return float(1 / np.sinh(1 / (2 * schedule.scale)) / 2**0.5)
 
 
 def _common(labels: Any, most: int) -> list[str]:

@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Adjacency
 
 LearnedNoise = Literal["gaussian", "geometric"]
@@ -143,3 +144,11 @@ def appearing(tail: float) -> float:
     if not 0 <= tail < 1:
         return math.inf
     return 2 * math.sqrt(2) * float(erfinv(math.tanh(-math.log1p(-tail) / 2)))
+
+
+def deviation(schedule: Schedule) -> float:
+    """The standard deviation of the noise on a count."""
+    assert isinstance(schedule, LearnedSchemaSchedule)
+    if schedule.noise == "gaussian":
+        return schedule.scale
+    return 1 / (math.sqrt(2) * math.sinh(1 / (2 * schedule.scale)))
