@@ -154,13 +154,12 @@ def _generalised(planned: SamplerPlan) -> SamplerPlan:
     problem, excess = planned.plan.problem, planned.excess_risk
     reach, lipschitz = tiers.start_distance(problem), problem.constants.lipschitz
     stability = risk.gibbs_stability(lipschitz, problem.ridge, problem.n)
-    if excess is None:
+    if excess is None or planned.tier == "process":  # a run of finite length has a start-up error as well
         return replace(planned, stability=stability)
     beta = getattr(planned.plan.schedule, "inverse_temperature", None)
     error = 0.0 if beta is None else max(0.0, excess - risk.exponential_excess(problem.dimension, beta))
-    bound = (
-        excess + problem.ridge / 2 * reach**2 + stability + 2 * error
-    )  # the sampler's error moves both means
+    # the sampler's error moves both means
+    bound = excess + problem.ridge / 2 * reach**2 + stability + 2 * error
     return replace(planned, stability=stability, population_risk=bound)
 
 
