@@ -54,7 +54,7 @@ bench-charts: $(VENV)/.ready-dev  ## draw the charts of the benchmark pages and 
 	$(BIN)/python benchmarks/charts.py
 
 docs: $(VENV)/.ready-docs  ## build the documentation site into site/; a dead link fails
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 	@echo "Open site/index.html"
 
 docs-serve: $(VENV)/.ready-docs  ## show the site at http://127.0.0.1:8000 while you write

@@ -118,7 +118,7 @@ def front_figure(adult: dict[str, list[dict[str, str]]], beside: dict[str, Point
     )
     axes.set_xticks([0.1, 0.5, 1], ["0.1", "0.5", "1"])
     axes.minorticks_off()
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
     axes.set_title("Adult: who earns more than 50K? 32,561 people", loc="left", fontsize=9)
     save(figure, "adult.svg")
 

@@ -54,8 +54,14 @@ def rewritten(text: str) -> str:
                 if not further.startswith("    "):
                     break
                 words.append(further.strip())
+            said = _escaped(" ".join(words))
+            if section == "Parameters" and entry[1].endswith(
+                "_"
+            ):  # what a fit adds, told beside its parameter
+                out[-1] += f" `{entry[1]}`: {said}"
+                continue
             for name in entry[1].split(", "):  # each with its own default
-                out += [name, "    " + _escaped(" ".join(words))]
+                out += [name, "    " + said]
         elif section in _SECTIONS and line.startswith("    "):
             continue  # the words of the entry above
         elif section == "Examples" or line.startswith("    ") or (line and set(line) == {"-"}):

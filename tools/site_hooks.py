@@ -14,18 +14,33 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+SECTIONS = {"tutorials": "Start", "theory": "Theory", "benchmarks": "Benchmarks"}
 PROJECT = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 _FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?![a-z]+:|#)([^)#\s]+)")
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages of the Python reference in the navigation."""
+    """Put the pages of the Python reference into the navigation, and every page that it does not name yet."""
     sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]  # this file is loaded by its path
     from reference import api_navigation
 
     config.nav = _filled(config.nav, api_navigation())
+    named = set(_pages(config.nav))
+    places = [(path, ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    places += [(path, ROOT) for path in (ROOT / "benchmarks").glob("*.md")]
+    for path, root in sorted(places):
+        page = path.relative_to(root).as_posix()
+        if page not in named:  # under its own title, at the end of the section that its folder belongs to
+            section = SECTIONS.get(posixpath.dirname(page), "How-to")
+            next(entry[section] for entry in config.nav if section in entry).append(page)
     return config
+
+
+def _pages(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [page for entry in (nav.values() if isinstance(nav, dict) else nav) for page in _pages(entry)]
 
 
 def _filled(nav: Any, pages: list[Any]) -> Any:

@@ -28,6 +28,7 @@ from dplangevin.families.perturbation.schedule import (
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
+from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
@@ -41,6 +42,7 @@ class Case:
     constants : None for noisy answers, whose schedules state their own neighbours.
     noisier : changes that add noise. gentler : changes of such a schedule that lower what a record can do.
     longer : changes that add steps or releases, empty when there are none to add.
+    in_rows : the noise is stated in units of the largest row, so that shorter rows alone change nothing.
     broken : a hypothesis in words, with changes of the constants and of the schedule that break it.
     """
 
@@ -49,6 +51,7 @@ class Case:
     noisier: Changes
     gentler: Changes = field(default_factory=dict)
     longer: Changes = field(default_factory=dict)
+    in_rows: bool = False
     broken: tuple[tuple[str, Changes, Changes], ...] = ()
 
 
@@ -287,6 +290,16 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         schedule=PublicMirrorSchedule(step_size=0.5, noise_scale=0.02, n_steps=60),
         noisier={"noise_scale": 0.05},
         longer={"n_steps": 120},
+    ),
+    (WhitenedSchedule, "whitened-composition"): Case(
+        constants=MOMENTS,
+        schedule=WhitenedSchedule(
+            moment_noise=0.01, noise_scale=0.05, n_steps=32, step_size=4.0, reach=10.0, looks=2
+        ),
+        noisier={"noise_scale": 0.1},
+        longer={"n_steps": 64},
+        in_rows=True,
+        broken=(("row norm", {"row_norm": None}, {}),),
     ),
     (SufficientStatisticsSchedule, "sufficient-statistics"): Case(
         constants=MOMENTS,

@@ -63,6 +63,16 @@ def test_the_first_page_has_at_most_ten_links() -> None:
     assert len(set(re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", text))) <= 10
 
 
+def test_the_first_page_shows_what_was_measured() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    measured = "".join(
+        (ROOT / "benchmarks" / name).read_text(encoding="utf-8") for name in ("ACCURACY.md", "RESULTS.md")
+    )
+    shares = re.findall(r"(\d\d\.\d\d)%", text)
+    assert len(shares) >= 7
+    assert not [share for share in shares if share not in measured]
+
+
 def test_the_first_code_has_ten_lines() -> None:
     lines = blocks(ROOT / "README.md", "python")[0].splitlines()
     assert sum(bool(line.strip()) for line in lines) <= 10

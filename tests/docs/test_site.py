@@ -39,7 +39,7 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is inst
 
 def build(root: Path, target: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)],
         cwd=root, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -30,7 +30,8 @@ def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
 
 
 def test_a_tutorial_that_says_something_else_is_noticed(tmp_path: Path) -> None:
-    text = "```python\nprint('epsilon', 1.0)\n```\n\n```text\nepsilon 1.0\n```\n"
+    text = "```python\nprint(3)\n```\n\n```text\n3\n```\n\n"
+    text += "```python\nprint('epsilon', 1.0)\n```\n\n```text\nepsilon 1.0\n```\n"
     assert not tutorials.differences(text, tutorials.ran(text, tmp_path))
     said = "\n```text\nepsilon 1.0\n```\n"
     for wrong in (said.replace("1.0", "2.0"), said.replace("epsilon", "delta"), ""):

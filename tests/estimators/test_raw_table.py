@@ -64,8 +64,8 @@ def test_the_plan_says_what_learning_costs(capsys: pytest.CaptureFixture[str]) -
 
 def test_a_model_file_holds_what_was_learned(tmp_path: Path) -> None:
     data, fitted = table(), model().fit(table(), "sick")
-    model_file.save(fitted, tmp_path / "m.json")
-    loaded = model_file.load(tmp_path / "m.json")
+    model_file.save_model(fitted, tmp_path / "m.json")
+    loaded = model_file.load_model(tmp_path / "m.json")
     assert loaded.schema == fitted.schema_
     assert np.array_equal(loaded.predict(data), fitted.predict(data))
     assert loaded.privacy_.epsilon(1e-6) == fitted.privacy_.epsilon(1e-6)
@@ -357,8 +357,10 @@ def test_the_norm_of_rows_is_learned(scale: float, tmp_path: Path) -> None:
     assert fitted.privacy_.epsilon() <= 2.0
     assert len(budget.history()) == 1
     assert fitted.data_norm == "learn"
-    model_file.save(fitted, tmp_path / "m.json")
-    assert np.array_equal(model_file.load(tmp_path / "m.json").predict(scale * X), fitted.predict(scale * X))
+    model_file.save_model(fitted, tmp_path / "m.json")
+    assert np.array_equal(
+        model_file.load_model(tmp_path / "m.json").predict(scale * X), fitted.predict(scale * X)
+    )
 
 
 @pytest.mark.parametrize("rows", [np.zeros((300, 2)), np.full((300, 2), 1e308), np.full((300, 2), np.nan)])

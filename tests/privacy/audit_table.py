@@ -19,6 +19,7 @@ from privacy import (
     _cases_raw,
     _cases_reading,
     _cases_region,
+    _cases_whitened,
     _cases_whole_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
@@ -34,6 +35,7 @@ FAMILIES = (
     _cases_reading,
     _cases_region,
     _cases_whole_region,
+    _cases_whitened,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 

@@ -144,7 +144,7 @@ def model(tmp_path: Path) -> Path:
     fitted = DPRidge(epsilon=50.0, delta=1e-3, data_norm=2.0, target_bounds=(-1, 1), random_state=0).fit(
         X, X[:, 0]
     )
-    model_file.save(fitted, tmp_path / "model.json")
+    model_file.save_model(fitted, tmp_path / "model.json")
     return tmp_path / "model.json"
 
 
@@ -181,7 +181,7 @@ def test_signed_files_verify_and_altered_ones_do_not(
         signing.verify(path, keys / "ada.pub")
     assert command(["verify", str(model), "--key", str(keys / "eve.pub")]) == 2
     assert load_plan(tmp_path / "plan.json") == plan()
-    assert model_file.load(model).predict(np.zeros((1, 2))).shape == (1,)
+    assert model_file.load_model(model).predict(np.zeros((1, 2))).shape == (1,)
 
 
 def test_json_may_be_written_anew(keys: Path, model: Path) -> None:

@@ -193,7 +193,7 @@ def fit(
         public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)
-    with _tables.usable(data, stated), watching(quiet=quiet):
+    with _tables.usable(data, stated), watching(quiet=quiet, log=True):
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
@@ -246,7 +246,7 @@ def predict(
     from dplangevin.estimators import model_file
 
     _outputs.ready({"--output": output}, reads=(model, data))
-    fitted = model_file.load(model)
+    fitted = model_file.load_model(model)
     rows = _tables.read(data, separator)
     if fitted.schema is None:
         rows = _features(fitted, rows)

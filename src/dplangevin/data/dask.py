@@ -131,6 +131,17 @@ class DaskDataset(Dataset):
         self.check_rows(int(seen))
         return total
 
+    def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
+        """The weights stay on the workers, beside the rows they belong to."""
+        options = {"pure": False, "retries": RETRIES}
+        twin: DaskDataset = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
+        parts = self._result(
+            lambda: self._near_the_data(_part_reweighted, [(task, *arguments)] * self.n_partitions, options)
+        )
+        twin.__dict__.update(kept, _parts=parts, _looked=-math.inf, _places={})
+        return twin
+
     def check_rows(self, seen: int | None = None) -> None:
         if seen is None:
             sizes = self._result(
@@ -322,6 +333,10 @@ def _part_task(
     part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any
 ) -> tuple[FloatArray, int]:
     return task(part, *arguments), part.n_samples
+
+
+def _part_reweighted(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
+    return part.reweighted(task, *arguments)
 
 
 def _added(parts: Sequence[tuple[FloatArray, int]]) -> tuple[FloatArray, int]:

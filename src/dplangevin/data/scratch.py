@@ -43,7 +43,7 @@ class ScratchDataset(StoredDataset):
         self, source: Source, problem: Problem, encode: Encode | None = None, folder: str | None = None
     ) -> None:
         check_size(source.shape, problem)
-        self._problem, self._n = problem, len(source)
+        self._problem, self._n, self._folder = problem, len(source), folder
         self._dtype = np.dtype(source.dtype)
         by_class = getattr(encode, "class_weights", None) is not None
         weighted = source.weighted or by_class or problem.bounds.weight_bound < 1
@@ -103,6 +103,17 @@ class ScratchDataset(StoredDataset):
             width = self._rows.strides[0]
             first = start * width // mmap.PAGESIZE * mmap.PAGESIZE
             self._map.madvise(mmap.MADV_WILLNEED, first, stop * width - first)
+
+    def _room(self, size: int) -> NDArray[np.float64]:
+        """In a scratch file of its own, like the rows."""
+        try:
+            with _scratch(self._folder, 8 * size) as file:
+                return np.ndarray((size,), np.float64, mmap.mmap(file.fileno(), max(8 * size, 1)))
+        except OSError as error:
+            raise DplangevinError(
+                f"the scratch file of the records' weights could not be made: {error.strerror}. What was charged "
+                "stays charged, and nothing was released; free space, or name a folder in DPLANGEVIN_SCRATCH."
+            ) from error
 
     def __reduce__(self) -> Any:
         raise InvalidParameter("a scratch data set belongs to one process and cannot be pickled.")

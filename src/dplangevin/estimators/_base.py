@@ -107,7 +107,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         weighted = X.weighted if isinstance(X, LargeData) else weights is not None
         if weighted and self.weight_bound is None:
             warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
-        self.__dict__.pop("uncertainty_", None)
+        for earlier in ("uncertainty_", "geometry_"):
+            self.__dict__.pop(earlier, None)
         if self.public_data is not None:
             theta, problem, loss = fit_public(self, X, y, weights, encode, request)
             return self.from_theta(theta, problem, loss)
@@ -131,6 +132,8 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
         release = self._run(recipe, both, data)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
+        if release.beside:
+            self.geometry_ = dict(release.beside)
         self.ledger_head_ = release.ledger_head
         return self.from_theta(np.array(release.value), problem)
 

@@ -36,7 +36,7 @@ _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
 
 
-def save(model: DPLinearModel, path: str | Path) -> None:
+def save_model(model: DPLinearModel, path: str | Path) -> None:
     """Write a fitted estimator to a JSON file. Seeds, ledgers (but for the head) and data are not in it.
 
     When the file cannot be written the estimator stays as it is, to be saved elsewhere.
@@ -47,7 +47,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
     except OSError as error:
         raise DplangevinError(
             f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and need not be "
-            "paid for again: save it elsewhere with dplangevin.estimators.model_file.save(model, path)."
+            "paid for again: save it elsewhere with dplangevin.save_model(model, path)."
         ) from error
 
 
@@ -83,7 +83,7 @@ def to_plain(model: DPLinearModel) -> dict[str, Any]:
     return _plain.with_digest(plain)
 
 
-def load(path: str | Path) -> DPLinearModel:
+def load_model(path: str | Path) -> DPLinearModel:
     """The estimator in a model file, ready to predict; every field is checked."""
     plain = read(path)
     model: Any = _estimator(plain)

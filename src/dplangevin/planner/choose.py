@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import rules
+from dplangevin.planner import looks, rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
@@ -15,10 +15,10 @@ SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
 _SECURE = "noisy-gd-secure"
 ANY_NUMBER = (
-    "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
+    "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
 )  # fmt: skip
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
-GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
+GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
 
 
 def choose(**options: Any) -> Recipe:
@@ -32,7 +32,7 @@ def choose(**options: Any) -> Recipe:
     >>> recipe = choose(model="logistic", n=30_000, n_features=20, epsilon=1.0, delta=1e-6, adjacency="replace-one",
     ...                 data_norm=1.0, fit_intercept=False)
     >>> recipe.plan.schedule.n_steps, bool(recipe.plan.guarantee.epsilon() <= 1.0)
-    (189, True)
+    (16, True)
     """
     return chosen(Request(**options))
 
@@ -83,13 +83,14 @@ def _planned(mechanism: str, request: Request) -> Recipe:
 
 
 def _automatic(request: Request) -> str:
-    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else descent."""
+    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else whitened descent
+    where second moments of the rows are worth their share, else descent."""
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
     if request.theorem is None and _pure_pays(request):
         return "objective-perturbation"
-    return "noisy-gd"
+    return "whitened-gd" if looks.by_default(request) else "noisy-gd"
 
 
 def _pure_pays(request: Request) -> bool:

@@ -18,6 +18,7 @@ from dplangevin.privacy.theorem import Theorem
 
 FAMILIES: tuple[str, ...] = (
     "dplangevin.families.noisy_gradient",
+    "dplangevin.families.whitened",
     "dplangevin.families.perturbation",
     "dplangevin.families.moments",
     "dplangevin.families.draws",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -139,9 +140,14 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     if not found:
         return [*blocks, Text(words="No certified model decides any of these inputs otherwise.")]
     border = None if table.decisions is None else (0.5 if _probabilities(table) else 0.0)
+    deciding = Counter(
+        name for row in found for name in row["deciding"]
+    )  # those that tell the rows apart, first
+    named = sorted(deciding, key=lambda name: (-len({row["values"][name] for row in found}), -deciding[name]))
+    named = named[:DECIDING]
     rows = [
         Range(
-            name=f"input {row['input']}",
+            name=", ".join(row["values"][column] for column in named),
             low=row["low"],
             middle=row["released"],
             high=row["high"],
@@ -157,11 +163,11 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
         limits=(0.0, 1.0) if _probabilities(table) else None,
     )
     caption = (
-        f"psi = {level.threshold:g}. The circle is the released model; the bar, what certified models say. A bar that "
-        "crosses the dashed line is decided by the choice of model."
-        if border is not None
-        else f"psi = {level.threshold:g}. The circle is the released model; the bar, what certified models say."
+        f"psi = {level.threshold:g}. Rows are named by {', '.join(named)}. The circle is the released model; the bar, "
+        "what certified models say."
     )
+    if border is not None:
+        caption += " A bar that crosses the dashed line is decided by the choice of model."
     return [*blocks, Figure(plot=picture, caption=caption), _people(found, table)]
 
 
@@ -179,8 +185,8 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
         rest = ", ".join(f"{name} = {row['values'][name]}" for name in others[:MORE])
         cost = f" Flip cost about {row['flip_cost']:.2g} (estimate)." if "flip_cost" in row else ""
         items.append(
-            f"Input {row['input']}: {says}, equally good models say {row['low']:.3g} to {row['high']:.3g} (certified). "
-            f"Mostly decided by {values}{f' (others: {rest})' if rest else ''}.{cost}"
+            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {row['low']:.3g} to "
+            f"{row['high']:.3g} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
         )
     return Bullets(items=items)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from calendar import month_name
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -63,7 +64,7 @@ def test_every_citation_is_an_entry_and_every_entry_is_cited() -> None:
     cited = set()
     for path in pages():
         for authors, year in CITATION.findall(plain(path.read_text(encoding="utf-8"))):
-            if (authors, year) in NOT_CITATIONS:
+            if (authors, year) in NOT_CITATIONS or authors in month_name:
                 continue
             found = matching(authors, year, keys)
             assert found, f"{path.relative_to(ROOT)} cites {authors} ({year}), which references.bib lacks"

@@ -7,15 +7,15 @@ from functools import partial
 from dplangevin.papers.concordance._row import Row
 
 _row = partial(Row, paper="ganesh-thakurta-upadhyay2022")
-_THEORY = "tests/unit/test_langevin_theory.py::"
-_EXPONENTIAL = "tests/unit/test_exponential_mechanism.py::"
+_THEORY = "tests/unit/families/noisy_gradient/test_langevin_theory.py::"
+_EXPONENTIAL = "tests/unit/families/draws/test_exponential_mechanism.py::"
 
 ROWS: tuple[Row, ...] = (
     _row(
         number="Algorithm 1",
         says="noisy SGD with the noise sqrt(8 T L^2 log(1/delta)) / eps",
         where=("dplangevin.families:NoisyGradientDescent", "dplangevin.papers:paper_dp_sgd_noise"),
-        test="tests/unit/test_errata.py::test_dp_sgd_noise_fails_for_large_epsilon",
+        test="tests/unit/families/test_errata.py::test_dp_sgd_noise_fails_for_large_epsilon",
         corrected="the printed noise fails from eps = 8.35 on (delta = 1e-6); runs are accounted exactly",
     ),
     _row(
@@ -36,7 +36,7 @@ ROWS: tuple[Row, ...] = (
         number="Lemma D.2",
         says="the diffusion at constant beta has the exponential mechanism as its stationary law",
         where=("dplangevin.samplers:overdamped",),
-        test="tests/unit/test_samplers_chains.py::test_overdamped_variance",
+        test="tests/unit/samplers/test_samplers_chains.py::test_overdamped_variance",
         note="a chain of steps is biased: it serves research, and draws come from exact or certified samplers",
     ),
     _row(
@@ -72,7 +72,7 @@ ROWS: tuple[Row, ...] = (
         number="Lemma E.1",
         says="two coupled diffusions on neighbours stay within Delta / m",
         where=("dplangevin.papers:sgld_distance",),
-        test="tests/unit/test_samplers_chains.py::test_synchronous_chains_stay_close",
+        test="tests/unit/samplers/test_samplers_chains.py::test_synchronous_chains_stay_close",
     ),
     _row(
         number="Corollary E.2",
@@ -115,7 +115,7 @@ ROWS: tuple[Row, ...] = (
             "dplangevin.papers:langevin_strongly_convex",
             "dplangevin.papers:power_temperatures",
         ),
-        test="tests/unit/test_draws.py::test_power_schedule",
+        test="tests/unit/families/draws/test_draws.py::test_power_schedule",
         corrected="m for 2m; the weights of the discrete chain are (1 - a m)^-(t+1)",
         status="partial",
         note="the bound is for constant temperatures; power temperatures run and are accounted, without their bound",
@@ -152,7 +152,7 @@ ROWS: tuple[Row, ...] = (
         number="Figure 1, Appendix H",
         says="drift against Brownian motion: at T = 1/(100 p) the diffusion is far from stationary",
         where=("dplangevin reproduce drift",),
-        test="tests/unit/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
         corrected="the noise integrates to N(0, 2 T I)",
     ),
     _row(
@@ -173,6 +173,6 @@ ROWS: tuple[Row, ...] = (
         number="Table 1",
         says="rates of all settings: ERM and SCO, convex and strongly convex, pure and approximate",
         where=("dplangevin reproduce erm-rates", "dplangevin reproduce sco-rates"),
-        test="tests/unit/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
     ),
 )

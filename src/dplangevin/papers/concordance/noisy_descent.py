@@ -14,7 +14,7 @@ ROWS: tuple[Row, ...] = (
         number="Algorithm 1",
         says="noisy gradient descent theta - eta grad + sqrt(2 eta) sigma N(0, I), projected",
         where=("dplangevin.families:NoisyGradientDescent", "dplangevin.families:NoisyGradientSchedule"),
-        test="tests/unit/test_noisy_gradient.py::test_start_is_projected_and_both_parametrisations_agree",
+        test="tests/unit/families/noisy_gradient/test_noisy_gradient.py::test_start_is_projected_and_both_parametrisations_agree",
     ),
     _row(
         number="Theorem 1",
@@ -27,7 +27,7 @@ ROWS: tuple[Row, ...] = (
         number="Theorem 2",
         says="under a log-Sobolev constant c: (a S_g^2 / (2 c sigma^4 n^2))(1 - e^{-sigma^2 c eta K})",
         where=("dplangevin.papers:chourasia_isoperimetric",),
-        test="tests/unit/test_errata.py::test_chourasia_denominators",
+        test="tests/unit/families/test_errata.py::test_chourasia_denominators",
         corrected="eta^2 for n^2 in (56), (57)",
     ),
     _row(
@@ -54,7 +54,7 @@ ROWS: tuple[Row, ...] = (
         number="Figure 2",
         says="upper and lower bound against the number of steps",
         where=("dplangevin reproduce tightness",),
-        test="tests/unit/test_errata.py::test_figure_2_reading",
+        test="tests/unit/families/test_errata.py::test_figure_2_reading",
         corrected="the gap of two is the lower bound's, and the crossing does not depend on the order",
     ),
     _row(
@@ -68,7 +68,7 @@ ROWS: tuple[Row, ...] = (
         number="Lemma 6",
         says="excess risk (2 b L^2 / m^2) e^{-m eta K} + 2 b d sigma^2 / m",
         where=("dplangevin.papers:lemma_6_risk", "dplangevin.papers:lemma_6_risk_tightened"),
-        test="tests/unit/test_errata.py::test_chourasia_lemma_6_unrolling",
+        test="tests/unit/families/test_errata.py::test_chourasia_lemma_6_unrolling",
         corrected="the noise term is half as large",
     ),
 )

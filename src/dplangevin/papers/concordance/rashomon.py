@@ -7,7 +7,7 @@ from functools import partial
 from dplangevin.papers.concordance._row import Row
 
 _row = partial(Row, paper="ganesh-thakurta-upadhyay2023")
-_THEORY = "tests/unit/test_langevin_theory.py::"
+_THEORY = "tests/unit/families/noisy_gradient/test_langevin_theory.py::"
 
 ROWS: tuple[Row, ...] = (
     _row(
@@ -20,7 +20,7 @@ ROWS: tuple[Row, ...] = (
         number="Theorem 2.1",
         says="exp(-beta max{F, F* + psi}) is eps-DP",
         where=("dplangevin.rashomon:RashomonSampler", "dplangevin.papers:paper_exponential_temperature"),
-        test="tests/unit/test_errata.py::test_exponential_mechanism_factor_two",
+        test="tests/unit/families/test_errata.py::test_exponential_mechanism_factor_two",
         corrected="beta = eps n / (2 L D): the printed one is 2 eps-DP; an inexact F* is paid for",
     ),
     _row(
@@ -33,7 +33,7 @@ ROWS: tuple[Row, ...] = (
         number="Theorem 2.3",
         says="an (eps, delta) sampler by running the diffusion of the thresholded loss",
         where=("dplangevin.families:RashomonChainSchedule",),
-        test="tests/unit/test_rashomon.py::test_trajectory_route_checks_its_hypotheses",
+        test="tests/unit/families/rashomon/test_rashomon.py::test_trajectory_route_checks_its_hypotheses",
         corrected="the sensitivity (9) is wrong; needs interior minimisers (or a ramp), checked",
     ),
     _row(
@@ -78,7 +78,7 @@ ROWS: tuple[Row, ...] = (
         number="Theorem 3.2, D.9, D.10",
         says="SGLD comes close to the smoothed law in Renyi divergence after polynomially many steps",
         where=("dplangevin.papers:overdamped_steps", "dplangevin:plan_sampler"),
-        test="tests/unit/test_samplers_chains.py::test_iteration_counts",
+        test="tests/unit/samplers/test_samplers_chains.py::test_iteration_counts",
         corrected="the smoothness is beta M, and beta cancels",
         status="refused",
         note="at p = 20 and condition 26 the rate asks for 2.5e12 steps for a total variation of 1e-3: no run can "
@@ -95,7 +95,7 @@ ROWS: tuple[Row, ...] = (
         number="Lemma D.5",
         says="time after which the diffusion is close to the thresholded law",
         where=("dplangevin.papers:total_variation_steps",),
-        test="tests/unit/test_samplers_proximal.py::test_steps_meet_their_goal_and_no_fewer_do",
+        test="tests/unit/samplers/test_samplers_proximal.py::test_steps_meet_their_goal_and_no_fewer_do",
         corrected="for the proximal chain, whose steps can be run",
     ),
     _row(
@@ -116,7 +116,7 @@ ROWS: tuple[Row, ...] = (
         number="Lemma D.11",
         says="a start in the hull of the records' minimisers",
         where=("dplangevin.samplers:warm_start",),
-        test="tests/unit/test_samplers_proximal.py::test_start_ratio_bounds_the_density_ratio_everywhere",
+        test="tests/unit/samplers/test_samplers_proximal.py::test_start_ratio_bounds_the_density_ratio_everywhere",
         corrected="that start is private data; the certified start's ratio holds for every data set",
         status="refused",
         note="a start among the records' minimisers differs between neighbours, so no trajectory bound holds from it",
@@ -139,13 +139,13 @@ ROWS: tuple[Row, ...] = (
         number="Table 1",
         says="rates that follow from the sampler",
         where=("dplangevin reproduce erm-rates",),
-        test="tests/unit/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
     ),
     _row(
         number="Table 2",
         says="excess empirical and population risk of Rashomon draws, pure and approximate",
         where=("dplangevin reproduce erm-rates",),
-        test="tests/unit/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
         status="partial",
         note="one of four cells is drawn",
     ),

@@ -8,8 +8,8 @@ from dplangevin.papers.concordance._row import Row
 
 _row = partial(Row, paper="ganesh2022")
 _COUNTS = "tests/unit/families/noisy_answers/test_generalized_gaussian.py::"
-_CHAINS = "tests/unit/test_samplers_chains.py::"
-_MIRROR = "tests/unit/test_public_mirror_descent.py::"
+_CHAINS = "tests/unit/samplers/test_samplers_chains.py::"
+_MIRROR = "tests/unit/families/mirror_descent/test_public_mirror_descent.py::"
 
 ROWS: tuple[Row, ...] = (
     _row(
@@ -29,7 +29,7 @@ ROWS: tuple[Row, ...] = (
         number="Example 7, Theorem 8",
         says="the exponential mechanism on a finite set",
         where=("dplangevin.papers:finite_grid",),
-        test="tests/unit/test_errata.py::test_thesis_exponent",
+        test="tests/unit/families/test_errata.py::test_thesis_exponent",
         corrected="exponent eps l / (2 Delta); the printed 2 eps l / Delta is 4 eps-DP",
     ),
     _row(
@@ -58,7 +58,7 @@ ROWS: tuple[Row, ...] = (
         number="Theorems 18, 36, 37",
         says="sparse vector mends the largest errors: sqrt(k log log log k log(1/delta)) / eps",
         where=("dplangevin.papers:SparseVectorCorrection",),
-        test="tests/unit/test_sparse_vector.py::test_no_gain_is_measured",
+        test="tests/unit/families/noisy_answers/test_sparse_vector.py::test_no_gain_is_measured",
         corrected="one joint account instead of eps/2 each; no gain up to 100,000 counts, so it is experimental",
     ),
     _row(
@@ -96,7 +96,7 @@ ROWS: tuple[Row, ...] = (
         number="Lemma 51",
         says="from conditional to unconditional moments",
         where=("dplangevin.papers:thesis_moment_factor",),
-        test="tests/unit/test_errata.py::test_thesis_lemma_51",
+        test="tests/unit/families/test_errata.py::test_thesis_lemma_51",
         corrected="theta / (theta - 1 - gamma); both printed factors are refuted by a Pareto law",
     ),
     _row(
@@ -127,7 +127,7 @@ ROWS: tuple[Row, ...] = (
         number="Table 3.1",
         says="steps of the three settings",
         where=("dplangevin reproduce langevin-steps",),
-        test="tests/unit/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
         corrected="mu is missing in the third row; M^2 suffices in the second",
     ),
     _row(
@@ -179,7 +179,7 @@ ROWS: tuple[Row, ...] = (
         number="Figure 4.1",
         says="synthetic regression: cold and warm starts, and mirror descent",
         where=("dplangevin reproduce public-mirror-descent",),
-        test="tests/unit/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
         corrected="every Hessian of the design is singular; the ridge decides the step and is stated",
         status="partial",
         note="4.1b for k = 500 to 2000",
