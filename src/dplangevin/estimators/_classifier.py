@@ -53,8 +53,6 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         if stated is not None:
             self._classes(None)
-        elif self.class_weight is not None:
-            raise InvalidParameter("class_weight needs the public set of labels; state classes=[...].")
         class_weights(self.class_weight, None, self._text())
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
