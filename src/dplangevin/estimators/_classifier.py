@@ -16,6 +16,7 @@ from sklearn.utils.validation import column_or_1d
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
 from dplangevin.estimators._documentation import CLASSES
+from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema
@@ -39,7 +40,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )  # the same model, in the form of its intervals
         self.coef_ = matrix[:columns].T.copy()
         self.intercept_ = matrix[columns].copy() if problem.fit_intercept else np.zeros(matrix.shape[1])
-        return self
+        return keep_monotone(self)
 
     def _check_targets(self) -> None:
         stated = self._stated()

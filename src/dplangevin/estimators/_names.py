@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dplangevin.estimators.schema_encoder import SchemaEncoder
+from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
 
 INTERCEPT = "intercept"
 
@@ -55,7 +55,7 @@ class WithNames:
 def column_names(model: WithNames, n_features: int, given: Any = None) -> NDArray[Any]:
     """Names of the encoded columns, once a table was read: those of the schema, the table's, or x0, x1, ..."""
     if model.schema is not None:
-        return SchemaEncoder(model.schema).get_feature_names_out()
+        return SchemaEncoder(schema_of(model)).get_feature_names_out()
     names = getattr(model, "feature_names_in_", given)
     if names is None:
         names = [f"x{position}" for position in range(n_features)]

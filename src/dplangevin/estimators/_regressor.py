@@ -12,6 +12,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
 from dplangevin.estimators._documentation import TARGET_BOUNDS
+from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import RangeEncoder
 from dplangevin.estimators.schema_encoder import as_schema
@@ -34,7 +35,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
         self.intercept_ = (
             float(scale.half * theta[columns] + scale.centre) if intercept else float(scale.centre)
         )
-        return self
+        return keep_monotone(self)
 
     def _check_targets(self) -> None:
         self._bounds()

@@ -14,7 +14,7 @@ from dplangevin import _files, _plain, estimators
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.privacy import serialize
 from dplangevin.schema import Schema
@@ -30,7 +30,17 @@ _OPTIONAL = {
     "features": _plain.optional(_plain.list_of(_plain.words)), "uncertainty": _plain.optional(_plain.mapping),
     "ledger_head": _plain.optional(_plain.words), "digest": _plain.words, "signature": _plain.mapping,
 }  # fmt: skip
-_NOT_STORED = {"ledger", "random_state", "state", "verbose", "classes", "schema", "public_data"}
+_NOT_STORED = {
+    "ledger",
+    "random_state",
+    "state",
+    "verbose",
+    "classes",
+    "schema",
+    "public_data",
+    "products",
+    "monotone",
+}
 _LARGEST = 512 * _files.MEGABYTE
 _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
@@ -68,7 +78,7 @@ def to_plain(model: DPLinearModel) -> dict[str, Any]:
         "parameters": {
             name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
         },
-        "schema": None if model.schema is None else as_schema(model.schema).to_dict(),
+        "schema": None if model.schema is None else as_schema(schema_of(model)).to_dict(),
         "features": _plain_names(model),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),

@@ -1,6 +1,7 @@
 """What is public about a table: its columns, their ranges and their categories."""
 
+from dplangevin.schema.basis import Basis
 from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, labels_of
 from dplangevin.schema.schema import Schema
 
-__all__ = ["CategoricalColumn", "Column", "NumericColumn", "Schema", "labels_of"]
+__all__ = ["Basis", "CategoricalColumn", "Column", "NumericColumn", "Schema", "labels_of"]
