@@ -117,8 +117,8 @@ def plan(
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
         model=_FITS_AS.get(model, model), n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency,
-        data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, more_rows=more_rows,
-        **extra,
+        data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
+        more_rows=more_rows, **extra,
     )  # fmt: skip
     if output is not None:
         save_plan(recipe.plan, output)

@@ -66,9 +66,7 @@ class WithCurves:
                     f"monotone names {name!r}, whose categories have no order; give numeric columns only."
                 )
         columns = tuple(
-            replace(column, monotone=directions[column.name])
-            if column.name in directions
-            else column
+            replace(column, monotone=directions[column.name]) if column.name in directions else column
             for column in schema.columns
         )
         return replace(schema, columns=columns, products=self.products or schema.products)

@@ -177,6 +177,9 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
     if found is None:
         return None
     plain: dict[str, Any] = {"centre": found.centre.tolist(), "dimension": found.dimension}
+    if found.prior is not None and found.covariances is not None:
+        plain["prior"], plain["prior_scale"] = found.prior.tolist(), found.prior_scale
+        plain["covariances"] = [part.tolist() for part in found.covariances]
     for name, values in (("sampling", found.sampling), ("noise", found.noise)):
         entries = values.astype(object)
         entries[np.isinf(values)] = None
@@ -187,12 +190,27 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
 def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
     fields = {"centre": _plain.anything, "dimension": _plain.optional(_plain.whole(1))}
     read = _plain.record(
-        "uncertainty", plain, {**fields, "sampling": _plain.anything, "noise": _plain.anything}
+        "uncertainty",
+        plain,
+        {**fields, "sampling": _plain.anything, "noise": _plain.anything},
+        {"prior": _plain.anything, "prior_scale": _plain.positive, "covariances": _plain.anything},
     )
     centre = _numbers("uncertainty.centre", read["centre"])
     _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
     deviations = {name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")}
-    return Uncertainty(centre=centre, dimension=read["dimension"], **deviations)
+    more: dict[str, Any] = {}
+    if read.get("prior") is not None:  # files written before have none
+        more = {
+            "prior": _deviations("prior", read["prior"], centre.shape),
+            "prior_scale": read["prior_scale"],
+        }
+    if read.get("covariances") is not None:
+        parts, size = read["covariances"], len(centre)
+        _require(isinstance(parts, list) and len(parts) == 3, "uncertainty.covariances must be three tables")
+        tables = [_numbers("uncertainty.covariances", part) for part in parts]
+        _require(all(part.shape == (size, size) for part in tables), "uncertainty.covariances do not fit")
+        more["covariances"] = np.array(tables)
+    return Uncertainty(centre=centre, dimension=read["dimension"], **deviations, **more)
 
 
 def _deviations(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
