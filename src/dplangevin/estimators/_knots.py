@@ -6,17 +6,18 @@ import math
 
 from dplangevin.planner.request import Request
 
-MOST, LEAST = 16, 4
-RECORDS = 20.0
+LEAST, MOST = 2, 16
+FACTOR = 3.0
 
 
-def hats_for(request: Request, n_curves: int) -> int:
-    """Knots for each of `n_curves` numeric columns: as many as leave `RECORDS` records' worth of signal to each.
+def hats_for(request: Request) -> int:
+    """Knots of each numeric column: FACTOR times the third root of the signal, records / columns of the linear model.
 
     One coordinate of the mean gradient is known to within 1 / records, records = n mu / s (pure: n epsilon / (s sqrt
-    p)). A curve of k knots has k - 1 coordinates, and its accuracy in steps falls like 1 / k while noise grows with
-    k, so k grows like the third root of the records for each column.
+    p)). What a curve of k knots misses falls like 1 / k^2 (a power of k between 1 and 4, as the truth is stepped or
+    smooth), what noise adds grows like k / records: hence the third root. Two knots are a straight line.
     """
-    records = request.records(request.delta == 0) / max(request.columns, 1)
-    found = round(2 * (records * max(n_curves, 1) / RECORDS) ** (1 / 3)) if records > 0 else LEAST
-    return int(min(MOST, max(LEAST, found))) if math.isfinite(records) else MOST
+    signal = request.records(request.delta == 0) / request.columns
+    if not math.isfinite(signal):
+        return MOST
+    return int(min(MOST, max(LEAST, round(FACTOR * signal ** (1 / 3)))))

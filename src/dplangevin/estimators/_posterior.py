@@ -44,6 +44,7 @@ class Posterior:
     noise: Floats
     prior: Floats
     scale: float
+    dispersion: float | None = None
 
 
 def prior_scale(problem: Problem) -> float:
@@ -87,6 +88,7 @@ def posterior(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Poster
         noise=added * rows @ rows.T + release * np.eye(len(theta)),
         prior=scale**2 * left @ left.T,
         scale=scale,
+        dispersion=_dispersion(curvature, doubts),
     )
 
 
@@ -95,6 +97,11 @@ def _slopes(curvature: Curvature, known: Floats, doubts: list[float]) -> Floats:
     if curvature.meat is not None:
         values, vectors = np.linalg.eigh(curvature.meat)
         return np.asarray((vectors * np.maximum(values, doubts[1])) @ vectors.T)
+    return known * (_dispersion(curvature, doubts) or 1.0)
+
+
+def _dispersion(curvature: Curvature, doubts: list[float]) -> float | None:
+    """sum h'^2 / sum h'', where both were released."""
     if curvature.slopes is None or curvature.bends is None:
-        return known
-    return known * (max(curvature.slopes, doubts[1]) / max(curvature.bends, doubts[2]))
+        return None
+    return max(curvature.slopes, doubts[1]) / max(curvature.bends, doubts[2])

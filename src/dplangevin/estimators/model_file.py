@@ -177,8 +177,10 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
     if found is None:
         return None
     plain: dict[str, Any] = {"centre": found.centre.tolist(), "dimension": found.dimension}
-    if found.prior is not None and found.covariances is not None:
+    if found.prior is not None:
         plain["prior"], plain["prior_scale"] = found.prior.tolist(), found.prior_scale
+        plain["dispersion"] = found.dispersion
+    if found.covariances is not None:
         plain["covariances"] = [part.tolist() for part in found.covariances]
     for name, values in (("sampling", found.sampling), ("noise", found.noise)):
         entries = values.astype(object)
@@ -193,7 +195,8 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
         "uncertainty",
         plain,
         {**fields, "sampling": _plain.anything, "noise": _plain.anything},
-        {"prior": _plain.anything, "prior_scale": _plain.positive, "covariances": _plain.anything},
+        {"prior": _plain.anything, "covariances": _plain.anything}
+        | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional(_plain.positive)),
     )
     centre = _numbers("uncertainty.centre", read["centre"])
     _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
@@ -202,7 +205,7 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
     if read.get("prior") is not None:  # files written before have none
         more = {
             "prior": _deviations("prior", read["prior"], centre.shape),
-            "prior_scale": read["prior_scale"],
+            **{name: read.get(name) for name in ("prior_scale", "dispersion")},
         }
     if read.get("covariances") is not None:
         parts, size = read["covariances"], len(centre)

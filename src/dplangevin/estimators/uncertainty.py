@@ -27,6 +27,8 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._intervals import half_width
 from dplangevin.estimators._posterior import MOST_PRIOR, posterior
+from dplangevin.estimators.shape_plot import WithShapes
+from dplangevin.estimators.summary import WithSummary
 from dplangevin.families.mechanism import fingerprint
 from dplangevin.families.noisy_answers.curvature import Curvature, release_curvature
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
@@ -54,6 +56,7 @@ class Uncertainty:
     prior : standard deviation of what the records leave to the public prior.
     covariances : [3, d, d], the covariances of the three parts; None with more than two classes.
     prior_scale : standard deviation of the public prior itself.
+    dispersion : of squared losses, the released variance of a target around its mean.
     """
 
     centre: Floats
@@ -63,6 +66,7 @@ class Uncertainty:
     prior: Floats | None = None
     covariances: Floats | None = None
     prior_scale: float | None = None
+    dispersion: float | None = None
 
     @property
     def standard_errors(self) -> Floats:
@@ -91,10 +95,11 @@ class Uncertainty:
             prior=None if self.prior is None else abs(factor) * self.prior,
             covariances=None if self.covariances is None else factor**2 * self.covariances,
             prior_scale=None if self.prior_scale is None else abs(factor) * self.prior_scale,
+            dispersion=None if self.dispersion is None else factor**2 * self.dispersion,
         )
 
 
-class WithIntervals:
+class WithIntervals(WithSummary, WithShapes):
     """The methods of an estimator that was fitted with `intervals`."""
 
     uncertainty_: Uncertainty
@@ -182,4 +187,5 @@ def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Unce
         dimension=len(theta) if schedule.noise == "gamma" else None,
         covariances=None if classes > 1 else np.array([found.sampling, found.noise, found.prior]),
         prior_scale=found.scale,
+        dispersion=found.dispersion,
     )

@@ -1,16 +1,16 @@
 """Piecewise-linear functions of a numeric column on public knots, in coordinates whose ridge is a smoothness penalty.
 
-A function with values v_1, ..., v_k at the knots is v = a 1 + T beta with T = [s, D^T M]: s are the knots on the scale
-of [-1, 1], D takes second differences and M = (D D^T + smooth (D D^T)^2)^(-1/2) is the symmetric root. The columns of
-D^T M are at right angles to straight lines, and for v = D^T M gamma
+A function with values v_1, ..., v_k at the knots is v = a 1 + T beta with T = [s / sqrt 2, D^T M]: s are the knots on
+the scale of [-1, 1], D takes second differences and M = (D D^T + smooth (D D^T)^2)^(-1/2) is the symmetric root. The
+columns of D^T M are at right angles to straight lines, and for v = D^T M gamma
 
     |gamma|^2 = |v|^2 + smooth |D v|^2,
 
-so the ridge on beta is one on the slope, on the distance from a straight line, and on second differences. The constant
-a belongs to the constant column of the table. A cell x is the row T^T h(x), with h(x) the hat functions of the knots
-(at most two are not 0; they add up to 1). |T^T h|^2 is convex in h, and h(x) is linear between knots, so its largest
-value over the whole range is the largest over the knots: `bound` is exact. The problem that is solved has rows of
-bounded norm and one isotropic ridge, as any other: no theorem needs to know of hats.
+so the ridge on beta is one on (twice) the squared slope, on the distance from a straight line, and on second
+differences. The constant a belongs to the constant column of the table. A cell x is the row T^T h(x), with h(x) the
+hat functions of the knots (at most two are not 0; they add up to 1). |T^T h|^2 is convex in h, and h(x) is linear
+between knots, so its largest value over the whole range is the largest over the knots: `bound` is exact. The problem
+that is solved has rows of bounded norm and one isotropic ridge, as any other: no theorem needs to know of hats.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_HATS = 200
+LINE = math.sqrt(0.5)
+"""Weight of the straight line: at the ends of the range, where it is largest, the row is hardly longer than inside."""
 Monotone = Literal["increasing", "decreasing"]
 
 
@@ -107,7 +109,7 @@ def coordinates(places: tuple[float, ...], smooth: float) -> NDArray[np.float64]
     Examples
     --------
     >>> coordinates((-1.0, 0.0, 1.0), 0.0).round(3).tolist()
-    [[-1.0, 0.408], [0.0, -0.816], [1.0, 0.408]]
+    [[-0.707, 0.408], [0.0, -0.816], [0.707, 0.408]]
     """
     import numpy as np
 
@@ -122,7 +124,7 @@ def coordinates(places: tuple[float, ...], smooth: float) -> NDArray[np.float64]
         second[inner, inner + 1] = -1 / widths[:-1] - 1 / widths[1:]
         gram = second @ second.T
         values, vectors = np.linalg.eigh(gram + smooth * gram @ gram)
-        table = np.column_stack([scale, second.T @ (vectors / np.sqrt(values)) @ vectors.T])
+        table = np.column_stack([LINE * scale, second.T @ (vectors / np.sqrt(values)) @ vectors.T])
     table.setflags(write=False)
     return table
 
