@@ -23,6 +23,7 @@ from dplangevin.estimators._names import WithNames
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
 from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.estimators.exports import WithExports
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.families.release import SEEDED, Release
@@ -46,7 +47,7 @@ UNBOUNDED_WEIGHTS = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
+class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.isotonic import isotonic_regression
 
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
@@ -62,24 +63,30 @@ def posterior(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Poster
         np.kron(np.eye(problem.n_columns), contrasts(problem.loss.score_dimension)), np.float64
     )
     scale, ridge, doubts = prior_scale(problem), problem.n * problem.ridge, both.deviations
-    values, vectors = np.linalg.eigh(curvature.matrix)
-    known = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    known = shrunk(curvature.matrix, doubts[0])
     slopes = _slopes(curvature, known, doubts)
     spread = schedule.noise_scale * (math.sqrt(len(theta) + 1) if schedule.noise == "gamma" else 1.0)
     point = basis.T @ theta
     seen = known @ point + ridge * point
-    size, unit = len(point), np.eye(len(point))
-    apart = size * scale**2
-    for _ in range(_ROUNDS):
+    unit = np.eye(len(point))
+
+    def answer(apart: float, prior: float) -> tuple[float, Floats, Floats, Floats]:
         added = spread**2 + doubts[0] ** 2 / 2 * apart
         weighed = np.linalg.solve(slopes + added * unit, known)
-        covariance = np.linalg.inv(known @ weighed + unit / scale**2)
+        covariance = np.linalg.inv(known @ weighed + unit / prior)
         gain = covariance @ weighed.T
-        middle = gain @ seen
-        new = min(size * scale**2, float(np.sum((point - middle) ** 2) + np.trace(covariance)))
-        if abs(new - apart) <= 1e-9 * apart:
+        return added, gain, gain @ seen, covariance
+
+    apart, prior = len(point) * scale**2, scale**2
+    for _ in range(_ROUNDS):
+        _, _, middle, covariance = answer(apart, prior)
+        told = unit - covariance / prior  # the part of each direction that the records speak of
+        new = float((point - middle) @ told @ (point - middle) + np.trace(covariance @ told))
+        prior = min(scale**2, float(middle @ middle + np.trace(covariance)) / len(point))
+        apart, before = max(new, 1e-12 * scale**2), apart
+        if abs(apart - before) <= 1e-6 * before:
             break
-        apart = new
+    added, gain, middle, _ = answer(apart, scale**2)
     rows, left = basis @ gain, basis @ (unit - gain @ known)
     release = (len(theta) + 1) * schedule.release_noise**2
     return Posterior(
@@ -90,6 +97,24 @@ def posterior(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Poster
         scale=scale,
         dispersion=_dispersion(curvature, doubts),
     )
+
+
+def shrunk(matrix: Floats, deviation: float) -> Floats:
+    """The curvature from its noisy release: same eigenvectors, eigenvalues moved together by what noise spread them.
+
+    Noise with variance s^2 / 2 off the diagonal spreads d eigenvalues by a semicircle of radius s sqrt(2 d). Given
+    the eigenvectors, the best eigenvalues are l - 2 v h(l), v = d s^2 / 2, with h the real part of the mean of
+    1 / (l - l_j): see Bun, Allez, Bouchaud and Potters (2016), Rotational invariant estimator for general noisy
+    matrices. Here in order, and not below 0.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    size = len(values)
+    variance = size * deviation**2 / 2
+    width = math.sqrt(variance / size)
+    gaps = values[:, None] - values[None, :]
+    pull = (gaps / (gaps**2 + width**2)).mean(axis=1)
+    better = np.maximum(isotonic_regression(values - 2 * variance * pull), 0.0)
+    return np.asarray((vectors * better) @ vectors.T)
 
 
 def _slopes(curvature: Curvature, known: Floats, doubts: list[float]) -> Floats:
