@@ -7,10 +7,12 @@ import math
 from dplangevin.planner.request import Request
 
 LEAST, MOST = 2, 16
+MOST_WITH_BANDS = 8
+"""The curvature that bands rest on has a row for every coordinate: with more, its noise hides it."""
 FACTOR = 3.0
 
 
-def hats_for(request: Request) -> int:
+def hats_for(request: Request, bands: bool = False) -> int:
     """Knots of each numeric column: FACTOR times the third root of the signal, records / columns of the linear model.
 
     One coordinate of the mean gradient is known to within 1 / records, records = n mu / s (pure: n epsilon / (s sqrt
@@ -18,6 +20,7 @@ def hats_for(request: Request) -> int:
     smooth), what noise adds grows like k / records: hence the third root. Two knots are a straight line.
     """
     signal = request.records(request.delta == 0) / request.columns
+    most = MOST_WITH_BANDS if bands else MOST
     if not math.isfinite(signal):
-        return MOST
-    return int(min(MOST, max(LEAST, round(FACTOR * signal ** (1 / 3)))))
+        return most
+    return int(min(most, max(LEAST, round(FACTOR * signal ** (1 / 3)))))

@@ -110,7 +110,7 @@ def shrunk(matrix: Floats, deviation: float) -> Floats:
     values, vectors = np.linalg.eigh(matrix)
     size = len(values)
     variance = size * deviation**2 / 2
-    width = math.sqrt(variance / size)
+    width = max(math.sqrt(variance / size), 1e-12 * float(np.abs(values).max()), 1e-300)
     gaps = values[:, None] - values[None, :]
     pull = (gaps / (gaps**2 + width**2)).mean(axis=1)
     better = np.maximum(isotonic_regression(values - 2 * variance * pull), 0.0)

@@ -10,6 +10,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._blocks import blocks_of
 from dplangevin.estimators._documentation import CLASSES, TARGET_BOUNDS
+from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._knots import hats_for
 from dplangevin.estimators._large import large
 from dplangevin.estimators.logistic import DPLogisticRegression
@@ -82,7 +83,7 @@ class WithCurves:
             model: Any = self
             width = sum(len(block.names()) for block in blocks_of(schema)) + 1
             classes = None if not hasattr(model, "_stated") else len(model._stated() or (0, 1))
-            hats = hats_for(model.request(n, width, classes))
+            hats = hats_for(model.request(n, width, classes), bool(interval_share(model.intervals)))
         basis = Basis(hats=hats, smooth=self.smooth)
 
         def filled(column: Column) -> Column:

@@ -56,7 +56,7 @@ class ShapePlots:
                 '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
                 '<meta name="viewport" content="width=device-width, initial-scale=1">'
                 f"<title>{escape(self.title)}</title><style>body {{ font: 16px/1.5 system-ui, sans-serif; "
-                "max-width: 40rem; margin: 1rem auto; padding: 0 1rem; }} svg {{ width: 100%; height: auto; }}"
+                "max-width: 40rem; margin: 1rem auto; padding: 0 1rem; }} h1 {{ font-size: 1.3rem; }} svg {{ width: 100%; height: auto; }}"
                 f"</style></head><body><h1>{escape(self.title)}</h1>{self.to_html()}</body></html>\n"
             )
         elif kind == ".svg":
@@ -179,11 +179,14 @@ def _curve(shape: Shape) -> str:
             f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="2.5" '
             f'stroke-dasharray="{dashes[place % 5]}"/>'
         )
-    marks = sorted({round(j * (len(points) - 1) / 4) for j in range(5)})
+    knots = sorted({round(j * (len(points) - 1) / 4) for j in range(5)})
+    marks = [(scale[j], points[j]) for j in knots]
+    if even:
+        marks = [(tick, tick) for tick in _ticks(points[0], points[-1])]
     parts += [
-        f'<text x="{x(scale[j]):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="'
-        f'{"start" if j == 0 else "end" if j == len(points) - 1 else "middle"}">{points[j]:.4g}</text>'
-        for j in marks
+        f'<text x="{min(x(place), _WIDTH - 24):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
+        f"{point:.4g}</text>"
+        for place, point in marks
     ]
     parts.append(
         f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(shape.name)}</text>'
