@@ -50,12 +50,16 @@ class Case(NamedTuple):
 def _schema(frame: pd.DataFrame, ranges: dict[str, Any], target: dict[str, Any]) -> Schema:
     """Ranges as stated; the categories that occur are treated as public."""
     columns = {
-        name: ranges[name]
-        if name in ranges
-        else {"categories": [v for v in sorted(map(str, frame[name].unique())) if v], "other": "own"}
+        name: {**ranges[name], "missing": "never"} if name in ranges else _categories(frame[name])
         for name in frame.columns
     }
-    return Schema.from_dict({"columns": columns, "target": target, "missing": "never"})
+    return Schema.from_dict({"columns": columns, "target": target, "missing": "own"})
+
+
+def _categories(cells: Any) -> dict[str, Any]:
+    """Every value; missing ones have an indicator of their own."""
+    found = sorted(map(str, cells.unique()))
+    return {"categories": [value for value in found if value], "other": "own" if "" in found else "ignore"}
 
 
 @cache

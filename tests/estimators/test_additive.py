@@ -116,7 +116,7 @@ def test_a_saved_model_keeps_products_directions_and_bands(tmp_path: Path) -> No
 
 def test_knots_come_from_public_quantities() -> None:
     def hats(n: int, epsilon: float, delta: float = 1e-6) -> int:
-        return hats_for(made(epsilon=epsilon, delta=delta).request(n, 5, 2))
+        return hats_for(made(epsilon=epsilon, delta=delta).request(n, 5, 2), 2)
 
     assert [hats(n, 1.0) for n in (10, 300, 3000, 30_000, 10**6)] == sorted(
         hats(n, 1.0) for n in (10, 300, 3000, 30_000, 10**6)

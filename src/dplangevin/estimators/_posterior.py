@@ -33,12 +33,17 @@ from dplangevin.problem import Clipped, Logistic, Poisson, Problem, SmoothedHing
 
 Floats = NDArray[np.float64]
 MOST_PRIOR = 1 / 3
+LEAST_SEEN = 3.0
+"""A direction whose released curvature is within so many deviations of 0 is not seen."""
 _ROUNDS = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Posterior:
-    """The middle of the intervals and the three parts of its covariance: sampling, privacy noise, and the prior."""
+    """The middle of the intervals and the three parts of its covariance: sampling, privacy noise, and the prior.
+
+    seen : the released curvature of each coefficient over the least that is told from its noise (one score only).
+    """
 
     centre: Floats
     sampling: Floats
@@ -46,6 +51,7 @@ class Posterior:
     prior: Floats
     scale: float
     dispersion: float | None = None
+    seen: Floats | None = None
 
 
 def prior_scale(problem: Problem) -> float:
@@ -96,25 +102,30 @@ def posterior(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Poster
         prior=scale**2 * left @ left.T,
         scale=scale,
         dispersion=_dispersion(curvature, doubts),
+        seen=np.diag(curvature.matrix) / (LEAST_SEEN * doubts[0]) if basis.shape[1] == len(theta) else None,
     )
 
 
 def shrunk(matrix: Floats, deviation: float) -> Floats:
-    """The curvature from its noisy release: same eigenvectors, eigenvalues moved together by what noise spread them.
+    """The curvature from its noisy release: eigenvalues moved back together by what noise spread them.
 
     Noise with variance s^2 / 2 off the diagonal spreads d eigenvalues by a semicircle of radius s sqrt(2 d). Given
     the eigenvectors, the best eigenvalues are l - 2 v h(l), v = d s^2 / 2, with h the real part of the mean of
     1 / (l - l_j): see Bun, Allez, Bouchaud and Potters (2016), Rotational invariant estimator for general noisy
-    matrices. Here in order, and not below 0.
+    matrices. The diagonal is known well, so this is done after dividing by it: a rare category's small curvature is not
+    mistaken for the mean. What is within two deviations of 0 counts as 0.
     """
-    values, vectors = np.linalg.eigh(matrix)
+    root = np.sqrt(np.maximum(np.diag(matrix), max(LEAST_SEEN * deviation, 1e-300)))
+    values, vectors = np.linalg.eigh(matrix / np.outer(root, root))
+    noise = deviation * float(np.mean(root**-2.0))
     size = len(values)
-    variance = size * deviation**2 / 2
+    variance = size * noise**2 / 2
     width = max(math.sqrt(variance / size), 1e-12 * float(np.abs(values).max()), 1e-300)
     gaps = values[:, None] - values[None, :]
     pull = (gaps / (gaps**2 + width**2)).mean(axis=1)
-    better = np.maximum(isotonic_regression(values - 2 * variance * pull), 0.0)
-    return np.asarray((vectors * better) @ vectors.T)
+    better = np.asarray(isotonic_regression(values - 2 * variance * pull))
+    better = np.where(better > 2 * noise, better, 0.0)
+    return np.asarray((vectors * better) @ vectors.T * np.outer(root, root))
 
 
 def _slopes(curvature: Curvature, known: Floats, doubts: list[float]) -> Floats:

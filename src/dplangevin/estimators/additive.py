@@ -83,7 +83,9 @@ class WithCurves:
             model: Any = self
             width = sum(len(block.names()) for block in blocks_of(schema)) + 1
             classes = None if not hasattr(model, "_stated") else len(model._stated() or (0, 1))
-            hats = hats_for(model.request(n, width, classes), bool(interval_share(model.intervals)))
+            hats = hats_for(
+                model.request(n, width, classes), len(open_columns), bool(interval_share(model.intervals))
+            )
         basis = Basis(hats=hats, smooth=self.smooth)
 
         def filled(column: Column) -> Column:

@@ -180,6 +180,7 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
     if found.prior is not None:
         plain["prior"], plain["prior_scale"] = found.prior.tolist(), found.prior_scale
         plain["dispersion"] = found.dispersion
+        plain["seen"] = None if found.seen is None else found.seen.tolist()
     if found.covariances is not None:
         plain["covariances"] = [part.tolist() for part in found.covariances]
     for name, values in (("sampling", found.sampling), ("noise", found.noise)):
@@ -195,7 +196,7 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
         "uncertainty",
         plain,
         {**fields, "sampling": _plain.anything, "noise": _plain.anything},
-        {"prior": _plain.anything, "covariances": _plain.anything}
+        dict.fromkeys(("prior", "covariances", "seen"), _plain.anything)
         | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional(_plain.positive)),
     )
     centre = _numbers("uncertainty.centre", read["centre"])
@@ -207,6 +208,9 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
             "prior": _deviations("prior", read["prior"], centre.shape),
             **{name: read.get(name) for name in ("prior_scale", "dispersion")},
         }
+    if read.get("seen") is not None:
+        more["seen"] = _numbers("uncertainty.seen", read["seen"])
+        _require(more["seen"].shape == centre.shape, "uncertainty.seen has a wrong shape")
     if read.get("covariances") is not None:
         parts, size = read["covariances"], len(centre)
         _require(isinstance(parts, list) and len(parts) == 3, "uncertainty.covariances must be three tables")

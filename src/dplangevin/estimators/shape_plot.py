@@ -56,7 +56,8 @@ class ShapePlots:
                 '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
                 '<meta name="viewport" content="width=device-width, initial-scale=1">'
                 f"<title>{escape(self.title)}</title><style>body {{ font: 16px/1.5 system-ui, sans-serif; "
-                "max-width: 40rem; margin: 1rem auto; padding: 0 1rem; }} h1 {{ font-size: 1.3rem; }} svg {{ width: 100%; height: auto; }}"
+                "max-width: 40rem; margin: 1rem auto; padding: 0 1rem; } h1 { font-size: 1.3rem; } "
+                "svg { width: 100%; height: auto; }"
                 f"</style></head><body><h1>{escape(self.title)}</h1>{self.to_html()}</body></html>\n"
             )
         elif kind == ".svg":

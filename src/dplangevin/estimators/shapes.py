@@ -138,6 +138,9 @@ def _shape(
     own, noise, prior = (np.maximum(np.diag(matrix), 0.0) for matrix in parts)
     most = known.prior_scale**2 * (design * design).sum(axis=1)
     lost = own + noise + prior > MOST_PRIOR * most * (1 + 1e-9)
+    if known.seen is not None:
+        squares = design * design
+        lost |= squares[:, known.seen[part] < 1].sum(axis=1) > squares.sum(axis=1) / 2
     middle = design @ known.centre[part]
     width = half_width(level, np.sqrt(own + prior), np.sqrt(noise), known.dimension)
     width = np.where(lost, math.inf, width)

@@ -236,11 +236,15 @@ def _notes(model: Any, known: Uncertainty, errors: Floats) -> list[str]:
         return notes
     scale, left = known.prior_scale**2, np.diag(known.covariances.sum(axis=0))
     for j in np.flatnonzero(np.isinf(errors)):
-        seen = 1 / left[j] - 1 / scale
-        factor = math.sqrt(2 / (scale * seen)) if seen > 1e-4 / scale else math.inf
+        told = 1 / left[j] - 1 / scale
+        factor = math.sqrt(2 / (scale * told)) if told > 1e-4 / scale else math.inf
+        if known.seen is not None and known.seen[j] < 1:
+            factor = 1 / known.seen[j] if known.seen[j] > 0.05 else math.inf
         why = "the records' curvature in this direction is lost in its own noise"
         if not factor < 100:
-            notes[j] = f"{why}; columns that repeat each other, or a value that nearly nobody has, stay so."
+            notes[j] = (
+                f"{why}: it nearly repeats other columns, or nearly nobody has it, or far more records are needed."
+            )
             continue
         problem = getattr(getattr(getattr(model, "plan_", None), "plan", None), "problem", None)
         many = "" if problem is None else f" (n = {_round_up(factor * problem.n)})"

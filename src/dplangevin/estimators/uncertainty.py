@@ -57,6 +57,7 @@ class Uncertainty:
     covariances : [3, d, d], the covariances of the three parts; None with more than two classes.
     prior_scale : standard deviation of the public prior itself.
     dispersion : of squared losses, the released variance of a target around its mean.
+    seen : each coefficient's own released curvature, over the least that is told from its noise.
     """
 
     centre: Floats
@@ -67,6 +68,7 @@ class Uncertainty:
     covariances: Floats | None = None
     prior_scale: float | None = None
     dispersion: float | None = None
+    seen: Floats | None = None
 
     @property
     def standard_errors(self) -> Floats:
@@ -174,6 +176,8 @@ def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Unce
     assert isinstance(schedule, ObjectivePerturbationSchedule)
     own, added, left = (np.maximum(np.diag(part), 0.0) for part in (found.sampling, found.noise, found.prior))
     lost = own + added + left > MOST_PRIOR * found.scale**2 * ((1 - 1 / classes) if classes > 1 else 1)
+    if found.seen is not None:
+        lost |= found.seen < 1
     shape = (problem.n_columns, classes) if classes > 1 else (len(theta),)
 
     def shaped(values: Floats, where: Any = math.inf) -> Floats:
@@ -188,4 +192,5 @@ def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Unce
         covariances=None if classes > 1 else np.array([found.sampling, found.noise, found.prior]),
         prior_scale=found.scale,
         dispersion=found.dispersion,
+        seen=found.seen,
     )
