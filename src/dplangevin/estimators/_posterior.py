@@ -79,7 +79,7 @@ def posterior(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Poster
     def answer(apart: float, prior: float) -> tuple[float, Floats, Floats, Floats]:
         added = spread**2 + doubts[0] ** 2 / 2 * apart
         weighed = np.linalg.solve(slopes + added * unit, known)
-        covariance = np.linalg.inv(known @ weighed + unit / prior)
+        covariance = np.asarray(np.linalg.inv(known @ weighed + unit / prior), np.float64)
         gain = covariance @ weighed.T
         return added, gain, gain @ seen, covariance
 

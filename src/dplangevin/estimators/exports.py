@@ -105,8 +105,9 @@ def _bounds(model: Any) -> list[str]:
         return [*lines, f"- labels: {', '.join(f'`{_code(str(label))}`' for label in target)}"]
     stated = getattr(model, "target_bounds", None)
     if stated is None and model.schema is not None:
-        column = as_schema(schema_of(model)).target
-        stated = (column.low, column.high) if isinstance(column, NumericColumn) else None
+        stated_target = as_schema(schema_of(model)).target
+        if isinstance(stated_target, NumericColumn):
+            stated = (stated_target.low, stated_target.high)
     return lines if stated is None else [*lines, f"- target: {stated[0]:g} to {stated[1]:g}"]
 
 

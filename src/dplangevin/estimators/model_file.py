@@ -201,7 +201,9 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
     )
     centre = _numbers("uncertainty.centre", read["centre"])
     _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
-    deviations = {name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")}
+    deviations: dict[str, Any] = {
+        name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")
+    }
     more: dict[str, Any] = {}
     if read.get("prior") is not None:  # files written before have none
         more = {

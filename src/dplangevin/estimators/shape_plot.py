@@ -154,7 +154,7 @@ def _curve(shape: Shape) -> str:
     scale = points if even else np.arange(len(points), dtype=float)  # knots of a logarithm: one step each
 
     def x(place: float) -> float:
-        return _LEFT + (place - scale[0]) / (scale[-1] - scale[0]) * (_WIDTH - _LEFT - _RIGHT)
+        return float(_LEFT + (place - scale[0]) / (scale[-1] - scale[0]) * (_WIDTH - _LEFT - _RIGHT))
 
     def y(value: float) -> float:
         return _HEIGHT - _BOTTOM - (min(max(value, low), high) - low) / span * (_HEIGHT - _TOP - _BOTTOM)
