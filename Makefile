@@ -5,15 +5,16 @@ BIN    := $(VENV)/bin
 
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+export NO_MKDOCS_2_WARNING = 1
 ifneq ($(wildcard ../shared/data/.),)
 export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check audit mutants bench support clean
+.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-charts bench-smoke docs docs-serve tutorials support clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 demo: $(VENV)/.ready-demo  ## set up, then fit a private model and show what running longer costs
 	@$(BIN)/dplangevin demo
@@ -33,7 +34,13 @@ check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
 audit: $(VENV)/.ready-dev  ## attack every mechanism, estimator and file, honest and sabotaged, and print the table
 	PYTHONPATH=tests $(BIN)/python -m privacy.audit_table
 	DPLANGEVIN_FUZZ=20000 $(BIN)/python -m pytest tests/privacy --ignore tests/privacy/test_audit_table.py
-	DPLANGEVIN_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz/test_states.py tests/fuzz/test_files.py
+	DPLANGEVIN_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz/test_states.py tests/fuzz/test_files.py tests/fuzz/test_ledgers.py
+
+test-lowest: $(VENV)-lowest/.ready  ## the tests with the lowest versions that pyproject.toml declares
+	$(VENV)-lowest/bin/python -m pytest -n 2 -m "not slow"
+
+dist: $(VENV)/.ready-dist  ## build sdist and wheel, and use the wheel in empty environments
+	$(BIN)/python tools/dist.py
 
 mutants: $(VENV)/.ready-dev  ## change one line of privacy-critical code at a time: every change must fail a test (hours)
 	$(BIN)/python tests/mutants/run.py --workers 2
@@ -41,12 +48,29 @@ mutants: $(VENV)/.ready-dev  ## change one line of privacy-critical code at a ti
 bench: $(VENV)/.ready-bench  ## measure; writes benchmarks/RESULTS.md and COUNTING.md
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/counting.py --rows 10000000 | tee benchmarks/COUNTING.md
+	$(BIN)/python benchmarks/charts.py
+
+bench-charts: $(VENV)/.ready-dev  ## draw the charts of the benchmark pages and of the README anew, from the tables
+	$(BIN)/python benchmarks/charts.py
+
+docs: $(VENV)/.ready-docs  ## build the documentation site into site/; a dead link fails
+	$(BIN)/mkdocs build --strict
+	@echo "Open site/index.html"
+
+docs-serve: $(VENV)/.ready-docs  ## show the site at http://127.0.0.1:8000 while you write
+	$(BIN)/mkdocs serve
+
+bench-smoke: $(VENV)/.ready-bench  ## a few quick figures, printed only: does measuring still work?
+	$(BIN)/python benchmarks/run.py account calibrate import sampled_gaussian
+
+tutorials: $(VENV)/.ready-dev  ## run the tutorials and write what they print, and their pictures, into the pages
+	$(BIN)/python tools/tutorials.py
 
 support: $(VENV)/.ready-dev  ## try every feature with every estimator, mechanism and query; writes docs/support.md
 	PYTHONPATH=tests $(BIN)/python -m support.write
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-lowest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -56,6 +80,14 @@ $(BIN)/python:
 	@echo "Creating $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "Could not create a virtual environment. On Debian or Ubuntu: sudo apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)-lowest/.ready: pyproject.toml | $(BIN)/python
+	@$(BIN)/python -m venv $(VENV)-lowest
+	@$(BIN)/python tools/lowest.py > $(VENV)-lowest/constraints.txt
+	@echo "Installing the lowest declared versions ..."
+	@$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint $(VENV)-lowest/constraints.txt --editable ".[dev]"
+	@touch $@
 
 # A stamp per set of extras: installing is not repeated until pyproject.toml changes.
 $(VENV)/.ready-%: pyproject.toml | $(BIN)/python

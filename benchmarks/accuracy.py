@@ -142,7 +142,7 @@ def _pair(pair: cells.Pair) -> str:
 def classification_table(name: str, promise: str, seeds: int) -> str:
     """The Markdown table of one data set under one promise."""
     lines = [
-        "| epsilon | asked | rule | tuned peer | untuned peer | ours | met |",
+        "| epsilon | target | simple rule | tuned peer | untuned peer | dplangevin | kept |",
         "|---|---|---|---|---|---|---|",
     ]
     key = (name, promise)
@@ -159,7 +159,7 @@ def classification_table(name: str, promise: str, seeds: int) -> str:
 
 def regression_table(name: str, seeds: int) -> str:
     """The Markdown table of one regression data set, add-remove."""
-    lines = ["| epsilon | asked | Analyze Gauss | ours | met |", "|---|---|---|---|---|"]
+    lines = ["| epsilon | target | Analyze Gauss | dplangevin | kept |", "|---|---|---|---|---|"]
     for index, epsilon in enumerate(cells.RIDGE_EPSILONS):
         values = regression(name, epsilon, seeds)
         mean, error, goal = values.mean(), float(_error(values)), cells.RIDGE_ASKED[name][index]

@@ -52,6 +52,12 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
         None,
         (2.567, 0.1025),
     ),
+    (
+        "Poisson under replace-one, rate 0.05, noise 4 L, 200 steps (dp-accounting: 1.356)",
+        {**THOUSAND, "sampling": "poisson", "noise_scale": 4 / 50, "steps": 200},
+        None,
+        (1.736, None),
+    ),
     *(
         (f"convex, bounded, T = infinity, D/v = 20, kappa = {kappa}", _bounded(kappa), goal, before)
         for kappa, goal, before in (

@@ -11,6 +11,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from datetime import date
 from importlib import metadata
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,6 +20,14 @@ from _measure import Row
 
 HERE = Path(__file__).parent
 LIBRARIES = ("dplangevin", "numpy", "scipy", "dp-accounting", "matplotlib")
+
+INTRODUCTION = """\
+What things cost on two small cores, beside the limits that the project set itself ("target"; "kept" says whether it was
+reached) and beside other libraries where there is one to compare with. Written by `make bench`; the chart by
+`make bench-charts`.
+
+![time against the number of records, and of a fit beside others](charts/time.svg)"""
+UNITS = "Processor time of one thread, median of a few repeats; wall time where a row says so."
 
 
 def machine() -> str:
@@ -41,7 +50,7 @@ def machine() -> str:
 def table(rows: Sequence[Row]) -> str:
     """A Markdown table."""
     verdict = {True: "yes", False: "**no**", None: ""}
-    lines = ["| what | asked | measured | met | note |", "|---|---|---|---|---|"]
+    lines = ["| what | target | reached | kept | note |", "|---|---|---|---|---|"]
     lines += [
         f"| {row.what} | {row.asked} | {row.measured} | {verdict[row.met]} | {row.note} |" for row in rows
     ]
@@ -56,10 +65,7 @@ def section(name: str) -> str:
 
 def main(wanted: Sequence[str]) -> None:
     """Measure and write; with topics named, only print those."""
-    parts = [
-        "# Benchmarks",
-        f"Written by `make bench`. Processor time of one thread, median of a few repeats. {machine()}",
-    ]
+    parts = ["# Speed and scale", INTRODUCTION, f"Measured in {date.today():%B %Y}. {UNITS} {machine()}"]
     for path in sorted(HERE.glob("bench_*.py")):
         topic = path.stem.removeprefix("bench_")
         if wanted and topic not in wanted:

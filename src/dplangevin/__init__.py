@@ -41,12 +41,15 @@ if TYPE_CHECKING:
         DPRidge as DPRidge,
         SchemaEncoder as SchemaEncoder,
     )
+    from dplangevin.estimators.epsilon_choice import epsilon_for as epsilon_for
     from dplangevin.estimators.evaluation import (
         learned_steps as learned_steps,
         private_score as private_score,
         private_selection as private_selection,
     )
+    from dplangevin.estimators.model_file import load_model as load_model, save_model as save_model
     from dplangevin.estimators.schema_check import check_schema as check_schema
+    from dplangevin.estimators.search import DPSearchCV as DPSearchCV
     from dplangevin.families.account import account as account
     from dplangevin.families.calibrate import calibrate as calibrate
     from dplangevin.families.draws.plan_sampler import plan_sampler as plan_sampler

@@ -55,10 +55,11 @@ def read_private(path: Path, what: str, *, most: int) -> str:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
     """A draft to be written; its place then holds the old content or the new one, and never a part of it.
 
-    A symbolic link stays, and what it points to is replaced; the mode of an existing file is kept.
+    A symbolic link stays, and what it points to is replaced; the mode of an existing file is kept, a new one has `mode`
+    within what the user's mask leaves.
     """
     place = Path(path)
     if place.exists() and not place.is_file():  # a pipe or a terminal
@@ -66,7 +67,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         return
     place = place.resolve()
     draft = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}.new")
-    with _renamed(draft, place, 0o666):
+    with _renamed(draft, place, mode):
         if place.exists():
             draft.chmod(stat.S_IMODE(place.stat().st_mode))
         yield draft

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -47,7 +48,31 @@ def income(n: int = 30_000, seed: int = 0) -> tuple[pd.DataFrame, Schema]:
     try:
         import pandas as pd
     except ImportError:
-        raise InvalidParameter('this needs pandas: pip install "dplangevin[tables]".') from None
+        raise InvalidParameter(
+            'this needs pandas: pip install "dplangevin[tables]", or use income_arrays.'
+        ) from None
+    return pd.DataFrame(_columns(n, seed)), Schema.from_dict(INCOME_SCHEMA)
+
+
+def income_arrays(n: int = 30_000, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], Schema]:
+    """The same people without pandas: cells [people, columns of the schema], labels, and the schema.
+
+    Examples
+    --------
+    >>> X, y, schema = income_arrays(n=1000)
+    >>> X.shape, y[0] in (">50K", "<=50K")
+    ((1000, 6), True)
+    """
+    columns = _columns(n, seed)
+    labels = columns.pop("income")
+    return (
+        np.column_stack([column.astype(object) for column in columns.values()]),
+        labels,
+        Schema.from_dict(INCOME_SCHEMA),
+    )
+
+
+def _columns(n: int, seed: int) -> dict[str, NDArray[Any]]:
     rows, rng = _check.count("n", n), np.random.default_rng(seed)
     age = np.clip(17 + rng.gamma(2.6, 9.0, rows), 17, 90).round()
     education = np.clip(rng.normal(10.2 + 0.02 * (age - 40), 2.6, rows), 4, 20).round()
@@ -61,15 +86,12 @@ def income(n: int = 30_000, seed: int = 0) -> tuple[pd.DataFrame, Schema]:
         + 1.9 * married + _EFFECT[occupation] + 0.22 * np.log1p(gain)
     )  # fmt: skip
     label = rng.random(rows) < 1 / (1 + np.exp(-(score + 1.0)))
-    table = pd.DataFrame(
-        {
-            "age": age,
-            "education_years": education,
-            "hours_per_week": hours,
-            "capital_gain": gain,
-            "occupation": np.array(OCCUPATIONS)[occupation],
-            "married": np.where(married, "yes", "no"),
-            "income": np.where(label, ">50K", "<=50K"),
-        }
-    )
-    return table, Schema.from_dict(INCOME_SCHEMA)
+    return {
+        "age": age,
+        "education_years": education,
+        "hours_per_week": hours,
+        "capital_gain": gain,
+        "occupation": np.array(OCCUPATIONS)[occupation],
+        "married": np.where(married, "yes", "no"),
+        "income": np.where(label, ">50K", "<=50K"),
+    }

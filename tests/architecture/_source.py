@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "dplangevin"
-_SKIPPED = {".git", ".venv", ".peers", "__pycache__", "build", "dist", "node_modules"}
+_SKIPPED = {".git", ".venv", ".peers", "__pycache__", "build", "dist", "node_modules", "site"}
 _TEXT = {".py", ".md", ".toml", ".txt", ".json", ".svg", ".yml", ".yaml", ".cfg", ".html", ""}
 
 

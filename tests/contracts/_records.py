@@ -10,6 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import dask
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -17,6 +19,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
+from dplangevin.data.dask import delayed_parts
 from dplangevin.tables import Files, Table, cells_of, table_of
 
 NAMES = ("number", "kind", "zip", "label")
@@ -123,6 +126,21 @@ def by_parquet(records: Sequence[Record], names: Sequence[str], folder: Path) ->
     table = _built(lambda: pa.table(_columns(records, names)))
     _built(lambda: pq.write_table(table, folder / "t.parquet", row_group_size=2))
     return Files(folder / "t.parquet").table()
+
+
+def by_dask(records: Sequence[Record], names: Sequence[str], _: Path) -> list[Table]:
+    """Partitions of two records, each read on its own as a worker reads it."""
+    frame = _built(lambda: pd.DataFrame(_columns(records, names)))
+    whole = _built(lambda: dd.from_pandas(frame, chunksize=2, sort=False))
+    last = names[-1]
+    parts = _built(lambda: delayed_parts(whole, last, None))
+    found = _built(lambda: dask.compute(*((X, y) for X, y, _ in parts), scheduler="synchronous"))
+    return [_joined(table_of(X) if len(names) > 1 else Table({}, len(y)), last, y) for X, y in found]
+
+
+def _joined(table: Table, name: str, values: Any) -> Table:
+    cells = {each: table.column(each) for each in table.names}
+    return Table({**cells, name: cells_of(values, name)}, len(table))
 
 
 def by_feather(records: Sequence[Record], names: Sequence[str], folder: Path) -> Table:

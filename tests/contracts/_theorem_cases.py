@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.noisy_answers.schedule import (
     CorrectedAnswersSchedule,
+    LargestNormSchedule,
     NoisyAnswersSchedule,
     NoisyMaxSchedule,
     NoisySumsSchedule,
@@ -25,6 +27,8 @@ from dplangevin.families.perturbation.schedule import (
 )
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
+from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
@@ -38,6 +42,7 @@ class Case:
     constants : None for noisy answers, whose schedules state their own neighbours.
     noisier : changes that add noise. gentler : changes of such a schedule that lower what a record can do.
     longer : changes that add steps or releases, empty when there are none to add.
+    in_rows : the noise is stated in units of the largest row, so that shorter rows alone change nothing.
     broken : a hypothesis in words, with changes of the constants and of the schedule that break it.
     """
 
@@ -46,6 +51,7 @@ class Case:
     noisier: Changes
     gentler: Changes = field(default_factory=dict)
     longer: Changes = field(default_factory=dict)
+    in_rows: bool = False
     broken: tuple[tuple[str, Changes, Changes], ...] = ()
 
 
@@ -173,6 +179,14 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("larger than n", {"n": 40}, _CYCLIC),
         ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
     ),
+    (NoisyGradientSchedule, "opposite-records"): _gradient(
+        _batches("poisson"),
+        ("starting point may depend", {}, UNKNOWN),
+        ("without bound", {}, ENDLESS),
+        ("larger than n", {"n": 40}, {}),
+        ("Poisson batches under replace-one", ADD_REMOVE, {}),
+        ("Poisson batches under replace-one", {}, {"sampling": "without-replacement"}),
+    ),
     (NoisyGradientSchedule, "optimal-shift"): _gradient(
         _FULL_RUN,
         *PATH,
@@ -277,6 +291,16 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         noisier={"noise_scale": 0.05},
         longer={"n_steps": 120},
     ),
+    (WhitenedSchedule, "whitened-composition"): Case(
+        constants=MOMENTS,
+        schedule=WhitenedSchedule(
+            moment_noise=0.01, noise_scale=0.05, n_steps=32, step_size=4.0, reach=10.0, looks=2
+        ),
+        noisier={"noise_scale": 0.1},
+        longer={"n_steps": 64},
+        in_rows=True,
+        broken=(("row norm", {"row_norm": None}, {}),),
+    ),
     (SufficientStatisticsSchedule, "sufficient-statistics"): Case(
         constants=MOMENTS,
         schedule=SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=1.0, eigenvalue_floor=1.0),
@@ -334,6 +358,27 @@ CASES |= {
         noisier={"scale": 8.0},
         gentler={"unit": 0.8},
     ),
+    (RepeatedSelectionSchedule, "repeat and select"): Case(
+        constants=None,
+        schedule=RepeatedSelectionSchedule(mu=0.2, repetitions=10, adjacency="replace-one"),
+        noisier={"mu": 0.1},
+        gentler={"mu": 0.15},
+        longer={"repetitions": 20},
+    ),
+    (LearnedSchemaSchedule, "learned schema"): Case(
+        constants=None,
+        schedule=LearnedSchemaSchedule(
+            numbers=2,
+            cells=9,
+            categories=1,
+            noise="gaussian",
+            scale=8.0,
+            threshold=60.0,
+            adjacency="replace-one",
+        ),
+        noisier={"scale": 10.0},
+        gentler={"numbers": 1},
+    ),
     (SlackSchedule, "noisy slack"): Case(
         constants=None,
         schedule=SlackSchedule(unit=1.0, scale=8.0, adjacency="replace-one"),
@@ -346,6 +391,12 @@ CASES |= {
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
+    ),
+    (LargestNormSchedule, "norm noise"): Case(
+        constants=None,
+        schedule=LargestNormSchedule(answers=20, changed=4, sensitivity=1.0, scale=8.0),
+        noisier={"scale": 12.0},
+        gentler={"sensitivity": 0.8},
     ),
     (CorrectedAnswersSchedule, "worst-shift"): Case(
         constants=None,

@@ -36,6 +36,7 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
 from dplangevin.families.run import run
+from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import (
@@ -117,6 +118,28 @@ def descent(sampling: str, **changes: Any) -> Case:
     )
 
 
+def whitened(looks: int = 2, **changes: Any) -> Case:
+    schedule = WhitenedSchedule(
+        moment_noise=0.01, noise_scale=0.05, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
+        shrink=looks == 1,
+    )  # fmt: skip
+    problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
+    return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
+
+
+def gated() -> Case:
+    schedule = NoisyGradientSchedule(
+        step_size=0.5,
+        noise_scale=0.3,
+        n_steps=12,
+        release="average",
+        average_from=4,
+        momentum=True,
+        weights="gated",
+    )
+    return planned(stated(constraint=WholeSpace(), ridge=0.0), schedule)
+
+
 def secure(**changes: Any) -> Case:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.5, "n_steps": 6}
     return planned(stated(), DiscreteGradientSchedule(**(fields | changes)), exact=True)
@@ -189,6 +212,11 @@ CASES: dict[str, Callable[[], Case]] = {
         "full", bounds=DataBounds(data_norm=1.5, classes=2, weight_bound=0.7)
     ),
     "noisy-gd moments": lambda: descent("full", loss=SQUARE, constraint=Ball(0.5)),
+    "noisy-gd gated": gated,
+    "whitened": whitened,
+    "whitened once": lambda: whitened(1, fit_intercept=True),
+    "whitened multinomial": lambda: whitened(loss=Softmax(n_classes=2)),
+    "whitened weighted": lambda: whitened(bounds=DataBounds(data_norm=1.5, classes=2, weight_bound=0.7)),
     "secure full": secure,
     "secure shuffle": lambda: secure(sampling="shuffle", batch_size=100),
     "objective perturbation": lambda: perturbed(calibrated_objective_perturbation, 0.0),

@@ -37,6 +37,7 @@ N = 200
 ANY_NUMBER = {
     "composition",
     "sufficient-statistics",
+    "whitened-composition",
     "public-mirror-descent",
     "output-perturbation",
     "objective-perturbation",

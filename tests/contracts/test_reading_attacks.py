@@ -229,7 +229,7 @@ def attempts(folder: Path) -> dict[str, Any]:
     options = {"epsilon": 1.0, "delta": 1e-6}
 
     def file() -> Any:
-        model_file.save(model.fit(frame, frame["b"]), folder / "model.json")
+        model_file.save_model(model.fit(frame, frame["b"]), folder / "model.json")
         return (folder / "model.json").read_text() + str(model.plan_) + repr(model.privacy_) + repr(model)
 
     def command(*words: str) -> Any:

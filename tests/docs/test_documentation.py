@@ -12,6 +12,11 @@ from docs._blocks import PAGES, ROOT, blocks, commands
 from dplangevin.cli.main import run
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LINKED = [
+    *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md")),
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -40,7 +45,7 @@ def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     runpy.run_path(str(script), run_name="__main__")
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *LINKED], ids=lambda page: page.name)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8"))
     missing = [target for target in targets if not (page.parent / target).exists()]
@@ -51,6 +56,26 @@ def test_there_is_something_to_run() -> None:
     assert EXAMPLES
     assert blocks(ROOT / "README.md", "python")
     assert commands(ROOT / "README.md")
+
+
+def test_the_first_page_has_at_most_ten_links() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(set(re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", text))) <= 10
+
+
+def test_the_first_page_shows_what_was_measured() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    measured = "".join(
+        (ROOT / "benchmarks" / name).read_text(encoding="utf-8") for name in ("ACCURACY.md", "RESULTS.md")
+    )
+    shares = re.findall(r"(\d\d\.\d\d)%", text)
+    assert len(shares) >= 7
+    assert not [share for share in shares if share not in measured]
+
+
+def test_the_first_code_has_ten_lines() -> None:
+    lines = blocks(ROOT / "README.md", "python")[0].splitlines()
+    assert sum(bool(line.strip()) for line in lines) <= 10
 
 
 def test_contributing_fits_one_screen() -> None:

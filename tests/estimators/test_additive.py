@@ -133,6 +133,8 @@ def test_knots_come_from_public_quantities() -> None:
     ("changes", "words"),
     [
         ({"schema": None, "data_norm": 1.0}, "needs a schema"),
+        ({"schema": {"columns": {"a": {"range": "learn"}, "b": {"range": [-1, 1]}}}}, "stated ranges"),
+        ({"person": "g", "n": 200}, "stated ranges"),
         ({"monotone": {"g": "increasing"}}, "no order"),
         ({"monotone": {"z": "increasing"}}, "no column"),
         ({"monotone": {"a": "up"}}, "monotone"),

@@ -23,8 +23,8 @@ from estimators._models import EVERY, made, table
 def test_round_trip(cls: type, tmp_path: Path) -> None:
     X, y = table(cls)
     fitted = made(cls).fit(X, y)
-    model_file.save(fitted, tmp_path / "model.json")
-    loaded = model_file.load(tmp_path / "model.json")
+    model_file.save_model(fitted, tmp_path / "model.json")
+    loaded = model_file.load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
     assert loaded.privacy_ == fitted.privacy_
     plain = json.loads((tmp_path / "model.json").read_text())
@@ -40,22 +40,24 @@ def test_intervals_travel_with_the_model(tmp_path: Path) -> None:
     X[:, -1] = 0.0
     fitted = made(DPLogisticRegression, intervals=True).fit(X, y)
     assert np.isinf(fitted.standard_errors_).any()
-    model_file.save(fitted, tmp_path / "model.json")
-    loaded = model_file.load(tmp_path / "model.json")
+    model_file.save_model(fitted, tmp_path / "model.json")
+    loaded = model_file.load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(loaded.confidence_intervals(0.9), fitted.confidence_intervals(0.9))
     plain = json.loads((tmp_path / "model.json").read_text())
     for wrong in ({"centre": [1.0]}, {"centre": [1.0], "sampling": [-1.0], "noise": [0.0]}, [1]):
         (tmp_path / "wrong.json").write_text(json.dumps(plain | {"uncertainty": wrong}))
         with pytest.raises(InvalidParameter, match=r"damaged|lacks|must be"):
-            model_file.load(tmp_path / "wrong.json")
+            model_file.load_model(tmp_path / "wrong.json")
 
 
 def test_many_classes_and_labels(tmp_path: Path) -> None:
     X, y = table(DPLogisticRegression)
     names = np.array(["red", "green", "blue"])[y + (X[:, 2] > 0.5)]
     fitted = made(DPLogisticRegression).fit(X, names)
-    model_file.save(fitted, tmp_path / "model.json")
-    np.testing.assert_array_equal(model_file.load(tmp_path / "model.json").predict(X), fitted.predict(X))
+    model_file.save_model(fitted, tmp_path / "model.json")
+    np.testing.assert_array_equal(
+        model_file.load_model(tmp_path / "model.json").predict(X), fitted.predict(X)
+    )
 
 
 def test_command_line_from_table_to_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +96,7 @@ def test_command_line_from_table_to_predictions(tmp_path: Path, capsys: pytest.C
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     X, y = table(DPLogisticRegression)
-    model_file.save(made(DPLogisticRegression).fit(X, y), tmp_path / "model.json")
+    model_file.save_model(made(DPLogisticRegression).fit(X, y), tmp_path / "model.json")
     good = json.loads((tmp_path / "model.json").read_text())
     broken = tmp_path / "broken.json"
     for change in (
@@ -105,11 +107,11 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     ):  # fmt: skip
         broken.write_text(json.dumps(good | change))
         with pytest.raises(DplangevinError):
-            model_file.load(broken)
+            model_file.load_model(broken)
     for text in ("", "[]", "{", "\x00", '{"version": NaN}'):
         broken.write_text(text)
         with pytest.raises(InvalidParameter):
-            model_file.load(broken)
+            model_file.load_model(broken)
 
 
 @settings(max_examples=200, deadline=None)
@@ -120,7 +122,7 @@ def test_any_change_of_one_field_loads_or_is_refused(
     place = tmp_path_factory.getbasetemp() / "fuzz.json"
     if not place.exists():
         X, y = table(DPLogisticRegression, n=50)
-        model_file.save(made(DPLogisticRegression).fit(X, y), place)
+        model_file.save_model(made(DPLogisticRegression).fit(X, y), place)
     good = json.loads(place.read_text())
     leaf = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5))
     value = data.draw(
@@ -135,4 +137,4 @@ def test_any_change_of_one_field_loads_or_is_refused(
     broken = place.with_name("fuzzed.json")
     broken.write_text(json.dumps(good | {key: value}))
     with contextlib.suppress(DplangevinError):
-        model_file.load(broken)
+        model_file.load_model(broken)

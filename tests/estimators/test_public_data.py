@@ -46,8 +46,8 @@ def test_every_estimator_takes_public_data(cls: type, tmp_path: Path) -> None:
     assert "not protected: 60 public rows" in str(model.plan_)
     assert set(model.public_comparison_) == {"public-only", "warm-start", "mirror"}
     assert np.isfinite(model.score(X, y))
-    model_file.save(model, tmp_path / "model.json")
-    assert np.allclose(model_file.load(tmp_path / "model.json").predict(X), model.predict(X))
+    model_file.save_model(model, tmp_path / "model.json")
+    assert np.allclose(model_file.load_model(tmp_path / "model.json").predict(X), model.predict(X))
     assert clone(model).get_params()["public_method"] == "mirror"
 
 

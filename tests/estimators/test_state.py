@@ -135,9 +135,9 @@ def test_the_path_stays_out_of_model_files(tmp_path: Path) -> None:
     X, y = table(DPRidge)
     with pytest.warns(UserWarning, match="keep it to yourself"):
         model = made(DPRidge, state=tmp_path / "fit.state").fit(X, y)
-    model_file.save(model, tmp_path / "model.json")
+    model_file.save_model(model, tmp_path / "model.json")
     assert "fit.state" not in (tmp_path / "model.json").read_text()
-    assert model_file.load(tmp_path / "model.json").state is None
+    assert model_file.load_model(tmp_path / "model.json").state is None
 
 
 @pytest.fixture

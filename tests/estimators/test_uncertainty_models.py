@@ -347,8 +347,8 @@ def test_what_is_released_is_paid_for(cls: type, delta: float, tmp_path: Any) ->
     assert intervals.shape == ((3, 3, 2) if cls is DPLogisticRegression else (3, 2))
     low, high = np.moveaxis(np.atleast_3d(intervals.T).T, -1, 0)
     assert ((low < coefficients) & (coefficients < high)).all()
-    model_file.save(model, tmp_path / "model.json")
-    again = model_file.load(tmp_path / "model.json")
+    model_file.save_model(model, tmp_path / "model.json")
+    again = model_file.load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(again.confidence_intervals(0.9), model.confidence_intervals(0.9))
 
 

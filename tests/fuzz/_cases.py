@@ -202,7 +202,7 @@ def models(folder: Path) -> list[dict[str, Any]]:
     ]
     plains = []
     for model in found:
-        model_file.save(model, folder / "m.json")
+        model_file.save_model(model, folder / "m.json")
         plains.append(json.loads((folder / "m.json").read_text()))
     return plains
 

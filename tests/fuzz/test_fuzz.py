@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def _model(folder: Path) -> tuple[Any, Callable[[str], Any]]:
     def load(text: str) -> Any:
         (folder / "fuzz.json").write_text(text, encoding="utf-8", errors="surrogatepass")
-        model = model_file.load(folder / "fuzz.json")
+        model = model_file.load_model(folder / "fuzz.json")
         if model.schema is None:
             return model.predict(np.zeros((2, model.n_features_in_)))
         return model
@@ -86,7 +86,7 @@ def _garbage(folder: Path) -> tuple[Any, Callable[[bytes], Any]]:
 
     def load(content: bytes) -> Any:
         for name, loader in (
-            ("g.json", model_file.load),
+            ("g.json", model_file.load_model),
             ("g.json", load_plan),
             ("g.json", Schema.load),
             ("g.toml", Schema.load),

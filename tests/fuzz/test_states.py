@@ -16,7 +16,7 @@ from fuzz import _states as states
 
 SOME = 600
 MANY = int(os.environ.get("DPLANGEVIN_FUZZ", "100000"))
-SHARE = 0.3
+SHARE = 0.25
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

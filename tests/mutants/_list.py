@@ -19,6 +19,8 @@ FILES = {
     "pld": f"{_PRIVACY}/_pld.py",
     "conversions": f"{_PRIVACY}/conversions.py",
     "sampled_gaussian": f"{_PRIVACY}/sampled_gaussian.py",
+    "opposite_mixtures": f"{_PRIVACY}/opposite_mixtures.py",
+    "opposite_records": f"{_THEOREMS}/opposite_records.py",
     "proximal_certificate": f"{_PRIVACY}/proximal_certificate.py",
     "theorem": f"{_PRIVACY}/theorem.py",
     "accountant": f"{_PRIVACY}/accountant.py",
@@ -82,6 +84,7 @@ FILES = {
 
 _PINNED, _BOUNDS = "tests/unit/privacy/test_pinned_constants.py", "tests/unit/privacy/test_pinned_bounds.py"
 _SHIFT = (
+    "tests/unit/families/noisy_gradient/test_pinned_shifts.py",
     "tests/unit/families/noisy_gradient/test_optimal_shift.py",
     "tests/unit/families/noisy_gradient/test_false_claims.py",
     "tests/unit/privacy/test_accountant.py",
@@ -103,7 +106,7 @@ TESTS = {
         "tests/unit/privacy/test_serialize.py",
     ),
     "guarantee": (_PINNED, "tests/unit/privacy/test_guarantee.py"),
-    "compose": ("tests/unit/privacy/test_guarantee.py",),
+    "compose": (_PINNED, "tests/unit/privacy/test_guarantee.py"),
     "responses": ("tests/unit/privacy/test_guarantee.py",),
     "pld": ("tests/unit/privacy/test_guarantee.py",),
     "conversions": (
@@ -112,6 +115,8 @@ TESTS = {
         "tests/unit/privacy/test_guarantee.py",
     ),
     "sampled_gaussian": ("tests/unit/privacy/test_sampled_gaussian.py",),
+    "opposite_mixtures": ("tests/unit/privacy/test_opposite_mixtures.py",),
+    "opposite_records": (_REFUSED, "tests/unit/families/noisy_gradient/test_poisson_replace_one.py"),
     "proximal_certificate": (_PINNED, "tests/unit/samplers/test_samplers_proximal.py"),
     "theorem": (_PINNED, *_SHIFT, "tests/unit/privacy/test_guarantee.py"),
     "accountant": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
@@ -213,7 +218,7 @@ TESTS = {
     "admission": _LEDGER_TESTS,
     "bill": _LEDGER_TESTS,
     "budget": _LEDGER_TESTS,
-    "rows": _LEDGER_TESTS,
+    "rows": ("tests/unit/ledger/test_ledger_stores.py",),
 }
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {}

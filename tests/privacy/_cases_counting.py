@@ -15,10 +15,7 @@ DELTA = 0.05
 
 
 def ratios(mechanism: Any, change: np.ndarray, shrink: float = 1.0, widest: float = np.inf) -> Draw:
-    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`.
-
-    Secure noise comes from the operating system, so that the seed of such a row is not fixed.
-    """
+    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`."""
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         k, p = mechanism.k, mechanism.p
@@ -115,7 +112,46 @@ def sparse() -> Case:
     )
 
 
+def largest_norm(words: str, change: Any, shrink: float = 2.0, loose: str = "", **options: Any) -> Case:
+    """The exponential mechanism of the largest error; the score is the likelihood ratio of a worst move."""
+    mechanism = GeneralizedGaussianMechanism(epsilon=2.0, delta=DELTA, p=np.inf, **options)
+    move = np.zeros(mechanism.k)
+    move[: len(change)] = change
+
+    def norm(x: np.ndarray) -> np.ndarray:
+        return np.maximum(np.abs(x).max(axis=1), np.abs(x).sum(axis=1) / mechanism.changed_counts)
+
+    def scored(shrink: float) -> Draw:
+        def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+            noise = np.array([mechanism.release(np.zeros(mechanism.k), rng) for _ in range(runs)]) / shrink
+            x = side * move + noise
+            return norm(x) - norm(x - move)
+
+        return draw
+
+    return Case(
+        name="largest-norm counts",
+        configuration=words,
+        covers=("GeneralizedGaussianMechanism", "LargestNormNoise"),
+        claim=mechanism.guarantee,
+        honest=scored(1.0),
+        sabotages={f"noise / {shrink:g}": scored(shrink)},
+        exact_ratio=None if loose else 1.0,
+        loose=loose,
+        runs=1600,
+    )
+
+
 CASES = (
+    largest_norm("20 counts, p = inf", [1.0] * 20, k=20),
+    largest_norm(
+        "20 counts, p = inf, 3 touched, replaced",
+        [1.0] * 3 + [-1.0] * 3,
+        shrink=4.0,
+        loose="the Laplace curve is attained when every count changes; 6 of 20 are harder to see",
+        k=20,
+        touched_counts=3,
+    ),
     counts("20 counts, best p", k=20, p=None),
     counts("20 counts, p = 4", k=20, p=4.0),
     counts("8 counts, p = 1", k=8, p=1.0),

@@ -81,7 +81,6 @@ def langevin() -> Case:
 
 
 def discrete() -> Case:
-    """The noise comes from the operating system, so that this row's seed is not fixed."""
     schedule = DiscreteGradientSchedule(step_size=0.5, noise_scale=3.0, n_steps=3)
     return pair("discrete gradient descent", "secure mode, 3 steps, last iterate", problem(1, 0.4, math.inf),
                 (schedule, replace(schedule, noise_scale=0.5)), 1e-2, "DiscreteGradientDescent", seeded=False, runs=400,

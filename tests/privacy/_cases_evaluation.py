@@ -49,7 +49,8 @@ def runs_of(plan: NoisySumsSchedule, sides: tuple[list[np.ndarray], list[np.ndar
         return total
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        return np.array([ratio(NoisySums().run(run, lambda: sides[side], rng).values) for _ in range(runs)])
+        seed = None if plan.secure else rng
+        return np.array([ratio(NoisySums().run(run, lambda: sides[side], seed).values) for _ in range(runs)])
 
     return draw
 
@@ -80,19 +81,19 @@ def sums(name: str, words: str, plan: Any, sides: Any, *, two: bool = False) -> 
         honest=runs_of(plan, sides, 1.0),
         sabotages={word: runs_of(plan, sides, 2.0)},
         exact_ratio=exact(plan, sides),
-        runs=4000,
+        runs=1500 if plan.secure else 4000,
     )
 
 
-def losses(metric: str, adjacency: str) -> Case:
+def losses(metric: str, adjacency: str, *, secure: bool = False, delta: float = 0.0) -> Case:
     scoring = Scoring(metric=metric, adjacency=adjacency)
     best, worst = np.array([0.0, 0.3, 0.6]), np.array([1.0, 0.3, 0.6])
     if adjacency == "add-remove":
         best = best[1:]
-    plan = scoring.plan(1.0, 0.0, 1).schedule
+    plan = scoring.plan(1.0, delta, 1, secure=secure).schedule
     return sums(
         f"private score, {metric}",
-        adjacency,
+        adjacency + (", secure" if secure else "") + (", Gaussian" if plan.noise == "gaussian" else ""),
         plan,
         (scoring.loss_sums(best), scoring.loss_sums(worst)),
         two=adjacency == "replace-one",
@@ -113,30 +114,31 @@ def histogram(adjacency: str) -> Case:
     )
 
 
-def selection(adjacency: str) -> Case:
+def selection(adjacency: str, *, secure: bool = False) -> Case:
     """From a tie: candidate 0 then has to overcome a gap of 2 (or 1), and exp(-gap / scale) is attained."""
-    plan = calibrated_max(candidates=2, unit=1, epsilon=2.0, adjacency=adjacency)  # type: ignore[arg-type]
+    plan = calibrated_max(candidates=2, unit=1, epsilon=2.0, adjacency=adjacency, secure=secure)  # type: ignore[arg-type]
     totals = [np.array([5.0, 5.0]), np.array([4.0, 6.0] if adjacency == "replace-one" else [5.0, 6.0])]
 
     def draw(factor: float) -> Draw:
         run = priced(replace(plan, scale=plan.scale / factor))
 
         def wins(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+            seed = None if secure else rng
             return np.array(
-                [NoisyMax().run(run, lambda: [totals[side]], rng).values[0][0] for _ in range(runs)]
+                [NoisyMax().run(run, lambda: [totals[side]], seed).values[0][0] for _ in range(runs)]
             )
 
         return wins
 
     return Case(
         name="private selection (noisy max)",
-        configuration=f"two candidates, a tie, {adjacency}",
+        configuration=f"two candidates, a tie, {adjacency}{', secure' * secure}",
         covers=("NoisyMax",),
         claim=priced(plan).guarantee,
         honest=draw(1.0),
         sabotages={"noise / 4": draw(4.0)},
         loose="one bit: from a tie at most 0.55 of epsilon shows, so only a factor of 4 is caught",
-        runs=4000,
+        runs=2000 if secure else 4000,
     )
 
 
@@ -223,6 +225,9 @@ CASES = (
         for metric in ("accuracy", "log-loss")
         for adjacency in ("replace-one", "add-remove")
     ),
+    losses("accuracy", "replace-one", secure=True),
+    losses("log-loss", "add-remove", secure=True),
+    selection("replace-one", secure=True),
     histogram("replace-one"),
     histogram("add-remove"),
     selection("replace-one"),

@@ -40,7 +40,8 @@ def runs_of(of: Problem, schedule: Schedule, delta: float) -> Draw:
     tables = [ArrayDataset(*rows, of) for rows in (([[norm]], [1.0]), other)]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        return np.array([run(plan, tables[side], rng).value[0] for _ in range(runs)])
+        seed = None if getattr(schedule, "secure", False) else rng
+        return np.array([run(plan, tables[side], seed).value[0] for _ in range(runs)])
 
     return draw
 
@@ -56,7 +57,8 @@ def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **mo
     word = "sensitivity without 2" if of.adjacency == "replace-one" else "noise / 2"
     return Case(
         name=name,
-        configuration=f"{of.adjacency}, data_norm {of.bounds.data_norm:g}",
+        configuration=f"{of.adjacency}, data_norm {of.bounds.data_norm:g}"
+        + (", secure" if getattr(schedule, "secure", False) else ""),
         covers=(cover,),
         claim=claim,
         honest=runs_of(of, schedule, delta),
@@ -74,19 +76,20 @@ def objective(adjacency: str, norm: float, delta: float) -> Case:
     return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation")
 
 
-def output(adjacency: str, norm: float, delta: float) -> Case:
+def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:
     of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
-    schedule = calibrated_output_perturbation(of.constants, **options)
+    schedule = calibrated_output_perturbation(of.constants, secure=secure, **options)
     name = "output perturbation, " + ("pure" if delta == 0 else "Gaussian")
-    return pair(name, of, schedule, delta, records * PULL / (200 * norm), cover="OutputPerturbation")
+    more = {"runs": 1600} if secure else {}
+    return pair(name, of, schedule, delta, records * PULL / (200 * norm), cover="OutputPerturbation", **more)
 
 
-def moments(norm: float) -> Case:
+def moments(norm: float, *, secure: bool = False) -> Case:
     """A high floor makes theta the noisy cross moment over it; the worst replacement keeps the row and flips y."""
     of = replace(flat_problem("replace-one", norm), loss=Clipped(Squared(), 1.0), ridge=0.0)
     schedule = SufficientStatisticsSchedule(
-        gram_noise=3 * norm**2, cross_noise=2 * norm, eigenvalue_floor=1e9
+        gram_noise=3 * norm**2, cross_noise=2 * norm, eigenvalue_floor=1e9, secure=secure
     )
     return pair("sufficient statistics", of, schedule, 1e-2, 2 * norm, cover="SufficientStatistics",
                 weakened=("gram_noise", "cross_noise"))  # fmt: skip
@@ -100,5 +103,7 @@ CASES = (
     output("replace-one", 0.1, 0.0),
     output("add-remove", 100.0, 0.0),
     output("replace-one", 10.0, 1e-2),
+    output("replace-one", 10.0, 1e-2, secure=True),
     moments(10.0),
+    moments(10.0, secure=True),
 )

@@ -16,8 +16,11 @@ from privacy import (
     _cases_evaluation,
     _cases_gradient,
     _cases_perturbation,
+    _cases_raw,
     _cases_reading,
     _cases_region,
+    _cases_whitened,
+    _cases_whole_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
 
@@ -28,8 +31,11 @@ FAMILIES = (
     _cases_counting,
     _cases_evaluation,
     _cases_estimators,
+    _cases_raw,
     _cases_reading,
     _cases_region,
+    _cases_whole_region,
+    _cases_whitened,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from _families import THEOREMS
 from dplangevin.errors import AssumptionFailed, NotPrivateError
@@ -25,7 +26,7 @@ from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.registry import theorems_for
 from dplangevin.privacy.theorem import inflated
 from privacy._accountant_draws import KINDS, chain, random_walk, trials, varying_batches, walk
-from privacy._accountant_trials import Trial
+from privacy._accountant_trials import Moves, Trial, tail
 
 COMPARISONS = int(os.environ.get("DPLANGEVIN_FUZZ", "1000"))
 DELTAS = (1e-9, 1e-6, 1e-4, 1e-2, 0.2)
@@ -84,6 +85,25 @@ def test_the_accountant_answers_every_kind_of_run() -> None:
             except NotPrivateError:
                 continue
             assert not wrong(1e-5, trial.truth(found.epsilon() * (1 + 1e-9) + 1e-12))
+
+
+@pytest.mark.parametrize("noise", [1.0, 1e-3, 1e-9])
+def test_clamped_walks_are_enclosed(noise: float) -> None:
+    """One step: Phi((g - cut) / noise) in closed form. Many quiet steps after a loud one: both sides, never crossed."""
+    width, jump = 2.0, 0.25
+    move: Moves = ((1.0, 1.0, jump),)
+    cuts = np.linspace(-1, 1, 401)[1:]
+    low, high = (tail([move], np.array([noise]), width, 0.0, down)[1:] for down in (True, False))
+    exact = ndtr((jump - cuts) / noise)
+    assert np.all(low <= exact)
+    assert np.all(exact <= high)
+    assert np.max(high - low) < (1e-2 if noise == 1 else 1.01)  # a cell of the grid, or a jump of the law
+    many: list[Moves] = [move, *([((0.5, 0.9, 0.01), (0.5, 0.9, 0.0))] * 59)]
+    noises = np.array([1.0, *([noise] * 59)])
+    low, high = (tail(many, noises, width, 0.0, down) for down in (True, False))
+    assert np.all(low <= high)
+    assert np.all(np.diff(low) <= 0)
+    assert high.max() <= 1 + 2e-11
 
 
 def _forget_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:

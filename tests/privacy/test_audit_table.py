@@ -13,8 +13,13 @@ from dplangevin.problem.constants import Constants
 from privacy._case import TIGHT, Case, attained
 from privacy.audit_table import CASES
 
+ROWS = [
+    pytest.param(case, id=f"{case.name}, {case.configuration}", marks=[pytest.mark.slow] if case.slow else [])
+    for case in CASES
+]
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name}, {case.configuration}")
+
+@pytest.mark.parametrize("case", ROWS)
 def test_row(case: Case) -> None:
     honest = case.audit(case.honest, case.seed, 1)
     assert not honest.refuted

@@ -59,6 +59,12 @@ WRITERS = {
     "from unit.families.test_run_state import plan\nsave_plan(plan(), 'plan.json')",
     "schema.toml": "from dplangevin.schema import Schema\n"
     "Schema.from_dict({'columns': {'a': {'range': [0, 1]}}}).save('schema.toml')",
+    "out.json": "from dplangevin.cli.main import run\nfrom dplangevin.ledger import Ledger\n"
+    "Ledger.create('sqlite:///l.db')\nrun(['ledger', 'export', '--ledger', 'sqlite:///l.db', '-o', 'out.json'])",
+    "numbers.csv": "from dplangevin.papers.gallery._draw import table\n"
+    "table(Path('numbers.csv'), ['a'], [[1.5]])",
+    "picture.svg": "from dplangevin.papers.gallery._draw import figure, save\n"
+    "save(figure()[0], Path('picture.svg'))",
     "report.html": "from dplangevin import report\nfrom unit.families.test_run_state import plan\n"
     "report.write(plan(), 'report.html')",
 }
@@ -138,7 +144,7 @@ def model(tmp_path: Path) -> Path:
     fitted = DPRidge(epsilon=50.0, delta=1e-3, data_norm=2.0, target_bounds=(-1, 1), random_state=0).fit(
         X, X[:, 0]
     )
-    model_file.save(fitted, tmp_path / "model.json")
+    model_file.save_model(fitted, tmp_path / "model.json")
     return tmp_path / "model.json"
 
 
@@ -175,7 +181,7 @@ def test_signed_files_verify_and_altered_ones_do_not(
         signing.verify(path, keys / "ada.pub")
     assert command(["verify", str(model), "--key", str(keys / "eve.pub")]) == 2
     assert load_plan(tmp_path / "plan.json") == plan()
-    assert model_file.load(model).predict(np.zeros((1, 2))).shape == (1,)
+    assert model_file.load_model(model).predict(np.zeros((1, 2))).shape == (1,)
 
 
 def test_json_may_be_written_anew(keys: Path, model: Path) -> None:

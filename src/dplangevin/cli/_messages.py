@@ -25,7 +25,7 @@ _VALUES = {
     "--public": "--public FILE",
 }
 _CLASS = re.compile(r"\bDP[A-Z]\w+ (?=needs|must)")
-_START = re.compile(r"^([a-z]\w*)(?= (?:must|needs|has|is|=|and|differs)\b)")
+_START = re.compile(r"^([a-z]\w*)(?= (?:(?:must|needs|has|is|and|differs)\b|= ))")
 
 
 def flags_of(command: Any) -> dict[str, str]:
@@ -70,6 +70,8 @@ def in_flags(message: str, flags: Mapping[str, str]) -> str:
     'the model needs --data-norm, or epsilon with --secure; state --data-norm 1.0.'
     >>> in_flags("epsilon must be positive, got -1.", flags)
     '--epsilon must be positive, got -1.'
+    >>> in_flags("epsilon = -1 is not positive.", flags)
+    '--epsilon = -1 is not positive.'
     """
     text = _CLASS.sub("the model ", message)
     text = _START.sub(lambda found: flags.get(found[1], found[1]), text)

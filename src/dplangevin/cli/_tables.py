@@ -45,6 +45,24 @@ def labels(text: str | None) -> list[str] | None:
     return found
 
 
+def stated_schema(path: Path | None, learn: str | None, numeric_target: str | None) -> Any:
+    """The schema of --schema or of --learn a=number,b=category, which learns the range of a numeric target too."""
+    from dplangevin.schema import Schema, load_any
+
+    if learn is None:
+        return None if path is None else load_any(path)
+    if path is not None:
+        raise InvalidParameter('--schema and --learn are both given; a schema file may itself say "learn".')
+    kinds = {}
+    for part in learn.split(","):
+        name, _, kind = part.partition("=")
+        if not name.strip() or name.strip() in kinds:
+            raise InvalidParameter(f"--learn must be like age=number,job=category; got {learn!r}.")
+        kinds[name.strip()] = kind.strip()
+    target = None if numeric_target is None else {"name": numeric_target, "range": "learn"}
+    return Schema.learn(kinds, target=target)
+
+
 def stated_classes(schema: Any, classes: list[str] | None) -> Any:
     """The labels of a classifier, from the command line or the schema's target: never from the table."""
     if classes is not None:

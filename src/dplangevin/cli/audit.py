@@ -91,7 +91,7 @@ def audit(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
         fit_intercept=False, mechanism=mechanism, radius=radius, alpha=alpha, **bounds,
     ).plan  # fmt: skip
-    with watching(quiet=quiet):
+    with watching(quiet=quiet, log=True):
         result = auditing.audit(
             _weakened(plan, sabotage), claim=plan.guarantee, delta=delta, canary=canary, method=method, runs=runs,
             confidence=confidence, search=search, random_state=seed,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _COUNTED, _RUN, _OUTPUT = "What is counted", "The run", "Output"
 
 
-def _option(name: str, words: str, panel: str, metavar: str | None = None) -> Any:
-    return typer.Option(name, help=words, rich_help_panel=panel, metavar=metavar, show_default=True)
+def _option(name: str, words: str, panel: str, metavar: str | None = None, *short: str) -> Any:
+    return typer.Option(name, *short, help=words, rich_help_panel=panel, metavar=metavar, show_default=True)
 
 
 Data = Annotated[
@@ -55,7 +55,7 @@ Memory = Annotated[str, _option("--memory", "Memory for reading the table.", _RU
 Raw = Annotated[bool, _option("--raw", "No post-processing: may be negative or fractional.", _OUTPUT)]
 Total = Annotated[float | None, _option("--total", "Public number of rows.", _OUTPUT, "N")]
 Output = Annotated[
-    Path | None, _option("--output", "Write .parquet, .csv or .json; default: print.", _OUTPUT, "FILE")
+    Path | None, _option("--output", "Write .parquet, .csv or .json; default: print.", _OUTPUT, "FILE", "-o")
 ]
 
 

@@ -16,8 +16,10 @@ import typer
 if TYPE_CHECKING:
     from dplangevin.ledger.inspection import Diagnosis
 
-_NEEDED = ("numpy", "scipy", "scikit-learn", "pandas", "dp-accounting")
-_OPTIONAL = ("numba", "psycopg", "duckdb", "polars", "pyarrow", "dask")
+_NEEDED = ("numpy", "scipy", "scikit-learn", "dp-accounting")
+_OPTIONAL = (
+    "pandas", "pyarrow", "polars", "duckdb", "numba", "dask", "psycopg", "cryptography", "randomgen", "matplotlib",
+)  # fmt: skip
 
 
 def doctor(

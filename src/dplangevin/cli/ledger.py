@@ -162,6 +162,7 @@ def export(
     ] = None,
 ) -> None:
     """The whole ledger as JSON, every entry with its guarantee and plan."""
+    from dplangevin import _files
     from dplangevin.cli import _outputs
     from dplangevin.ledger import Ledger
 
@@ -170,7 +171,7 @@ def export(
     if output is None:
         typer.echo(text)
     else:
-        output.write_text(text + "\n", encoding="utf-8")
+        _files.write_text(output, text + "\n")
         typer.echo(f"wrote {output}", err=True)
 
 

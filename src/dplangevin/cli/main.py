@@ -18,6 +18,7 @@ from dplangevin.cli import _messages
 from dplangevin.cli.account import account_command
 from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.calibrate import calibrate_command
+from dplangevin.cli.choose_epsilon import choose_epsilon
 from dplangevin.cli.count import count
 from dplangevin.cli.demo import demo
 from dplangevin.cli.doctor import doctor
@@ -49,6 +50,7 @@ app.command("calibrate")(calibrate_command)
 app.command("plan")(plan)
 app.command("fit")(fit)
 app.command("predict")(predict)
+app.command("choose-epsilon")(choose_epsilon)
 app.command("sample")(sample)
 app.command("count")(count)
 app.command("report")(report)

@@ -81,6 +81,18 @@ SignKey = Annotated[
 ]
 CLASSIFIERS = ("logistic", "svc", "additive")
 _FITS_AS = {"additive": "logistic", "additive-regression": "ridge"}
+Learn = Annotated[
+    str | None,
+    typer.Option(
+        "--learn",
+        help="Columns whose ranges and categories are learned inside the promise: age=number,job=category.",
+    ),
+]
+Person = Annotated[str | None, typer.Option("--person", help="Column that says whose a row is; needs --n.")]
+RowsPerPerson = Annotated[
+    int,
+    typer.Option("--max-rows-per-person", help="The promise covers all rows of a person, so many are used."),
+]
 LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
 DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
 
@@ -111,8 +123,7 @@ def plan(
     from dplangevin.privacy.plan_file import save_plan
     from dplangevin.signing import sign as sign_file
 
-    if model not in MODELS:
-        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    _known(model)
     _outputs.ready({"--output": output}, sign=sign)
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
@@ -147,6 +158,9 @@ def fit(
     data_norm: DataNorm = None,
     target_bounds: TargetBounds = None,
     classes: Classes = None,
+    learn: Learn = None,
+    person: Person = None,
+    max_rows_per_person: RowsPerPerson = 1,
     separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     n: Divisor = None,
@@ -171,24 +185,23 @@ def fit(
 
     from dplangevin import estimators
     from dplangevin.cli import _outputs, _tables
-    from dplangevin.schema import Schema
 
-    if model not in MODELS:
-        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+    _known(model)
     outputs = {"--output": output, "--report": report, "--state": state}
     _outputs.ready(outputs, reads=(data, schema, public), ledger=ledger, sign=sign)
-    stated = None if schema is None else Schema.load(schema)
+    numeric = target if target_bounds is None and model not in CLASSIFIERS else None
+    stated = _tables.stated_schema(schema, learn, numeric)
     bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     if model in CLASSIFIERS:
         bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
         mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
-        ledger=_spender(ledger, dataset), **bounds,
+        ledger=_spender(ledger, dataset), person=person, max_rows_per_person=max_rows_per_person, **bounds,
         public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, separator), target)
-    with _tables.usable(data, stated), watching(quiet=quiet):
+    with _tables.usable(data, stated), watching(quiet=quiet, log=True):
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
@@ -241,7 +254,7 @@ def predict(
     from dplangevin.estimators import model_file
 
     _outputs.ready({"--output": output}, reads=(model, data))
-    fitted = model_file.load(model)
+    fitted = model_file.load_model(model)
     rows = _tables.read(data, separator)
     if fitted.schema is None:
         rows = _features(fitted, rows)
@@ -291,6 +304,11 @@ def _public(path: Path | None, private: Path, target: str, separator: str | None
     if path.resolve() == private.resolve():
         raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
     return _tables.target(table, target)
+
+
+def _known(model: str) -> None:
+    if model not in MODELS:
+        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
 
 
 def _pair(text: str) -> tuple[float, float]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
-from dplangevin import _files
-from dplangevin._progress import watching
 from dplangevin.cli.models import (
     CLASSIFIERS,
     MODELS,
@@ -61,6 +57,10 @@ Route = Annotated[
 Reference = Annotated[
     str, typer.Option("--reference", help="Region: as good as the released model, or as the best.")
 ]
+Outer = Annotated[
+    bool,
+    typer.Option("--outer", help="Region: also bound what every model of the set says (at most 10 columns)."),
+]
 Confidence = Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")]
 Folder = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
 OnlyPlan = Annotated[
@@ -87,6 +87,7 @@ def rashomon(
     route: Route = None,
     reference: Reference = "released",
     confidence: Confidence = 0.95,
+    outer: Outer = False,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     public: PublicInputs = None,
     group: Group = None,
@@ -101,7 +102,7 @@ def rashomon(
     quiet: Quiet = False,
 ) -> None:
     """Release the set of equally good models under one promise, and show whom they treat differently."""
-    from dplangevin.cli import _outputs, _region, _tables
+    from dplangevin.cli import _good_models, _outputs, _tables
     from dplangevin.cli.models import _spender
 
     _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
@@ -112,17 +113,61 @@ def rashomon(
         "ledger": None if plan else _spender(ledger, dataset),
     }  # fmt: skip
     if chosen == "region":
-        made = _region.made(template, threshold, confidence, reference, options)
+        made = _region(template, threshold, confidence, reference, outer, options)
     else:
         made = _sampler(template, threshold, radius, chosen, tier, options)
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
         columns = len(features.names) if stated is None else _encoded_columns(stated)
-        typer.echo(str(made.plan(len(features), columns, _n_classes(template))))
+        sizes = (len(features), columns, _n_classes(template))
+        typer.echo(f"{made.plan(*sizes)}\n{_recommended(template, threshold, radius, options, sizes)}")
         return
-    inputs = _inputs(public, stated, target, group, separator)
-    run = _region.run if chosen == "region" else _run
-    run(made, features, labels, inputs, report, output, as_json, quiet)
+    wanted = _good_models.Wanted(
+        inputs=_inputs(public, stated, target, group, separator), report=report, output=output, as_json=as_json,
+        quiet=quiet,
+    )  # fmt: skip
+    _go(made, features, labels, wanted)
+
+
+def _go(made: Any, features: Any, labels: Any, wanted: Any) -> None:
+    from dplangevin.cli import _good_models
+
+    if hasattr(made, "thresholds"):
+        _good_models.region(made, features, labels, wanted)
+        return
+    _rehearse(made, features, labels, wanted.inputs, wanted.output)
+    _good_models.sampler(made, features, labels, wanted, _known)
+
+
+def _recommended(
+    template: Any,
+    thresholds: list[float],
+    radius: float | None,
+    options: dict[str, Any],
+    sizes: tuple[int, int, int],
+) -> Any:
+    """Region or sampler, at these sizes and this budget."""
+    from dplangevin.rashomon import recommend
+
+    n, columns, classes = sizes
+    budget = {"epsilon": options["epsilon"], "delta": options["delta"], "n_models": options["n_models"] or 10}
+    return recommend(template, n, columns, thresholds=thresholds, radius=radius, n_classes=classes, **budget)
+
+
+def _region(
+    template: Any,
+    thresholds: list[float],
+    confidence: float,
+    reference: str,
+    outer: bool,
+    options: dict[str, Any],
+) -> Any:
+    from dplangevin.rashomon import RashomonRegion
+
+    return RashomonRegion(
+        template, thresholds=tuple(thresholds), confidence=confidence, reference=reference, outer=outer,
+        **_stated(options, 100),
+    )  # fmt: skip
 
 
 def _sampler(
@@ -135,29 +180,13 @@ def _sampler(
 ) -> Any:
     from dplangevin.rashomon import RashomonSampler
 
-    chosen = {"n_models": 10, **{name: value for name, value in options.items() if value is not None}}
     return RashomonSampler(
-        template, threshold=_one(thresholds), radius=radius, route=route, tier=tier, **chosen
+        template, threshold=_one(thresholds), radius=radius, route=route, tier=tier, **_stated(options, 10)
     )
 
 
-def _run(
-    sampler: Any,
-    features: Any,
-    labels: Any,
-    inputs: tuple[Any, Any, Any, str],
-    report: Path | None,
-    output: Path | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    _rehearse(sampler, features, labels, inputs, output)
-    with warnings.catch_warnings(action="ignore", category=UserWarning), watching(quiet=quiet):
-        # the caution is in the text below; the one about the state file is not
-        warnings.filterwarnings("default", message=".*holds the noise of this run")
-        sampler.fit(features, labels)
-    _keep(sampler.models_, output)
-    _show(sampler, inputs, report, as_json, quiet)
+def _stated(options: dict[str, Any], models: int) -> dict[str, Any]:
+    return {"n_models": models, **{name: value for name, value in options.items() if value is not None}}
 
 
 def _n_classes(estimator: Any) -> int:
@@ -180,28 +209,6 @@ def _one(thresholds: list[float]) -> float:
     if len(thresholds) != 1:
         raise InvalidParameter("the sampler draws from one set: give one --threshold, or --route region.")
     return thresholds[0]
-
-
-def _show(
-    sampler: Any, inputs: tuple[Any, Any, Any, str], report: Path | None, as_json: bool, quiet: bool
-) -> None:
-    from dplangevin.cli import _outputs
-    from dplangevin.report.document import finite, write_document
-    from dplangevin.report.rashomon import rashomon_document
-
-    rows, truth, groups, words = inputs
-    found = sampler.multiplicity(rows, _known(truth, sampler), groups=groups)
-    document = rashomon_document(sampler, found, words)
-    if report is not None:
-        _outputs.deliver(
-            lambda path: write_document(document, path), report, "the report", document.to_markdown
-        )
-    if as_json:
-        typer.echo(json.dumps(finite(document.plain), indent=1))
-    elif not quiet:
-        typer.echo(f"{sampler.plan_}\n{found}")
-        if report is not None:
-            typer.echo(f"Wrote {report}.")
 
 
 def _template(
@@ -288,27 +295,6 @@ def _known(truth: Any, sampler: Any) -> Any:
         return truth.numbers()
     text = sampler.models_[0]._text()
     return sampler.classes_[np.maximum(truth.codes(labels_of(sampler.classes_.tolist(), text), text=text), 0)]
-
-
-def _keep(models: list[Any], folder: Path | None) -> None:
-    from dplangevin.cli import _outputs
-
-    if folder is not None:
-        _outputs.deliver(lambda place: _save(models, place), folder, "the models", lambda: _text(models))
-
-
-def _save(models: list[Any], folder: Path) -> None:
-    from dplangevin.estimators import model_file
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for i, model in enumerate(models):
-        _files.write_text(folder / f"model_{i:04d}.json", model_file.dumps(model))
-
-
-def _text(models: list[Any]) -> str:
-    from dplangevin.estimators import model_file
-
-    return "\n".join(map(model_file.dumps, models))
 
 
 def _rehearse(

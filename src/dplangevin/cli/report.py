@@ -29,7 +29,7 @@ def report(
     _outputs.ready({"the report": output}, reads=(model,), ledger=ledger, sign=sign)
     if (ledger is None) != (dataset is None):
         raise InvalidParameter("--ledger and --dataset go together.")
-    subject = load_plan(model) if _is_plan(model) else model_file.load(model)
+    subject = load_plan(model) if _is_plan(model) else model_file.load_model(model)
     budget = None
     if ledger is not None and dataset is not None:
         budget = Ledger.open(ledger).dataset(dataset)

@@ -60,7 +60,7 @@ def sample(
         problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not quiet  # type: ignore[arg-type]
     )  # fmt: skip
     records, spender = ArrayDataset(features, labels, problem), m._spender(ledger, dataset)
-    with watching(quiet=quiet):
+    with watching(quiet=quiet, log=True):
         release = run(found.plan, records, seed, ledger=spender, state=state)
     if as_json:
         typer.echo(json.dumps(_plain(found, release, delta), indent=1, allow_nan=False))

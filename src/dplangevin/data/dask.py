@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data._kernels import Block, CompiledKernel, Kernel, kernel_for
 from dplangevin.data.dataset import ArrayDataset, Dataset, check_size
-from dplangevin.data.sources import UNSPENT
+from dplangevin.data.sources import UNSPENT, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Loss, Problem
 from dplangevin.tables import cells_of, matrix_of
@@ -130,6 +130,17 @@ class DaskDataset(Dataset):
         total, seen = self._sum(_part_task, [(task, batch, *arguments) for batch in self._split(rows)])
         self.check_rows(int(seen))
         return total
+
+    def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
+        """The weights stay on the workers, beside the rows they belong to."""
+        options = {"pure": False, "retries": RETRIES}
+        twin: DaskDataset = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
+        parts = self._result(
+            lambda: self._near_the_data(_part_reweighted, [(task, *arguments)] * self.n_partitions, options)
+        )
+        twin.__dict__.update(kept, _parts=parts, _looked=-math.inf, _places={})
+        return twin
 
     def check_rows(self, seen: int | None = None) -> None:
         if seen is None:
@@ -263,7 +274,17 @@ def delayed_parts(X: Any, y: Any, weights: Any) -> list[tuple[Any, Any, Any]]:
         X = X.rechunk({1: -1}) if X.ndim == 2 else X
         chunks = X.chunks[0]
         y, weights = (v.rechunk((chunks,)) if hasattr(v, "rechunk") else v for v in (y, weights))
-    columns = [list(np.ravel(v.to_delayed())) if v is not None else None for v in (X, y, weights)]
+    try:
+        columns = [list(np.ravel(v.to_delayed())) if v is not None else None for v in (X, y, weights)]
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        NotImplementedError,
+    ) as error:  # its own conversions may fail
+        raise InvalidParameter(
+            f"Dask cannot make the partitions ({type(error).__name__}). {UNSPENT}"
+        ) from None
     features, targets, loads = columns
     assert features is not None
     assert targets is not None
@@ -294,9 +315,8 @@ def _prepared(X: Any, y: Any, weights: Any, problem: Problem, encode: Any, encod
     targets = cells_of(y, "y")
     labels = targets.numbers() if encode is None else encode(targets)
     any_size = replace(problem, n=max(len(features), 1), adjacency="add-remove")
-    return ArrayDataset(
-        features, labels, any_size, None if weights is None else cells_of(weights, "weights").numbers()
-    )
+    loads = None if weights is None else cells_of(weights, "weights").numbers()
+    return ArrayDataset(features, labels, any_size, row_weights(encode, labels, loads))
 
 
 def _size(part: ArrayDataset) -> tuple[int, int, int]:
@@ -313,6 +333,10 @@ def _part_task(
     part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any
 ) -> tuple[FloatArray, int]:
     return task(part, *arguments), part.n_samples
+
+
+def _part_reweighted(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
+    return part.reweighted(task, *arguments)
 
 
 def _added(parts: Sequence[tuple[FloatArray, int]]) -> tuple[FloatArray, int]:

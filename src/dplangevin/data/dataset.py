@@ -156,6 +156,13 @@ class Dataset(ABC):
         """task(data, rows, *arguments), a sum over the records with these increasing row numbers (None: all)."""
         return task(self, rows, *arguments)
 
+    def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> Dataset:
+        """The same records, their weights times task(data, block, *arguments), numbers in [0, 1] for each record.
+
+        What a record gets must depend on that record alone, and on what is public or released.
+        """
+        raise InvalidParameter(f"{type(self).__name__} cannot weight its records; use mechanism='noisy-gd'.")
+
     def check_rows(self, seen: int | None = None) -> None:
         """Raise unless a full pass sees n_samples records; counts them when `seen` is not given."""
         if seen is None:
@@ -279,6 +286,23 @@ class StoredDataset(Dataset):
 
     def _read_ahead(self, start: int, stop: int) -> None:
         """These rows are needed next."""
+
+    def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
+        weights, start = self._room(self.n_samples), 0
+        for block in self.blocks():
+            part = slice(start, start + len(block.labels))
+            found = np.clip(task(self, block, *arguments), 0.0, 1.0)
+            weights[part] = found if block.weights is None else found * block.weights
+            start = part.stop
+        self.check_rows(start)
+        twin: StoredDataset = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
+        twin.__dict__.update(kept, _weights=weights)
+        return twin
+
+    def _room(self, size: int) -> FloatArray:
+        """Where so many weights are put."""
+        return np.empty(size)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays that arrive over a network may start at an odd address; NumPy copies such rows at every product.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dplangevin._progress import progress
 from dplangevin.data._kernels import GROUP
 from dplangevin.data.dataset import StoredDataset, check_size
-from dplangevin.data.sources import UNSPENT, Records, Source
+from dplangevin.data.sources import UNSPENT, Records, Source, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Problem
 from dplangevin.tables import cells_of
@@ -43,9 +43,10 @@ class ScratchDataset(StoredDataset):
         self, source: Source, problem: Problem, encode: Encode | None = None, folder: str | None = None
     ) -> None:
         check_size(source.shape, problem)
-        self._problem, self._n = problem, len(source)
+        self._problem, self._n, self._folder = problem, len(source), folder
         self._dtype = np.dtype(source.dtype)
-        weighted = source.weighted or problem.bounds.weight_bound < 1
+        by_class = getattr(encode, "class_weights", None) is not None
+        weighted = source.weighted or by_class or problem.bounds.weight_bound < 1
         width = problem.n_columns * self._dtype.itemsize
         self._starts = np.cumsum([0, _page(self._n * width), _page(self._n * 8)]).tolist()
         size = self._starts[2] + (_page(self._n * 8) if weighted else 0)
@@ -79,9 +80,10 @@ class ScratchDataset(StoredDataset):
         problem = self._problem
         targets = cells_of(records.targets, "targets")
         labels = targets.numbers() if encode is None else encode(targets)
+        loads = row_weights(encode, labels, records.weights)
         for start in range(0, len(labels), GROUP):
             part = slice(start, start + GROUP)
-            weights = None if records.weights is None else records.weights[part]
+            weights = None if loads is None else loads[part]
             try:
                 clipped = problem.bounds.clip(records.features[part], labels[part], weights)
             except InvalidParameter as error:
@@ -101,6 +103,17 @@ class ScratchDataset(StoredDataset):
             width = self._rows.strides[0]
             first = start * width // mmap.PAGESIZE * mmap.PAGESIZE
             self._map.madvise(mmap.MADV_WILLNEED, first, stop * width - first)
+
+    def _room(self, size: int) -> NDArray[np.float64]:
+        """In a scratch file of its own, like the rows."""
+        try:
+            with _scratch(self._folder, 8 * size) as file:
+                return np.ndarray((size,), np.float64, mmap.mmap(file.fileno(), max(8 * size, 1)))
+        except OSError as error:
+            raise DplangevinError(
+                f"the scratch file of the records' weights could not be made: {error.strerror}. What was charged "
+                "stays charged, and nothing was released; free space, or name a folder in DPLANGEVIN_SCRATCH."
+            ) from error
 
     def __reduce__(self) -> Any:
         raise InvalidParameter("a scratch data set belongs to one process and cannot be pickled.")

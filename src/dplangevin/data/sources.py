@@ -16,6 +16,12 @@ from dplangevin.tables.files import READ_ROWS
 UNSPENT = "Nothing was charged and nothing was released."
 
 
+def row_weights(encode: Any, labels: NDArray[Any], weights: Any) -> Any:
+    """The records' weights, times those of their classes where the encoding of targets has some."""
+    by_class = getattr(encode, "row_weights", None)
+    return weights if by_class is None else by_class(labels, weights)
+
+
 class Records(NamedTuple):
     """A few records: features [rows, columns], targets, unread, and weights (None when all are 1)."""
 
@@ -95,6 +101,7 @@ class ArrowSource(Source):
     features : names of the feature columns; None takes every other column, in the order of the first file.
     weight : name of the weights' column, or None.
     dialect : of text files; None is comma (tab for .tsv) and the double quote.
+    kept : which rows are read at all, a truth value for each; None reads all.
     """
 
     def __init__(
@@ -104,12 +111,13 @@ class ArrowSource(Source):
         features: Sequence[str] | None = None,
         weight: str | None = None,
         dialect: Dialect | None = None,
+        kept: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._files = Files(files, dialect)
-        kept = [n for n in self._files.names if n not in (target, weight)] if features is None else features
-        self.target, self.features, self.weight = target, [str(n) for n in kept], weight
+        self._files, self._kept = Files(files, dialect), kept
+        used = [n for n in self._files.names if n not in (target, weight)] if features is None else features
+        self.target, self.features, self.weight = target, [str(n) for n in used], weight
         self._files.require(self._names)
-        self._rows = self._files.count_rows()
+        self._rows = self._files.count_rows() if kept is None else int(kept.sum())
 
     @property
     def _names(self) -> list[str]:
@@ -137,7 +145,11 @@ class ArrowSource(Source):
         """Tables of these columns (None: the features), with the targets, unread, and the weights."""
         wanted = self.features if features is None else list(features)
         beside = [self.target, *([] if self.weight is None else [self.weight])]
+        first = 0
         for batch in self._files.batches(list(dict.fromkeys([*wanted, *beside]))):
+            if self._kept is not None:
+                first, here = first + len(batch), self._kept[first : first + len(batch)]
+                batch = batch.take(np.flatnonzero(here))
             weights = None if self.weight is None else batch.column(self.weight).numbers()
             kept = batch if self.target in wanted else batch.without(*beside)
             yield kept, batch.column(self.target), weights

@@ -18,9 +18,12 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._documentation import documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
+from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
 from dplangevin.estimators._monotone import check_monotone
 from dplangevin.estimators._names import WithNames
+from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
+from dplangevin.estimators._raw import fit_raw, is_raw
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
 from dplangevin.estimators._targets import TargetEncoder
 from dplangevin.estimators.exports import WithExports
@@ -59,7 +62,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
-    data_norm: float | None = None
+    data_norm: Any = None
     schema: Any = None
     radius: float | None = None
     alpha: float | None = None
@@ -71,6 +74,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     weight_bound: float | None = None
     bad_rows: str | None = None
     max_rows_per_person: int = 1
+    person: str | None = None
     intervals: bool | float = False
     secure: bool = False
     public_data: Any = None
@@ -91,6 +95,14 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
+        warn_of_plain_search(self.ledger is not None)
+        self.__dict__.pop("schema_", None)
+        if learns_norm(self):
+            scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
+            return scaled
+        if is_raw(self):
+            fitted: Self = fit_raw(self, X, y, sample_weight)
+            return fitted
         X, y, weights = self.read(X, y, sample_weight)
         encode = self.encoder(y)
         check_monotone(self, encode.n_classes)
@@ -98,7 +110,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         weighted = X.weighted if isinstance(X, LargeData) else weights is not None
         if weighted and self.weight_bound is None:
             warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
-        self.__dict__.pop("uncertainty_", None)
+        for earlier in ("uncertainty_", "geometry_"):
+            self.__dict__.pop(earlier, None)
         if self.public_data is not None:
             theta, problem, loss = fit_public(self, X, y, weights, encode, request)
             return self.from_theta(theta, problem, loss)
@@ -106,7 +119,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         share, both = interval_share(self.intervals), None
         if share:
             rows = self.max_rows_per_person
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=weighted)
+            loaded = weighted or getattr(encode, "class_weights", None) is not None
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded)
         else:
             recipe = chosen(request)
             self.check_person(recipe.plan.guarantee)
@@ -121,6 +135,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         release = self._run(recipe, both, data)
         self.plan_ = recipe
         self.n_iter_ = release.n_steps
+        if release.beside:
+            self.geometry_ = dict(release.beside)
         self.ledger_head_ = release.ledger_head
         return self.from_theta(np.array(release.value), problem)
 
@@ -191,6 +207,10 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
         return compare_public(self, n)
 
+    def _largest_class_weight(self) -> float:
+        """What weighs the heaviest class: 1 where there are no classes."""
+        return 1.0
+
     def _secure(self) -> bool:
         """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
         secure = _check.flag("secure", self.secure)
@@ -243,7 +263,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             alpha=self.alpha,
             mechanism=self.mechanism if own else "auto",
             theorem=self.theorem if own else None,
-            weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
+            weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
+            * self._largest_class_weight(),
             bad_rows="zero" if self._total() else "refuse",
             secure=self._secure(),
             more_rows=self.n is not None and self.adjacency == "add-remove",
@@ -271,7 +292,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        words = ["the number of rows is public"] if self.n is None or self.adjacency == "replace-one" else []
+        counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
+        words = ["the number of rows is public"] if counted else []
         if not self._total():
             words.append(
                 "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"

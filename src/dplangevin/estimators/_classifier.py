@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,16 +14,17 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
 from dplangevin.estimators._documentation import CLASSES
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
-from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn, labels_of
-from dplangevin.tables import Cells
+from dplangevin.tables import Cells, label
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -31,6 +33,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
 
     _own_parameters: ClassVar[str] = CLASSES
     classes: Any = None
+    class_weight: Any = None
 
     def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
         matrix, columns = theta.reshape(problem.n_columns, -1), problem.n_features
@@ -51,6 +54,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         if stated is not None:
             self._classes(None)
+        elif self.class_weight is not None:
+            raise InvalidParameter("class_weight needs the public set of labels; state classes=[...].")
+        class_weights(self.class_weight, None, self._text())
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
         """Labels, unread where the classes are stated."""
@@ -75,7 +81,21 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     def encoder(self, y: Any = None) -> LabelEncoder:
         labels = self._classes(y)
         text = self._text()
-        return LabelEncoder(labels=labels_of(labels.tolist(), text), text=text, n_classes=len(labels))
+        places = labels_of(labels.tolist(), text)
+        bound = 1.0 if self.weight_bound is None else self.weight_bound
+        weights = class_weights(self.class_weight, places, text)
+        if weights is not None and self.public_data is not None:
+            raise InvalidParameter("class_weight does not go with public_data; leave one of them out.")
+        return LabelEncoder(
+            labels=places, text=text, n_classes=len(labels), class_weights=weights, weight_bound=bound
+        )
+
+    def _largest_class_weight(self) -> float:
+        if self.class_weight is None:
+            return 1.0
+        text = self._text()
+        places = None if self._stated() is None else labels_of(self._classes(None).tolist(), text)
+        return max(class_weights(self.class_weight, places, text) or (1.0,))
 
     def _classes(self, y: Any) -> NDArray[Any]:
         stated = self._stated()
@@ -94,12 +114,12 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
 
     def _text(self) -> bool:
         """Whether labels keep their characters, as the schema's target says."""
-        target = None if self.schema is None else as_schema(self.schema).target
+        target = None if self.schema is None else as_schema(schema_of(self)).target
         return self.classes is None and isinstance(target, CategoricalColumn) and target.text
 
     def _stated(self) -> Any:
         """The public labels: `classes`, or those of the schema's target."""
-        target = None if self.schema is None else as_schema(self.schema).target
+        target = None if self.schema is None else as_schema(schema_of(self)).target
         if self.classes is None and isinstance(target, CategoricalColumn):
             return list(target.categories)
         return self.classes
@@ -140,6 +160,34 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         tags.classifier_tags.multi_class = type(self)._model_options is not DPLinearClassifier._model_options
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def class_weights(
+    stated: Any, places: Mapping[str, int] | None, text: bool = False
+) -> tuple[float, ...] | None:
+    """The weight of each class in the order of their places; a class that is not named weighs 1.
+
+    places : of the labels; None gives the weights that are stated, with 1 for those that may not be.
+    """
+    if stated is None:
+        return None
+    if isinstance(stated, str):
+        raise InvalidParameter(
+            f"class_weight = {stated!r} would count the classes of the private rows, which is no public statement; "
+            "state the weights, class_weight={label: weight}."
+        )
+    if not isinstance(stated, Mapping) or not stated:
+        raise InvalidParameter(f"class_weight must be a dictionary of labels and weights, got {stated!r}.")
+    weights = [_check.positive(f"class_weight[{name!r}]", weight) for name, weight in stated.items()]
+    if places is None:
+        return (*weights, 1.0)
+    found = [1.0] * len(places)
+    for name, weight in zip(stated, weights, strict=True):
+        word = label(name, text=text)
+        if word is None or word not in places:
+            raise InvalidParameter(f"class_weight names {name!r}, which is none of the classes.")
+        found[places[word]] = weight
+    return tuple(found)
 
 
 def _array(stated: Any) -> NDArray[Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 PARAMETERS = """\
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
-    schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder).
+        "learn" learns it inside the promise (data_norm_).
+    schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder), or Schema.learn(...),
+        whose ranges and categories the fit learns inside its promise (schema_ has them).
     radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
     alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
     fit_intercept : add a constant column inside the joint norm.
@@ -19,6 +21,8 @@ PARAMETERS = """\
     bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero");
         None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
+    person : the column that says whose a row is. At most max_rows_per_person rows of each person are then used, chosen
+        at random in secret; None believes the bound. Needs n.
     intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
     secure : exact noise on integers, safe against attacks on floating point (where: see docs/trust.md; delta > 0).
     public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
@@ -38,6 +42,7 @@ ATTRIBUTES = """\
 
 
 CLASSES = """\
+    class_weight : {label: weight}, stated; the largest one counts in every sensitivity. A label left out weighs 1.
     classes : the public set of labels; None reads it from y and says so in privacy_. classes_ : those of the fit.
 """
 TARGET_BOUNDS = """\

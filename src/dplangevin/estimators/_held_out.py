@@ -16,6 +16,7 @@ from dplangevin.data.sources import source_of
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._reading import by_name, finite_rows, is_table
+from dplangevin.estimators.schema_encoder import schema_of
 from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
 
 Floats = NDArray[np.float64]
@@ -144,7 +145,7 @@ def _rows(rows: Any, model: Any) -> Any:
 
 def _read(rows: Any, model: DPLinearModel) -> Any:
     """Encoded rows, or rows of numbers in which a record that is not finite is the zero row: nothing raises."""
-    if model.schema is not None:
+    if schema_of(model) is not None:
         return rows
     names = getattr(model, "feature_names_in_", None)
     if names is not None and is_table(rows):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data import ArrayDataset, ArrowSource, Dataset, ScratchDataset, Source
 from dplangevin.data.dask import DaskDataset, connected, is_dask
-from dplangevin.data.sources import Records, source_of
+from dplangevin.data.sources import Records, row_weights, source_of
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.problem import Problem
@@ -112,4 +112,5 @@ def dataset_of(
     """The records wherever they are, targets encoded, clipped to the problem's bounds."""
     if isinstance(X, LargeData):
         return X.dataset(problem, encode)
-    return ArrayDataset(X, encode(y), problem, weights)
+    labels = encode(y)
+    return ArrayDataset(X, labels, problem, row_weights(encode, labels, weights))

@@ -15,7 +15,7 @@ from dplangevin.estimators._documentation import TARGET_BOUNDS
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import RangeEncoder
-from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import NumericColumn
 
@@ -50,7 +50,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
 
     def _bounds(self) -> tuple[float, float]:
         if self.target_bounds is None and self.schema is not None:
-            target = as_schema(self.schema).target
+            target = as_schema(schema_of(self)).target
             if isinstance(target, NumericColumn):
                 return target.low, target.high
         if self.target_bounds is None:

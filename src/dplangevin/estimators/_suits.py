@@ -20,7 +20,7 @@ def check_suits(model: Any, X: Any, y: Any = None) -> None:
         except NotFittedError:
             raise InvalidParameter(f"the {type(model).__name__} is not fitted yet; fit it first.") from None
     columns = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-    schema = getattr(model, "schema", None)
+    schema = getattr(model, "schema_", getattr(model, "schema", None))
     if schema is not None:
         if columns is not None:
             as_schema(schema).validate(columns)

@@ -31,10 +31,21 @@ class LabelEncoder(TargetEncoder):
     labels: Any
     text: bool
     n_classes: int
+    class_weights: tuple[float, ...] | None = None
+    weight_bound: float = 1.0
 
     def __call__(self, values: Any) -> Floats:
         codes = cells_of(values, "y").codes(self.labels, text=self.text)
         return np.maximum(codes, 0).astype(float)
+
+    def row_weights(self, labels: Floats, weights: Any) -> Any:
+        """The weight of each record, at most weight_bound, times that of its class."""
+        if self.class_weights is None:
+            return weights
+        own = np.asarray(self.class_weights)[labels.astype(int)]
+        if weights is None:
+            return own * min(self.weight_bound, 1.0)
+        return own * np.clip(np.asarray(weights, float), 0.0, self.weight_bound)
 
 
 @dataclass(frozen=True, kw_only=True)

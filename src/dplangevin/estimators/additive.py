@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -13,6 +13,7 @@ from dplangevin.estimators._documentation import CLASSES, TARGET_BOUNDS
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._knots import hats_for
 from dplangevin.estimators._large import large
+from dplangevin.estimators._raw import is_raw
 from dplangevin.estimators.logistic import DPLogisticRegression
 from dplangevin.estimators.ridge import DPRidge
 from dplangevin.estimators.schema_encoder import as_schema
@@ -35,6 +36,18 @@ class WithCurves:
     smooth: float = 0.0
     products: Any = ()
     monotone: Any = None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit under the stated guarantee; knots are chosen first, from public quantities."""
+        model: Any = self
+        if is_raw(model):
+            raise InvalidParameter(
+                f"{type(self).__name__} needs stated ranges, and a row for each person: to learn ranges, or to choose "
+                "rows by person, use a linear estimator whose schema states a 'basis'."
+            )
+        parent: Any = super()
+        fitted: Self = parent.fit(X, y, sample_weight)
+        return fitted
 
     def _prepare(self, X: Any, y: Any, weights: Any) -> None:
         """schema_: the stated schema with a basis for every numeric column."""

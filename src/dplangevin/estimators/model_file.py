@@ -46,7 +46,7 @@ _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
 
 
-def save(model: DPLinearModel, path: str | Path) -> None:
+def save_model(model: DPLinearModel, path: str | Path) -> None:
     """Write a fitted estimator to a JSON file. Seeds, ledgers (but for the head) and data are not in it.
 
     When the file cannot be written the estimator stays as it is, to be saved elsewhere.
@@ -57,7 +57,7 @@ def save(model: DPLinearModel, path: str | Path) -> None:
     except OSError as error:
         raise DplangevinError(
             f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and need not be "
-            "paid for again: save it elsewhere with dplangevin.estimators.model_file.save(model, path)."
+            "paid for again: save it elsewhere with dplangevin.save_model(model, path)."
         ) from error
 
 
@@ -78,7 +78,7 @@ def to_plain(model: DPLinearModel) -> dict[str, Any]:
         "parameters": {
             name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
         },
-        "schema": None if model.schema is None else as_schema(schema_of(model)).to_dict(),
+        "schema": None if schema_of(model) is None else as_schema(schema_of(model)).to_dict(),
         "features": _plain_names(model),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
@@ -93,7 +93,7 @@ def to_plain(model: DPLinearModel) -> dict[str, Any]:
     return _plain.with_digest(plain)
 
 
-def load(path: str | Path) -> DPLinearModel:
+def load_model(path: str | Path) -> DPLinearModel:
     """The estimator in a model file, ready to predict; every field is checked."""
     plain = read(path)
     model: Any = _estimator(plain)

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._blocks import blocks_of, largest_norm
-from dplangevin.schema import Schema
+from dplangevin.schema import Schema, SchemaToLearn
 from dplangevin.tables import table_of
 
 Floats = NDArray[np.float64]
@@ -96,5 +96,10 @@ def as_schema(given: Any) -> Schema:
     if isinstance(given, str | os.PathLike):  # a file could change between fit and predict
         raise InvalidParameter(
             "schema is a path; read the file once: schema=dplangevin.schema.Schema.load(path)."
+        )
+    if isinstance(given, SchemaToLearn):
+        raise InvalidParameter(
+            "this schema is to be learned, which only the fit of an estimator does, inside its promise; afterwards its "
+            "schema_ is a public one."
         )
     return given if isinstance(given, Schema) else Schema.from_dict(given)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dplangevin.families.noisy_answers.schedule import (
         AnswerSchedule as AnswerSchedule,
         CorrectedAnswersSchedule as CorrectedAnswersSchedule,
+        LargestNormSchedule as LargestNormSchedule,
         NoisyAnswersSchedule as NoisyAnswersSchedule,
         NoisyMaxSchedule as NoisyMaxSchedule,
         NoisySumsSchedule as NoisySumsSchedule,

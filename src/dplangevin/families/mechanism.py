@@ -116,11 +116,15 @@ class Mechanism(ABC, Generic[S, D, R]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Draw:
-    """What a fit gives: the value, the number of steps (public), and the iterates that the promise covers."""
+    """What a fit gives: the value, the number of steps (public), and the iterates that the promise covers.
+
+    `beside` holds whatever else was released with it, by name.
+    """
 
     value: Floats
     n_steps: int = 1
     iterates: Mapping[int, Floats] = field(default_factory=dict)
+    beside: Mapping[str, Floats] = field(default_factory=dict)
 
 
 class FitMechanism(Mechanism[S, Dataset, Release]):

@@ -30,6 +30,7 @@ class Release:
     iterates : the iterates the guarantee covers, by step.
     n_steps : the number of steps that ran (public).
     ledger_head : the head of the ledger's chain after this release was charged; None without a ledger.
+    beside : what else was released with the value, by name; the guarantee covers it.
     """
 
     value: Floats
@@ -38,11 +39,14 @@ class Release:
     n_steps: int
     iterates: Mapping[int, Floats] = field(default_factory=dict, repr=False)
     ledger_head: str | None = field(default=None, repr=False)
+    beside: Mapping[str, Floats] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         frozen = {step: _read_only(theta) for step, theta in self.iterates.items()}
         object.__setattr__(self, "iterates", MappingProxyType(frozen))
         object.__setattr__(self, "value", _read_only(self.value))
+        kept = {name: _read_only(array) for name, array in self.beside.items()}
+        object.__setattr__(self, "beside", MappingProxyType(kept))
 
     @property
     def guarantee(self) -> Guarantee:
@@ -63,11 +67,13 @@ class Release:
         content = hashlib.sha256(np.ascontiguousarray(self.value).tobytes())
         for step in sorted(self.iterates):
             content.update(np.ascontiguousarray(self.iterates[step]).tobytes())
+        for name in sorted(self.beside):
+            content.update(np.ascontiguousarray(self.beside[name]).tobytes())
         return content.hexdigest()
 
     def __reduce__(self) -> tuple[object, ...]:
-        state = (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates), self.ledger_head)
-        return _rebuild, state
+        fields = (self.value, self.plan, self.seeded, self.n_steps, dict(self.iterates), self.ledger_head)
+        return _rebuild, (*fields, dict(self.beside))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,9 +105,16 @@ def _rebuild(
     n_steps: int,
     iterates: dict[int, Floats],
     ledger_head: str | None = None,
+    beside: dict[str, Floats] | None = None,
 ) -> Release:
     return Release(
-        value=value, plan=plan, seeded=seeded, n_steps=n_steps, iterates=iterates, ledger_head=ledger_head
+        value=value,
+        plan=plan,
+        seeded=seeded,
+        n_steps=n_steps,
+        iterates=iterates,
+        ledger_head=ledger_head,
+        beside=beside or {},
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 
 from dplangevin.errors import LedgerError
@@ -28,7 +29,8 @@ def admits(spent: Bill, cost: Guarantee, epsilon: float, delta: float) -> bool:
     cheap = _cheaply(spent.with_release(cost), epsilon, delta)
     if cheap is not None:
         return cheap
-    spent.losses()
+    with composing():
+        spent.losses()
     return _exactly(spent.with_release(cost), epsilon, delta)
 
 
@@ -51,8 +53,15 @@ def _cheaply(total: Bill, epsilon: float, delta: float) -> bool | None:
 
 
 def _exactly(total: Bill, epsilon: float, delta: float) -> bool:
-    try:
+    with composing():
         return total.delta(epsilon) <= rounded_down(Fraction(delta) - total.extra_delta)
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """Costs of extreme sizes may not be composed in double precision: an error of the ledger, and no charge."""
+    try:
+        yield
     except (ArithmeticError, ValueError, MemoryError) as error:
         raise LedgerError(
             f"this cost cannot be composed with what was spent ({error}); nothing was charged."

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
-from dplangevin.ledger._lattice import Lattice
-from dplangevin.privacy import compose, conversions as cv
+from dplangevin.ledger._lattice import Lattice, Law
+from dplangevin.privacy import compose, conversions as cv, serialize
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Approximate, BoundedRange, Concentrated, Gaussian, Part, Pure
 
@@ -30,6 +32,9 @@ class Bill:
         self.extra_delta, self.grid = extra_delta, grid
         self._squares = self._rho = Fraction(0)
         self._counts: dict[Part, int] = {}
+        self._earlier = (
+            ""  # what was counted before, as text: it is read only where a part's own curve is asked for
+        )
         self._pairs: tuple[Fraction, Fraction] | None = (Fraction(0), Fraction(0))
         self._curve: Floats | None = np.zeros_like(cv.ORDERS)
         self._largest = 0.0
@@ -40,7 +45,7 @@ class Bill:
         """The bill with more parts on it."""
         more = Bill(extra_delta=self.extra_delta, grid=self.grid)
         more._squares, more._rho, more._largest = self._squares, self._rho, self._largest
-        more._counts, more._pairs = dict(self._counts), self._pairs
+        more._counts, more._earlier, more._pairs = dict(self._counts), self._earlier, self._pairs
         more._curve = None if self._curve is None else self._curve.copy()
         composed, waiting = self._state
         new = [part for part in parts if not more._merge(part)]
@@ -89,12 +94,18 @@ class Bill:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The same cost in as few parts as there can be; rounded once, upwards."""
-        found: list[Part] = [part.times(count) for part, count in self._counts.items()]
+        counts = Counter({replace(part, count=1): part.count for part in self._kept_parts})
+        counts.update(self._counts)
+        found: list[Part] = [part.times(count) for part, count in counts.items()]
         if self._squares > 0:
             found.insert(0, Gaussian(mu=self.mu))
         if self._rho > 0:
             found.insert(0, Concentrated(rho=rounded_up(self._rho)))
         return tuple(found)
+
+    @cached_property
+    def _kept_parts(self) -> tuple[Part, ...]:
+        return serialize.loads_parts(self._earlier) if self._earlier else ()
 
     @cached_property
     def mu(self) -> float:
@@ -109,7 +120,7 @@ class Bill:
     @property
     def only_gaussian(self) -> bool:
         """Is everything GDP?"""
-        return not self._counts and self._rho == 0
+        return not self._counts and not self._earlier and self._rho == 0
 
     @property
     def largest_single(self) -> float:
@@ -201,6 +212,37 @@ class Bill:
             if high - low <= 1e-6 * high:
                 break
         return high
+
+    def to_plain(self) -> dict[str, Any]:
+        """Everything, composed, as words and numbers; floats are written so that they read back the same."""
+        losses = self.losses()
+        exact = (self._squares, self._rho, self.extra_delta, *(self._pairs or ()))
+        counted = [part for part in self.parts if not isinstance(part, Gaussian | Concentrated)]
+        return {
+            "grid": self.grid,
+            "exact": [str(value) for value in exact],
+            "curve": None if self._curve is None else self._curve.tolist(),
+            "largest": self._largest,
+            "parts": serialize.dumps_parts(counted) if counted else "",
+            "laws": None if losses is None else [law.to_plain() for law in losses.laws],
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Bill:
+        """The bill in what `to_plain` made; a ValueError, TypeError or KeyError where it cannot be one."""
+        squares, rho, extra, *pairs = (Fraction(value) for value in plain["exact"])
+        found = cls(extra_delta=extra, grid=float(plain["grid"]))
+        found._squares, found._rho, found._largest = squares, rho, float(plain["largest"])
+        found._pairs = (pairs[0], pairs[1]) if pairs else None
+        found._curve = None if plain["curve"] is None else np.array(plain["curve"], float)
+        found._earlier = plain["parts"]
+        laws = plain["laws"]
+        found._state = (None if laws is None else Lattice(found.grid, tuple(map(Law.from_plain, laws))), ())
+        if found._curve is not None and (
+            found._curve.shape != cv.ORDERS.shape or not (found._curve >= 0).all()
+        ):
+            raise ValueError("the curve has another length")
+        return found
 
 
 def bill(costs: Iterable[tuple[Guarantee, int]], grid: float = GRID) -> Bill:

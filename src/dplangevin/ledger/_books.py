@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dplangevin.errors import LedgerError
-from dplangevin.ledger import _rows
+from dplangevin.ledger import _kept, _rows
 from dplangevin.ledger._bill import Bill
 from dplangevin.ledger._chain import Charge, link
 from dplangevin.ledger._lattice import grid_for
@@ -33,6 +33,7 @@ class Books:
     sequence: int
     head: str
     bills: dict[str, Bill]
+    kept: int = 0  # the entries that were on the disk of this user, composed
     answers: dict[Any, Any] = field(default_factory=dict)
 
     def on(self, part: str) -> list[Bill]:
@@ -50,7 +51,7 @@ def remembered(url: str) -> dict[str, Books]:
 
 def books(session: Session, url: str, owner: Account, before: dict[str, Books]) -> Books:
     """The books at the head of the data set, every link checked that was not known."""
-    known = before.get(owner.genesis) or Books(0, owner.genesis, {WHOLE: Bill(grid=grid_for(owner.epsilon))})
+    known = before.get(owner.genesis) or _kept_books(session, url, owner)
     if known.sequence > owner.entries or (known.sequence == owner.entries and known.head != owner.head):
         raise LedgerError(
             f"the ledger is older than it was, or another one: this process has seen {known.sequence} entries of "
@@ -60,7 +61,7 @@ def books(session: Session, url: str, owner: Account, before: dict[str, Books]) 
     new = _rows.links(session, owner, known.sequence, known.head)
     if new:
         costs = Counter(_rows.costs(session, owner, new))
-        known = Books(owner.entries, owner.head, _with(known.bills, costs))
+        known = Books(owner.entries, owner.head, _with(known.bills, costs), known.kept)
     _remember(url, owner, known)
     return known
 
@@ -69,7 +70,31 @@ def appended(url: str, owner: Account, known: Books, charge: Charge, cost: Guara
     """Remember the entry that this process has just written."""
     sequence = owner.entries + 1
     bills = _with(known.bills, Counter({(charge.part, cost): 1}))
-    _remember(url, owner, Books(sequence, link(owner.head, sequence, charge), bills))
+    _remember(url, owner, Books(sequence, link(owner.head, sequence, charge), bills, known.kept))
+
+
+def composed(url: str, owner: Account, known: Books) -> Books:
+    """The same books; where many entries are new they are composed, and kept for the next process."""
+    if known.sequence - known.kept < _kept.WORTH:
+        return known
+    _kept.save(url, owner.genesis, known.sequence, known.head, known.bills)
+    known = replace(known, kept=known.sequence)  # also where it could not be written: it is tried once
+    _remember(url, owner, known)
+    return known
+
+
+def _kept_books(session: Session, url: str, owner: Account) -> Books:
+    """What an earlier process of this user has composed, if its head is on the chain that is there; else nothing."""
+    grid = grid_for(owner.epsilon)
+    found = _kept.load(url, owner.genesis, grid) if owner.entries >= _kept.WORTH else None
+    if found is not None:
+        sequence, head, bills = found
+        there = session.rows(
+            "SELECT chain FROM dplangevin_entry WHERE dataset = ? AND sequence = ?", owner.name, sequence
+        )
+        if sequence <= owner.entries and [tuple(row) for row in there] == [(head,)]:
+            return Books(sequence, head, bills, sequence)
+    return Books(0, owner.genesis, {WHOLE: Bill(grid=grid)})
 
 
 def _remember(url: str, owner: Account, known: Books) -> None:

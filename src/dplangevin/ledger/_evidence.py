@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from dplangevin import _files
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger import _rows
 from dplangevin.ledger._chain import head_text, parsed_head
@@ -27,7 +28,7 @@ def verify(session: Session, heads: Iterable[str], shown: str) -> dict[str, str]
         for each in chained:
             known.add(head_text(each.sequence, each.chain))
             if '"lost_head"' in each.charge.plan:
-                entered.add(json.loads(each.charge.plan).get("lost_head"))
+                entered.add(str(_rows.plan_in(name, each.charge.plan).get("lost_head")))
         for _ in _rows.costs(session, owner, chained):
             pass
     for head in heads:
@@ -70,10 +71,7 @@ def entered_file(path: Path) -> tuple[Guarantee, str, str | None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        found = None
+    found = _files.read_plain(path, "the file")
     if not isinstance(found, dict):
         raise InvalidParameter(f"{path} is not a model file or a JSON report.")
     return found

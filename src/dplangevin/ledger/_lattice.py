@@ -8,6 +8,7 @@ upwards; longer laws by Fourier transforms, whose error is bounded in total vari
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -38,6 +39,22 @@ class Law:
     lost: float
     noise: float = 0.0
     length: int = 0
+
+    def to_plain(self) -> dict[str, Any]:
+        """As words and numbers."""
+        mass = base64.b64encode(self.mass.astype("<f8").tobytes()).decode("ascii")
+        return {"low": self.low, "mass": mass, "lost": self.lost, "noise": self.noise, "length": self.length}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Law:
+        """The law in what `to_plain` made; a ValueError, TypeError or KeyError where it cannot be one."""
+        mass = np.frombuffer(base64.b64decode(plain["mass"], validate=True), "<f8").astype(float)
+        lost, noise = float(plain["lost"]), float(plain["noise"])
+        if not (len(mass) and np.isfinite(mass).all() and (mass >= 0).all() and lost >= 0 and noise >= 0):
+            raise ValueError("the masses are no law")
+        if not 1 - 1e-9 <= mass.sum() + lost + noise <= 2:
+            raise ValueError("the masses do not add up to one")
+        return cls(int(plain["low"]), mass, lost, noise, int(plain["length"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +127,7 @@ def _gaussian_deltas(mu: float, left: Floats) -> Floats:
     edge = mu * (14 + mu / 2)  # Phi(-14) < 1e-44
     first, last = np.searchsorted(-left, (-edge, edge))
     found = np.full(len(left), 1e-40)
-    found[first:last] = cv.gdp_delta(mu, left[first:last])
+    found[first:last] = cv.gdp_delta(mu, left[first:last], quick=True)
     found[last:] -= np.expm1(left[last:])
     return found
 
@@ -174,7 +191,10 @@ def _of(part: Part, grid: float) -> Lattice | None:
         return _pair(part.value, part.slack if isinstance(part, Approximate) else 0.0, grid)
     if not _in_reach(part.value if isinstance(part, BoundedRange) else 0.0, grid):
         return None
-    pld = part.pld(grid)
+    try:
+        pld = part.pld(grid)
+    except (ArithmeticError, ValueError):  # too extreme for double precision, so its losses are not known
+        return None
     if pld is None:
         return None
     laws = [_dense(pld._pmf_remove, grid)]

@@ -151,7 +151,8 @@ def links(session: Session, owner: Account, after: int = 0, before: str | None =
         owner.name,
         after,
     )
-    if [row[0] for row in found] != list(range(after + 1, owner.entries + 1)):
+    # lengths first: an altered number of entries must not be counted out
+    if len(found) != owner.entries - after or any(row[0] != at for at, row in enumerate(found, after + 1)):
         raise damaged(owner.name, f"it should hold entries {after + 1} to {owner.entries}")
     chained = []
     for sequence, *fields, chain in found:
@@ -202,7 +203,7 @@ def entries(session: Session, owner: Account) -> tuple[Entry, ...]:
             label=each.charge.label,
             created=each.charge.created,
             guarantee=guarantee,
-            plan=_plan(owner.name, each.charge.plan),
+            plan=plan_in(owner.name, each.charge.plan),
             library=each.charge.library,
             release_hash=None if release_hash is None else _words(owner.name, release_hash),
             released=None if released is None else _words(owner.name, released),
@@ -245,7 +246,8 @@ _loaded = lru_cache(maxsize=4096)(
 )  # a text means the same for ever, so this cannot grow stale
 
 
-def _plan(name: str, text: str) -> dict[str, Any]:
+def plan_in(name: str, text: str) -> dict[str, Any]:
+    """What an entry says of its plan."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -165,7 +165,11 @@ class SQLiteStore(Store):
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, UnicodeError) as error:  # a damaged file may even break the text of the error
+        except (
+            sqlite3.Error,
+            UnicodeError,
+            MemoryError,
+        ) as error:  # a damaged file may break even the error's text
             raise LedgerError(self._explained(error)) from error
         except PermissionError as error:
             raise LedgerError(

@@ -141,7 +141,8 @@ class DatasetBudget:
         owner, books = self._read()
         key = ("remaining", self.part_name)
         if key not in books.answers:  # bound to the head, as all of the books are
-            books.answers[key] = self._remaining(owner, books)
+            with _admission.composing():
+                books.answers[key] = self._remaining(owner, books)
         found: Remaining = books.answers[key]
         return found
 
@@ -163,13 +164,14 @@ class DatasetBudget:
             return _rows.existing(session, self.name)
 
     def _read(self) -> tuple[Account, Books]:
-        """The row and the books at its head, in one short transaction that holds no lock."""
+        """The row and the books at its head, in one transaction that holds no lock."""
         before = _books.remembered(self.url)
         with store_for(self.url).transaction() as session:
             owner = _rows.existing(session, self.name)
             if self.part_name != WHOLE:
                 _rows.part_named(session, owner.name, self.part_name)
-            return owner, _books.books(session, self.url, owner, before)
+            books = _books.books(session, self.url, owner, before)
+        return owner, _books.composed(self.url, owner, books)
 
     def _charge(self, guarantee: Any, plan: str, token: str, *, whether_or_not: bool = False) -> str:
         """Compose without a lock, then write if the head is still the one that was composed; else once more."""

@@ -1,20 +1,104 @@
-"""The papers: printed formulas, figures redrawn."""
+"""The papers: printed formulas, figures redrawn, and the concordance."""
 
 from typing import TYPE_CHECKING
 
 from dplangevin._lazy import attach
 
 if TYPE_CHECKING:
-    from dplangevin.papers.gallery import FIGURES as FIGURES, figure as figure, reproduce as reproduce
+    from dplangevin.families.draws.theorems.gibbs import (
+        log_sobolev_constant as log_sobolev_constant,
+        thresholded_gibbs as thresholded_gibbs,
+    )
+    from dplangevin.families.noisy_answers.sparse_vector import (
+        SparseVectorCorrection as SparseVectorCorrection,
+    )
+    from dplangevin.families.noisy_gradient.langevin_schedule import (
+        power_temperatures as power_temperatures,
+    )
+    from dplangevin.families.noisy_gradient.theorems.block_recursion import (
+        BlockRecursion as BlockRecursion,
+    )
+    from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
+        HiddenStateSGD as HiddenStateSGD,
+    )
+    from dplangevin.families.noisy_gradient.theorems.langevin_process import (
+        langevin_last_iterate as langevin_last_iterate,
+        langevin_trajectory as langevin_trajectory,
+    )
+    from dplangevin.families.noisy_gradient.theorems.optimal_shift import (
+        best_restart_mu as best_restart_mu,
+        hull_energy as hull_energy,
+    )
+    from dplangevin.families.noisy_gradient.theorems.participation_start import (
+        ParticipationStart as ParticipationStart,
+    )
+    from dplangevin.papers.concordance import (
+        PAPERS as PAPERS,
+        ROWS as ROWS,
+        Paper as Paper,
+        Row as Row,
+    )
+    from dplangevin.papers.gallery import (
+        FIGURES as FIGURES,
+        figure as figure,
+        reproduce as reproduce,
+    )
     from dplangevin.papers.langevin_formulas import (
+        paper_dp_sgd_noise as paper_dp_sgd_noise,
         paper_exponential_temperature as paper_exponential_temperature,
         paper_gibbs_temperature as paper_gibbs_temperature,
+        paper_long_time_divergence as paper_long_time_divergence,
         paper_sgld_temperature as paper_sgld_temperature,
+        paper_stage_product as paper_stage_product,
         safe_sgld_temperature as safe_sgld_temperature,
+        thesis_moment_factor as thesis_moment_factor,
     )
     from dplangevin.papers.noisy_sgd_formulas import (
+        chourasia_composition as chourasia_composition,
+        chourasia_isoperimetric as chourasia_isoperimetric,
+        chourasia_quadratic as chourasia_quadratic,
+        chourasia_quadratic_lower as chourasia_quadratic_lower,
         chourasia_strongly_convex as chourasia_strongly_convex,
+        lemma_6_risk as lemma_6_risk,
+        lemma_6_risk_tightened as lemma_6_risk_tightened,
+        printed_definition_2_5 as printed_definition_2_5,
+        quadratic_exact as quadratic_exact,
         theorem_4 as theorem_4,
+        theorem_4_renyi as theorem_4_renyi,
+    )
+    from dplangevin.privacy.generalized_gaussian_part import (
+        GeneralizedGaussian as GeneralizedGaussian,
+    )
+    from dplangevin.privacy.proximal_certificate import (
+        total_variation_steps as total_variation_steps,
+    )
+    from dplangevin.privacy.sampled_gaussian import (
+        renyi_poisson as renyi_poisson,
+    )
+    from dplangevin.problem.packed_bumps import (
+        PackedBumps as PackedBumps,
+    )
+    from dplangevin.problem.risk import (
+        exponential_excess as exponential_excess,
+        gibbs_stability as gibbs_stability,
+        hit_probability as hit_probability,
+        langevin_convex as langevin_convex,
+        langevin_convex_population as langevin_convex_population,
+        langevin_stability as langevin_stability,
+        langevin_strongly_convex as langevin_strongly_convex,
+        nonconvex_excess as nonconvex_excess,
+        regularised_exponential as regularised_exponential,
+        regularised_gibbs as regularised_gibbs,
+        sgld_distance as sgld_distance,
+    )
+    from dplangevin.samplers.finite_grid import (
+        finite_grid as finite_grid,
+    )
+    from dplangevin.samplers.langevin_certificates import (
+        girsanov_bound as girsanov_bound,
+        mixing_time as mixing_time,
+        overdamped_steps as overdamped_steps,
+        underdamped_bound as underdamped_bound,
     )
 
 __getattr__, __dir__, __all__ = attach(__name__)

@@ -1,7 +1,7 @@
 """Formulas of the papers as printed, for reproduction and guard tests. References, never guarantees.
 
-A is Ganesh, Thakurta and Upadhyay (2023), "Universality of Langevin diffusion for private optimization"; B
-its sequel on Rashomon sets; "thesis" is Ganesh (2022). Each docstring names its erratum in
+A is Ganesh, Thakurta and Upadhyay (2022), B is Ganesh, Thakurta and Upadhyay (2023), the version with Rashomon
+sets; "thesis" is Ganesh (2022). Each docstring names its erratum in
 docs/theory/langevin_and_gibbs.md. Nothing in the library calibrates with these.
 """
 

@@ -6,18 +6,19 @@ import math
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import rules
+from dplangevin.planner import looks, rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
 
 SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
+_SECURE = "noisy-gd-secure"
 ANY_NUMBER = (
-    "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
+    "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
 )  # fmt: skip
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
-GAUSSIAN_ONLY = ("noisy-gd", "noisy-sgd", "sufficient-statistics")
+GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
 
 
 def choose(**options: Any) -> Recipe:
@@ -31,7 +32,7 @@ def choose(**options: Any) -> Recipe:
     >>> recipe = choose(model="logistic", n=30_000, n_features=20, epsilon=1.0, delta=1e-6, adjacency="replace-one",
     ...                 data_norm=1.0, fit_intercept=False)
     >>> recipe.plan.schedule.n_steps, bool(recipe.plan.guarantee.epsilon() <= 1.0)
-    (189, True)
+    (16, True)
     """
     return chosen(Request(**options))
 
@@ -48,8 +49,12 @@ def chosen(request: Request) -> Recipe:
 
 
 def _chosen(request: Request) -> Recipe:
+    if request.mechanism == _SECURE:
+        raise InvalidParameter(
+            f"mechanism={_SECURE!r} is what secure=True runs: ask for secure=True, with mechanism='auto' or 'noisy-gd'."
+        )
     if request.secure and request.mechanism not in SECURE_TOO:
-        return _planned("noisy-gd-secure", request)
+        return _planned(_SECURE, request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:
         raise InvalidParameter(
@@ -78,13 +83,14 @@ def _planned(mechanism: str, request: Request) -> Recipe:
 
 
 def _automatic(request: Request) -> str:
-    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else descent."""
+    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else whitened descent
+    where second moments of the rows are worth their share, else descent."""
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
     if request.theorem is None and _pure_pays(request):
         return "objective-perturbation"
-    return "noisy-gd"
+    return "whitened-gd" if looks.by_default(request) else "noisy-gd"
 
 
 def _pure_pays(request: Request) -> bool:

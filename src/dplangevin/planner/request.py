@@ -131,38 +131,46 @@ class Request:
             return self.n * self.epsilon / (self.sides * math.sqrt(self.dimension))
         return self.n * self.mu / self.sides
 
-    def loss(self, bound: float | None) -> Loss:
-        """The model's loss with this clip of the slope."""
+    def loss(self, bound: float | None, sharpness: float = 1.0) -> Loss:
+        """The model's loss with this clip of the slope.
+
+        sharpness : times the clip of a Poisson slope (at most the largest count), and over the width of a pinball loss:
+            what large budgets allow, so that the bias of either vanishes.
+        """
         if self.model == "multinomial":
             return Softmax(n_classes=self.n_classes or 2, slope_clip=bound)
         if self.model == "huber":
             return Huber(transition=TRANSITION if self.transition is None else self.transition)
         if self.model == "quantile":
             return SmoothedPinball(
-                quantile=0.5 if self.quantile is None else self.quantile, width=PINBALL_WIDTH
+                quantile=0.5 if self.quantile is None else self.quantile, width=PINBALL_WIDTH / sharpness
             )
         if self.model == "poisson":
             assert self.target_bounds is not None
             top = self.target_bounds[1]
-            return Clipped(Poisson(target_bound=top), max(1.0, math.sqrt(top)))
+            clip = max(1.0, math.sqrt(top))
+            return Clipped(Poisson(target_bound=top), max(clip, min(top, sharpness * clip)))
         if self.model == "svc":
             return SmoothedHinge(width=1.0)
         plain: Loss = Logistic() if self.model == "logistic" else Squared()
         return plain if bound is None or bound >= plain.slope_bound else Clipped(plain, bound)
 
     def curvature(self, loss: Loss) -> float:
-        """M in the score, for the step size: a bound, but for Poisson only up to rates of twice the clip."""
+        """M in the score, for the step size: a bound, for Poisson only up to twice the root of the top count."""
         if self.model == "multinomial":
             return 0.5
-        return 2 * loss.slope_bound if self.model == "poisson" else loss.curvature_bound
+        if self.model == "poisson":
+            assert self.target_bounds is not None
+            return 2 * max(1.0, math.sqrt(self.target_bounds[1]))
+        return loss.curvature_bound
 
-    def problem(self, bound: float | None, ridge: float) -> Problem:
+    def problem(self, bound: float | None, ridge: float, sharpness: float = 1.0) -> Problem:
         """The problem with this clip and ridge; a stated alpha wins."""
         labels: dict[str, Any] = {"target": self.target_bounds or (-1.0, 1.0)}
         if self.model in CLASSIFIERS:
             labels = {"classes": self.n_classes or 2}
         return Problem(
-            loss=self.loss(bound),
+            loss=self.loss(bound, sharpness),
             bounds=DataBounds(
                 data_norm=self.data_norm, weight_bound=self.weight_bound, bad_rows=self.bad_rows, **labels
             ),

@@ -44,12 +44,15 @@ def square_over(value: float, divisor: float) -> float:
     return 0.0 if value == 0 else max(value * value / divisor * (1 + 4e-16), _TINY)
 
 
-def gdp_delta(mu: float, epsilon: ArrayLike) -> Floats:
+def gdp_delta(mu: float, epsilon: ArrayLike, *, quick: bool = False) -> Floats:
     """delta(eps) of mu-GDP: Phi(-eps/mu + mu/2) - e^eps Phi(-eps/mu - mu/2), rounded up.
 
     With x = eps/mu - mu/2, the Mills ratio m and density phi this is phi(x) (m(x) - m(x + mu)); for mu < 1 the
     difference is the integral of e^{-xt - t^2/2} (1 - e^{-mu t}) over t > 0, in which nothing cancels. Where doubles
     underflow the answer is the smallest positive one, never zero.
+
+    quick : for many points. Where mu is not very small the difference is taken as it stands, with both ratios rounded
+        apart by far more than their errors: an upper bound that is within 1e-8 of the other where it matters.
     """
     eps = np.asarray(epsilon, float)
     if mu == 0:
@@ -61,11 +64,23 @@ def gdp_delta(mu: float, epsilon: ArrayLike) -> Floats:
         ratio = np.minimum(size / mu, 1e300)
         # three units of rounding down: for large mu the subtraction loses absolute digits
         near = ratio - mu / 2 - 3 * np.spacing(np.maximum(ratio, mu / 2))
-        above = (_gdp_small if mu < _SMALL_MU else _gdp_large)(mu, np.minimum(near, 1e3))
+        above = _gdp_method(mu, quick)(mu, np.minimum(near, 1e3))
         above = np.where(np.isinf(size), 0.0, np.maximum(above * (1 + 5e-12), _TINY))
         # the other side of eps = 0, by symmetry: 1 - e^eps + e^eps delta(-eps)
         result = np.where(eps >= 0, above, (-np.expm1(-size) + np.exp(-size) * above) * (1 + 1e-15))
     return np.asarray(np.where(np.isnan(result), 1.0, np.clip(result, 0.0, 1.0)))
+
+
+def _gdp_method(mu: float, quick: bool) -> Callable[[float, Floats], Floats]:
+    if mu >= _SMALL_MU:
+        return _gdp_large
+    return _gdp_quick if quick and mu >= 0.01 else _gdp_small
+
+
+def _gdp_quick(mu: float, near: Floats) -> Floats:
+    """As _gdp_large, for x >= -mu/2 > -1; erfcx errs by less than 1e-13 of its value."""
+    difference = _mills(near) * (1 + 1e-13) - _mills(near + mu) * (1 - 1e-13)
+    return np.asarray(np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi) * difference)
 
 
 def _gdp_large(mu: float, near: Floats) -> Floats:

@@ -18,6 +18,7 @@ from dplangevin.privacy.theorem import Theorem
 
 FAMILIES: tuple[str, ...] = (
     "dplangevin.families.noisy_gradient",
+    "dplangevin.families.whitened",
     "dplangevin.families.perturbation",
     "dplangevin.families.moments",
     "dplangevin.families.draws",
@@ -25,6 +26,8 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.rashomon",
     "dplangevin.families.rashomon_region",
     "dplangevin.families.noisy_answers",
+    "dplangevin.families.learned_schema",
+    "dplangevin.families.repeated_selection",
 )
 
 

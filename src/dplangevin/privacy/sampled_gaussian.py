@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 _INFLATION = 1 + 1e-9
 _LARGEST_SUM = 20_000  # orders above it take the bound without sampling, alpha / (2 nm^2)
 _BANDS = (1.0, 2.0, 4.0, 16.0)  # fractional orders are integrated band by band; above, they are interpolated
-_MOST_NODES = 20_000
+MOST_NODES = 20_000
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
@@ -148,7 +148,7 @@ def _log_moments(alpha: Floats, rate: float, noise_multiplier: float) -> Floats:
     chord = ~whole & (alpha < _LARGEST_SUM)
     for low, high in pairwise(_BANDS):
         band = ~whole & (alpha > low) & (alpha < high)
-        if band.any() and _line(float(alpha[band].max()), 1.0, noise_multiplier)[1] <= _MOST_NODES:
+        if band.any() and line(float(alpha[band].max()), 1.0, noise_multiplier)[1] <= MOST_NODES:
             result[band] = _integrated(alpha[band], float(alpha[band].max()), rate, noise_multiplier)
             chord &= ~band
     needed = np.unique(np.concatenate([alpha[whole], np.floor(alpha[chord]), np.ceil(alpha[chord])]))
@@ -186,7 +186,7 @@ def _summed(orders: tuple[int, ...], rate: float, noise_multiplier: float) -> Fl
     return np.asarray(np.logaddexp(0.0, np.where(np.isnan(result), np.inf, result)))
 
 
-def _line(top: float, fraction: float, noise_multiplier: float) -> tuple[float, float]:
+def line(top: float, fraction: float, noise_multiplier: float) -> tuple[float, float]:
     """Step and number of nodes of the trapezoid rule on [-14 nm, top + 14 nm].
 
     phi r^p is analytic for |Im x| < pi nm^2, where r has its zeros, and there at most e^{Im(x)^2 / (2 nm^2)} times its
@@ -196,7 +196,7 @@ def _line(top: float, fraction: float, noise_multiplier: float) -> tuple[float, 
     return step, (top + 28 * noise_multiplier) / step if step > 0 else math.inf
 
 
-def _log_ratio(x: Floats, rate: float, noise_multiplier: float) -> Floats:
+def log_density_ratio(x: Floats, rate: float, noise_multiplier: float) -> Floats:
     """log r(x), precise near 0."""
     y = (x - 0.5) / noise_multiplier**2
     near = np.log1p(rate * np.expm1(np.minimum(y, 30.0)))
@@ -205,12 +205,21 @@ def _log_ratio(x: Floats, rate: float, noise_multiplier: float) -> Floats:
 
 def _integrated(powers: Floats, top: float, rate: float, noise_multiplier: float) -> Floats:
     """log E[r^p] by the trapezoid rule on the line; for negative p with half the step (r^p grows near its zeros)."""
-    step, nodes = _line(float(top), 1.0 if powers[0] > 0 else 0.5, noise_multiplier)
+    step, nodes = line(float(top), 1.0 if powers[0] > 0 else 0.5, noise_multiplier)
     x = -14 * noise_multiplier + step * np.arange(math.ceil(nodes) + 1, dtype=np.float64)
-    log_r = _log_ratio(x, rate, noise_multiplier)
-    log_weight = -((x / noise_multiplier) ** 2) / 2 + math.log(
-        step / noise_multiplier / math.sqrt(2 * math.pi)
+    return moments_by_rule(
+        powers, log_density_ratio(x, rate, noise_multiplier), log_normal(x, step, noise_multiplier)
     )
+
+
+def log_normal(x: Floats, step: float, noise_multiplier: float) -> Floats:
+    """Log weights of the trapezoid rule against phi."""
+    scale = math.log(step / noise_multiplier / math.sqrt(2 * math.pi))
+    return np.asarray(scale - (x / noise_multiplier) ** 2 / 2)
+
+
+def moments_by_rule(powers: Floats, log_r: Floats, log_weight: Floats) -> Floats:
+    """log E[r^p] for every p by a rule with these nodes and log weights, against which r has the mean 1."""
     if np.max(log_weight + powers.max() * log_r) < 600:
         return np.log1p(_excess(powers, log_r, log_weight))
     largest = np.array([np.max(log_weight + p * log_r) for p in powers])
@@ -258,7 +267,10 @@ def _symmetrised(alpha: Floats, log_moments: Floats, rate: float, noise_multipli
     if noise_multiplier >= 0.1:
         right, right_weight = _panels(0.5, 1.5 + 14 * noise_multiplier, noise_multiplier)
         left, left_weight = _panels(-14 * noise_multiplier, 0.5, noise_multiplier)
-        right, left = _log_ratio(right, rate, noise_multiplier), _log_ratio(left, rate, noise_multiplier)
+        right, left = (
+            log_density_ratio(right, rate, noise_multiplier),
+            log_density_ratio(left, rate, noise_multiplier),
+        )
         for low, high in ((1.0, 4.0), (4.0, 64.0), (64.0, math.inf)):  # one series threshold each
             band = (log_moments < 30) & (alpha > low) & (alpha <= high)
             added[band] = _excess(1 - alpha[band], right, right_weight)

@@ -7,7 +7,7 @@ does not exist. Nothing but numbers, words and lists is ever built from a file, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from dplangevin._plain import Reader
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.opposite_mixtures import OppositeMixtures
 from dplangevin.privacy.parts import (
     Approximate,
     BoundedRange,
@@ -51,6 +52,17 @@ def dumps(guarantee: Guarantee) -> str:
 def loads(text: str) -> Guarantee:
     """The guarantee in JSON text; raises InvalidParameter on anything `dumps` would not write."""
     return from_plain(r.parse(text, "the guarantee"))
+
+
+def dumps_parts(parts: Iterable[Part]) -> str:
+    """JSON text of parts alone, for what is kept beside guarantees."""
+    return r.canonical([_part_to_plain("part", part) for part in parts]).decode("ascii")
+
+
+def loads_parts(text: str) -> tuple[Part, ...]:
+    """The parts in what `dumps_parts` wrote."""
+    found: tuple[Part, ...] = r.list_of(_read_part)("parts", r.parse(text, "the parts"))
+    return found
 
 
 def to_plain(guarantee: Guarantee) -> dict[str, Any]:
@@ -128,6 +140,7 @@ _KINDS: dict[str, _Kind] = {
             "sampling": r.one_of("poisson", "without-replacement"),
         },
     ),
+    "opposite-mixtures": _Kind(OppositeMixtures, {"rate": r.rate, "noise_multiplier": r.positive}),
     "profile": _Kind(
         Profile,
         {"epsilons": r.list_of(r.cost, least=1), "deltas": r.list_of(r.probability, least=1)},

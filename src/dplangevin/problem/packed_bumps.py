@@ -5,7 +5,7 @@ Record i votes for some centres c_j; its loss is width min(0, min over its votes
 of the mean loss is -width times the largest vote share: finding it is private selection among exponentially many
 centres, and no (epsilon, delta) mechanism does it within o(p / (epsilon n)).
 
-Reference: Ganesh, Thakurta and Upadhyay (2023), Theorem G.1, with the packing's distance and the scale corrected.
+Reference: Ganesh, Thakurta and Upadhyay (2022), Theorem G.1, with the packing's distance and the scale corrected.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Bounds in expectation, for public parameters; never statements about privacy. p is the dimension, beta the
 inverse temperature, L the Lipschitz constant of one record's loss (data term), L_F that of the full F, m
 and M strong convexity and smoothness of F, D0 a bound on the distance from the start to the minimiser, mu
-a GDP budget. Proofs: docs/theory/langevin_and_gibbs.md. Papers: Ganesh, Thakurta and Upadhyay (2023),
+a GDP budget. Proofs: docs/theory/langevin_and_gibbs.md. Papers: Ganesh, Thakurta and Upadhyay (2022),
 sections D to F.
 """
 

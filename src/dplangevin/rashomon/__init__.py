@@ -7,6 +7,7 @@ from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
 from dplangevin.rashomon.exact import ExactRegion, exact_region
 from dplangevin.rashomon.fairness import FairnessRange, fairness_range, private_counts, public_counts
 from dplangevin.rashomon.multiplicity import Multiplicity
+from dplangevin.rashomon.recommend import Recommendation, recommend
 from dplangevin.rashomon.region import RashomonRegion
 from dplangevin.rashomon.region_table import RegionLevel, RegionTable
 from dplangevin.rashomon.reliance import Cloud, coefficient_cloud, model_reliance
@@ -22,6 +23,7 @@ __all__ = [
     "RashomonRecipe",
     "RashomonRegion",
     "RashomonSampler",
+    "Recommendation",
     "RegionLevel",
     "RegionPlan",
     "RegionTable",
@@ -40,5 +42,6 @@ __all__ = [
     "private_counts",
     "public_counts",
     "rashomon_capacity",
+    "recommend",
     "score_spread",
 ]

@@ -59,6 +59,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     n_models : how many models to draw per threshold. confidence : that ALL certified statements hold.
     reference : "released": relative to the released model. "best": relative to the best model within `radius` of it
         (the estimator's radius, or what the planner's rule expects), whose distance costs a part of the budget.
+    outer : also bound what EVERY model of the set says (logistic and squared loss, at most ten columns); costs a part
+        of the budget, and may still prove nothing at small n or epsilon.
     ledger, state, random_state, verbose : as in the estimators.
 
     Attributes
@@ -96,6 +98,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         n_models: int = 100,
         confidence: float = 0.95,
         reference: str = "released",
+        outer: bool = False,
         ledger: Spender | None = None,
         state: StatePath = None,
         random_state: Any = None,
@@ -111,6 +114,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         self.n_models = n_models
         self.confidence = confidence
         self.reference = reference
+        self.outer = outer
         self.ledger = ledger
         self.state = state
         self.random_state = random_state
@@ -260,6 +264,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             confidence=self.confidence,
             best=self.reference == "best",
             radius=reach,
+            outer=_check.flag("outer", self.outer),
         )
         return plan, mechanism
 

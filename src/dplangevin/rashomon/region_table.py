@@ -21,21 +21,10 @@ from dplangevin.rashomon.asked import Asked, is_likelihood
 from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
 from dplangevin.rashomon.fairness import fairness_range, public_counts
 from dplangevin.rashomon.public_rows import PublicRows
+from dplangevin.rashomon.status import BOUNDED, OUTSIDE, PROVED, STATUS
 
 Floats = NDArray[np.float64]
 _CHUNK = 4_000_000  # scores at a time
-UNKNOWN = "unknown: models outside these ranges may also be in the set"
-STATUS = {
-    "ranges": "certified",
-    "ambiguity": "certified (at least)",
-    "discrepancy": "certified (at least)",
-    "coefficients": "certified",
-    "capacity": "certified (at least)",
-    "reliance": "certified",
-    "fairness": "certified",
-    "flip cost": "estimate",
-    "widest possible ranges": UNKNOWN,
-}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +34,8 @@ class RegionLevel:
     low, high : range of every input's probability (of the last class; with more than two, of the centre's class),
         predicted value, or score. changes : which inputs are decided otherwise by some certified model.
     coefficients, reliance, fairness : [names, 2], lowest and highest.
+    outer : (low, high): EVERY model of the set answers between them; None where nothing is proved. open : which inputs
+        may be decided otherwise by some model of the set; the others are decided alike by all.
     """
 
     threshold: float
@@ -59,6 +50,13 @@ class RegionLevel:
     capacity: Floats | None
     reliance: Floats | None
     fairness: dict[str, tuple[float, float]] = field(default_factory=dict)
+    outer: tuple[Floats, Floats] | None = None
+    open: NDArray[np.bool_] | None = None
+
+    @property
+    def most_ambiguity(self) -> float | None:
+        """No larger share of the inputs is decided otherwise by any model of the set; None where nothing is proved."""
+        return None if self.open is None else float(self.open.mean())
 
     @property
     def ambiguity(self) -> float | None:
@@ -139,7 +137,7 @@ class RegionTable:
         """What every number below rests on."""
         words = (
             f"With confidence {self.confidence:g}, all certified statements hold together: every model in them has an "
-            f"objective within psi of that of {self.reference}. Models outside may also be in the set."
+            f"objective within psi of that of {self.reference}.{OUTSIDE}"
         )
         if self.own == 0:
             words += (
@@ -150,7 +148,16 @@ class RegionTable:
             words += (
                 f" Inputs after the first {self.own} are answered through the hull of the certified models."
             )
+        if any(level.outer is not None for level in self.levels):
+            words = words.replace(OUTSIDE, BOUNDED)
         return words
+
+    @property
+    def status(self) -> dict[str, str]:
+        """What is certified, what an estimate, and what unknown."""
+        if not any(level.outer is not None for level in self.levels):
+            return STATUS
+        return STATUS | PROVED
 
     def to_dict(self) -> dict[str, Any]:
         """Summary numbers, ready for JSON."""
@@ -160,7 +167,7 @@ class RegionTable:
             "used_private_data": False,
             "confidence": self.confidence,
             "reference": self.reference,
-            "status": STATUS,
+            "status": self.status,
             "sentence": self.sentence,
             "levels": [self._plain(level) for level in self.levels],
         }
@@ -177,6 +184,10 @@ class RegionTable:
         }
         if level.changes is not None:
             plain |= {"ambiguity": level.ambiguity, "discrepancy": level.discrepancy}
+        if level.outer is not None:
+            plain["mean_outer_width"] = float((level.outer[1] - level.outer[0]).mean())
+        if level.most_ambiguity is not None:
+            plain["most_ambiguity"] = level.most_ambiguity
         if level.capacity is not None:
             plain |= {
                 "mean_capacity": float(level.capacity.mean()),
@@ -280,6 +291,7 @@ class _Told:
                 changed, moved = changed | before.changes, max(moved or 0.0, before.discrepancy)
         if capacity is None and self.public.classes is not None and is_likelihood(self.asked.loss):
             capacity = 2 ** interval_capacity(low, high)
+        outer, opened = self._outer(index)
         return RegionLevel(
             threshold=psi,
             certified=float(release.thresholds[index]),
@@ -293,7 +305,22 @@ class _Told:
             capacity=capacity,
             reliance=reliance,
             fairness=fairness,
+            outer=outer,
+            open=opened,
         )
+
+    def _outer(self, index: int) -> tuple[tuple[Floats, Floats] | None, NDArray[np.bool_] | None]:
+        """What every model of the set answers, and which decisions that leaves open."""
+        proved = self.release.outer[index] if self.release.outer else None
+        if proved is None:
+            return None, None
+        low, high = proved.ranges(self.public.rows)
+        opened = (low <= 0) & (high > 0)
+        centre = self.scores(self.release.centre[:, None])[:, 0] > 0
+        opened |= np.where(
+            centre, high <= 0, low > 0
+        )  # the set's middle may decide otherwise than the centre
+        return (self.answer(low), self.answer(high)), opened if self.public.classes is not None else None
 
     def _inputs(
         self, points: Floats

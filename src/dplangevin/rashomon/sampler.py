@@ -47,7 +47,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
 
     References
     ----------
-    Ganesh, Thakurta and Upadhyay (2024); Semenova, Rudin and Parr (2022) for Rashomon sets.
+    Ganesh, Thakurta and Upadhyay (2023); Semenova, Rudin and Parr (2022) for Rashomon sets.
 
     Examples
     --------
@@ -101,15 +101,24 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         template = self._template()
         return self._recipe(template.problem(n, n_features, n_classes))
 
-    def fit(self, X: Any, y: Any) -> RashomonSampler:
-        """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
-        template = self._template()
+    def recipe(self, X: Any, y: Any) -> RashomonRecipe:
+        """What fit would do on these records, of which only their number and their columns count."""
+        return self._read(self._template(), X, y)[0]
+
+    def _read(self, template: Template, X: Any, y: Any) -> tuple[RashomonRecipe, Any, Any, Any]:
         rows, targets, encode = template.read(X, y)
         divisor = template.estimator.divisor(rows.shape[0])
         problem = template.problem(divisor, rows.shape[1], encode.n_classes)
-        recipe = self._recipe(problem)
+        return self._recipe(problem), rows, targets, encode
+
+    def fit(self, X: Any, y: Any) -> RashomonSampler:
+        """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
+        template = self._template()
+        recipe, rows, targets, encode = self._read(template, X, y)
+        problem = recipe.plan.problem
         if recipe.hit_probability < recipe.advice.worthwhile:
-            warnings.warn(f"{recipe.sentence()} {recipe.advice}", UserWarning, stacklevel=2)
+            told = [recipe.caution(), recipe.sentence(), str(recipe.advice)]
+            warnings.warn(" ".join(filter(None, told)), UserWarning, stacklevel=2)
         if self.verbose:
             print(recipe)
         data = dataset_of(rows, targets, problem, encode)

@@ -54,6 +54,9 @@ class Template:
             raise InvalidParameter(
                 "max_rows_per_person must be 1 here: no group promise is proved for draws of a Rashomon set."
             )
+        for name in ("person", "class_weight"):
+            if getattr(estimator, name, None) is not None:
+                raise InvalidParameter(f"{name} has no meaning here: nothing is proved for it; leave it out.")
         self.estimator: DPLinearModel = clone(estimator).set_params(ledger=ledger)
         stated = estimator.radius if radius is None else radius
         if stated is None and bounded:

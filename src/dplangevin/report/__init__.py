@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dplangevin.report.audit import audit_document as audit_document
     from dplangevin.report.document import Document as Document, write_document as write_document
     from dplangevin.report.plot import write_plot as write_plot
+    from dplangevin.report.ranges import Range as Range, RangePlot as RangePlot, range_svg as range_svg
     from dplangevin.report.rashomon import rashomon_document as rashomon_document
     from dplangevin.report.region import region_document as region_document
     from dplangevin.report.release import release_document as release_document

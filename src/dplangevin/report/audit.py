@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from dplangevin.audit.attack import CHOOSING
 from dplangevin.audit.result import AuditResult
 from dplangevin.report import html
 from dplangevin.report.document import Bullets, Cell, Document, Facts, Figure, Number, Section, Text
@@ -67,7 +69,7 @@ def audit_document(result: AuditResult) -> Document:
     sections = [Section(title="Verdict", blocks=(Text(words=verdict(result)), Facts(rows=rows(result))))]
     if result.allowed or result.measured:
         sections.append(Section(title="Trade-off curve", blocks=(_figure(result),)))
-    sections.append(Section(title="What this means", blocks=(Bullets(items=_MEANING),)))
+    sections.append(Section(title="What this means", blocks=(Bullets(items=(*_MEANING, *_gap(result))),)))
     return Document(
         title="Privacy audit", sections=sections, plain=_plain(result), footer="Written by dplangevin."
     )
@@ -78,6 +80,46 @@ def _plain(result: AuditResult) -> dict[str, Any]:
         "audit": result.to_dict(),
         "trade_off": {"claimed": list(result.allowed), "measured": list(result.measured)},
     }
+
+
+def _certifying(result: AuditResult) -> int:
+    """Runs on each of the two data sets that certify; 0 where nothing was sampled in that way."""
+    return result.runs // 2 * (CHOOSING - 1) // CHOOSING if result.method == "many-run" else 0
+
+
+def _gap(result: AuditResult) -> list[str]:
+    """Why an audited epsilon stays below the claimed one although nothing is wrong."""
+    runs, claimed = _certifying(result), result.claimed_epsilon
+    if claimed is None or result.refuted or not runs or result.epsilon_lower >= claimed:
+        return []
+    size = -math.expm1(math.log((1 - result.confidence) / 2) / runs)
+    best = math.log(max(1 - size - result.delta, size) / size)
+    words = [
+        "An audited epsilon far below the claimed one is what honest noise looks like: the claim covers the worst "
+        f"event down to a probability of delta = {result.delta:.3g}, while runs show typical events only.",
+        f"With so many runs no attack could certify more than epsilon = {number(best, down=True)} at this confidence, "
+        "even if it recognised every single run.",
+    ]
+    if result.claimed_mu is not None:
+        words.append("The fairer comparison is that of mu, which is decided by typical events.")
+    return words
+
+
+def _band(result: AuditResult) -> tuple[html.Band, ...]:
+    """Where the attack's true curve lies with the audit's confidence, at all points at once.
+
+    Dvoretzky, Kiefer and Wolfowitz with Massart's constant, for each of the two error rates at half of the risk.
+    """
+    runs = _certifying(result)
+    if not runs or not result.measured:
+        return ()
+    shift = math.sqrt(math.log(4 / (1 - result.confidence)) / (2 * runs))
+    curve = sorted((size, 1 - power) for size, power in result.measured)
+    curve = [(0.0, 1.0), *curve, (1.0, 0.0)]
+    upper = [(min(1.0, x + shift), min(1.0, y + shift)) for x, y in curve]
+    lower = [(max(0.0, x - shift), max(0.0, y - shift)) for x, y in curve]
+    label = f"where it may truly be ({result.confidence:.0%}, {runs:,} runs a side)"
+    return (html.Band(label=label, outline=[*upper, *reversed(lower)], style=1),)
 
 
 def _figure(result: AuditResult) -> Figure:
@@ -101,9 +143,11 @@ def _figure(result: AuditResult) -> Figure:
         x_label="false positive rate",
         y_label="false negative rate",
         words="Trade-off between the two errors of a test, claimed and audited",
+        bands=_band(result),
     )
     place = "below the claimed curve: refuted" if result.refuted else "not below the claimed curve"
     return Figure(
         plot=plot,
-        caption=f"The certified point has both error rates rounded against the attack; it lies {place}.",
+        caption=f"The certified point has both error rates rounded against the attack; it lies {place}. The dashed "
+        "curve is measured on a finite number of runs and may dip below the claim by chance; the point decides.",
     )

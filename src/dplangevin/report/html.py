@@ -39,6 +39,15 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Band:
+    """A shaded area, given by its outline."""
+
+    label: str
+    outline: Sequence[tuple[float, float]]
+    style: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plot:
     """Curves over common axes; points that are not finite (or not positive on a logarithmic axis) are left out."""
 
@@ -47,6 +56,7 @@ class Plot:
     y_label: str
     words: str
     log: bool = False
+    bands: Sequence[Band] = ()
 
 
 def escape(value: object) -> str:
@@ -96,6 +106,11 @@ def svg(plot: Plot) -> str:
     x_axis = _Axis.over([x for _, points in drawn for x, _ in points], _LEFT, _WIDTH - _RIGHT, plot.log)
     y_axis = _Axis.over([y for _, points in drawn for _, y in points], _HEIGHT - _BOTTOM, _TOP, plot.log)
     shapes = [_grid(x_axis, y_axis), _labels(plot)]
+    for band in plot.bands:
+        path = " ".join(f"{x_axis.place(x):.1f},{y_axis.place(y):.1f}" for x, y in band.outline)
+        shapes.append(
+            f'<polygon points="{path}" fill="{STYLES[band.style % len(STYLES)][0]}" fill-opacity="0.18"/>'
+        )
     for line, points in drawn:
         colour, dashes = STYLES[line.style % len(STYLES)]
         places = [(x_axis.place(x), y_axis.place(y)) for x, y in points]
@@ -109,9 +124,10 @@ def svg(plot: Plot) -> str:
             x, y = places[-1]
             shapes.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5.5" fill="{colour}" stroke="#fff"/>')
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 20 * len(drawn)}" role="img" aria-label="{escape(plot.words)}" '
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT + 20 * (len(drawn) + len(plot.bands))}" role="img" '
+        f'aria-label="{escape(plot.words)}" '
         f'font-family="system-ui, sans-serif" font-size="14" fill="#111">{"".join(shapes)}'
-        f"{_legend([line for line, _ in drawn])}</svg>"
+        f"{_legend([line for line, _ in drawn])}{_band_legend(plot.bands, len(drawn))}</svg>"
     )
 
 
@@ -184,6 +200,17 @@ def _legend(lines: Sequence[Line]) -> str:
             f'stroke-dasharray="{dashes}"/>'
         )
         parts.append(f'<text x="{_LEFT + 42}" y="{y + 5}">{escape(line.label)}</text>')
+    return "".join(parts)
+
+
+def _band_legend(bands: Sequence[Band], above: int) -> str:
+    parts = []
+    for i, band in enumerate(bands):
+        y, colour = _HEIGHT + 6 + 20 * (above + i), STYLES[band.style % len(STYLES)][0]
+        parts.append(
+            f'<rect x="{_LEFT}" y="{y - 7}" width="32" height="14" fill="{colour}" fill-opacity="0.18"/>'
+        )
+        parts.append(f'<text x="{_LEFT + 42}" y="{y + 5}">{escape(band.label)}</text>')
     return "".join(parts)
 
 

@@ -78,7 +78,13 @@ def _rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> li
 
 
 def _figure(
-    drawn: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float, kind: str
+    drawn: Sequence[CurveRow],
+    level: Plateau | None,
+    options: Mapping[str, Any],
+    delta: float,
+    kind: str,
+    *,
+    titled: bool = True,
 ) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -91,7 +97,8 @@ def _figure(
             _draw_plateau(axes, level.steps)
         axes.set(xscale="log", yscale="log", xlabel="number of steps")
         axes.set_ylabel(f"epsilon at delta = {delta:.3g}")
-        axes.set_title(_title(options), loc="left", fontsize=10.5)
+        if titled:
+            axes.set_title(_title(options), loc="left", fontsize=10.5)
         axes.grid(True, which="major", color="0.9", linewidth=0.7)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="upper left")
@@ -143,7 +150,7 @@ def _title(options: Mapping[str, Any]) -> str:
 
 
 def _page(drawn: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float) -> str:
-    svg = _figure(drawn, level, options, delta, "svg").decode()
+    svg = _figure(drawn, level, options, delta, "svg", titled=False).decode()  # the page has it
     svg = svg[svg.index("<svg") :]
     shown = [row for row in drawn if row.lower is not None] or list(drawn)
     cells = "\n".join(
@@ -174,20 +181,23 @@ _TEMPLATE = """<!DOCTYPE html>
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
 svg {{ width: 100%; height: auto; }}
+.wide {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; }}
 th, td {{ padding: .15rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
 th:last-child, td:last-child {{ text-align: left; }}
+td {{ white-space: nowrap; }}
 .facts {{ color: #555; font-size: .85rem; }}
+@media (max-width: 32rem) {{ table {{ font-size: .8rem; }} th, td {{ padding: .15rem .3rem; }} }}
 </style></head><body>
 <h1 style="font-size:1.3rem">{title}</h1>
 {svg}
 <p>{words}</p>
-<table><caption class="facts">epsilon at delta = {delta}</caption>
+<div class="wide"><table><caption class="facts">epsilon at delta = {delta}</caption>
 <thead><tr><th>steps</th>
 <th>plain composition</th><th>our bound</th><th>lower bound</th><th>theorem</th></tr></thead>
 <tbody>
 {cells}
-</tbody></table>
+</tbody></table></div>
 <p class="facts">{facts}</p>
 </body></html>
 """

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from dplangevin.report.html import escape
 
-_WIDTH, _NAMES, _ROW, _TOP, _RIGHT = 520, 190, 24, 8, 14
+_WIDTH, _NAMES, _ROW, _TOP, _RIGHT = 560, 240, 24, 8, 14
 _BOTTOM = 46
-_LONGEST = 26  # characters of a name
+_LONGEST = 30  # characters of a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,8 @@ def range_svg(plot: RangePlot) -> str:
     middle = (_NAMES + _WIDTH - _RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{bottom + 38}" text-anchor="middle">{escape(plot.x_label)}</text>')
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" aria-label="{escape(plot.words)}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" '
+        f'aria-label="{escape(plot.words)}" '
         f'font-family="system-ui, sans-serif" font-size="13" fill="#111">{"".join(parts)}</svg>'
     )
 

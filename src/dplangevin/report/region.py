@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon.region import RashomonRegion
-from dplangevin.rashomon.region_table import STATUS, RegionLevel, RegionTable
+from dplangevin.rashomon.region_table import RegionLevel, RegionTable
 from dplangevin.report.document import (
     Block,
     Bullets,
@@ -139,9 +140,14 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     if not found:
         return [*blocks, Text(words="No certified model decides any of these inputs otherwise.")]
     border = None if table.decisions is None else (0.5 if _probabilities(table) else 0.0)
+    deciding = Counter(
+        name for row in found for name in row["deciding"]
+    )  # those that tell the rows apart, first
+    named = sorted(deciding, key=lambda name: (-len({row["values"][name] for row in found}), -deciding[name]))
+    named = named[:DECIDING]
     rows = [
         Range(
-            name=f"input {row['input']}",
+            name=", ".join(row["values"][column] for column in named),
             low=row["low"],
             middle=row["released"],
             high=row["high"],
@@ -157,11 +163,11 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
         limits=(0.0, 1.0) if _probabilities(table) else None,
     )
     caption = (
-        f"psi = {level.threshold:g}. The circle is the released model; the bar, what certified models say. A bar that "
-        "crosses the dashed line is decided by the choice of model."
-        if border is not None
-        else f"psi = {level.threshold:g}. The circle is the released model; the bar, what certified models say."
+        f"psi = {level.threshold:g}. Rows are named by {', '.join(named)}. The circle is the released model; the bar, "
+        "what certified models say."
     )
+    if border is not None:
+        caption += " A bar that crosses the dashed line is decided by the choice of model."
     return [*blocks, Figure(plot=picture, caption=caption), _people(found, table)]
 
 
@@ -179,8 +185,8 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
         rest = ", ".join(f"{name} = {row['values'][name]}" for name in others[:MORE])
         cost = f" Flip cost about {row['flip_cost']:.2g} (estimate)." if "flip_cost" in row else ""
         items.append(
-            f"Input {row['input']}: {says}, equally good models say {row['low']:.3g} to {row['high']:.3g} (certified). "
-            f"Mostly decided by {values}{f' (others: {rest})' if rest else ''}.{cost}"
+            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {row['low']:.3g} to "
+            f"{row['high']:.3g} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
         )
     return Bullets(items=items)
 
@@ -219,9 +225,14 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
 def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
     names = {
         "ambiguity": ("inputs decided otherwise by some model (ambiguity)", "certified, at least"),
+        "most_ambiguity": (
+            "inputs decided otherwise by any model of the set, no more than",
+            "certified, at most",
+        ),
         "discrepancy": ("decisions changed by one model, most (discrepancy)", "certified, at least"),
         "mean_width": ("width of an input's range, mean", "certified"),
         "largest_width": ("width of an input's range, largest", "certified"),
+        "mean_outer_width": ("width of the range of ALL models of the set, mean", "certified, at most"),
         "mean_capacity": ("classes left open per input (capacity), mean", "certified, at least"),
         "mean_scale": ("share of the tried region that is certified, mean", "released"),
     }
@@ -229,7 +240,7 @@ def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
     rows: list[list[Cell]] = [
         [words, *(Number(value=level[name], down=True) for level in levels), status]
         for name, (words, status) in names.items()
-        if name in levels[0]
+        if all(name in level for level in levels)
     ]
     return ReportTable(
         headers=["", *(f"psi = {level['threshold']:g}" for level in levels), "status"], rows=rows
@@ -299,7 +310,7 @@ def _fairness(table: RegionTable) -> ReportTable:
 def _status(table: RegionTable) -> Facts:
     decided = {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
     skipped = set() if table.decisions is not None else decided
-    return Facts(rows=[(name, words) for name, words in STATUS.items() if name not in skipped])
+    return Facts(rows=[(name, words) for name, words in table.status.items() if name not in skipped])
 
 
 def _promise(plain: dict[str, Any]) -> Facts:

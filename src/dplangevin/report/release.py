@@ -27,7 +27,8 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     guarantee = subject.guarantee
     delta = guarantee.at_delta or 0.0
     steps = _ran(subject)
-    rows = [] if subject.plan is None else steps_rows(subject.plan, delta, subject.rows_per_person)
+    plan = subject.plan if subject.whole else None  # of a part of what was spent nothing is said
+    rows = [] if plan is None else steps_rows(plan, delta, subject.rows_per_person)
     curve = missed(guarantee)
     plain: dict[str, Any] = {
         "format": "dplangevin-report",
@@ -51,8 +52,8 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         "epsilon_against_steps": [_plain_row(row) for row in rows],
         "ledger": _budget(subject.ledger),
     }
-    if subject.plan is not None and steps is not None and subject.rows_per_person == 1:
-        plain["lower_bound_epsilon"] = lower_bound(subject.plan, steps, delta)
+    if plan is not None and steps is not None and subject.rows_per_person == 1:
+        plain["lower_bound_epsilon"] = lower_bound(plan, steps, delta)
     sections = [
         Section(title="What is promised", blocks=_promise(subject, plain)),
         Section(title="What an attacker can do at most", blocks=[_tradeoff(curve)]),
@@ -196,37 +197,67 @@ def _tradeoff(curve: tuple[float, ...]) -> Figure:
     )
 
 
-def _steps(rows: list[CurveRow], subject: Subject, plain: dict[str, Any]) -> list[Figure | ReportTable]:
-    named: tuple[tuple[str, str, int], ...] = (
+def _steps(
+    rows: list[CurveRow], subject: Subject, plain: dict[str, Any]
+) -> list[Figure | ReportTable | Text]:
+    every: tuple[tuple[str, str, int], ...] = (
         ("bound", subject.guarantee.theorem, 0),
         ("composition", "plain composition", 1),
         ("lower", "lower bound", 2),
     )
-    if all(row.bound == row.composition for row in rows):
-        named = (named[0], named[2])
-    lines = []
-    for key, label, style in named:
-        points = [(row.steps, getattr(row, key)) for row in rows if getattr(row, key)]
-        if points:
-            lines.append(Line(label=label, points=points, style=style))
-    here = [(row.steps, row.bound) for row in rows if row.steps == plain["steps"] and row.bound]
-    lines += [Line(label="this run", points=here, marker=True)] if here else []
+    composed = all(row.bound == row.composition for row in rows) and any(row.bound for row in rows)
+    named = [
+        entry
+        for entry in every
+        if any(getattr(row, entry[0]) for row in rows) and not (composed and entry[0] == "composition")
+    ]
+    if composed:  # a straight line says nothing: a few numbers do
+        rows, named[0] = _few(rows, plain["steps"]), ("bound", "epsilon", 0)
     cells = [
         [Number(value=row.steps), *(_some(getattr(row, key), key == "lower") for key, _, _ in named)]
         for row in rows
     ]
+    table = ReportTable(headers=("steps", *(label for _, label, _ in named)), rows=cells)
+    return [Text(words=_no_plateau(subject)), table] if composed else [_plateau(rows, named, plain), table]
+
+
+def _plateau(rows: list[CurveRow], named: list[tuple[str, str, int]], plain: dict[str, Any]) -> Figure:
+    lines = []
+    for key, label, style in named:
+        points = [(row.steps, getattr(row, key)) for row in rows if getattr(row, key)]
+        lines.append(Line(label=label, points=points, style=style))
+    here = [(row.steps, row.bound) for row in rows if row.steps == plain["steps"] and row.bound]
+    lines += [Line(label="this run", points=here, marker=True)] if here else []
     delta = plain["guarantee"]["delta"]
     plot = Plot(
         lines=lines, x_label="number of steps", y_label=f"epsilon at delta = {delta:.3g}", log=True,
         words="Epsilon against the number of steps",
     )  # fmt: skip
-    return [
-        Figure(
-            plot=plot,
-            caption="Epsilon of runs with these public numbers and more or fewer steps (of the model).",
-        ),
-        ReportTable(headers=("steps", *(label for _, label, _ in named)), rows=cells),
-    ]
+    caption = "Epsilon of runs with these public numbers and more or fewer steps (of the model)."
+    return Figure(plot=plot, caption=caption)
+
+
+def _few(rows: list[CurveRow], ran: float | None) -> list[CurveRow]:
+    """About five of the rows, the run itself among them."""
+    here = next((i for i, row in enumerate(rows) if row.steps == ran), len(rows) - 1)
+    kept = set(range(0, len(rows), max(1, len(rows) // 4))) | {here, len(rows) - 1}
+    return [rows[i] for i in sorted(kept)]
+
+
+def _no_plateau(subject: Subject) -> str:
+    """Why the picture in which epsilon stops growing is not drawn."""
+    accelerated = getattr(getattr(subject.plan, "schedule", None), "momentum", False)
+    words = (
+        "Every step of this run costs privacy, and more steps would have cost more: it is accounted by composition. "
+        "That epsilon stops growing is proved for plain steps on a convex loss of which the last iterate alone is "
+        "released; "
+    )
+    if subject.guarantee.release == "last-iterate" and not accelerated:
+        return words + "in so few steps there is little to forget, and composition is the sharper account."
+    words += f"what leaves this run is: {subject.guarantee.release}" + (
+        ", after accelerated steps" if accelerated else ""
+    )
+    return words + "."
 
 
 def _some(value: float | None, down: bool) -> str | Number:

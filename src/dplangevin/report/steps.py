@@ -25,9 +25,10 @@ def steps_rows(plan: Price, delta: float, rows_per_person: int = 1) -> list[Curv
         return []
     varying = isinstance(schedule.step_size, tuple) or isinstance(schedule.noise_scale, tuple)
     last = _ENDLESS if math.isinf(steps) else int(steps) * (1 if varying else 3)
-    epoch = math.ceil(plan.constants.n / schedule.divisor(plan.constants.n))
-    if schedule.sampling not in ("cyclic", "shuffle") or epoch > last:
-        epoch = 1
+    epoch = 1
+    if getattr(schedule, "sampling", "full") in ("cyclic", "shuffle"):
+        epoch = math.ceil(plan.constants.n / schedule.divisor(plan.constants.n))
+        epoch = 1 if epoch > last else epoch
     ratio = (last / epoch) ** (1 / (_POINTS - 1))
     grid = {epoch * max(1, round(ratio**i)) for i in range(_POINTS)}
     if math.isfinite(steps):

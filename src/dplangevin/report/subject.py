@@ -25,6 +25,7 @@ class Subject:
     seeded : the noise came from a user's seed; None when nothing ran yet or it is not recorded.
     steps : number of steps that ran. digest : hash of the release, as in the ledger.
     rows_per_person : the promise is for all rows of a person who owns so many.
+    whole : whether the plan is all that was spent; else its own costs say too little.
     ledger_head : the head of the ledger's chain after the release was charged.
     notes : more sentences; ledger : a budget with `remaining()`, or None.
     """
@@ -37,6 +38,7 @@ class Subject:
     digest: str | None = None
     ledger_head: str | None = None
     rows_per_person: int = 1
+    whole: bool = True
     notes: tuple[str, ...] = ()
     ledger: Any = None
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -97,9 +99,16 @@ def _estimator(model: Any, ledger: Any) -> Subject:
         steps=getattr(model, "n_iter_", None),
         ledger_head=getattr(model, "ledger_head_", None),
         rows_per_person=int(getattr(model, "max_rows_per_person", 1)),
+        whole=isinstance(plan, Price) and _spent_by(plan, model.privacy_),
         notes=tuple(getattr(recipe, "reasons", ())) or tuple(str(recipe or "").splitlines()),
         ledger=ledger if ledger is not None else getattr(model, "ledger", None),
     )
+
+
+def _spent_by(plan: Price, promise: Any) -> bool:
+    """Whether the promise is that of the plan, and of nothing beside."""
+    own = plan.guarantee.group(getattr(promise, "rows_per_person", 1))
+    return bool(own.parts == getattr(promise, "parts", None) and own.adjacency == promise.adjacency)
 
 
 def settings_of(value: Any) -> dict[str, str]:

@@ -2,6 +2,16 @@
 
 from dplangevin.schema.basis import Basis
 from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, labels_of
+from dplangevin.schema.learned import SchemaToLearn, load_any
 from dplangevin.schema.schema import Schema
 
-__all__ = ["Basis", "CategoricalColumn", "Column", "NumericColumn", "Schema", "labels_of"]
+__all__ = [
+    "Basis",
+    "CategoricalColumn",
+    "Column",
+    "NumericColumn",
+    "Schema",
+    "SchemaToLearn",
+    "labels_of",
+    "load_any",
+]

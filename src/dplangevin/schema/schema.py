@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
@@ -20,6 +20,9 @@ from dplangevin.schema.columns import (
     NumericColumn,
     column_from_dict,
 )
+
+if TYPE_CHECKING:
+    from dplangevin.schema.learned import SchemaToLearn
 
 VERSION = 1
 _SHOWN = 6  # columns in the repr
@@ -106,6 +109,26 @@ class Schema:
                 f"{', '.join(sorted(present)) or 'none'}. Remove the column from the schema or rename it."
             )
 
+    @staticmethod
+    def learn(
+        columns: Mapping[str, Any] | None = None,
+        /,
+        *,
+        target: Any = None,
+        missing: str = "own",
+        row_norm: float = 1.0,
+        **kinds: Any,
+    ) -> SchemaToLearn:
+        """A schema whose ranges and categories a fit learns, under its promise: learn(age="number", job="category").
+
+        Kinds are stated, since one odd cell may change a type. A column may also say what is known of it, as in a file:
+        {"range": [0, 120]}, {"range": "learn", "unit": 1000}, {"categories": "learn", "as": "text", "most": 100}.
+        Columns whose names are no words go into a dictionary, the first argument.
+        """
+        from dplangevin.schema.learned import learned
+
+        return learned({**(columns or {}), **kinds}, target, missing, row_norm)
+
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Schema:
         """The schema from the plain data of its file format."""
@@ -114,6 +137,13 @@ class Schema:
         unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm", "products"})
         if unknown:
             raise InvalidParameter(f"the schema has unknown entries {', '.join(unknown)}; remove them.")
+        from dplangevin.schema.learned import asks_to_learn
+
+        if asks_to_learn(content):
+            raise InvalidParameter(
+                "this schema leaves something to be learned, and only the fit of an estimator learns it: give it as "
+                "schema= there, or use the estimator's schema_ after the fit."
+            )
         if content.get("version", VERSION) != VERSION:
             raise InvalidParameter(f"schema version must be {VERSION}, got {content['version']!r}.")
         columns = content.get("columns")

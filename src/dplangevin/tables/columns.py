@@ -27,6 +27,10 @@ class Cells(ABC):
     def part(self, rows: slice) -> Cells:
         """Some consecutive cells."""
 
+    @abstractmethod
+    def take(self, rows: Codes) -> Cells:
+        """The cells with these increasing row numbers."""
+
     @property
     def numeric(self) -> bool:
         """Whether the container holds nothing but numbers (and nulls) here."""
@@ -69,6 +73,9 @@ class ArrayCells(Cells):
         return len(self._array)
 
     def part(self, rows: slice) -> Cells:
+        return ArrayCells(self._array[rows])
+
+    def take(self, rows: Codes) -> Cells:
         return ArrayCells(self._array[rows])
 
     @property
@@ -180,6 +187,16 @@ class ArrowCells(Cells):
                 kept.append(chunk.slice(start, stop - start))
             first += len(chunk)
         return ArrowCells(kept)
+
+    def take(self, rows: Codes) -> Cells:
+        ends = np.cumsum([len(chunk) for chunk in self._chunks])
+        pieces = np.split(rows, np.searchsorted(rows, ends[:-1])) if self._chunks else []
+        firsts = ends - [len(chunk) for chunk in self._chunks]
+        taken = [
+            chunk.take(self._arrow.array(piece - first))
+            for chunk, piece, first in zip(self._chunks, pieces, firsts, strict=True)
+        ]
+        return ArrowCells(taken)
 
     @property
     def numeric(self) -> bool:

@@ -55,6 +55,14 @@ class Table:
         kept = {name: cells.part(slice(start, stop)) for name, cells in self._columns.items()}
         return Table(kept, max(stop - start, 0))
 
+    def take(self, rows: NDArray[np.int64]) -> Table:
+        """The rows of these increasing numbers."""
+        return Table({name: cells.take(rows) for name, cells in self._columns.items()}, len(rows))
+
+    def with_column(self, name: str, cells: Cells) -> Table:
+        """The table with one column more, or another in its place."""
+        return Table({**self._columns, name: cells}, self.n_rows)
+
     def blocks(self) -> Iterator[Table]:
         """The rows, a block at a time."""
         if self.n_rows <= BLOCK:
@@ -224,6 +232,9 @@ class _CategoryCells(Cells):
         return len(self._codes)
 
     def part(self, rows: slice) -> Cells:
+        return _CategoryCells(self._values, self._codes[rows])
+
+    def take(self, rows: NDArray[np.int64]) -> Cells:
         return _CategoryCells(self._values, self._codes[rows])
 
     def numbers(self) -> NDArray[np.floating[Any]]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from dplangevin.cli import doctor
 from dplangevin.cli.main import run
 from dplangevin.ledger import Ledger
 from unit._ledger import pure
@@ -52,3 +55,17 @@ def test_a_repeating_generator_is_a_failure(
 ) -> None:
     monkeypatch.setattr(os, "urandom", lambda size: bytes(size))
     assert examined(capsys, code=2)["generator"][0] == "failure"
+
+
+def test_needed_are_the_libraries_that_the_package_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An extra that is not installed is no fault."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
+    assert set(doctor._NEEDED) <= needed
+    honest = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "pandas" else honest(name))
+    assert "not installed: pandas" in examined(capsys)["optional libraries"][1]
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    assert examined(capsys, code=2)["libraries"][0] == "failure"

@@ -82,7 +82,7 @@ def test_only_options_of_the_command_are_named() -> None:
         "the noise came from --seed: the promise holds",
         "the composed epsilon = 2 is above the budget",
         "the report could not be written; the model is in model.json",
-        "see dplangevin.estimators.model_file.save(model, path)",
+        "see dplangevin.save_model(model, path)",
     ],
 )
 def test_prose_stays_prose(prose: str) -> None:
@@ -94,7 +94,7 @@ def test_a_warning_is_one_line_and_silent_with_q(capsys: pytest.CaptureFixture[s
     command = [*FIT, "--data-norm", "100", "--delta", "0.1"]
     assert run(command) == 0
     said = capsys.readouterr().err
-    assert said.startswith("warning: delta = 0.1 is not below 1/n")
+    assert said.startswith("warning: --delta = 0.1 is not below 1/n")
     assert said.count("\n") == 1
     for quiet in ("-q", "--quiet"):
         assert run([*command, quiet]) == 0

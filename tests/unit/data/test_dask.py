@@ -33,7 +33,7 @@ distributed = pytest.importorskip("distributed", reason="dask is not installed")
 da = pytest.importorskip("dask.array")
 
 from dplangevin.data import dask as on_dask  # noqa: E402
-from dplangevin.data.dask import DaskDataset  # noqa: E402
+from dplangevin.data.dask import DaskDataset, delayed_parts  # noqa: E402
 
 N, P, PARTS = 20_000, 5, 8
 PROBLEM = Problem(
@@ -290,3 +290,12 @@ def test_bad_input(client: Any, monkeypatch) -> None:
 def test_a_data_set_on_a_cluster_is_not_pickled(data: DaskDataset) -> None:
     with pytest.raises(InvalidParameter, match="cannot be pickled"):
         pickle.dumps(data)
+
+
+def test_what_dask_cannot_convert_is_refused_without_being_shown() -> None:
+    dd = pytest.importorskip("dask.dataframe")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": ["a", b"\xff-secret"], "y": [0, 1]})
+    with pytest.raises(InvalidParameter, match=r"cannot make the partitions \(UnicodeDecodeError\)") as error:
+        delayed_parts(dd.from_pandas(frame, npartitions=1, sort=False), "y", None)
+    assert "secret" not in str(error.value)

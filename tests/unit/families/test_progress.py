@@ -137,3 +137,26 @@ def test_the_runs_of_an_audit_are_followed() -> None:
     target = AuditTarget(on=lambda X, y: lambda rng: rng.standard_normal(2), claim=None, problem=None)
     work = seen_by(lambda: outputs(target, (np.zeros((1, 1)), np.zeros(1)), 5, np.random.default_rng(0), "x"))
     assert work == [(i, 4) for i in range(1, 5)]  # the first run, which says the shape, comes before
+
+
+def test_a_log_gets_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_progress, "EVERY", 0.0)
+    with _progress.watching(log=True):
+        list(_progress.progress(range(2), "steps"))
+        list(_progress.progress(range(2), "draws", private=True))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("steps: 1 of 2 after 0 s, about")
+    assert lines[1] == "steps: 2 of 2 after 0 s"
+    assert lines[2:] == ["draws: still at work after 0 s"] * 2  # how many were accepted is not told
+
+
+@pytest.mark.parametrize("options", [{}, {"log": True, "quiet": True}])
+def test_a_log_gets_nothing_unasked(
+    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_progress, "EVERY", 0.0)
+    with _progress.watching(**options):
+        list(_progress.progress(range(2), "steps"))
+    assert capsys.readouterr().err == ""

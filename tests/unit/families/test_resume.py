@@ -36,6 +36,7 @@ from dplangevin.families.rashomon.schedule import RashomonChainSchedule
 from dplangevin.families.release import Release
 from dplangevin.families.run import run as run_plan
 from dplangevin.families.run_state import RunState
+from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.privacy.plan import Plan
@@ -138,10 +139,23 @@ def descent(scale: float, kind: Any = NoisyGradientSchedule, **changes: Any) -> 
     return planned(problem(), kind(**(fields | changes)))
 
 
+def whitened(scale: float, looks: int = 2) -> Plan:
+    schedule = WhitenedSchedule(
+        moment_noise=0.05, noise_scale=0.1 * scale, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
+        shrink=looks == 1,
+    )  # fmt: skip
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+
+
 SQUARE = Clipped(Squared(), 3.0)
 # each case makes its plan for a scale: another scale is another plan
 CASES: dict[str, Callable[[float], Plan]] = {
     "noisy gradient descent": descent,
+    "noisy gated": lambda scale: descent(
+        scale, release="average", average_from=3, momentum=True, weights="gated"
+    ),
+    "whitened": whitened,
+    "whitened once": lambda scale: whitened(scale, 1),
     "secure": lambda scale: descent(scale, DiscreteGradientSchedule),
     "secure shuffle": lambda scale: descent(
         scale, DiscreteGradientSchedule, sampling="shuffle", batch_size=50
@@ -163,7 +177,7 @@ CASES: dict[str, Callable[[float], Plan]] = {
     "public mirror": lambda scale: descent(scale, PublicMirrorSchedule),
     "public mirror average": lambda scale: descent(scale, PublicMirrorSchedule, release="average"),
 }
-WALKS = ("noisy", "secure", "langevin", "rashomon chains", "public")
+WALKS = ("noisy", "whitened", "secure", "langevin", "rashomon chains", "public")
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import binom
 
+from dplangevin.errors import BudgetExceeded, LedgerError
+from dplangevin.ledger import Ledger
 from dplangevin.ledger._admission import fits, largest_gaussian, largest_pure
 from dplangevin.ledger._bill import (
     Bill,
@@ -169,3 +174,23 @@ def test_thousands_of_entries_stay_fast() -> None:
     assert len(total.parts) == 2
     assert fits(total, 5.0, 1e-5)
     assert time.perf_counter() - start < 10  # 0.2 s on an idle machine
+
+
+def test_a_release_made_three_times_adds_its_extra_delta_three_times() -> None:
+    release = replace(gaussian(0.1), extra_delta=0.125)
+    assert Bill().with_releases([(release, 3)]).extra_delta == Fraction(3, 8)
+    assert Bill(extra_delta=Fraction(1, 8)).with_releases(
+        [(release, 2), (release, 1)]
+    ).extra_delta == Fraction(1, 2)
+
+
+@pytest.mark.parametrize("noise", [1e-300, 1e-8, 1e8, 1e300])
+def test_costs_of_extreme_sizes_are_composed_or_refused_in_words(tmp_path: Path, noise: float) -> None:
+    budget = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare("a", epsilon=3, delta=1e-5)
+    extreme = promise(SampledGaussian(rate=0.01, noise_multiplier=noise, sampling="poisson"))
+    budget.enter(extreme, "ab")
+    for cost in (pure(0.01), extreme, gaussian(0.01)):
+        with contextlib.suppress(LedgerError, BudgetExceeded):
+            budget.charge(cost)
+    with contextlib.suppress(LedgerError):
+        assert budget.remaining().spent_epsilon >= 0

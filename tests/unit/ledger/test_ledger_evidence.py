@@ -17,7 +17,7 @@ from dplangevin import report
 from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.estimators import DPLogisticRegression
-from dplangevin.estimators.model_file import load, save
+from dplangevin.estimators.model_file import load_model as load, save_model as save
 from dplangevin.families.run import run
 from dplangevin.ledger import DatasetBudget, Ledger, _books, head_in
 from dplangevin.queries import column, count_queries
@@ -130,6 +130,16 @@ def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget,
 
 
 # --- what carries a head -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ['["lost_head"]', '"lost_head"', '{"lost_head": ["a"]}', '{"lost_head"'])
+def test_a_strange_plan_of_a_spender_is_no_crash(budget: DatasetBudget, plan: str) -> None:
+    """A spender may write any line as its plan, well chained; whoever verifies is told, or not disturbed."""
+    budget._charge(pure(1.0), plan, "a-token")
+    try:
+        assert list(Ledger.open(budget.url).verify()) == [budget.name]
+    except LedgerError as error:
+        assert "a plan cannot be read" in str(error)  # noqa: PT017
 
 
 def test_releases_models_and_reports_carry_the_head(budget: DatasetBudget, tmp_path: Path) -> None:

@@ -144,16 +144,16 @@ def test_one_more_release_after_many_mixed_ones_is_cheap(count: int) -> None:
     spent.losses()
     times = []
     for release in (gaussian(0.004), pure(0.003), promise(Approximate(value=0.001, slack=1e-13))):
-        start = time.perf_counter()
+        start = time.process_time()
         assert admits(spent, release, 5.0, 1e-6)
-        times.append(time.perf_counter() - start)
-    start = time.perf_counter()
+        times.append(time.process_time() - start)
+    start = time.process_time()
     epsilon = spent.epsilon(1e-6)
     largest_pure(spent, 5.0, 1e-6)
     largest_gaussian(spent, 5.0, 1e-6)
-    left = time.perf_counter() - start
+    left = time.process_time() - start
     assert min(times) < 0.1
-    assert left < 5  # 0.3 s (1,000) and 0.6 s (10,000) on an idle machine
+    assert left < 5  # 0.1 s on an idle machine
     assert epsilon < 5
 
 

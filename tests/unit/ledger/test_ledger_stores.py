@@ -153,6 +153,7 @@ def test_a_new_ledger_is_for_its_owner_alone(file: Path) -> None:
         ("UPDATE dplangevin_dataset SET epsilon = 30", "not the one that was declared"),
         ("UPDATE dplangevin_dataset SET strict = 1", "not the one that was declared"),
         ("UPDATE dplangevin_dataset SET entries = 2", "not the head of its chain|should hold"),
+        ("UPDATE dplangevin_dataset SET entries = 4611686018427387904", "should hold"),  # and not counted out
         ("UPDATE dplangevin_dataset SET entries = 0, head = genesis", "should hold"),
         ("UPDATE dplangevin_dataset SET head = genesis", "not the head of its chain"),
         ("UPDATE dplangevin_guarantee SET content = x'00'", "text"),

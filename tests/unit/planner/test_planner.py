@@ -87,7 +87,7 @@ def test_every_promise_is_met_and_nearly_spent(
 @pytest.mark.parametrize(("adjacency", "sides"), [("replace-one", 2), ("add-remove", 1)])
 def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> None:
     """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 128, eta = 4 time / T^2, C = 1/2, tail 2/3."""
-    recipe = choose(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency)
+    recipe = choose(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency, mechanism="noisy-gd")
     schedule, mu = descent_of(recipe), gdp_mu(0.1, 1e-5)
     records = 32561 * mu / sides
     assert schedule.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[sides]
@@ -102,12 +102,13 @@ def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> Non
 
 def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
     """C = sqrt(n mu / (100 p)) between 1/2 and 1; at most 128 steps of 32561 x 50 numbers, and 200 of fewer."""
-    recipes = [choose(**ADULT, epsilon=eps, delta=1e-5, adjacency="add-remove") for eps in (0.1, 0.4, 8.0)]
+    stated: dict[str, Any] = {"delta": 1e-5, "adjacency": "add-remove", "mechanism": "noisy-gd"}
+    recipes = [choose(**ADULT, epsilon=eps, **stated) for eps in (0.1, 0.4, 8.0)]
     bounds = [recipe.plan.problem.loss.slope_bound for recipe in recipes]  # type: ignore[union-attr]
     assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(0.4, 1e-5) / 50) / 10), 1.0]
     schedule = descent_of(recipes[-1])
     assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (128, 42, 4.0)
-    short = choose(**ADULT | {"n": 20_000}, epsilon=8.0, delta=1e-5, adjacency="add-remove")
+    short = choose(**ADULT | {"n": 20_000}, epsilon=8.0, **stated)
     assert descent_of(short).n_steps == rules.MOST_STEPS == 200
     assert [rules.most_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [128, 140, 200, 200]
     assert rules.most_steps(10**6, 50, 1.0) == 200  # ridge: four times the curvature, twice the steps
@@ -137,7 +138,7 @@ def test_pure_noise_is_used_for_few_parameters_only() -> None:
     few, many = plan_for(n_features=2), plan_for(n_features=40)
     assert few.plan.guarantee.kind == "pure"
     assert few.plan.guarantee.epsilon(0.0) <= 1.0
-    assert descent_of(many).release == "average"
+    assert many.plan.schedule.mechanism == "whitened-gd"
     assert plan_for(n_features=2, mechanism="noisy-gd").plan.schedule.mechanism == "noisy-gradient"
 
 
@@ -181,7 +182,9 @@ def test_a_stated_ridge_wins() -> None:
     for mechanism in ("noisy-gd", "objective-perturbation", "output-perturbation"):
         recipe = plan_for(mechanism=mechanism, alpha=0.03)
         assert recipe.plan.constants.strong_convexity == 0.03
-    assert float(descent_of(plan_for(alpha=0.03)).step_size) < float(descent_of(plan_for()).step_size)  # type: ignore[arg-type]
+    assert float(descent_of(plan_for(alpha=0.03)).step_size) < float(
+        descent_of(plan_for(mechanism="noisy-gd")).step_size
+    )  # type: ignore[arg-type]
     with pytest.raises(CalibrationFailed, match="raise ridge"):
         plan_for(mechanism="objective-perturbation", delta=0.0, alpha=1e-9)
 

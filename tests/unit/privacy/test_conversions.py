@@ -130,3 +130,14 @@ def test_overflow_never_means_private() -> None:
     assert cv.rdp_delta([2.0], [math.nan], 1.0) == 1.0
     assert cv.gdp_epsilon(1.0, 0.0) == math.inf
     assert cv.zcdp_delta(math.inf, 1.0) == 1.0
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.03, 0.1, 0.25, 0.5, 0.99])
+def test_many_points_of_a_gaussian_curve_at_once_are_above_it_and_close(mu: float) -> None:
+    rng = np.random.default_rng(0)
+    epsilons = np.concatenate([[0.0], rng.uniform(-14, 14, 60) * mu])
+    found = cv.gdp_delta(mu, epsilons, quick=True)
+    with mpmath.workdps(80):
+        for epsilon, value in zip(epsilons, found, strict=True):
+            exact = exact_gdp_delta(mu, float(epsilon))
+            assert exact <= value <= exact * (1 + 1e-8) + mpmath.mpf(10) ** -45

@@ -32,7 +32,11 @@ from dplangevin.families.noisy_gradient.theorems._varying_batches import (
     distances,
     random_split,
 )
-from dplangevin.families.noisy_gradient.theorems.discrete_composition import _rounded_up, integer_bound
+from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
+    DiscreteComposition,
+    _rounded_up,
+    integer_bound,
+)
 from dplangevin.families.noisy_gradient.theorems.shuffled_shift import (
     reused_mu,
     shuffle_mu,
@@ -266,3 +270,16 @@ def test_composed_noises_that_vary() -> None:
     """Delta / n = 0.2 over noises 1 and 2: 0.2 sqrt(1 + 1/4)."""
     run = replace(RUN, noise_scale=(1.0, 2.0), n_steps=2)
     assert THEOREMS["composition"].certify(SMOOTH, run).mu == pytest.approx(0.2 * math.sqrt(1.25), rel=1e-8)
+
+
+def test_integer_batches_take_part_in_a_begun_epoch() -> None:
+    """Two batches an epoch: 1, 2, 3 and 7 steps use a record 1, 1, 2 and 4 times."""
+    constants = Constants(n=10, lipschitz=1.0, dimension=4)
+    each = []
+    for steps in (1, 2, 3, 7):
+        schedule = DiscreteGradientSchedule(
+            step_size=0.5, noise_scale=1.0, n_steps=steps, batch_size=5, sampling="cyclic", resolution=10
+        )
+        each.append(DiscreteComposition().certify(constants, schedule).mu)
+    assert each[0] is not None
+    assert [(mu / each[0]) ** 2 for mu in each if mu is not None] == pytest.approx([1, 1, 2, 4], rel=1e-6)

@@ -29,6 +29,7 @@ from dplangevin.families.rashomon.theorem import (
     start_scale,
 )
 from dplangevin.privacy import conversions as cv, proximal_certificate as chain
+from dplangevin.privacy.compose import gaussian_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import BoundedRange, Concentrated, Gaussian, Pure
 from dplangevin.privacy.theorem import inflated
@@ -216,3 +217,10 @@ def test_rounding_and_noise_scales() -> None:
 def test_promises_to_different_neighbours_do_not_add() -> None:
     with pytest.raises(DplangevinError):
         promise(parts=(Pure(value=0.1),)) + promise(parts=(Pure(value=0.1),), adjacency="add-remove")
+
+
+def test_gaussian_parts_add_in_squares_as_often_as_they_were_used() -> None:
+    """Four uses of mu = 1/2 are mu = 1; three of 0.2 and one of 0.4 are sqrt(3 * 0.04 + 0.16)."""
+    assert gaussian_mu((Gaussian(mu=0.5, count=4),)) == pytest.approx(1.0, rel=1e-14)
+    mixed = (Gaussian(mu=0.2, count=3), Gaussian(mu=0.4))
+    assert gaussian_mu(mixed) == pytest.approx(math.sqrt(0.28), rel=1e-14)

@@ -19,6 +19,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import serialize
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.opposite_mixtures import OppositeMixtures
 from dplangevin.privacy.parts import (
     Approximate,
     BoundedRange,
@@ -72,6 +73,12 @@ STRATEGIES: dict[type[Part], st.SearchStrategy[Part]] = {
         rate=st.floats(0, 1, exclude_min=True),
         noise_multiplier=st.floats(0, exclude_min=True, allow_nan=False),
         sampling=st.sampled_from(["poisson", "without-replacement"]),
+    ),
+    OppositeMixtures: st.builds(
+        OppositeMixtures,
+        count=counts,
+        rate=st.floats(0, 1, exclude_min=True),
+        noise_multiplier=st.floats(0, exclude_min=True, allow_nan=False),
     ),
     Profile: increasing.flatmap(_profile),
     Approximate: st.builds(Approximate, count=counts, value=costs, slack=probabilities),

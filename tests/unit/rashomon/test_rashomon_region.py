@@ -332,7 +332,7 @@ def test_the_command_uses_the_region_when_delta_is_positive(
     text = page.read_text()
     for asked in (
         "Who would be decided differently",
-        "Mostly decided by",
+        "mostly decided by",
         "Which columns decide",
         "importance",
     ):

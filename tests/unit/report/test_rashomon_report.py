@@ -105,7 +105,7 @@ def test_the_page_is_small_and_fetches_nothing(folder: Path) -> None:
 def test_models_are_written_and_predict(folder: Path) -> None:
     files = sorted((folder / "models").glob("*.json"))
     assert len(files) == 3
-    model = model_file.load(files[0])
+    model = model_file.load_model(files[0])
     public = income(n=50, seed=5)[0].drop(columns="income")
     assert set(model.predict(public)) <= {"<=50K", ">50K"}
 

@@ -16,6 +16,7 @@ import pytest
 from scipy.stats import norm
 
 from dplangevin import report
+from dplangevin.audit import attack, gaussian_claim
 from dplangevin.cli.main import run as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
@@ -97,7 +98,7 @@ def _written(thing: Any, folder: Path, **options: Any) -> tuple[_Page, dict[str,
 def _subjects(folder: Path) -> dict[str, Any]:
     estimator = {"epsilon": 1.0, "data_norm": 2.0, "random_state": 0}
     logistic = DPLogisticRegression(**estimator, delta=1e-6, classes=[0.0, 1.0]).fit(X, Y)
-    model_file.save(logistic, folder / "model.json")
+    model_file.save_model(logistic, folder / "model.json")
     return {
         "last iterate": _release(),
         "average": _release(release="average", momentum=True),
@@ -121,7 +122,7 @@ def _subjects(folder: Path) -> dict[str, Any]:
             **estimator, delta=1e-6, target_bounds=(0, 1), mechanism="sufficient-statistics", max_rows_per_person=2
         ).fit(X, Y),
         "output": DPRidge(**estimator, delta=1e-6, target_bounds=(0, 1), mechanism="output-perturbation").fit(X, Y),
-        "loaded": model_file.load(folder / "model.json"),
+        "loaded": model_file.load_model(folder / "model.json"),
         "guarantee": _promise(Pure(value=0.5)),
         "endless epsilon": _promise(Gaussian(mu=1.0)),
     }  # fmt: skip
@@ -333,6 +334,29 @@ def test_the_browser_would_complain(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert "Content Security Policy" in done.stderr
+
+
+def test_a_run_that_composes_says_so_instead_of_drawing_a_line() -> None:
+    composed = release_document(_release(momentum=True))
+    assert "accounted by composition" in composed.to_html()
+    assert composed.to_html().count("<svg") == 1  # the trade-off curve
+    assert "<td>-</td>" not in composed.to_html()
+    assert len(composed.plain["epsilon_against_steps"]) > 5  # programs still get all of it
+    forgetting = release_document(_release())
+    assert "accounted by composition" not in forgetting.to_html()
+    assert forgetting.to_html().count("<svg") == 2
+
+
+def test_an_audit_shows_its_sampling_error() -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.normal(0.4, 1, 3000), rng.normal(0, 1, 3000)
+    page = report.audit_document(attack(*scores, claim=gaussian_claim(1.0, 1e-5), delta=1e-5)).to_html()
+    assert page.count("<polygon") == 1
+    assert "2,000 runs a side" in page
+    assert (
+        "no attack could certify more than epsilon = 6.2" in page
+    )  # log(1 / 0.00184): two thirds of 3000 runs
+    assert "<polygon" not in release_document(_promise(Pure(value=1.0))).to_html()
 
 
 def test_documents_are_reusable() -> None:

@@ -177,8 +177,8 @@ def test_coefficients_by_name_without_a_schema(tmp_path: Path) -> None:
     assert list(DPRidge(target_bounds=(-1, 1), **options).fit(table.to_numpy(), table["left"]).coefficients()) == [
         "x0", "x1", "intercept"
     ]  # fmt: skip
-    model_file.save(ridge, tmp_path / "model.json")
-    assert model_file.load(tmp_path / "model.json").coefficients() == ridge.coefficients()
+    model_file.save_model(ridge, tmp_path / "model.json")
+    assert model_file.load_model(tmp_path / "model.json").coefficients() == ridge.coefficients()
     three = DPLogisticRegression(classes=["a", "b", "c"], **options)
     three.fit(table, rng.choice(["a", "b", "c"], 300))
     assert list(three.coefficients()) == ["a", "b", "c"]
@@ -189,12 +189,12 @@ def test_a_damaged_list_of_names_is_refused(tmp_path: Path) -> None:
     table = np.random.default_rng(0).uniform(-1, 1, (300, 2))
     model = DPRidge(epsilon=2.0, data_norm=1.5, target_bounds=(-1, 1), random_state=0).fit(table, table[:, 0])
     path = tmp_path / "model.json"
-    model_file.save(model, path)
+    model_file.save_model(model, path)
     plain = json.loads(path.read_text())
     for names in (["one"], "ab", [1, 2]):
         path.write_text(json.dumps({**plain, "features": names}))
         with pytest.raises(InvalidParameter, match=r"a name per coefficient|model.features"):
-            model_file.load(path)
+            model_file.load_model(path)
 
 
 @pytest.mark.parametrize("with_schema", [True, False])

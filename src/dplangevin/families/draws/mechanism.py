@@ -26,7 +26,7 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
 
     References
     ----------
-    McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2023), Algorithm 2; Gopi, Lee and Liu (2022).
+    McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2022), Algorithm 2; Gopi, Lee and Liu (2022).
     """
 
     family = DrawSchedule
@@ -54,7 +54,7 @@ class IteratedExponentialMechanism(FitMechanism[IteratedExponentialSchedule]):
 
     References
     ----------
-    Ganesh, Thakurta and Upadhyay (2023), Algorithm 3.
+    Ganesh, Thakurta and Upadhyay (2022), Algorithm 3.
     """
 
     family = IteratedExponentialSchedule

@@ -23,6 +23,13 @@ MEMBERS: tuple[Member, ...] = (
         knob=Knob(stored="sigma"),
     ),
     Member(
+        schedule="schedule:LargestNormSchedule",
+        theorems=("theorems.largest_norm:LargestNormTheorem",),
+        mechanism="largest_norm:LargestNormNoise",
+        options={"largest-norm": "options:largest_norm"},
+        knob=Knob(stored="scale"),
+    ),
+    Member(
         schedule="schedule:CorrectedAnswersSchedule",
         theorems=("theorems.generalized_gaussian:CorrectedWorstShift",),
         mechanism="sparse_vector:SparseVector",

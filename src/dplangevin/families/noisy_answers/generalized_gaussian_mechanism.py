@@ -5,45 +5,58 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
-from dplangevin._search import golden
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
-from dplangevin.families.noisy_answers import maximum_error as error
-from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule, checked_power
+from dplangevin.families.noisy_answers.best_noise import (
+    Objective,
+    best_noise,
+    error_law,
+    norm_scale,
+    within_reach,
+)
+from dplangevin.families.noisy_answers.cube_error import CubeError
+from dplangevin.families.noisy_answers.maximum_error import IndependentError
+from dplangevin.families.noisy_answers.schedule import (
+    CountedAnswers,
+    LargestNormSchedule,
+    NoisyAnswersSchedule,
+    checked_power,
+)
 from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.samplers.rounded import rounded_sums
 
 Floats = NDArray[np.float64]
-Objective = Literal["max", "rmse"]
 LARGEST_EPSILON = 1000.0
 _BLOCK = 2**20
-_SHAPES = (1.0, 1.3, 1.6, 2.0, 2.6, 3.4, 4.5, 6.0, 9.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralizedGaussianMechanism:
-    """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p).
+    """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p), or to exp(-|x|_K / sigma) for p = inf.
+
+    |x|_K = max(|x|_inf, |x|_1 / changed_counts): its unit ball is the hull of the moves of one record. For p = inf the
+    promise is pure and, when every count may change, the expected largest error is k / epsilon.
 
     Parameters
     ----------
     k : number of counts.
-    epsilon, delta : the promise; delta = 0 means Laplace noise.
+    epsilon, delta : the promise; delta = 0 needs p = 1 or p = inf.
     objective : "max" chooses p for the smallest expected maximum error, "rmse" for the smallest standard deviation.
-    p : the shape, 1 (Laplace), 2 (Gaussian) or any number in between or above; None chooses the best.
+    p : the shape, 1 (Laplace), 2 (Gaussian), any number in between or above, or inf; None chooses the best.
     sensitivity : how much one count may differ between neighbouring data sets.
     changed_counts : how many counts may differ between NEIGHBOURING DATA SETS; all of them unless stated.
     touched_counts : how many counts ONE RECORD can touch, as another way to state it: under "replace-one" twice
@@ -57,18 +70,22 @@ class GeneralizedGaussianMechanism:
     Privacy
     -------
     (epsilon, delta) under the stated adjacency by the worst-shift theorem; sigma is the smallest the numeric accountant
-    certifies, rounded up to six digits and certified again. Answers are rounded to a public grid of about sigma 2^-20.
-    Without `secure` that removes the low bits of floating-point noise but is not a proof about floats.
+    certifies, rounded up to six digits and certified again. p = inf is paid as one Laplace answer. Answers are rounded
+    to a public grid of about sigma 2^-20. Without `secure` that removes the low bits of floating-point noise but is not
+    a proof about floats.
 
     References
     ----------
-    Ganesh (2022), thesis, chapter 2 (with exact constants instead of Lemma 30).
+    Ganesh (2022), thesis, chapter 2 (with exact constants instead of Lemma 30); Hardt and Talwar (2010) for p = inf.
 
     Examples
     --------
     >>> mechanism = GeneralizedGaussianMechanism(k=1000, epsilon=1, delta=1e-6)
     >>> mechanism.p, round(mechanism.expected_maximum_error())
     (3.65, 400)
+    >>> pure = GeneralizedGaussianMechanism(k=10, epsilon=1, delta=0)
+    >>> pure.p, round(pure.expected_maximum_error())  # Laplace: 29
+    (inf, 10)
     """
 
     k: int
@@ -98,18 +115,25 @@ class GeneralizedGaussianMechanism:
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, changed_counts=self._changed())
         _check.put(self, p=self._shape())
-        scale = smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
-        _check.put(self, sigma=scale if self.sensitivity == 1 else scale * self.sensitivity * (1 + 1e-14))
-        schedule = NoisyAnswersSchedule(
-            answers=self.k,
-            changed=self.changed_counts,
-            sensitivity=self.sensitivity,
-            p=self.p,
-            sigma=self.sigma,
-            adjacency=self.adjacency,
-            rows_per_person=self.rows_per_person,
-            secure=self.secure,
+        scale = (
+            norm_scale(self.epsilon, self.delta)
+            if self.p == math.inf
+            else smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
         )
+        _check.put(self, sigma=scale if self.sensitivity == 1 else scale * self.sensitivity * (1 + 1e-14))
+        common: dict[str, Any] = {
+            "answers": self.k,
+            "changed": self.changed_counts,
+            "sensitivity": self.sensitivity,
+            "adjacency": self.adjacency,
+            "rows_per_person": self.rows_per_person,
+            "secure": self.secure,
+        }
+        schedule: CountedAnswers
+        if self.p == math.inf:
+            schedule = LargestNormSchedule(scale=self.sigma, **common)
+        else:
+            schedule = NoisyAnswersSchedule(p=self.p, sigma=self.sigma, **common)
         _check.put(self, plan=Price(schedule=schedule, delta=self.delta))
 
     def _changed(self) -> int:
@@ -126,23 +150,34 @@ class GeneralizedGaussianMechanism:
         return changed
 
     def _shape(self) -> float:
-        if self.p is not None:
-            p = checked_power(self.p)
-            if self.delta == 0 and p > 1:
+        if self.p is None:
+            return best_noise(
+                self.k, self.changed_counts, self.epsilon, self.delta, self.objective, secure=self.secure
+            )
+        if self.p == math.inf:
+            if not within_reach(self.k, self.changed_counts):
                 raise InvalidParameter(
-                    f"p = {p} has no pure promise; with delta = 0 use p = 1 (Laplace) or leave p out."
+                    f"p = inf would draw its noise for {self.k} counts of which {self.changed_counts} change by too "
+                    "many rejections; use p = 1, or leave p out."
                 )
-            return p
-        if self.delta == 0:
-            return 1.0
-        return best_shape(self.k, self.changed_counts, self.epsilon, self.delta, self.objective)
+            return math.inf
+        p = checked_power(self.p)
+        if self.delta == 0 and p > 1:
+            raise InvalidParameter(
+                f"p = {p} has no pure promise; with delta = 0 use p = 1 (Laplace), p = inf, or leave p out."
+            )
+        return p
 
     @property
-    def schedule(self) -> NoisyAnswersSchedule:
+    def schedule(self) -> CountedAnswers:
         """The public parameters that were certified and are run."""
         schedule = self.plan.schedule
-        assert isinstance(schedule, NoisyAnswersSchedule)
+        assert isinstance(schedule, CountedAnswers)
         return schedule
+
+    @property
+    def _error(self) -> IndependentError | CubeError:
+        return error_law(self.k, self.changed_counts, self.p)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -157,21 +192,32 @@ class GeneralizedGaussianMechanism:
     @property
     def standard_deviation(self) -> float:
         """Of the noise on one count."""
-        return self.sigma * error.root_mean_square(self.p)
+        return self.expected_error(2.0)
 
     def expected_maximum_error(self) -> float:
         """E max_i |error_i| over all k counts."""
-        return self.sigma * error.expected_maximum(self.k, self.p)
+        return self.sigma * self._error.expected_maximum()
+
+    def expected_error(self, q: float) -> float:
+        """(E |error|^q)^{1/q} of one count: at least E |error|_q / k^{1/q}, and nearly that for many counts.
+
+        q = inf is the expected maximum error.
+        """
+        if q == math.inf:
+            return self.expected_maximum_error()
+        if not _check.positive("q", q) >= 1:
+            raise InvalidParameter(f"q must be at least 1, got {q!r}: below 1 it is no norm.")
+        return self.sigma * self._error.power_mean(q)
 
     def maximum_error_quantile(self, beta: float = 0.05) -> float:
         """u with Pr[some error exceeds u] = beta."""
-        return self.sigma * error.maximum_quantile(self.k, self.p, _check.open_unit("beta", beta))
+        return self.sigma * self._error.maximum_quantile(_check.open_unit("beta", beta))
 
     def margin(self, level: float = 0.95, *, simultaneous: bool = False) -> float:
         """Half-width of each count's interval; with `simultaneous`, all k hold at once with this probability."""
         if simultaneous:
             return self.maximum_error_quantile(1 - _check.open_unit("level", level))
-        return self.sigma * error.margin(self.p, _check.open_unit("level", level))
+        return self.sigma * self._error.margin(_check.open_unit("level", level))
 
     def intervals(
         self, released: ArrayLike, level: float = 0.95, *, simultaneous: bool = False
@@ -207,7 +253,7 @@ class GeneralizedGaussianMechanism:
             "k": self.k,
             "changed_counts": self.changed_counts,
             "sensitivity": self.sensitivity,
-            "p": self.p,
+            "p": "inf" if self.p == math.inf else self.p,
             "sigma": self.sigma,
             "grid": self.grid,
             "expected_maximum_error": self.expected_maximum_error(),
@@ -247,7 +293,7 @@ def released(
 ) -> AnswersRelease:
     """Counts through the till."""
     exact = counts if callable(counts) else lambda: counts
-    return (mechanism or GeneralizedGaussianNoise()).run(
+    return (mechanism or mechanism_for(type(plan.schedule))).run(
         plan,
         lambda: [np.asarray(exact(), float).ravel()],
         random_state,
@@ -261,33 +307,3 @@ def draw(size: int, p: float, rng: np.random.Generator) -> Floats:
     """Independent draws for sigma = 1: sign times Gamma(1/p)^(1/p)."""
     sizes = rng.standard_gamma(1 / p, size) ** (1 / p)
     return np.asarray(np.where(rng.random(size) < 0.5, -sizes, sizes))
-
-
-def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Objective) -> float:
-    """The p with the smallest error: a rough search, then p = 1 and p = 2 as candidates beside its result."""
-    size = error.expected_maximum if objective == "max" else lambda _k, p: error.root_mean_square(p)
-
-    def loss(p: float, *, rough: bool = True) -> float:
-        return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(k, p)
-
-    if changed >= 10_000:  # the loss is Gaussian enough: sigma grows as sqrt(I(p))
-        found = golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0, 0.05)
-    else:
-        found = golden(loss, *_bracket(loss), 0.05)
-    candidates = {round(found, 2), 1.0, 2.0}
-    good = 1.005 * min(loss(p) for p in candidates)  # rough losses are off by 0.1% or less
-    return min((p for p in candidates if loss(p) <= good), key=lambda p: loss(p, rough=False))
-
-
-def _bracket(function: Callable[[float], float]) -> tuple[float, float]:
-    """Neighbours of the best shape on the list, walking downhill from p = 2."""
-    values = {3: function(_SHAPES[3])}
-    for step in (1, -1):
-        place = 3 + step
-        while 0 <= place < len(_SHAPES):
-            values[place] = function(_SHAPES[place])
-            if values[place] > values[place - step]:
-                break
-            place += step
-    best = min(values, key=values.__getitem__)
-    return _SHAPES[max(best - 1, 0)], _SHAPES[min(best + 1, len(_SHAPES) - 1)]

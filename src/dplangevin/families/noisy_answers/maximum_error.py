@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaincc, gammainccinv, gammaincinv
@@ -41,3 +42,27 @@ def margin(p: float, level: float) -> float:
 def root_mean_square(p: float) -> float:
     """Standard deviation of one coordinate for sigma = 1."""
     return math.sqrt(absolute_moment(p, 2))
+
+
+@dataclass(frozen=True)
+class IndependentError:
+    """Errors of k counts with independent noise of shape p, for sigma = 1."""
+
+    k: int
+    p: float
+
+    def expected_maximum(self) -> float:
+        """E max_i |x_i|."""
+        return expected_maximum(self.k, self.p)
+
+    def maximum_quantile(self, beta: float) -> float:
+        """u with Pr[max_i |x_i| > u] = beta."""
+        return maximum_quantile(self.k, self.p, beta)
+
+    def margin(self, level: float) -> float:
+        """u with Pr[|x_1| <= u] = level."""
+        return margin(self.p, level)
+
+    def power_mean(self, q: float) -> float:
+        """(E |x_1|^q)^{1/q}."""
+        return math.pow(absolute_moment(self.p, q), 1 / q)

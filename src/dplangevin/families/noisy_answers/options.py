@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.families.noisy_answers.schedule import NoisyAnswersSchedule
+from dplangevin.families.noisy_answers.schedule import LargestNormSchedule, NoisyAnswersSchedule
 
 
 def counting(
@@ -21,5 +21,23 @@ def counting(
         sensitivity=sensitivity,
         p=p,
         sigma=noise_scale,
+        adjacency=adjacency,  # type: ignore[arg-type]
+    )
+
+
+def largest_norm(
+    *,
+    answers: int,
+    noise_scale: float,
+    changed: int | None = None,
+    sensitivity: float = 1.0,
+    adjacency: str = "replace-one",
+) -> tuple[None, LargestNormSchedule]:
+    """Answers plus noise of density exp(-max(|x|_inf, |x|_1 / changed) / noise_scale)."""
+    return None, LargestNormSchedule(
+        answers=answers,
+        changed=answers if changed is None else changed,
+        sensitivity=sensitivity,
+        scale=noise_scale,
         adjacency=adjacency,  # type: ignore[arg-type]
     )

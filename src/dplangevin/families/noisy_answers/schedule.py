@@ -130,25 +130,21 @@ class NoisyMaxSchedule(AnswerSchedule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyAnswersSchedule(AnswerSchedule):
-    """answers + GGauss(p, sigma): the public parameters that are accounted and executed.
+class CountedAnswers(AnswerSchedule):
+    """Base of the schedules of noisy counts.
 
     Parameters
     ----------
     answers : k, the number of answers.
     changed : how many of them may differ between neighbouring data sets.
     sensitivity : by how much each may differ.
-    p, sigma : density proportional to exp(-(|x|_p / sigma)^p).
     rows_per_person : neighbours differ in so many rows, and changed and sensitivity are for all of them.
     """
 
-    mechanism: ClassVar[str] = "generalized-gaussian"
     adjacency: Adjacency = "replace-one"
     answers: int
     changed: int
     sensitivity: float
-    p: float
-    sigma: float
     rows_per_person: int = 1
 
     def __post_init__(self) -> None:
@@ -156,8 +152,6 @@ class NoisyAnswersSchedule(AnswerSchedule):
         _check.put(self, answers=_check.count("answers", self.answers))
         _check.put(self, changed=_check.count("changed", self.changed))
         _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
-        _check.put(self, p=checked_power(self.p))
-        _check.put(self, sigma=_check.positive("sigma", self.sigma))
         _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
         if self.changed > self.answers:
             raise InvalidParameter(
@@ -172,8 +166,59 @@ class NoisyAnswersSchedule(AnswerSchedule):
     @property
     def grid(self) -> float:
         """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyAnswersSchedule(CountedAnswers):
+    """answers + GGauss(p, sigma): the public parameters that are accounted and executed.
+
+    Parameters
+    ----------
+    p, sigma : density proportional to exp(-(|x|_p / sigma)^p).
+    """
+
+    mechanism: ClassVar[str] = "generalized-gaussian"
+    p: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.put(self, p=checked_power(self.p))
+        _check.put(self, sigma=_check.positive("sigma", self.sigma))
+
+    @property
+    def grid(self) -> float:
+        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
         grid = public_grid(self.sigma)
         return min(grid, 1.0) if self.secure else grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargestNormSchedule(CountedAnswers):
+    """answers + noise of density proportional to exp(-max(|x|_inf, |x|_1 / changed) / scale).
+
+    Parameters
+    ----------
+    scale : sensitivity / epsilon.
+    """
+
+    mechanism: ClassVar[str] = "largest-norm"
+    scale: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.put(self, scale=_check.positive("scale", self.scale))
+        if self.secure:
+            raise InvalidParameter(
+                "noise of the largest norm has no secure form: its coordinates depend on one another and no exact "
+                "sampler of their rounded law is here. Use p = 1 (Laplace), or leave secure out."
+            )
+
+    @property
+    def grid(self) -> float:
+        """Answers are rounded to multiples of this power of two."""
+        return public_grid(self.scale)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,17 @@ from scipy.special import gammainccinv
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families.mechanism import AnswerMechanism
+from dplangevin.families.noisy_answers.best_noise import best_shape
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
     GeneralizedGaussianMechanism,
     draw,
     released,
 )
-from dplangevin.families.noisy_answers.schedule import CorrectedAnswersSchedule, NoisyAnswersSchedule
+from dplangevin.families.noisy_answers.schedule import (
+    CorrectedAnswersSchedule,
+    NoisyAnswersSchedule,
+    checked_power,
+)
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
@@ -89,13 +94,18 @@ class SparseVectorCorrection:
             k=self.k,
             epsilon=self.epsilon,
             delta=self.delta,
-            p=self.p,
+            p=2.0,
             sensitivity=self.sensitivity,
             changed_counts=self.changed_counts,
             adjacency=self.adjacency,
             rows_per_person=self.rows_per_person,
         )
-        _check.put(self, p=plain.p, changed_counts=plain.changed_counts)
+        p = (
+            best_shape(self.k, plain.changed_counts, plain.epsilon, plain.delta, "max")
+            if self.p is None
+            else checked_power(self.p)
+        )
+        _check.put(self, p=p, changed_counts=plain.changed_counts)
         if self.threshold is not None:
             _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
         self._calibrate()

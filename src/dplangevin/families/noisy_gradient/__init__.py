@@ -9,6 +9,7 @@ MEMBERS: tuple[Member, ...] = (
         schedule="schedule:NoisyGradientSchedule",
         theorems=(
             "theorems.composition:Composition",
+            "theorems.opposite_records:OppositeRecords",
             "theorems.optimal_shift:OptimalShift",
             "theorems.cyclic_shift:CyclicShift",
             "theorems.shuffled_shift:ShuffledShift",

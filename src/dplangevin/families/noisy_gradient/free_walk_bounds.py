@@ -1,8 +1,9 @@
 """Lower bounds for random batches and secret orders whose projection is not felt, by `free_walk` (L2).
 
-The record has slope Delta when it takes part. Poisson batches: the other data set lacks it. Batches of fixed size
-(replace-one): without a bounded set all other records and the replacement push equally, so only the first record
-jumps, by s = eta Delta / b; on a bounded set the others are flat and the two records jump by s/2 either way.
+The record has slope Delta when it takes part. Poisson batches: the other data set lacks it (add-remove), or the two
+records jump by s/2 either way, s = eta Delta / b (replace-one). Batches of fixed size (replace-one): without a bounded
+set all other records and the replacement push equally, so only the first record jumps, by s; on a bounded set the
+others are flat and the two records jump by s/2 either way.
 
 Rounding jumps down is always allowed: the tests are half lines, and both their errors are monotone in Z.
 """
@@ -51,7 +52,7 @@ def free_walk_epsilon(constants: Constants, schedule: NoisyGradientSchedule, del
     jumps = _jumps(constants, schedule, steps, factors, size, math.sqrt(variance))
     if jumps is None:
         return None
-    halves = bounded and schedule.sampling != "poisson"
+    halves = constants.adjacency == "replace-one" and (bounded or schedule.sampling == "poisson")
     felt = _felt(constants, schedule, jumps, size) if bounded else 0.0
     if not felt < 0.1:
         return None

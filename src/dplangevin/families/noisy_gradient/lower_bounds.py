@@ -91,9 +91,7 @@ def _longest(bound: Bound) -> Bound:
 
 
 def _implemented(constants: Constants, schedule: NoisyGradientSchedule) -> bool:
-    if schedule.sampling == "full":
-        return True
-    return constants.adjacency == ("add-remove" if schedule.sampling == "poisson" else "replace-one")
+    return schedule.sampling in ("full", "poisson") or constants.adjacency == "replace-one"
 
 
 def _until_released(schedule: NoisyGradientSchedule) -> NoisyGradientSchedule:

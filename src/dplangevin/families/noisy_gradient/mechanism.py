@@ -13,6 +13,7 @@ from dplangevin._check import count
 from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
+from dplangevin.families.noisy_gradient.gated import gate, windows
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run_state import Position, RunState
 from dplangevin.problem import Problem
@@ -35,7 +36,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     References
     ----------
     Altschuler and Talwar (2022), Algorithm 1; Chourasia, Ye and Shokri (2021), Algorithm 1; Ganesh, Thakurta and
-    Upadhyay (2023), Lemma C.1 and section F (Langevin diffusion, discretised).
+    Upadhyay (2022), Lemma C.1 and section F (Langevin diffusion, discretised).
     """
 
     family = NoisyGradientSchedule
@@ -108,8 +109,19 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
         value, iterates = walk(
             schedule, steps, start, etas, noisy, project, position, after, shares, self.stop
         )
+        if schedule.weights == "gated":
+            value = _gated(schedule, problem, value)
         made = steps if self.stop is None else max(iterates)
         return Draw(value=value, n_steps=made, iterates=iterates)
+
+
+def _gated(schedule: NoisyGradientSchedule, problem: Problem, means: Floats) -> Floats:
+    """The windows' means, weighted; for rows and weights of at most 1."""
+    weight = problem.bounds.weight_bound
+    step = float(np.asarray(schedule.step_size)) * problem.row_norm**2 * weight
+    noise = float(np.asarray(schedule.noise_scale)) / (problem.row_norm * weight)
+    found = gate(problem.row_norm * means, step, noise, int(schedule.n_steps))
+    return means[-1] if found.openness == 0 else np.asarray(found.weights @ means)
 
 
 def redrawn(saved: RunState, draws: Callable[[], object], rng: np.random.Generator) -> Position | None:
@@ -140,16 +152,21 @@ def walk(
 
     It begins at `position`, or else at `start`; `after` sees every position, and `stop` may end it. With `shares` the
     total is the running average of the iterates that the steps start from, otherwise the sum of those they lead to.
+    With gated weights the means of the windows are released, [3, p].
     """
     keep = _kept(schedule, steps)
-    at = position or Position(step=0, theta=start, previous=start, total=np.zeros_like(start))
+    share = _window_shares(schedule, steps)
+    empty = np.zeros_like(start) if share is None else np.zeros((share.shape[1], *start.shape))
+    at = position or Position(step=0, theta=start, previous=start, total=empty)
     for t in progress(range(at.step, steps), "noisy gradient descent"):
         if shares is not None:
             at.total += shares[t] * (at.theta - at.total)
         point = at.theta + (t / (t + 3)) * (at.theta - at.previous) if schedule.momentum else at.theta
         at.previous, at.theta = at.theta, project(point - etas[t] * noisy(t, point))
         at.step = t + 1
-        if shares is None and t >= schedule.average_from:
+        if share is not None:
+            at.total += share[t][:, None] * at.theta
+        elif shares is None and t >= schedule.average_from:
             at.total += at.theta
         if at.step in keep:
             at.iterates[at.step] = at.theta
@@ -158,16 +175,27 @@ def walk(
         if after is not None:
             after(at)
     value = at.theta
-    if schedule.release == "average":
+    if share is not None:
+        value = at.total / share.sum(axis=0)[:, None]
+    elif schedule.release == "average":
         value = at.total if shares is not None else at.total / (steps - schedule.average_from)
     elif schedule.release == "checkpoints":
         value = at.iterates[schedule.checkpoints[-1]]
     return value, at.iterates
 
 
+def _window_shares(schedule: NoisyGradientSchedule, steps: int) -> Floats | None:
+    """Which windows an iterate belongs to, [steps, windows]; None for one mean."""
+    if schedule.weights != "gated":
+        return None
+    *early, last = windows(steps)
+    seen = (*early, last._replace(first=schedule.average_from))
+    return np.array([[float(w.first <= t < w.last) for w in seen] for t in range(steps)])
+
+
 def average_shares(schedule: NoisyGradientSchedule, ridge: float, steps: int) -> Floats | None:
     """Each step's share in the running average of the iterates that steps start from; None for sums."""
-    if schedule.weights == "uniform":
+    if schedule.weights in ("uniform", "gated"):
         return None
     if schedule.weights == "leading":
         return running_shares(np.ones(steps), steps)

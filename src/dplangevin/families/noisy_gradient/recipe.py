@@ -6,8 +6,9 @@ import math
 
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families.noisy_gradient.calibrate import least_noise_plan
+from dplangevin.families.noisy_gradient.gated import FEWEST
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule, Sampling
-from dplangevin.planner import risk, rules
+from dplangevin.planner import looks, risk, rules
 from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
@@ -43,6 +44,7 @@ def noisy_gd(request: Request) -> Recipe:
         release="average",
         average_from=descent.average_from,
         momentum=True,
+        weights="gated" if gated(request, descent) else "uniform",
     )
     noise = slope * math.sqrt(descent.n_steps) / records
     predicted = risk.descent_risk(
@@ -56,10 +58,28 @@ def noisy_gd(request: Request) -> Recipe:
             f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
             f"{descent.n_steps} accelerated full-batch steps of size {schedule.step_size:.3g}: as much time as the "
             f"noise allows, at most {most}",
-            f"the mean of the last {tail} iterates is released; it averages the noise at no cost",
+            f"the mean of the last {tail} iterates is released; it averages the noise at no cost"
+            + (", and is shrunk where the path shows weak effects" if schedule.weights == "gated" else ""),
+            *_branch(request),
         ),
         predicted_excess_risk=predicted,
         caution=caution(request, signal),
+    )
+
+
+def gated(request: Request, descent: rules.Descent) -> bool:
+    """Whether weights of the iterates follow: for logistic regression, where nothing else was asked for."""
+    return request.model == "logistic" and looks.could(request) and descent.n_steps >= FEWEST
+
+
+def _branch(request: Request) -> tuple[str, ...]:
+    """Why the default fit buys no second moment here."""
+    if not looks.could(request):
+        return ()
+    edge = looks.Looks.of(request).edge(looks.SHARE)
+    return (
+        f"no second moment of the rows is bought: {looks.SHARE:.0%} of mu^2 would resolve only directions with more "
+        f"than {edge / 2:.2g} of the squared row norm",
     )
 
 

@@ -19,8 +19,8 @@ Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"
 SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
 ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
 RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
-Weights = Literal["uniform", "leading", "geometric"]
-WEIGHTS: tuple[Weights, ...] = ("uniform", "leading", "geometric")
+Weights = Literal["uniform", "leading", "geometric", "gated"]
+WEIGHTS: tuple[Weights, ...] = ("uniform", "leading", "geometric", "gated")
 Order = Literal["public", "secret"]
 Start = Literal["data-independent", "unknown"]
 
@@ -44,7 +44,8 @@ class NoisyGradientSchedule(Schedule):
     average_from : first step (from 0) of the tail that is averaged, when release is "average".
     weights : of the average: "uniform" over the iterates after step average_from; "leading", uniform over the iterates
         that each step starts from (0 .. n_steps - 1, the ones that bounds on diffusions are about); "geometric", over
-        those with weights proportional to (1 - step_size ridge)^-(t + 1), for strongly convex objectives.
+        those with weights proportional to (1 - step_size ridge)^-(t + 1), for strongly convex objectives; "gated",
+        uniform from average_from on unless the path shows weak effects, then by empirical Bayes (momentum, full batch).
     momentum : Nesterov momentum t / (t + 3); accounted by composition only.
     order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
     start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
@@ -121,6 +122,12 @@ class NoisyGradientSchedule(Schedule):
 
     def _check_weights(self) -> None:
         if self.weights == "uniform":
+            return
+        if self.weights == "gated":
+            if self.release != "average" or not self.momentum or self.sampling != "full" or not self.constant:
+                raise InvalidParameter(
+                    "gated weights need release='average', momentum, full batches, one step size and one noise scale."
+                )
             return
         if self.release != "average" or self.average_from:
             raise InvalidParameter(

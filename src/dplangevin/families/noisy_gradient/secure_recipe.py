@@ -40,7 +40,7 @@ def secure_recipe(request: Request) -> Recipe:
     batched = request.mechanism == BATCHED
     if batched and request.adjacency == "add-remove":
         raise AssumptionFailed("secure noisy-sgd needs adjacency='replace-one'; or use mechanism='noisy-gd'.")
-    plain = descents.noisy_gd(replace(request, theorem=None, secure=False))
+    plain = descents.noisy_gd(replace(request, theorem=None, secure=False, mechanism="noisy-gd"))
     real, problem = plain.plan.schedule, plain.plan.problem
     assert isinstance(real, NoisyGradientSchedule)
     assert isinstance(real.step_size, float)
@@ -71,7 +71,8 @@ def secure_recipe(request: Request) -> Recipe:
                 else f"shuffled batches of {schedule.batch_size} rows"
             ),
             f"secure: exact noise, 2^{schedule.resolution} grid steps wide, {dearer:.3g} times that of real-valued "
-            "noise (plain composition and rounding included)",
+            "noise (plain composition and rounding included); second moments of the rows and weights of the iterates "
+            "have no secure form yet, so directions are not equalised",
         ),
         predicted_excess_risk=plain.predicted_excess_risk * max(1.0, dearer) ** 2,
     )

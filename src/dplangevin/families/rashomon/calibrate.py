@@ -11,6 +11,7 @@ from dplangevin.families._minimiser import default_tolerance
 from dplangevin.families.draws.schedule import DrawTier
 from dplangevin.families.draws.theorems.exponential_mechanism import exponential_temperature
 from dplangevin.families.draws.theorems.sampler_certificates import total_variation_allowance
+from dplangevin.families.rashomon.hit import chain_hit_probability, chain_score_mean
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon.theorem import minimum_error, poincare, score_constants, start_ratio
 from dplangevin.privacy import compose, conversions as cv, proximal_certificate as chain
@@ -23,6 +24,7 @@ from dplangevin.problem.reach import full_lipschitz
 SAMPLER_SHARE = 0.05  # of delta, for the total variation of certified chains
 DENSITY_ERROR = 0.0005  # of one draw's epsilon, for the density error of pure chains
 MOST_CHAIN_STEPS = 2000
+LONGER_RUNS = 4  # times that four times as many steps are tried for a positive hit bound
 
 
 def per_draw(epsilon: float, delta: float, n_models: int, *, quick: bool = False) -> float:
@@ -122,7 +124,11 @@ def chain_schedule(
     ramp: float,
     n_steps: int | None = None,
 ) -> RashomonChainSchedule:
-    """Chains whose noise is the privacy: learning rate 1 / (2 M) of the score, steps as its risk bound wants."""
+    """Chains whose noise is the privacy: learning rate 1 / (2 M) of the score, steps as its risk bound wants.
+
+    The bound on the mean score falls with the number of steps until the risk bound has enough, and with the learning
+    rate: where the first choice promises nothing, longer runs are tried until the hit bound is positive.
+    """
     if delta == 0:
         raise InvalidParameter("the process tier adds Gaussian noise: state delta > 0, or use route='pure'.")
     constants, full = problem.constants, full_lipschitz(problem)
@@ -144,10 +150,34 @@ def chain_schedule(
     sensitivity = score.gradient_sensitivity / constants.n
     mu = cv.gdp_mu(epsilon, delta) / math.sqrt(n_models) * (1 - 1e-6)
     time = math.sqrt(2) * constants.diameter * mu / (sensitivity * math.sqrt(problem.dimension))
-    steps = n_steps or int(min(max(10, round(time / rate)), MOST_CHAIN_STEPS))
-    # Gaussian composition at learning rate a = eta beta: mu^2 = beta Delta^2 a K / 2
-    beta = 2 * mu**2 / (sensitivity**2 * rate * steps)
-    made = replace(trial, inverse_temperature=beta, step_size=rate / beta, n_steps=max(2, steps))
+
+    def made_with(rate: float, most: int) -> RashomonChainSchedule:
+        steps = n_steps or int(min(max(10, round(time / rate)), most))
+        # Gaussian composition at learning rate a = eta beta: mu^2 = beta Delta^2 a K / 2
+        beta = 2 * mu**2 / (sensitivity**2 * rate * steps)
+        return replace(trial, inverse_temperature=beta, step_size=rate / beta, n_steps=max(2, steps))
+
+    made = made_with(rate, MOST_CHAIN_STEPS)
+    for times in range(1, LONGER_RUNS + 1):
+        if n_steps is not None or chain_hit(constants, made) > 0:
+            break
+        other = made_with(rate / min(2**times, 4), 4**times * MOST_CHAIN_STEPS)
+        if chain_hit(constants, other) > 0:
+            made = other
     if not made.inverse_temperature > 0:
         raise CalibrationFailed("epsilon is too small for double precision; raise it.")
     return made
+
+
+def chain_hit(constants: Constants, schedule: RashomonChainSchedule) -> float:
+    """The bound on the chance that a chain ends within 2 psi."""
+    mean = chain_score_mean(
+        constants.dimension or 1,
+        schedule.inverse_temperature,
+        schedule.step_size * schedule.inverse_temperature,
+        schedule.n_steps,
+        constants.diameter,
+        score_constants(constants, schedule).smoothness,
+        schedule.full_lipschitz,
+    )
+    return chain_hit_probability(mean, schedule.threshold, schedule.ramp)

@@ -37,7 +37,7 @@ class RashomonDraws(FitMechanism[RashomonSchedule]):
 
     References
     ----------
-    Ganesh, Thakurta and Upadhyay (2024), Theorem 2.1.
+    Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1.
     """
 
     family = RashomonSchedule
@@ -72,7 +72,7 @@ class RashomonChains(FitMechanism[RashomonChainSchedule]):
 
     References
     ----------
-    Ganesh, Thakurta and Upadhyay (2024), Theorem 2.3.
+    Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3.
     """
 
     family = RashomonChainSchedule

@@ -10,15 +10,11 @@ from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.draws.schedule import DRAW_TIERS
 from dplangevin.families.rashomon.advice import Advice, advise
-from dplangevin.families.rashomon.calibrate import chain_schedule, draw_schedule
-from dplangevin.families.rashomon.hit import (
-    chain_hit_probability,
-    chain_score_mean,
-    law_hit_probability,
-    rounded_down,
-)
+from dplangevin.families.rashomon.calibrate import chain_hit, chain_schedule, draw_schedule
+from dplangevin.families.rashomon.hit import law_hit_probability, rounded_down
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
-from dplangevin.families.rashomon.theorem import score_constants
+from dplangevin.families.rashomon.theorem import sampler_error
+from dplangevin.families.rashomon.work import expected_seconds, spoken
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 from dplangevin.problem.excess import largest_excess
@@ -50,6 +46,22 @@ class RashomonRecipe:
         assert isinstance(self.plan.schedule, RashomonSchedule | RashomonChainSchedule)
         return self.plan.schedule
 
+    @property
+    def seconds(self) -> float:
+        """How long the run will take on this machine, about (a factor of three either way)."""
+        return expected_seconds(self.plan.problem.constants, self.schedule)
+
+    def caution(self) -> str | None:
+        """What must be known before anything is spent: a hit bound of 0 and what to do instead."""
+        if self.hit_probability > 0:
+            return None
+        other = (
+            "RashomonRegion certifies all it reports"
+            if self.plan.delta
+            else "state delta > 0 and use RashomonRegion"
+        )
+        return f"The hit bound is 0 here: no draw is promised to be in the set; {other}."
+
     def sentence(self) -> str:
         """The bound in words, for every result."""
         problem = self.plan.problem
@@ -72,14 +84,12 @@ class RashomonRecipe:
             f"  {self.sentence()}",
         ]
         if schedule.n_steps:
-            lines.append(f"  work: {schedule.n_steps} steps of {schedule.n_models} chains side by side")
-        if self.hit_probability == 0:
-            other = (
-                "RashomonRegion certifies all it reports"
-                if delta
-                else "state delta > 0 and use RashomonRegion"
+            lines.append(
+                f"  work: {schedule.n_steps} steps of {schedule.n_models} chains side by side, about "
+                f"{spoken(self.seconds)} on this machine (estimate)"
             )
-            lines.insert(0, f"The hit bound is 0 here: no draw is promised to be in the set; {other}.")
+        if (caution := self.caution()) is not None:
+            lines.insert(0, caution)
         if self.hit_probability < self.advice.worthwhile:
             lines.append(f"  caution, the pure route would give: {self.advice}".replace("\n", "\n    "))
         return "\n".join(lines)
@@ -195,21 +205,9 @@ def _ramp(route: Route, tier: Tier, psi: float, ramp: float | None) -> float:
 
 def _hit(problem: Problem, schedule: RashomonSchedule | RashomonChainSchedule) -> tuple[float, float]:
     """(probability, threshold it is about), sampler's error included."""
-    from dplangevin.families.rashomon.theorem import sampler_error
-
     psi, beta, p = schedule.threshold, schedule.inverse_temperature, problem.dimension
     if isinstance(schedule, RashomonSchedule):
         law = law_hit_probability(p, beta, psi, schedule.ramp)
         error = sampler_error(problem.constants, schedule)
         return max(0.0, law * (1 - error) if schedule.tier == "pure" else law - error), psi
-    score = score_constants(problem.constants, schedule)
-    mean = chain_score_mean(
-        p,
-        beta,
-        schedule.step_size * beta,
-        schedule.n_steps,
-        problem.constants.diameter,
-        score.smoothness,
-        schedule.full_lipschitz,
-    )
-    return chain_hit_probability(mean, psi, schedule.ramp), 2 * psi
+    return chain_hit(problem.constants, schedule), 2 * psi

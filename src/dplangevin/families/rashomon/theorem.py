@@ -100,7 +100,7 @@ class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
     """
 
     name = "rashomon-draws"
-    reference = "Ganesh, Thakurta and Upadhyay (2024), Theorem 2.1; bounded range by Durfee and Rogers (2019)"
+    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range by Durfee and Rogers (2019)"
     proof = "docs/theory/rashomon.md, section 1"
 
     def certify(self, constants: Constants, schedule: RashomonSchedule) -> Guarantee:
@@ -139,7 +139,7 @@ class RashomonChainsTheorem(Theorem[RashomonChainSchedule]):
     """
 
     name = "rashomon-chains"
-    reference = "Ganesh, Thakurta and Upadhyay (2024), Theorem 2.3, corrected; Bok, Su and Altschuler (2024)"
+    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3, corrected; Bok, Su and Altschuler (2024)"
     proof = "docs/theory/rashomon.md, section 4"
 
     def certify(self, constants: Constants, schedule: RashomonChainSchedule) -> Guarantee:

@@ -14,11 +14,11 @@ Floats = NDArray[np.float64]
 
 
 class NoisySlack(AnswerMechanism[SlackSchedule]):
-    """The largest total plus Gaussian noise of the schedule's scale."""
+    """The largest total (or the vector) plus Gaussian noise of the schedule's scale."""
 
     family = SlackSchedule
 
     def draw(
         self, schedule: SlackSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
-        return (exact[0] + schedule.scale * rng.standard_normal(1),)
+        return (exact[0] + schedule.scale * rng.standard_normal(schedule.answers),)

@@ -164,6 +164,12 @@ class RegionObjective:
         both = self.row_norm * np.sqrt(np.square(points + centre[:, None]).sum(axis=0))
         return np.asarray(away * (both + 2 * self.label_bound) / 2 * _HAIR)
 
+    def steepest(self, centre: Floats) -> float:
+        """Bound on the slope of one record's loss at the centre."""
+        if not isinstance(self.loss, Squared):
+            return self.loss.slope_bound
+        return self.row_norm * float(np.linalg.norm(centre)) * _HAIR + self.label_bound
+
     def penalty(self, centre: Floats, points: Floats) -> Floats:
         """(m/2) (|v|^2 - |c|^2), which is public once the centre is."""
         step = points - centre[:, None]

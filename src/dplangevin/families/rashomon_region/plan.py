@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from scipy.special import ndtri
 
@@ -15,6 +16,7 @@ from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.families.rashomon_region.objective import RegionObjective
+from dplangevin.families.rashomon_region.outer import PAIR, check_outer
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
@@ -24,6 +26,7 @@ from dplangevin.problem import Squared
 CENTRE_SHARE = 0.5  # of mu^2
 SLACK_SHARE = 0.6  # of what the centre leaves; the curvature takes the rest
 GAP_SHARE = 0.2  # of the slack's, where the best model is the reference
+GRADIENT_SHARE = 0.5  # of the slack's, where outer statements are asked for
 GAP_TOLERANCE = (
     0.05  # of one record's largest share: the error of the minimiser that the gap is measured with
 )
@@ -49,8 +52,8 @@ class RegionPlan:
     Parameters
     ----------
     centre : the plan of the fit. objective : F, whose good models are asked for.
-    curvature, slack, gap : the prices of the majorant's matrix, of the slack and of the distance to the best model
-        (None where the released model is the reference).
+    curvature, slack, gap, gradient : the prices of the majorant's matrix, of the slack, of the distance to the best
+        model (None where the released model is the reference) and of the gradient (None without outer statements).
     thresholds : psi, in increasing order. confidence : of every certificate, jointly. radius : rho, how far from the
         centre the best model is looked for.
     """
@@ -60,6 +63,7 @@ class RegionPlan:
     curvature: Price
     slack: Price
     gap: Price | None = None
+    gradient: Price | None = None
     thresholds: tuple[float, ...]
     confidence: float
     radius: float
@@ -67,17 +71,33 @@ class RegionPlan:
 
     def __post_init__(self) -> None:
         total = self.centre.guarantee + self.curvature.guarantee + self.slack.guarantee
-        if self.gap is not None:
-            total += self.gap.guarantee
+        for more in (self.gap, self.gradient):
+            if more is not None:
+                total += more.guarantee
         total = replace(total, release=f"{self.centre.schedule.release} + noisy-answers")
         _check.put(self, guarantee=replace(total, at_delta=self.centre.delta, composition=None))
 
     @property
     def curvature_deviation(self) -> float:
-        """s_A: standard deviation of the noise on one packed entry of A."""
+        """s_A: standard deviation of the noise on one packed entry of A (Z1 + Z2 / PAIR where two are released)."""
+        times = math.sqrt(1 + PAIR**-2) if self.paired else self.objective.curvature_noise_factor
+        return times * self._entry_deviation
+
+    @property
+    def paired(self) -> bool:
+        """Whether the Hessian is released beside the majorant; for the squared loss they are the same."""
+        return self.gradient is not None and not isinstance(self.objective.loss, Squared)
+
+    @property
+    def _entry_deviation(self) -> float:
         sums = self.curvature.schedule
         assert isinstance(sums, NoisySumsSchedule)
-        return self.objective.curvature_noise_factor * sums.groups[0].scale / self.objective.n
+        return sums.groups[0].scale / self.objective.n
+
+    @property
+    def hessian_floor(self) -> float:
+        """No eigenvalue of the noise on the Hessian exceeds it, with probability 1 - beta."""
+        return noise_eigenvalue(self._entry_deviation, self.objective.n_columns, self.failure)
 
     @property
     def slack_deviation(self) -> float:
@@ -88,8 +108,8 @@ class RegionPlan:
 
     @property
     def failure(self) -> float:
-        """beta of one noise: the confidence is shared where the slack, the gap and the curvature's noise all count."""
-        return (1 - self.confidence) / (1 if self.gap is None else 3)
+        """beta of one noise: the slack's; the gap's and the curvature's from above; the gradient's and from below."""
+        return (1 - self.confidence) / (1 + 2 * (self.gap is not None) + 2 * (self.gradient is not None))
 
     @property
     def floor(self) -> float:
@@ -154,6 +174,8 @@ class RegionPlan:
             ),
             f"  smallest psi worth asking at this n and budget: about {self.least_threshold:.2g}",
         ]
+        if self.gradient is not None:
+            lines.append("  outer statements: a noisy gradient, and the Hessian beside the majorant")
         if self.gap is not None:
             lines.append(
                 f"  reference: the best model within {self.radius:g} of the centre; its gap is known to about "
@@ -185,6 +207,7 @@ def plan_region(
     confidence: float = 0.95,
     best: bool = False,
     radius: float = 1.0,
+    outer: bool = False,
 ) -> RegionPlan:
     """The plan whose composed guarantee meets (epsilon, delta), given that of the centre."""
     if delta == 0:
@@ -196,24 +219,20 @@ def plan_region(
             "reference='best' is proved for at most n records, and with a stated n the data may hold more: leave n out "
             "(the number of rows is then public), or use reference='released'."
         )
+    if outer:
+        check_outer(objective)
     goal = cv.gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))
 
+    prices = partial(_prices, objective, delta=delta, best=best, outer=outer)
+
     def made(rest: float) -> RegionPlan:
-        slack, gap = SLACK_SHARE * rest**2, 0.0
-        if best:
-            slack, gap = (1 - GAP_SHARE) * slack, GAP_SHARE * slack
-        curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest)
         return RegionPlan(
             centre=centre,
             objective=objective,
-            curvature=Price(schedule=curvature, delta=delta),
-            slack=Price(schedule=_slack(objective, math.sqrt(slack)), delta=delta),
-            gap=Price(schedule=_slack(objective, math.sqrt(gap), GAP_TOLERANCE), delta=delta)
-            if best
-            else None,
             thresholds=thresholds,
             confidence=confidence,
             radius=radius,
+            **prices(rest),
         )
 
     known = centre.guarantee.mu
@@ -235,6 +254,23 @@ def plan_region(
     return _checked(best_plan, epsilon, delta)
 
 
+def _prices(
+    objective: RegionObjective, rest: float, *, delta: float, best: bool, outer: bool
+) -> dict[str, Price]:
+    """What the centre leaves, mu = rest, shared between the other releases."""
+    slack, prices = SLACK_SHARE * rest**2, {}
+    if outer:
+        slope, slack = GRADIENT_SHARE * slack, (1 - GRADIENT_SHARE) * slack
+        prices["gradient"] = _slack(objective, math.sqrt(slope), answers=objective.n_columns)
+    if best:
+        gap, slack = GAP_SHARE * slack, (1 - GAP_SHARE) * slack
+        prices["gap"] = _slack(objective, math.sqrt(gap), GAP_TOLERANCE)
+    matrices = 2 if outer and not isinstance(objective.loss, Squared) else 1
+    curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest, matrices)
+    schedules = {"curvature": curvature, "slack": _slack(objective, math.sqrt(slack)), **prices}
+    return {name: Price(schedule=schedule, delta=delta) for name, schedule in schedules.items()}
+
+
 def _checked(plan: RegionPlan, epsilon: float, delta: float) -> RegionPlan:
     spent = plan.guarantee.epsilon(delta)
     if not spent <= epsilon:
@@ -244,9 +280,9 @@ def _checked(plan: RegionPlan, epsilon: float, delta: float) -> RegionPlan:
     return plan
 
 
-def _curvature(objective: RegionObjective, mu: float) -> NoisySumsSchedule:
+def _curvature(objective: RegionObjective, mu: float, matrices: int = 1) -> NoisySumsSchedule:
     """Positive semidefinite terms: the hypothesis of noisy sums, so replace-one costs sqrt 2 and not 2."""
-    size = objective.n_columns * (objective.n_columns + 1) // 2
+    size = matrices * (objective.n_columns * (objective.n_columns + 1) // 2)
     group = SumGroup(answers=size, unit=objective.curvature_unit, scale=1.0)
     reach = group.reach("gaussian", objective.adjacency)
     return NoisySumsSchedule(
@@ -256,7 +292,8 @@ def _curvature(objective: RegionObjective, mu: float) -> NoisySumsSchedule:
     )
 
 
-def _slack(objective: RegionObjective, mu: float, tolerance: float = 0.0) -> SlackSchedule:
+def _slack(objective: RegionObjective, mu: float, tolerance: float = 0.0, answers: int = 1) -> SlackSchedule:
     """Shares of either sign; a tolerance of the minimiser moves the number by as much again on both sides."""
-    schedule = SlackSchedule(unit=(1 + 2 * tolerance) * (1 + 1e-9), scale=1.0, adjacency=objective.adjacency)
+    unit = (1 + 2 * tolerance) * (1 + 1e-9)
+    schedule = SlackSchedule(unit=unit, scale=1.0, answers=answers, adjacency=objective.adjacency)
     return replace(schedule, scale=schedule.reach / max(mu, 1e-12))

@@ -15,10 +15,11 @@ from dplangevin.families.mechanism import fingerprint
 from dplangevin.families.noisy_answers.curvature import unpacked
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
+from dplangevin.families.rashomon_region.outer import PAIR, OuterEllipsoid, outer_ellipsoid
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.rashomon_region.shape import Ellipsoid, scales, whole_radius
-from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
+from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum, pair_sum, slope_sum
 from dplangevin.families.release import Release
 from dplangevin.families.run_state import RunState, StatePath
 from dplangevin.privacy.payment import pay
@@ -40,6 +41,7 @@ class RegionRelease:
     slack : tau, the upper bound on T, None when no threshold was left to certify. gap : Gam, None unless asked for.
     directions [dimension, k], lengths, limits [thresholds, k], scales : the points and what is certified of them.
     thresholds : those that are certified relative to the centre: psi, or psi - Gam, 0 where nothing is.
+    outer : per threshold, an ellipsoid that holds every model of the set; None where none is proved.
     whole : (U, a radius per threshold): every model with |theta - centre|_U within it is in the set of the best model;
         None unless the gap was asked for and the ball of radius rho is large enough to say so.
     """
@@ -56,6 +58,8 @@ class RegionRelease:
     whole: tuple[Floats, tuple[float, ...]] | None
     seeded: bool
     n_steps: int
+    gradient: Floats | None = None
+    outer: tuple[OuterEllipsoid | None, ...] = ()
     ledger_head: str | None = None  # the till writes it
 
     def digest(self) -> str:
@@ -63,6 +67,7 @@ class RegionRelease:
         content = hashlib.sha256(self.centre.tobytes())
         content.update(self.matrix.tobytes())
         content.update(repr((self.slack, self.gap)).encode())
+        content.update(b"" if self.gradient is None else self.gradient.tobytes())
         return content.hexdigest()
 
     def points(self, index: int) -> Floats:
@@ -86,7 +91,8 @@ def run_region(
     centre : runs the centre's plan on the same data with the given generator. public : what else makes this run
         another one (a hash of the public inputs).
     """
-    parts = (plan.curvature.schedule, plan.slack.schedule, plan.gap and plan.gap.schedule)
+    more = [price and price.schedule for price in (plan.gap, plan.gradient)]
+    parts = (plan.curvature.schedule, plan.slack.schedule, *more)
     saved = RunState.at(state, plan.centre, parts, plan.objective, plan.thresholds, plan.confidence, public)
 
     def release(rng: np.random.Generator, seeded: bool) -> RegionRelease:
@@ -107,11 +113,10 @@ def _released(
     seeded: bool,
 ) -> RegionRelease:
     objective, theta = plan.objective, np.array(middle.value, float).ravel()
-    noisy = NoisySums().run(plan.curvature, lambda: [data.summed(majorant_sum, objective, theta)], rng)
-    factor = objective.curvature_noise_factor
-    matrix = factor * unpacked(noisy.values[0]) / objective.n
+    matrix, hessian = _curvatures(plan, data, theta, rng)
     shape = Ellipsoid.of(matrix, plan.floor, objective.ridge, objective.classes)
     gap = None if plan.gap is None else _gap(plan, data, theta, rng)
+    gradient, outer = (None, ()) if plan.gradient is None else _outer(plan, data, theta, hessian, rng)
     thresholds = np.maximum(np.array(plan.thresholds) - (gap or 0.0), 0.0)
     lengths = np.sqrt([plan.squared_radius(psi) for psi in thresholds])
     made = directions(theta, shape, lengths, rng)
@@ -132,6 +137,50 @@ def _released(
         whole=None if gap is None else _whole(plan, matrix, gap),
         seeded=seeded,
         n_steps=middle.n_steps,
+        gradient=gradient,
+        outer=outer,
+    )
+
+
+def _curvatures(
+    plan: RegionPlan, data: Dataset, centre: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """The noisy majorant, and the noisy Hessian (the same matrix where only one is released)."""
+    objective = plan.objective
+    task = pair_sum if plan.paired else majorant_sum
+    noisy = NoisySums().run(plan.curvature, lambda: [data.summed(task, objective, centre)], rng).values[0]
+    if plan.paired:
+        bent, more = (unpacked(half) / objective.n for half in np.split(noisy, 2))
+        return bent + more / PAIR, bent
+    matrix = objective.curvature_noise_factor * unpacked(noisy) / objective.n
+    return matrix, matrix
+
+
+def _outer(
+    plan: RegionPlan, data: Dataset, centre: Floats, hessian: Floats, rng: np.random.Generator
+) -> tuple[Floats, tuple[OuterEllipsoid | None, ...]]:
+    """The noisy gradient, and what it proves of all models of each set."""
+    assert plan.gradient is not None
+    objective = plan.objective
+    steepest = objective.steepest(centre)
+    answer = NoisySlack().run(
+        plan.gradient, lambda: [data.summed(slope_sum, objective, centre, steepest)], rng
+    )
+    unit, schedule = steepest * objective.row_norm / objective.n, plan.gradient.schedule
+    assert isinstance(schedule, SlackSchedule)
+    gradient = unit * answer.values[0] + objective.ridge * centre
+    return gradient, tuple(
+        outer_ellipsoid(
+            objective,
+            centre,
+            hessian,
+            gradient,
+            noise_eigenvalue=plan.hessian_floor,
+            gradient_deviation=unit * schedule.scale,
+            threshold=psi,
+            failure=plan.failure / len(plan.thresholds),
+        )
+        for psi in plan.thresholds
     )
 
 

@@ -1,4 +1,4 @@
-"""The schedule of the slack: one number that bounds how far the worst of many public points is from its threshold."""
+"""The schedule of signed answers: the slack (one number, the worst of many public points), a gap, or a gradient."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from dplangevin.families.noisy_answers.schedule import AnswerSchedule
 
 @dataclass(frozen=True, kw_only=True)
 class SlackSchedule(AnswerSchedule):
-    """max over public points v of sum_i t_v(record i), plus Gaussian noise, where -unit <= t_v <= unit.
+    """max over public points v of sum_i t_v(record i), or a vector sum_i t(record i), plus Gaussian noise.
 
     Parameters
     ----------
-    unit : bound on the ABSOLUTE share of one record in each total; shares may have either sign.
-    scale : standard deviation of the noise on the maximum of the totals.
+    unit : bound on the ABSOLUTE share (or on the Euclidean length of the vector) of one record; either sign.
+    scale : standard deviation of the noise on each answer. answers : 1 for a maximum, the length of a vector.
     """
 
     mechanism: ClassVar[str] = "noisy-slack"
     pure: ClassVar[bool] = False
     unit: float
     scale: float
+    answers: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, unit=_check.positive("unit", self.unit))
         _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, answers=_check.count("answers", self.answers))
 
     @property
     def reach(self) -> float:
-        """The largest move of the maximum between neighbours: a share leaves, and under replace-one another comes."""
+        """The largest move between neighbours: a share leaves, and under replace-one another comes."""
         return (2.0 if self.adjacency == "replace-one" else 1.0) * self.unit
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """One number."""
-        return (1,)
+        """One array."""
+        return (self.answers,)

@@ -14,6 +14,7 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.curvature import packed
 from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
+from dplangevin.families.rashomon_region.outer import PAIR
 from dplangevin.problem import Logistic, Loss
 
 Floats = NDArray[np.float64]
@@ -31,6 +32,33 @@ def majorant_sum(data: Dataset, objective: RegionObjective, centre: Floats) -> F
         seen += len(scores)
     data.check_rows(seen)
     return packed(matrix)
+
+
+def pair_sum(data: Dataset, objective: RegionObjective, centre: Floats) -> Floats:
+    """The packed triangles of sum l'' x x' and of PAIR sum (a - l'') x x', one after the other: two for one price."""
+    size = objective.n_columns
+    bent, more, seen = np.zeros((size, size)), np.zeros((size, size)), 0
+    for block in _blocks(data):
+        scores = np.nan_to_num(block.rows @ centre, posinf=1e300, neginf=-1e300)
+        weights = majorant(objective.loss, scores, block.labels)
+        bends = np.clip(objective.loss.curvature(scores, block.labels), 0.0, weights)
+        bent += block.rows.T @ (bends[:, None] * block.rows)
+        more += block.rows.T @ ((PAIR * (weights - bends))[:, None] * block.rows)
+        seen += len(scores)
+    data.check_rows(seen)
+    return np.concatenate([packed(bent), packed(more)])
+
+
+def slope_sum(data: Dataset, objective: RegionObjective, centre: Floats, steepest: float) -> Floats:
+    """sum_i l'(x'c) x / (steepest B): each record's share is no longer than 1."""
+    total, seen = np.zeros(objective.n_columns), 0
+    for block in _blocks(data):
+        scores = np.nan_to_num(block.rows @ centre, posinf=1e150, neginf=-1e150)
+        slopes = np.clip(objective.loss.slope(scores, block.labels), -steepest, steepest)
+        total += block.rows.T @ slopes
+        seen += len(scores)
+    data.check_rows(seen)
+    return np.asarray(total / (steepest * objective.row_norm))
 
 
 def excess_sums(

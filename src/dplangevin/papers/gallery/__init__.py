@@ -12,6 +12,7 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
+from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 
 # name on the command line -> module of this package, imported only when it is drawn
@@ -41,5 +42,5 @@ def reproduce(name: str, output: Path, *, quick: bool = False) -> str:
     module = figure(name)
     output.mkdir(parents=True, exist_ok=True)
     text: str = module.draw(output, quick=quick)
-    (output / f"{name}.txt").write_text(text.rstrip() + "\n", encoding="utf-8")
+    _files.write_text(output / f"{name}.txt", text.rstrip() + "\n")
     return text

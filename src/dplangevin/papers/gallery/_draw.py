@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from dplangevin import _files
 from dplangevin.errors import InvalidParameter
 
 # Okabe and Ito's colours, in the order in which they are taken.
@@ -43,13 +44,16 @@ def save(made: Any, path: Path) -> None:
     import matplotlib as mpl
 
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    with mpl.rc_context({"svg.hashsalt": "dplangevin", "svg.fonttype": "none"}):
-        made.savefig(path, dpi=110, metadata=metadata)
+    with (
+        mpl.rc_context({"svg.hashsalt": "dplangevin", "svg.fonttype": "none"}),
+        _files.replacing(path) as draft,
+    ):
+        made.savefig(draft, format=path.suffix[1:], dpi=110, metadata=metadata)
 
 
 def table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write the numbers of a picture as CSV, floats to ten digits."""
-    with path.open("w", newline="", encoding="utf-8") as stream:
+    with _files.replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         for row in rows:

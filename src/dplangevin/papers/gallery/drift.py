@@ -1,4 +1,4 @@
-"""Ganesh, Thakurta and Upadhyay (2023), Appendix H: gradient drift against Brownian motion."""
+"""Ganesh, Thakurta and Upadhyay (2022), Appendix H: gradient drift against Brownian motion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dplangevin._progress import progress
 from dplangevin.papers.gallery import _draw
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2023), Appendix H: drift against Brownian motion, and no convergence"
+TITLE = "Ganesh, Thakurta and Upadhyay (2022), Appendix H: drift against Brownian motion, and no convergence"
 Floats = NDArray[np.float64]
 BUDGET = 15.0
 """mu n / (2 L): inverse temperature times the square root of 2 T (the privacy of the path fixes this product)."""

@@ -1,4 +1,4 @@
-"""Ganesh, Thakurta and Upadhyay (2023), Table 1, rows ERM, and Table 2 of its Rashomon version: measured slopes."""
+"""Ganesh, Thakurta and Upadhyay (2022), Table 1, rows ERM, and (2023), Table 2: measured slopes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dplangevin.problem.constants import Constants
 from dplangevin.problem.risk import langevin_strongly_convex
 from dplangevin.samplers.truncated import gamma_below, unit_directions
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2023), Tables 1 and 2, empirical risk: measured slopes in n, p and epsilon"
+TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes"
 Floats = NDArray[np.float64]
 DELTA, RADIUS, FAIL = 1e-6, 0.5, 1e-6
 

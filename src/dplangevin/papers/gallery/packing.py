@@ -1,4 +1,4 @@
-"""Ganesh, Thakurta and Upadhyay (2023), Appendix G: the non-convex lower-bound instance."""
+"""Ganesh, Thakurta and Upadhyay (2022), Appendix G: the non-convex lower-bound instance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dplangevin._progress import progress
 from dplangevin.papers.gallery import _draw
 from dplangevin.samplers.finite_grid import finite_grid
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2023), Theorem G.1: the non-convex lower-bound instance"
+TITLE = "Ganesh, Thakurta and Upadhyay (2022), Theorem G.1: the non-convex lower-bound instance"
 Floats = NDArray[np.float64]
 WIDTH = 0.25
 EPSILON = 1.0

@@ -1,4 +1,4 @@
-"""Ganesh, Thakurta and Upadhyay (2023), Table 1, rows SCO: measured slopes of excess population risk."""
+"""Ganesh, Thakurta and Upadhyay (2022), Table 1, rows SCO: measured slopes of excess population risk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dplangevin.problem.risk import (
 )
 
 TITLE = (
-    "Ganesh, Thakurta and Upadhyay (2023), Table 1, population risk: measured slopes where each term rules"
+    "Ganesh, Thakurta and Upadhyay (2022), Table 1, population risk: measured slopes where each term rules"
 )
 
 

@@ -1,4 +1,4 @@
-"""Ganesh, Thakurta and Upadhyay (2023), Appendix I: short- and long-term bounds, and what supersedes them."""
+"""Ganesh, Thakurta and Upadhyay (2022), Appendix I: short- and long-term bounds, and what supersedes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dplangevin.papers import langevin_formulas as paper
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem.constants import Constants
 
-TITLE = "Ganesh, Thakurta and Upadhyay (2023), Appendix I: short- and long-term bounds, and one that replaces both"
+TITLE = "Ganesh, Thakurta and Upadhyay (2022), Appendix I: short- and long-term bounds, and one that replaces both"
 BETA, RIDGE, SENSITIVITY, ORDER, SMOOTH, DIMENSION, REACH = 40.0, 0.5, 0.1, 2.0, 0.6, 2, 0.5
 
 

@@ -406,8 +406,7 @@ def test_never_worse_than_gaussian_or_laplace(k: int, epsilon: float, exponent: 
 
 
 def test_pure_laplace() -> None:
-    mechanism = GeneralizedGaussianMechanism(k=10, epsilon=1, delta=0)
-    assert mechanism.p == 1
+    mechanism = GeneralizedGaussianMechanism(k=10, epsilon=1, delta=0, p=1)
     assert mechanism.expected_maximum_error() == pytest.approx(29.2896825, rel=1e-5)
     assert mechanism.guarantee.epsilon(0.0) <= 1
 

@@ -247,6 +247,7 @@ def test_what_secure_mode_refuses() -> None:
     ("changes", "error", "words"),
     [
         ({"mechanism": "objective-perturbation"}, AssumptionFailed, "no proof for mechanism"),
+        ({"mechanism": "noisy-gd-secure"}, InvalidParameter, "is what secure=True runs: ask for secure=True"),
         (
             {"mechanism": "output-perturbation", "delta": 0},
             InvalidParameter,

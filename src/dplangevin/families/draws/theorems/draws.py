@@ -85,7 +85,7 @@ class IteratedExponential(Theorem[IteratedExponentialSchedule]):
     """
 
     name = "iterated-exponential-mechanism"
-    reference = "Ganesh, Thakurta and Upadhyay (2023), Algorithm 3 and Theorem D.3"
+    reference = "Ganesh, Thakurta and Upadhyay (2022), Algorithm 3 and Theorem D.3"
     proof = ""
 
     def certify(self, constants: Constants, schedule: IteratedExponentialSchedule) -> Guarantee:

@@ -5,7 +5,7 @@ in an interval of length beta (max g - min g), and g is (gradient sensitivity)-L
 convexity, no smoothness, no range of the loss is used. A nondecreasing 1-Lipschitz function of F - min F
 (threshold, ramp) keeps the interval.
 
-References: McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2023), theorems D.1 and D.5, with
+References: McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2022), theorems D.1 and D.5, with
 the factor 2 made explicit; Durfee and Rogers (2019) and Cesar and Rogers (2021) for bounded range.
 """
 

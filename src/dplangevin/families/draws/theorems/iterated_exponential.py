@@ -4,7 +4,7 @@ Stage i draws theta_i from exp(-beta_i F) on C_{i-1}, a set of diameter at most 
 cut with the ball of radius r_i around theta_i; D_i = min(D_{i-1}, 2 r_i). Privacy is the sum of the stages
 whatever the radii; with probability 1 - fail every C_i still holds the minimiser of an m-strongly convex F.
 
-Reference: Ganesh, Thakurta and Upadhyay (2023), algorithm 3, theorems D.3 and E.6, with the Gamma quantile
+Reference: Ganesh, Thakurta and Upadhyay (2022), algorithm 3, theorems D.3 and E.6, with the Gamma quantile
 as the tail.
 """
 

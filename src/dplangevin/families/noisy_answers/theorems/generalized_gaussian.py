@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
-from dplangevin.families.noisy_answers.schedule import CorrectedAnswersSchedule, NoisyAnswersSchedule
+from dplangevin.families.noisy_answers.schedule import (
+    CorrectedAnswersSchedule,
+    CountedAnswers,
+    NoisyAnswersSchedule,
+)
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part
@@ -58,23 +62,28 @@ def _noise(schedule: NoisyAnswersSchedule) -> GeneralizedGaussian:
 
 
 def _minted(schedule: NoisyAnswersSchedule, part: Part, *words: str) -> Guarantee:
-    rows = schedule.rows_per_person
-    if rows > 1:
-        words = (*words, f"holds for all rows of a person who owns at most {rows}")
     return Guarantee(
         parts=(part,),
         adjacency=schedule.adjacency,
         release=schedule.release,
         theorem=NAME,
         reference=REFERENCE,
-        assumptions=(
-            f"neighbouring data sets change at most {schedule.changed} of {schedule.answers} answers, "
-            f"each by at most {schedule.sensitivity:g}",
-            noise_words(COMMON_ASSUMPTIONS, secure=schedule.secure)[0],
-            "the queries, p and sigma are public and not chosen from the private data",
-            *schedule.assumptions,
-            *words,
-        ),
+        assumptions=answer_words(schedule, "the queries, p and sigma are public", *words),
         arithmetic=arithmetic(secure=schedule.secure),
-        rows_per_person=rows,
+        rows_per_person=schedule.rows_per_person,
+    )
+
+
+def answer_words(schedule: CountedAnswers, public: str, *words: str) -> tuple[str, ...]:
+    """What a promise about noisy counts assumes."""
+    rows = schedule.rows_per_person
+    if rows > 1:
+        words = (*words, f"holds for all rows of a person who owns at most {rows}")
+    return (
+        f"neighbouring data sets change at most {schedule.changed} of {schedule.answers} answers, "
+        f"each by at most {schedule.sensitivity:g}",
+        noise_words(COMMON_ASSUMPTIONS, secure=schedule.secure)[0],
+        f"{public} and not chosen from the private data",
+        *schedule.assumptions,
+        *words,
     )

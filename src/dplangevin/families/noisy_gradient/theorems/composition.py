@@ -15,6 +15,29 @@ from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
 
 
+def require_steps_that_add_up(
+    theorem: NoisyGradientTheorem, constants: Constants, schedule: NoisyGradientSchedule
+) -> None:
+    """Finitely many steps from a public start."""
+    schedule.check_meaningful(constants)
+    if math.isinf(schedule.n_steps):
+        raise theorem.refuse(
+            "it grows without bound in the number of steps", "Give a finite number of steps."
+        )
+    if schedule.start != "data-independent":
+        raise theorem.refuse(
+            "the starting point may depend on the private data",
+            "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift.",
+        )
+
+
+def noises(schedule: NoisyGradientSchedule) -> Counter[float]:
+    """How many steps have which noise."""
+    if isinstance(schedule.noise_scale, tuple):
+        return Counter(schedule.noise_scale)
+    return Counter({schedule.noise_scale: int(schedule.n_steps)})
+
+
 class Composition(NoisyGradientTheorem):
     """Adaptive composition of the Gaussian mechanism over the steps in which a record takes part.
 
@@ -34,16 +57,7 @@ class Composition(NoisyGradientTheorem):
         return schedule.sampling in ("full", "poisson")
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
-        schedule.check_meaningful(constants)
-        if math.isinf(schedule.n_steps):
-            raise self.refuse(
-                "it grows without bound in the number of steps", "Give a finite number of steps."
-            )
-        if schedule.start != "data-independent":
-            raise self.refuse(
-                "the starting point may depend on the private data",
-                "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift.",
-            )
+        require_steps_that_add_up(self, constants, schedule)
         per_step = (
             constants.gradient_sensitivity / schedule.divisor(constants.n) / schedule.noise_scales()
             if not schedule.constant
@@ -85,13 +99,9 @@ class Composition(NoisyGradientTheorem):
         sampling, reach = schedule.sampling, constants.gradient_sensitivity
         if sampling == "poisson" and constants.adjacency == "replace-one":
             # both records' gradients and their difference are within `reach`: the curve of C_q(G), as without
-            # replacement (docs/theory/accountant.md, section 5)
+            # replacement; opposite-records is sharper (docs/theory/accountant.md, section 5)
             sampling, reach = "without-replacement", max(reach, constants.lipschitz)
         scale = size / reach * (1 - 1e-9)
-        if isinstance(schedule.noise_scale, tuple):
-            steps = Counter(schedule.noise_scale)
-        else:
-            steps = Counter({schedule.noise_scale: int(schedule.n_steps)})
         return tuple(
             SampledGaussian(
                 rate=size / constants.n,
@@ -99,5 +109,5 @@ class Composition(NoisyGradientTheorem):
                 sampling=sampling,
                 count=count,
             )
-            for noise, count in steps.items()
+            for noise, count in noises(schedule).items()
         )

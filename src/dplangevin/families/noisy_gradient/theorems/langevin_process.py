@@ -3,9 +3,10 @@
     diffusion:  d theta = -beta_t grad F dt + sqrt(2) dW (reflected on the set),
     SGLD:       theta <- project(theta - eta beta grad F(theta) + N(0, 2 eta I)).
 
-Trajectory: Gaussian composition (Ganesh, Thakurta and Upadhyay 2023, lemma C.1, sharpened to GDP). Last
+Trajectory: Gaussian composition (Ganesh, Thakurta and Upadhyay 2022, lemma C.1, sharpened to GDP). Last
 iterate: Bok, Su and Altschuler (2024) with optimal shifts. Delta is the sensitivity of grad F. The start
-does not depend on the data. Lemma 3.1 of the second paper as printed (beta too large by 1.6 to 2) is unused.
+does not depend on the data. Lemma 3.1 of Ganesh, Thakurta and Upadhyay (2023) as printed (beta too large by
+1.6 to 2) is unused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, inflated
 from dplangevin.problem.constants import Constants
 
-TRAJECTORY_REFERENCE = "Ganesh, Thakurta and Upadhyay (2023), lemma C.1, as Gaussian differential privacy"
+TRAJECTORY_REFERENCE = "Ganesh, Thakurta and Upadhyay (2022), lemma C.1, as Gaussian differential privacy"
 LAST_REFERENCE = "Bok, Su and Altschuler (2024), shifted interpolation"
 IDEAL = "the continuous diffusion is run exactly (no software does: use the SGLD guarantee of the run itself)"
 START = "the start does not depend on the private data"

@@ -1,0 +1,179 @@
+"""The default fit against plain descent and the model without privacy, on generated tables whose seeds chose nothing.
+
+Usage: python benchmarks/converging.py measure PART [--table 0] [--seeds 20] >> cells.jsonl
+       python benchmarks/converging.py print cells.jsonl
+
+Parts: ill (correlated columns and unequal scales), mixed (the generator of clip_law.py, a new set), noise (labels that
+do not depend on the rows), real (adult, breast_cancer, digits8; development data). A line is a cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import _figures
+from clip_law import shapes, table as mixed_table
+from loaders import Floats, load
+from scipy.optimize import minimize
+
+from dplangevin.data import ArrayDataset
+from dplangevin.families.run import run
+from dplangevin.planner.choose import choose
+from dplangevin.problem import Clipped, Logistic
+
+EPSILONS = (0.1, 0.5, 1.0, 8.0)
+HELD_OUT = 10_000
+FRESH = 7001  # seeds from here on chose nothing
+# kind, rows, columns, correlation or decades
+ILL = (
+    ("ar", 20_000, 20, 0.95),
+    ("ar", 20_000, 50, 0.9),
+    ("equal", 20_000, 40, 0.9),
+    ("scales", 20_000, 20, 2.0),
+    ("scales", 50_000, 30, 2.3),
+    ("both", 20_000, 30, 0.8),
+)
+MIXED = 12
+Table = tuple[Floats, Floats, Floats, Floats]
+
+
+def ill(place: int) -> Table:
+    """Columns that are correlated, or of unequal scales, or both; a constant column; rows of norm at most 1."""
+    kind, n, p, much = ILL[place]
+    rng = np.random.default_rng(FRESH + place)
+    X = rng.standard_normal((n + HELD_OUT, p))
+    if kind in ("ar", "both"):
+        for j in range(1, p):
+            X[:, j] = much * X[:, j - 1] + math.sqrt(1 - much**2) * X[:, j]
+    if kind == "equal":
+        X = math.sqrt(much) * rng.standard_normal((len(X), 1)) + math.sqrt(1 - much) * X
+    if kind in ("scales", "both"):
+        X *= np.geomspace(1, 10 ** -(much if kind == "scales" else 1.0), p)
+    scores = (X / X.std(axis=0)) @ rng.standard_normal(p)
+    y = (rng.random(len(X)) < 1 / (1 + np.exp(-2 * scores / scores.std()))).astype(float)
+    rows = np.column_stack([np.clip(X, -4, 4), np.ones(len(X))])
+    rows /= np.linalg.norm(rows, axis=1).max()
+    return rows[:n], y[:n], rows[n:], y[n:]
+
+
+def mixed(place: int) -> Table:
+    """A table of the generator that the clip law was chosen on, of another set."""
+    X, y = mixed_table(shapes(FRESH, MIXED)[place], FRESH + 100 + place)
+    return X[:-HELD_OUT], y[:-HELD_OUT], X[-HELD_OUT:], y[-HELD_OUT:]
+
+
+def noise(place: int) -> Table:
+    """8,000 x 30, labels independent of the rows."""
+    rng = np.random.default_rng(FRESH + 300 + place)
+    rows = np.column_stack([rng.standard_normal((8_000 + HELD_OUT, 29)), np.ones(8_000 + HELD_OUT)])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    y = (rng.random(len(rows)) < 0.5).astype(float)
+    return rows[:8_000], y[:8_000], rows[8_000:], y[8_000:]
+
+
+def real(place: int) -> Table:
+    """Public data sets, which are development data."""
+    split = load(("adult", "breast_cancer", "digits8")[place], 0)
+    return split.X, np.asarray(split.y, float), split.X_test, np.asarray(split.y_test, float)
+
+
+PARTS = {"ill": (ill, len(ILL)), "mixed": (mixed, MIXED), "noise": (noise, 1), "real": (real, 3)}
+
+
+def least(X: Floats, y: Floats, X_test: Floats, y_test: Floats) -> float:
+    """Log-loss of maximum likelihood (a trace of a ridge where it does not exist), found in whitened coordinates."""
+    values, vectors = np.linalg.eigh(X.T @ X / len(X))
+    basis = vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+    Z, loss = X @ basis, Logistic()
+
+    def value(q: Floats) -> tuple[float, Floats]:
+        slopes = loss.slope(Z @ q, y)
+        return float(loss.value(Z @ q, y).mean() + 1e-6 * q @ q), Z.T @ slopes / len(y) + 2e-6 * q
+
+    found = minimize(value, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
+    return float(loss.value(X_test @ (basis @ found), y_test).mean())
+
+
+def cells(part: str, place: int, seeds: int, adjacency: str) -> Iterator[dict[str, Any]]:
+    """Log-loss and accuracy of both fits at each epsilon."""
+    X, y, X_test, y_test = PARTS[part][0](place)
+    reference = least(X, y, X_test, y_test)
+    for epsilon in EPSILONS:
+        cell: dict[str, Any] = {
+            "part": part, "table": place, "n": len(X), "p": X.shape[1], "adjacency": adjacency, "epsilon": epsilon,
+            "least": reference, "seeds": seeds,
+        }  # fmt: skip
+        for mechanism in ("noisy-gd", "auto"):
+            recipe = choose(
+                model="logistic", n=len(X), n_features=X.shape[1], epsilon=epsilon, delta=1e-5, adjacency=adjacency,
+                data_norm=1.0, fit_intercept=False, mechanism=mechanism,
+            )  # fmt: skip
+            plan = recipe.plan
+            data, loss = ArrayDataset(X, y, plan.problem), plan.problem.loss
+            bound = loss.bound if isinstance(loss, Clipped) else 1.0
+            found = np.array(
+                [_figures((X_test @ run(plan, data, 50_000 + s).value)[:, None], y_test, bound)[:2]
+                 for s in range(seeds)]
+            )  # fmt: skip
+            cell[mechanism] = {
+                "loss": found[:, 1].mean(), "error": found[:, 1].std() / math.sqrt(seeds),
+                "accuracy": found[:, 0].mean(), "kind": plan.schedule.mechanism,
+                "passes": int(getattr(plan.schedule, "n_steps", 1)) + int(getattr(plan.schedule, "looks", 0)),
+            }  # fmt: skip
+        yield cell
+
+
+def show(lines: list[dict[str, Any]]) -> None:
+    """A row for each cell, and the pooled excess of each part."""
+    print(
+        "| table | n x p | epsilon | not private | plain descent | default | passes | accuracy, plain / default |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for cell in lines:
+        old, new = cell["noisy-gd"], cell["auto"]
+        print(
+            f"| {cell['part']} {cell['table']}, {cell['adjacency']} | {cell['n']} x {cell['p']} "
+            f"| {cell['epsilon']:g} | "
+            f"{cell['least']:.4f} | {old['loss']:.4f} | {new['loss']:.4f} +- {new['error']:.4f} | {new['passes']} | "
+            f"{old['accuracy']:.4f} / {new['accuracy']:.4f} |"
+        )
+    print()
+    for part in dict.fromkeys(cell["part"] for cell in lines):
+        own = [cell for cell in lines if cell["part"] == part]
+        for name, some in (("epsilon <= 1", [c for c in own if c["epsilon"] <= 1]), ("all", own)):
+            excess = [sum(c[key]["loss"] - c["least"] for c in some) for key in ("auto", "noisy-gd")]
+            changes = [100 * (c["auto"]["loss"] / c["noisy-gd"]["loss"] - 1) for c in some]
+            print(
+                f"- {part}, {name}: {len(some)} cells, pooled excess {excess[0] / excess[1]:.2f} of plain descent's; "
+                f"change of log-loss {np.mean(changes):+.2f}% on average, {max(changes):+.2f}% at worst"
+            )
+
+
+def main() -> None:
+    """Measure one table, or print what was measured."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("measure", "print"))
+    parser.add_argument("part", help="a part, or the file of measured cells")
+    parser.add_argument("--table", type=int, default=None)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--adjacency", default="add-remove")
+    asked = parser.parse_args()
+    if asked.what == "print":
+        show([json.loads(line) for line in Path(asked.part).read_text().splitlines()])
+        return
+    places = range(PARTS[asked.part][1]) if asked.table is None else [asked.table]
+    for place in places:
+        for cell in cells(asked.part, place, asked.seeds, asked.adjacency):
+            json.dump(cell, sys.stdout)
+            print(flush=True)
+
+
+if __name__ == "__main__":
+    main()

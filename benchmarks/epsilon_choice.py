@@ -1,0 +1,90 @@
+"""Is `epsilon_for` calibrated? Attained over asked excess on tables that it has not seen.
+
+`python benchmarks/epsilon_choice.py [FIRST LAST]` prints a line for each table: 20 generated ones, adult and bank with
+two goals each. The schema is stated; the attained excess is the mean over four fits of the log-loss on held-out rows
+above that of a plain fit.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import raw_table
+from sklearn.linear_model import LogisticRegression
+
+from dplangevin import DPLogisticRegression, epsilon_for
+from dplangevin.estimators import SchemaEncoder
+from dplangevin.schema import Schema
+
+SEEDS, DELTA = 4, 1e-6
+GOALS = (0.003, 0.01, 0.03)
+
+
+def generated(place: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], float]:
+    """A table of random size: skewed, bell-shaped, two-valued and category columns, signals of random strength."""
+    rng = np.random.default_rng(2000 + place)
+    n, numbers, lists = int(rng.integers(4000, 20_000)), int(rng.integers(2, 9)), int(rng.integers(0, 4))
+    size, columns, stated = n + 10_000, {}, {}
+    for j in range(numbers):
+        kind = rng.choice(["skewed", "bell", "two", "flat"])
+        draw = {
+            "skewed": rng.exponential(1.5, size), "bell": 5 + rng.standard_normal(size),
+            "two": (rng.random(size) < 0.2) * 10.0, "flat": rng.uniform(0, 10, size),
+        }[kind]  # fmt: skip
+        columns[f"x{j}"], stated[f"x{j}"] = np.clip(draw, 0, 10), {"range": [0, 10]}
+    for j in range(lists):
+        words = [f"w{k}" for k in range(int(rng.integers(2, 12)))]
+        columns[f"c{j}"] = rng.choice(words, size, p=rng.dirichlet(np.ones(len(words))))
+        stated[f"c{j}"] = {"categories": words}
+    table = pd.DataFrame(columns)
+    rows = SchemaEncoder({"version": 1, "columns": stated}).transform(table)
+    score = rows @ rng.standard_normal(rows.shape[1])
+    score = rng.uniform(0.5, 3) * (score - score.mean()) / score.std() + rng.uniform(-1.5, 1.5)
+    table["y"] = np.where(rng.random(size) < 1 / (1 + np.exp(-score)), "yes", "no")
+    return table[:n], table[n:], stated, GOALS[place % 3]
+
+
+def line(
+    name: str, train: Any, test: Any, stated: dict[str, Any], target: str, classes: list[str], goal: float
+) -> str:
+    """Asked, the epsilon that was told, and what it attains."""
+    schema = Schema.from_dict({"version": 1, "columns": stated})
+    found = epsilon_for("logistic", schema, n=len(train), excess=goal, delta=DELTA, seeds=SEEDS)
+    yes = (test[target] == classes[1]).to_numpy()
+    encode = SchemaEncoder(schema)
+    plain = LogisticRegression(C=1e3, fit_intercept=False, max_iter=500)
+    plain.fit(encode.transform(train), train[target] == classes[1])
+    floor = raw_table._log_loss(yes, plain.predict_proba(encode.transform(test))[:, 1])
+    options: dict[str, Any] = {"epsilon": found.epsilon, "delta": DELTA, "schema": schema, "classes": classes}
+    fits = [
+        DPLogisticRegression(**options, random_state=seed).fit(train, train[target]) for seed in range(SEEDS)
+    ]
+    gained = np.mean([raw_table._log_loss(yes, fit.predict_proba(test)[:, 1]) for fit in fits]) - floor
+    ratio = gained / goal
+    kept = "yes" if 0.5 <= ratio <= 2 else "no"
+    return f"| {name} | {len(train)} | {goal:g} | {found.epsilon:.3g} | {gained:.4f} | {ratio:.2f} | {kept} |"
+
+
+def main() -> None:
+    """A line for each table."""
+    warnings.simplefilter("ignore")
+    first, last = (int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (0, 24)
+    for place in range(first, min(last, 20)):
+        train, test, stated, goal = generated(place)
+        print(line(f"generated {place}", train, test, stated, "y", ["no", "yes"], goal), flush=True)
+    for place in range(max(first, 20), last):
+        problem = (raw_table.adult, raw_table.bank)[place % 2]()
+        train, test = problem.table(0)
+        goal = (0.003, 0.01)[place // 22]
+        print(
+            line(problem.name, train, test, problem.stated, problem.target, problem.classes or [], goal),
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

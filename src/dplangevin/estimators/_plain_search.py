@@ -1,0 +1,27 @@
+"""A plain grid search or cross-validation fits many times, and every fit is a release: said once."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+SAID = (
+    "this fit is one of many of a plain search or cross-validation: k fits cost k releases, and scores on private rows "
+    "are not covered at all. Use DPSearchCV, which has one promise for the whole, or a ledger that adds them up."
+)
+_said = False
+
+
+def warn_of_plain_search(paid: bool) -> None:
+    """Warn once in a process when scikit-learn's model selection calls `fit` and no ledger counts."""
+    global _said
+    if paid or _said:
+        return
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module.startswith("sklearn.model_selection"):
+            _said = True
+            warnings.warn(SAID, UserWarning, stacklevel=3)
+            return
+        frame = frame.f_back  # type: ignore[assignment]

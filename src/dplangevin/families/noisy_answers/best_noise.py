@@ -1,0 +1,84 @@
+"""The noise with the smallest error for counts: a search over its shape, before any record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+from dplangevin._search import golden
+from dplangevin.families.noisy_answers import maximum_error as error
+from dplangevin.families.noisy_answers.cube_error import CubeError
+from dplangevin.families.noisy_answers.maximum_error import IndependentError
+from dplangevin.privacy.generalized_gaussian import fisher_information
+from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
+from dplangevin.samplers.cut_cube import cube_sampler
+
+Objective = Literal["max", "rmse"]
+_SHAPES = (1.0, 1.3, 1.6, 2.0, 2.6, 3.4, 4.5, 6.0, 9.0)
+_GAIN = 0.995  # dependent noise composes worse and has no secure form: it has to win by more than this
+_LARGEST_COST = 5e8  # numbers drawn, on average, for one release
+
+
+def error_law(k: int, changed: int, p: float) -> IndependentError | CubeError:
+    """The errors of k counts under the noise of shape p and scale 1."""
+    return CubeError(k, changed) if p == math.inf else IndependentError(k, p)
+
+
+def norm_scale(epsilon: float, delta: float) -> float:
+    """The smallest scale of the noise exp(-|x|_K / scale): that of one Laplace answer."""
+    return smallest_sigma(1.0, 1, epsilon, delta)
+
+
+def within_reach(k: int, changed: int) -> bool:
+    """Whether the noise of the largest norm is drawn in seconds."""
+    return k <= _LARGEST_COST * cube_sampler(k, float(changed)).acceptance
+
+
+def best_noise(
+    k: int, changed: int, epsilon: float, delta: float, objective: Objective, *, secure: bool
+) -> float:
+    """The p with the smallest error, inf among them. When one count changes, p = inf is p = 1."""
+    p = 1.0 if delta == 0 else best_shape(k, changed, epsilon, delta, objective)
+    if secure or changed == 1:
+        return p
+
+    def size(shape: float) -> float:
+        law = error_law(k, changed, shape)
+        return law.expected_maximum() if objective == "max" else law.power_mean(2.0)
+
+    most = _GAIN * smallest_sigma(p, changed, epsilon, delta) * size(p)
+    scale = norm_scale(epsilon, delta)
+    if delta > 0 and scale * changed / 4 > most:  # both errors are at least changed / 4: see the theory page
+        return p
+    return math.inf if within_reach(k, changed) and scale * size(math.inf) < most else p
+
+
+def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Objective) -> float:
+    """The p with the smallest error: a rough search, then p = 1 and p = 2 as candidates beside its result."""
+    size = error.expected_maximum if objective == "max" else lambda _k, p: error.root_mean_square(p)
+
+    def loss(p: float, *, rough: bool = True) -> float:
+        return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(k, p)
+
+    if changed >= 10_000:  # the loss is Gaussian enough: sigma grows as sqrt(I(p))
+        found = golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0, 0.05)
+    else:
+        found = golden(loss, *_bracket(loss), 0.05)
+    candidates = {round(found, 2), 1.0, 2.0}
+    good = 1.005 * min(loss(p) for p in candidates)  # rough losses are off by 0.1% or less
+    return min((p for p in candidates if loss(p) <= good), key=lambda p: loss(p, rough=False))
+
+
+def _bracket(function: Callable[[float], float]) -> tuple[float, float]:
+    """Neighbours of the best shape on the list, walking downhill from p = 2."""
+    values = {3: function(_SHAPES[3])}
+    for step in (1, -1):
+        place = 3 + step
+        while 0 <= place < len(_SHAPES):
+            values[place] = function(_SHAPES[place])
+            if values[place] > values[place - step]:
+                break
+            place += step
+    best = min(values, key=values.__getitem__)
+    return _SHAPES[max(best - 1, 0)], _SHAPES[min(best + 1, len(_SHAPES) - 1)]

@@ -1,0 +1,144 @@
+"""The error of noise with density exp(-max(|x|_inf, |x|_1 / m)), exactly.
+
+x = R u with R ~ Gamma(k + 1) and u uniform in {|u|_inf <= 1, |u|_1 <= m}. With F_k the Irwin-Hall distribution
+function, P(|u|_inf <= a) = a^k F_k(m / a) / F_k(m), and |u_1| has density F_{k-1}(m - a) / F_k(m) on [0, 1]. For m = k
+the ball is the cube, |x|_inf ~ Gamma(k) and u_1 is uniform.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.optimize import brentq
+from scipy.special import gammainccinv, gammaincinv, gammaln
+
+from dplangevin.samplers.cut_cube import log_irwin_hall
+
+Floats = NDArray[np.float64]
+_TINY = 1e-16
+
+
+@dataclass(frozen=True)
+class CubeError:
+    """Errors of k counts of which m may change, for scale 1.
+
+    Examples
+    --------
+    >>> CubeError(1000, 1000).expected_maximum()
+    1000.0
+    >>> round(CubeError(10, 1).expected_maximum(), 6)  # the cross-polytope: Laplace noise
+    2.928968
+    """
+
+    k: int
+    m: int
+
+    def expected_maximum(self) -> float:
+        """E max_i |x_i|."""
+        if self.m == self.k:
+            return float(self.k)
+        low, high = self._ends
+        nodes, weights = _panels(low, high)
+        return (self.k + 1) * (low + float(weights @ -np.expm1(self._log_maximum(nodes))))
+
+    def maximum_quantile(self, beta: float) -> float:
+        """u with Pr[max_i |x_i| > u] = beta."""
+        if self.m == self.k:
+            return float(gammainccinv(self.k, beta))
+        table, (least, most) = self._table, self._ends
+        top = float(gammainccinv(self.k + 1, _TINY))
+
+        def excess(log_u: float) -> float:
+            u = math.exp(log_u)
+            radii, weights = _panels(u / most, max(top, u / most))  # a smaller radius never reaches u
+            density = np.exp(self.k * np.log(radii) - radii - gammaln(self.k + 1))
+            inside = np.where(u / radii < least, -np.inf, table(np.clip(u / radii, least, most)))
+            return float((weights * density) @ -np.expm1(np.minimum(inside, 0.0))) - beta
+
+        low, high = math.log(float(gammaincinv(self.k + 1, _TINY)) * least), math.log(top * most)
+        return math.exp(float(brentq(excess, low, high, xtol=1e-12)))
+
+    def margin(self, level: float) -> float:
+        """u with Pr[|x_1| <= u] = level."""
+        inside, most = self._inside
+        ends = float(gammaincinv(self.k + 1, _TINY)), float(gammainccinv(self.k + 1, _TINY))
+
+        def excess(log_u: float) -> float:
+            u = math.exp(log_u)
+            radii, weights = _panels(max(ends[0], u / most), max(ends[1], u / most))
+            density = np.exp(self.k * np.log(radii) - radii - gammaln(self.k + 1))
+            return float((weights * density) @ (1 - inside(u / radii))) - (1 - level)
+
+        return math.exp(float(brentq(excess, math.log(1e-12), math.log(ends[1] * most), xtol=1e-12)))
+
+    def power_mean(self, q: float) -> float:
+        """(E |x_1|^q)^{1/q}."""
+        places, weights = self._single
+        radial = float(gammaln(self.k + 1 + q) - gammaln(self.k + 1))
+        return math.exp((radial + math.log(float(weights @ places**q))) / q)
+
+    def _log_maximum(self, places: Floats) -> Floats:
+        """log P(|u|_inf <= a)."""
+        inside = self.k * np.log(places) + log_irwin_hall(self.k, self.m / places) - self._log_volume
+        return np.minimum(inside, 0.0)
+
+    @cached_property
+    def _log_volume(self) -> float:
+        return float(log_irwin_hall(self.k, self.m)[0])
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        """Places between which |u|_inf practically always is."""
+        return self._place(math.log(_TINY)), min(1.0, self._place(-_TINY) * (1 + 1e-6))
+
+    def _place(self, level: float) -> float:
+        """Where log P(|u|_inf <= a) crosses the level."""
+        low, high = math.log(1e-3 / self.k), 0.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            below = self._log_maximum(np.array([math.exp(middle)]))[0] < level
+            low, high = (middle, high) if below else (low, middle)
+        return math.exp(high)
+
+    @cached_property
+    def _table(self) -> CubicSpline:
+        grid = np.linspace(*self._ends, 401)
+        return CubicSpline(grid, self._log_maximum(grid))
+
+    @cached_property
+    def _single(self) -> tuple[Floats, Floats]:
+        """Nodes and probabilities of |u_1|."""
+        nodes, weights = _panels(0.0, self._widest)
+        mass = weights * self._density(nodes)
+        return nodes, mass / float(mass.sum())
+
+    @cached_property
+    def _inside(self) -> tuple[Callable[[Floats], Floats], float]:
+        """P(|u_1| <= a), and where it is 1."""
+        grid = np.linspace(0.0, self._widest, 801)
+        total = CubicSpline(grid, self._density(grid)).antiderivative()
+        return lambda places: np.minimum(total(places) / total(self._widest), 1.0), self._widest
+
+    @property
+    def _widest(self) -> float:
+        return min(1.0, 45.0 * self.m / self.k)
+
+    def _density(self, places: Floats) -> Floats:
+        """Of |u_1|."""
+        if self.m == self.k:
+            return np.ones_like(places)
+        return np.exp(log_irwin_hall(self.k - 1, self.m - places) - self._log_volume)
+
+
+def _panels(low: float, high: float) -> tuple[Floats, Floats]:
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    edges = np.linspace(low, high, 25)
+    half = np.diff(edges) / 2
+    places = (edges[:-1] + half)[:, None] + half[:, None] * nodes
+    return places.ravel(), (half[:, None] * weights).ravel()

@@ -1,0 +1,135 @@
+"""Coordinates from noisy second moments: what is resolved, how far a row may reach, and how long a step may be.
+
+Everything here is a function of released matrices and public numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+HEDGED = 0.4
+"""Power of the spectrum that whitens after one look: short of 1/2, since small eigenvalues are guesses."""
+WHITE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spectrum:
+    """Eigenvalues and vectors of a second moment of which a noisy version is known.
+
+    Parameters
+    ----------
+    values : cleaned of the inflation by noise where they are resolved; elsewhere all alike.
+    vectors : in columns. resolved : which eigenvalues stand out of the noise.
+    top : bounds on the second moment along the vectors, for step sizes only.
+    edge : of the spectrum of the noise.
+    """
+
+    values: Floats
+    vectors: Floats
+    resolved: NDArray[np.bool_]
+    top: Floats
+    edge: float
+
+
+def spectrum(noisy: Floats, noise: float, fine: bool) -> Spectrum:
+    """Symmetric noise of deviation `noise` has its spectrum within f = noise sqrt(2 p) (the semicircle's edge).
+
+    An eigenvalue e > f / 2 appears as v = e + f^2 / (4 e) > f, which is undone. What is left of the trace (at most 1)
+    is shared by the unresolved directions.
+    """
+    size = len(noisy)
+    edge = noise * math.sqrt(2 * size)
+    found, vectors = np.linalg.eigh(noisy)
+    resolved = found > edge
+    values = np.empty(size)
+    values[resolved] = (found[resolved] + np.sqrt((found[resolved] - edge) * (found[resolved] + edge))) / 2
+    if not resolved.all():
+        left = (min(float(np.trace(noisy)), 1.0) - values[resolved].sum()) / int((~resolved).sum())
+        low = edge / 8 if fine else edge / (2 * size)
+        values[~resolved] = min(max(left, low), edge / 2)
+    top = np.where(resolved, found + edge / 2, 0.75 * edge)
+    return Spectrum(values=values, vectors=vectors, resolved=resolved, top=top, edge=edge)
+
+
+class Frame(NamedTuple):
+    """Coordinates B (in columns) and the bound R on what a row may be in them."""
+
+    basis: Floats
+    bound: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Geometry:
+    """Coordinates q with theta = B q, for rows of norm at most 1.
+
+    Parameters
+    ----------
+    frames : of the weights: w = min(1, R / |B' x|), and after a second look min(w^2, R / |B' x|), with which the
+        second moment was measured, so that steps stay safe.
+    moments : expected second moment of each coordinate. tops : bounds on them, for step sizes.
+    spectrum : of the last look.
+    """
+
+    frames: tuple[Frame, ...]
+    moments: Floats
+    tops: Floats
+    spectrum: Spectrum
+
+    @property
+    def basis(self) -> Floats:
+        """B."""
+        return self.frames[-1].basis
+
+    @property
+    def bound(self) -> float:
+        """R, the largest norm of w B' x."""
+        return self.frames[-1].bound
+
+
+def first_look(noisy: Floats, noise: float, fine: bool) -> Geometry:
+    """B = U e^-power, R = sqrt(sum of the expected second moments)."""
+    found = spectrum(noisy, noise, fine)
+    power = WHITE if fine else HEDGED
+    basis = found.vectors * found.values**-power
+    moments = np.ones(len(noisy)) if fine else found.values ** (1 - 2 * power)
+    frame = Frame(basis, math.sqrt(float(moments.sum())))
+    return Geometry(
+        frames=(frame,), moments=moments, tops=found.top * found.values ** (-2 * power), spectrum=found
+    )
+
+
+def second_look(first: Geometry, noisy: Floats, noise: float) -> Geometry:
+    """Coordinates within the first ones, from the second moment of w B' x / R."""
+    found = spectrum(noisy, noise, True)
+    basis = (first.basis / first.bound) @ (found.vectors * found.values**-WHITE)
+    frame = Frame(basis, math.sqrt(len(noisy)))
+    return Geometry(
+        frames=(*first.frames, frame),
+        moments=np.ones(len(noisy)),
+        tops=found.top / found.values,
+        spectrum=found,
+    )
+
+
+def whitened(rows: Floats, frames: tuple[Frame, ...]) -> tuple[Floats, Floats]:
+    """Rows x (norm at most 1) in the last frame's coordinates, z = B' x, and weights w with |w z| <= R.
+
+    A weight depends on its own row and on released values only. The last line is what the promise rests on: it holds
+    for every B, R and row, finite or not.
+    """
+    weights = np.ones(len(rows))
+    coordinates = rows
+    for place, frame in enumerate(frames):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            coordinates = rows @ frame.basis
+            lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
+            weights = np.minimum(weights**2 if place else weights, frame.bound / lengths)
+            inside = weights * lengths <= frame.bound * (1 + 1e-12)
+        weights = np.where(inside & np.isfinite(weights), weights, 0.0)
+    return coordinates, weights

@@ -1,0 +1,148 @@
+"""Whitened descent: moments, coordinates, weights of rows, descent, weights of iterates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._progress import progress
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.mechanism import Draw, Fit, FitMechanism
+from dplangevin.families.moments.mechanism import symmetric_noise
+from dplangevin.families.run_state import RunState
+from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
+from dplangevin.families.whitened.response import windows
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.shrinkage import shrink
+from dplangevin.families.whitened.sums import row_weights, second_moment
+from dplangevin.problem import Problem, WholeSpace
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """Where a run stands: the noisy moments so far, the step, the point, and the sums of the windows."""
+
+    moments: Floats
+    step: int
+    theta: Floats
+    previous: Floats
+    totals: Floats
+    iterates: dict[int, Floats] = field(default_factory=dict)
+
+
+class WhitenedDescent(FitMechanism[WhitenedSchedule]):
+    """Noisy second moments of the rows, then accelerated noisy descent in the coordinates they give.
+
+    Noise goes on the moments and on the gradients, and nowhere else: whatever is made of them afterwards (coordinates,
+    weights of rows, steps, means and weights of iterates) is post-processing, which the theorem, composition of all of
+    them, covers. Nothing here may be used with a promise about the last iterate alone.
+    """
+
+    family = WhitenedSchedule
+
+    def check(self, schedule: WhitenedSchedule, problem: Problem) -> None:
+        """Coordinates are stretched, so that balls and ridges would not stay what they are."""
+        if problem.ridge or not isinstance(problem.constraint, WholeSpace):
+            raise InvalidParameter(
+                "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
+                "mechanism='noisy-gd'."
+            )
+
+    def draw(self, run: Fit[WhitenedSchedule]) -> Draw:
+        """Moments, descent, and the weighted mean of the iterates; the released moments beside it."""
+        schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
+        walk = _resumed(saved, rng)
+        if walk is None:
+            walk = _begun(data.problem, looked(schedule, data, rng))
+        geometry = coordinates(schedule, walk.moments)
+        found = descend(schedule, data, geometry, walk, rng, saved)
+        theta = (geometry.basis @ found).ravel() / data.problem.row_norm
+        return Draw(
+            value=theta, n_steps=schedule.n_steps, beside=_beside(geometry, walk.moments, data.problem)
+        )
+
+
+def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:
+    fields = None if saved is None else saved.position()
+    if saved is None or fields is None:
+        return None
+    saved.restore(rng)
+    return Walk(**fields)
+
+
+def _begun(problem: Problem, moments: Floats) -> Walk:
+    start = np.zeros((problem.n_columns, problem.loss.score_dimension))
+    return Walk(moments=moments, step=0, theta=start, previous=start, totals=np.zeros((3, *start.shape)))
+
+
+def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
+    """The noisy second moments, [looks, p, p]: each is a function of the records and of the ones before it."""
+    problem, found = data.problem, np.empty((0, data.problem.n_columns, data.problem.n_columns))
+    for _ in range(schedule.looks):
+        frames = coordinates(schedule, found).frames if len(found) else ()
+        exact = data.summed(second_moment, frames) / problem.n
+        noise = schedule.moment_noise * symmetric_noise(problem.n_columns, rng)
+        found = np.concatenate([found, ((exact + exact.T) / 2 + noise)[None]])
+    return found
+
+
+def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
+    """The coordinates that these noisy moments give: post-processing."""
+    geometry = first_look(moments[0], schedule.moment_noise, schedule.looks == 2)
+    return geometry if len(moments) == 1 else second_look(geometry, moments[1], schedule.moment_noise)
+
+
+def step_sizes(schedule: WhitenedSchedule, geometry: Geometry) -> Floats:
+    """As long as the curvature allows, and no longer than keeps the noise of all steps within the reach."""
+    lengths = np.sqrt(np.einsum("ij,ij->j", geometry.basis, geometry.basis))
+    each = geometry.bound * schedule.noise_scale * schedule.n_steps**1.5
+    return np.asarray(np.minimum(schedule.step_size / geometry.tops, 4 * schedule.reach / (each * lengths)))
+
+
+def descend(
+    schedule: WhitenedSchedule,
+    data: Dataset,
+    geometry: Geometry,
+    walk: Walk,
+    rng: np.random.Generator,
+    saved: RunState | None = None,
+) -> Floats:
+    """q [p, K] after all steps from where the walk stands: the mean of the tail, shrunk where the schedule says so."""
+    problem, basis, bound = data.problem, geometry.basis, geometry.bound
+    etas = step_sizes(schedule, geometry)[:, None]
+    weighted = data.reweighted(row_weights, geometry.frames)
+    seen, unit = windows(schedule.n_steps), problem.row_norm * bound * problem.n
+    for t in progress(range(walk.step, schedule.n_steps), "whitened descent"):
+        point = walk.theta + (t / (t + 3)) * (walk.theta - walk.previous)
+        theta = (basis @ point).ravel() / problem.row_norm
+        total = weighted.gradient_sum(problem.loss, theta[:, None]).reshape(point.shape)
+        noisy = basis.T @ total / unit + schedule.noise_scale * rng.standard_normal(point.shape)
+        walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
+        walk.step = t + 1
+        for place, window in enumerate(seen[:-1]):
+            if window.first <= t < window.last:
+                walk.totals[place] += walk.theta / (window.last - window.first)
+        if t >= schedule.average_from:
+            walk.totals[-1] += walk.theta / (schedule.n_steps - schedule.average_from)
+        if saved is not None:
+            saved.after(walk, rng)
+    if not schedule.shrink:
+        return np.asarray(walk.totals[-1])
+    return shrink(
+        walk.totals[:, :, 0], geometry, etas[:, 0], bound * schedule.noise_scale, 1 / schedule.step_size,
+        schedule.n_steps,
+    ).value[:, None]  # fmt: skip
+
+
+def _beside(geometry: Geometry, moments: Floats, problem: Problem) -> dict[str, Floats]:
+    """What was released beside the answer, in the units of the problem's rows."""
+    return {
+        "moment": moments[0] * problem.row_norm**2,
+        "basis": geometry.basis / problem.row_norm,
+        "resolved": geometry.spectrum.resolved.astype(float),
+    }

@@ -1,0 +1,109 @@
+"""The recipe of whitened descent: shares, looks and steps from public quantities."""
+
+from __future__ import annotations
+
+import math
+
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.planner import rules
+from dplangevin.planner.looks import SHARE, Looks
+from dplangevin.planner.reasons import caution, clip_reason
+from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import Request
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Problem
+
+STEPS = 32
+QUICK = 16
+"""Steps after two looks, which leave no direction flat (logistic and ridge regression)."""
+TAIL = 2 / 3
+SHRUNK = ("logistic",)
+SHARP = 400.0
+"""Signal from which Poisson slopes are clipped later, and pinball losses smoothed less."""
+SHARPEST = {"quantile": 5.0, "poisson": math.inf}
+
+
+def whitened_gd(request: Request) -> Recipe:
+    """A tenth of the budget for second moments, the rest for accelerated steps in their coordinates."""
+    if request.alpha is not None or request.radius is not None:
+        raise InvalidParameter(
+            "mechanism='whitened-gd' has neither ridge nor radius; leave alpha and radius out, or use "
+            "mechanism='noisy-gd'."
+        )
+    looks = Looks.of(request)
+    records = looks.records * math.sqrt(1 - SHARE)
+    signal = records / request.columns
+    sharpness = _sharpness(request, signal)
+    problem = request.problem(_clip(request, signal), 0.0, sharpness)
+    steps = _steps(request, looks, sharpness)
+    schedule = WhitenedSchedule(
+        moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
+        noise_scale=_noise(request, problem, (1 - SHARE) / steps, moment=False),
+        n_steps=steps,
+        step_size=1 / (request.curvature(problem.loss) * request.weight_bound),
+        reach=request.shape.reach * min(1.0, 0.4 * signal),
+        looks=looks.number,
+        average_from=steps - math.ceil(TAIL * steps),
+        shrink=request.model in SHRUNK and looks.number == 1,
+    )
+    return Recipe(
+        model=request.model,
+        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
+        reasons=_reasons(request, problem, schedule, looks, signal),
+        predicted_excess_risk=_risk(request, problem, records),
+        caution=caution(request, looks.records / request.columns),
+    )
+
+
+def _clip(request: Request, signal: float) -> float | None:
+    """The clip of the rules; a softmax slope, whose clip at 1 is a bias, is left alone where the signal allows it."""
+    bound = rules.clip(request.shape, signal)
+    return None if request.model == "multinomial" and signal >= request.shape.unclipped else bound
+
+
+def _sharpness(request: Request, signal: float) -> float:
+    """sqrt(signal / 400), from 1 up: the bias of a clip or of a width falls with it."""
+    return min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
+
+
+def _steps(request: Request, looks: Looks, sharpness: float) -> int:
+    """Time is T^2 times the step, and the steps of a pinball loss are as long as it is wide."""
+    if request.model == "quantile":
+        return math.ceil(STEPS * math.sqrt(sharpness))
+    return QUICK if looks.number == 2 and request.model in ("logistic", "ridge") else STEPS
+
+
+def _noise(request: Request, problem: Problem, share: float, *, moment: bool) -> float:
+    """The deviation at which one release costs this share of mu^2, a hair above for the accountant's rounding."""
+    each = (request.mu * math.sqrt(share) - 2e-12) / (1 + 2e-9)
+    if not each > 0:
+        raise CalibrationFailed(
+            f"epsilon = {request.epsilon:g} at delta = {request.delta:g} is too small for double precision; raise it."
+        )
+    sides = request.sides
+    moved = math.sqrt(sides) if moment else sides * problem.constants.lipschitz / problem.row_norm
+    return moved / (problem.n * each)
+
+
+def _risk(request: Request, problem: Problem, records: float) -> float:
+    """Noise in whitened coordinates: p^2 C^2 / (2 M records^2) times what the tail mean and flat losses add."""
+    spread = (problem.loss.slope_bound / records) ** 2
+    return 2.5 * request.columns * request.dimension * spread / (2 * request.curvature(problem.loss))
+
+
+def _reasons(
+    request: Request, problem: Problem, schedule: WhitenedSchedule, looks: Looks, signal: float
+) -> tuple[str, ...]:
+    edge = looks.edge(SHARE / schedule.looks)
+    times = "two second moments" if schedule.looks == 2 else "one second moment"
+    return (
+        f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
+        f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {edge / 2:.2g} of the squared row "
+        "norm are resolved, and noise then costs every direction alike",
+        f"{1 - SHARE:.0%} buys {schedule.n_steps} accelerated full-batch steps in those coordinates",
+        "the mean of the last two thirds of the iterates is released"
+        + (
+            ", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"
+        ),
+    )

@@ -1,0 +1,52 @@
+"""Privacy of whitened descent: adaptive composition of Gaussian mechanisms."""
+
+from __future__ import annotations
+
+import math
+
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian
+from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.problem.constants import Constants
+
+
+class WhitenedComposition(Theorem[WhitenedSchedule]):
+    """`looks` Gaussian mechanisms on second moments, then `n_steps` on gradients, each given all releases before it.
+
+    Moments: in the isometric coordinates of symmetric matrices (the diagonal, sqrt 2 times the entries above it) the
+    noise is moment_noise N(0, I). A row x of norm at most 1 moves the mean by |x x'|_F / n <= 1 / n (add-remove), and
+    a replaced one by sqrt(|x|^4 + |y|^4 - 2 <x, y>^2) / n <= sqrt(2) / n. So it is for rows w B' x / R, which depend on
+    x and released values alone.
+    Gradients: a record adds weight r w B' x / (R n), of norm at most weight_bound slope_bound / n whatever B, R and the
+    point are: L / (row_norm n), and twice that for a replaced one.
+    Coordinates, weights of rows, step sizes, momentum, averages and shrinkage are functions of released values. No
+    convexity is used. The shares are public, so that adaptive composition holds: mu^2 is the sum of squares.
+    """
+
+    name = "whitened-composition"
+    reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
+    proof = "docs/theory/converging_fits.md, section 1"
+
+    def any_number(self, schedule: WhitenedSchedule) -> bool:
+        """Sums over records, of which one record's part does not depend on the others."""
+        return True
+
+    def certify(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
+        if constants.row_norm is None:
+            raise self.refuse(
+                "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
+            )
+        replaced = constants.adjacency == "replace-one"
+        moment = (math.sqrt(2) if replaced else 1.0) / (constants.n * schedule.moment_noise)
+        record = (2.0 if replaced else 1.0) * constants.lipschitz / constants.row_norm
+        step = record / (constants.n * schedule.noise_scale)
+        return self.guarantee(
+            constants,
+            schedule,
+            (
+                Gaussian(mu=inflated(moment), count=schedule.looks),
+                Gaussian(mu=inflated(step), count=schedule.n_steps),
+            ),
+            ("second moments are of rows alone: neither labels nor sample weights enter them",),
+        )

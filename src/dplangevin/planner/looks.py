@@ -1,0 +1,71 @@
+"""What second moments of the rows can show, from public numbers: which branch of the default fit is taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dplangevin.planner.request import Request
+
+SHARE = 0.1
+"""Of mu^2, for second moments."""
+SEEN = 0.6
+"""Largest edge of the noise spectrum at which a moment is worth its share."""
+FINE = 0.5
+"""Largest p times the edge of half the share at which a second look pays."""
+MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "poisson")
+"""Models whose default fit is whitened descent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looks:
+    """records : n mu / s. columns : p. replaced : whether neighbours replace a record."""
+
+    records: float
+    columns: int
+    replaced: bool
+
+    @classmethod
+    def of(cls, request: Request) -> Looks:
+        """For a promise with delta > 0."""
+        return cls(
+            records=request.records(pure=False),
+            columns=request.columns,
+            replaced=request.adjacency == "replace-one",
+        )
+
+    def edge(self, share: float) -> float:
+        """f = tau sqrt(2 p), the edge of the noise spectrum of a moment that is given this share of mu^2.
+
+        tau = a / (records sqrt(share)); a = 1 (add-remove) or 1 / sqrt 2: replacing a row moves x x' by sqrt 2, not 2.
+        """
+        sensitivity = math.sqrt(0.5) if self.replaced else 1.0
+        return sensitivity / (self.records * math.sqrt(share)) * math.sqrt(2 * self.columns)
+
+    @property
+    def pay(self) -> bool:
+        """Whether a second moment is worth its share."""
+        return self.edge(SHARE) <= SEEN
+
+    @property
+    def number(self) -> int:
+        """Two where the records allow it."""
+        return 2 if self.columns * self.edge(SHARE / 2) <= FINE else 1
+
+
+def by_default(request: Request) -> bool:
+    """Whether the default fit of this request is whitened descent; anything stated about the fit keeps descent."""
+    return could(request) and Looks.of(request).pay
+
+
+def could(request: Request) -> bool:
+    """Whether only the number of records speaks against it."""
+    return (
+        request.model in MODELS
+        and request.delta > 0
+        and not request.secure
+        and request.mechanism == "auto"
+        and request.theorem is None
+        and request.alpha is None
+        and request.radius is None
+    )

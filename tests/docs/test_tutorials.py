@@ -1,0 +1,43 @@
+"""Tutorials print what they say they print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docs._blocks import ROOT
+
+sys.path.insert(0, str(ROOT / "tools"))
+import tutorials
+
+QUICK = {"own_table"}  # the others are run by `make test-all`
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page.stem in QUICK else pytest.mark.slow) for page in tutorials.pages()],
+    ids=lambda page: page.stem,
+)
+def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert not tutorials.differences(text, tutorials.ran(text, tmp_path))
+    for name in tutorials.pictures(text):
+        assert (tmp_path / name).is_file()
+        assert (ROOT / "docs" / "images" / "tutorials" / name).is_file()
+
+
+def test_a_tutorial_that_says_something_else_is_noticed(tmp_path: Path) -> None:
+    text = "```python\nprint(3)\n```\n\n```text\n3\n```\n\n"
+    text += "```python\nprint('epsilon', 1.0)\n```\n\n```text\nepsilon 1.0\n```\n"
+    assert not tutorials.differences(text, tutorials.ran(text, tmp_path))
+    said = "\n```text\nepsilon 1.0\n```\n"
+    for wrong in (said.replace("1.0", "2.0"), said.replace("epsilon", "delta"), ""):
+        assert tutorials.differences(text.replace(said, wrong), tutorials.ran(text, tmp_path))
+
+
+def test_a_command_that_fails_is_noticed(tmp_path: Path, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        tutorials.ran("```console\n$ dplangevin schema init\n```\n", tmp_path)

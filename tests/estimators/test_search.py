@@ -1,0 +1,163 @@
+"""Tuning with a bill: the promise of repeat-and-select, what leaves, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from dplangevin import DPLinearSVC, DPLogisticRegression, DPRidge, DPSearchCV, Ledger
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.estimators import _plain_search
+from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
+from dplangevin.families.repeated_selection.schedule import LAWS, RepeatedSelectionSchedule
+from dplangevin.families.repeated_selection.theorem import RepeatedSelectionTheorem, attempt_mu
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.plan import Price
+from dplangevin.schema import Schema
+
+SHAPES = {"poisson": math.inf, "geometric": 1.0, "logarithmic": 0.0}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("mu", "mean"), [(0.1, 10), (0.3, 20), (0.05, 100)])
+def test_the_promise_equals_that_of_dp_accounting(law: str, mu: float, mean: float) -> None:
+    from dp_accounting import dp_event, rdp
+
+    schedule = RepeatedSelectionSchedule(mu=mu, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    ours = RepeatedSelectionTheorem().certify(None, schedule)
+    theirs = rdp.RdpAccountant(cv.ORDERS[cv.ORDERS > 1])
+    theirs.compose(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(1 / mu), mean, SHAPES[law]))
+    assert ours.epsilon(1e-6) == pytest.approx(theirs.get_epsilon(1e-6), rel=1e-3)
+    assert ours.epsilon(1e-6) >= theirs.get_epsilon(1e-6) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_number_of_attempts_has_its_law(law: str) -> None:
+    """Means of 4,000 draws within 5 standard errors (false alarm below 1e-6)."""
+    schedule = RepeatedSelectionSchedule(mu=0.1, repetitions=12, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    drawn = np.array([schedule.number(rng) for _ in range(4_000)])
+    assert abs(drawn.mean() - 12) < 5 * drawn.std() / math.sqrt(len(drawn))
+    assert drawn.min() >= (0 if law == "poisson" else 1)
+    mu = attempt_mu(1.0, 1e-6, schedule)
+    found = RepeatedSelectionTheorem().certify(
+        None,
+        RepeatedSelectionSchedule(mu=mu, repetitions=12, law=law, adjacency="replace-one"),  # type: ignore[arg-type]
+    )
+    assert 0.999 < found.epsilon(1e-6) <= 1.0
+
+
+def data(n: int = 4000) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, n)
+    return pd.DataFrame({"x": x, "y": np.where(rng.random(n) < 1 / (1 + np.exp(5 - x)), "yes", "no")})
+
+
+GOOD = Schema.from_dict({"version": 1, "columns": {"x": {"range": [0, 10]}}})
+BAD = Schema.from_dict({"version": 1, "columns": {"x": {"range": [0, 10_000]}}})
+
+
+def search(**options: Any) -> DPSearchCV:
+    model = DPLogisticRegression(classes=["no", "yes"])
+    stated = {"epsilon": 4.0, "delta": 1e-6, "repetitions": 10, "random_state": 0, **options}
+    return DPSearchCV(stated.pop("estimator", model), stated.pop("grid", {"schema": [BAD, GOOD]}), **stated)
+
+
+def test_the_better_candidate_leaves_and_nothing_of_the_other(tmp_path: Path) -> None:
+    ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
+    budget = ledger.declare("d", epsilon=5.0, delta=1e-5)
+    table = data()
+    found = search(ledger=budget).fit(table[["x"]], table.y)
+    assert found.best_params_ == {"schema": GOOD}
+    assert found.best_estimator_.schema == GOOD
+    assert 3.99 < found.privacy_.epsilon(1e-6) <= 4.0
+    assert found.best_estimator_.privacy_ == found.privacy_
+    assert len(budget.history()) == 1
+    assert found.score(table[["x"]], table.y) > 0.75
+    assert list(found.classes_) == ["no", "yes"]
+    fitted = {name for name in vars(found) if name.endswith("_")}
+    assert fitted == {
+        "privacy_",
+        "best_estimator_",
+        "best_params_",
+        "best_score_",
+        "ledger_head_",
+        "classes_",
+    }
+    by_name = search().fit(table, "y")
+    assert by_name.best_params_ == {"schema": GOOD}
+    assert 0.5 < by_name.best_score_ < 1.1
+
+
+def test_arrays_add_remove_and_regression() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    model = DPRidge(data_norm=2.0, target_bounds=(-2, 2), adjacency="add-remove", n=4000)
+    found = search(estimator=model, grid=[{"alpha": [1e-3]}, {"alpha": [1e3]}]).fit(X, X[:, 0])
+    assert found.best_params_ == {"alpha": 1e-3}
+    assert found.privacy_.adjacency == "add-remove"
+    svc = DPLinearSVC(data_norm=2.0, classes=[0, 1])
+    assert (
+        search(estimator=svc, grid={"alpha": [1e-3, 1e3]}).fit(X, (X[:, 0] > 0).astype(int)).best_score_ > 0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"grid": {"epsilon": [1, 2]}}, "change the promise"), ({"grid": {"classes": [[0, 1]]}}, "change the promise"),
+        ({"grid": {"depth": [1]}}, "does not have"), ({"grid": {"alpha": 1.0}}, "list of values"),
+        ({"grid": {"alpha": []}}, "list of values"), ({"grid": []}, "dictionary"), ({"grid": "alpha"}, "dictionary"),
+        ({"repetitions": 0}, "repetitions"), ({"repetitions": 0.5}, "from 1"), ({"law": "uniform"}, "law"),
+        ({"law": "poisson", "repetitions": 2}, "too often"), ({"holdout": 0.99}, "holdout"),
+        ({"metric": "auc"}, "metric"),
+        ({"delta": 0.0}, "delta"), ({"estimator": object()}, "estimator must be"),
+        ({"estimator": DPLogisticRegression(classes=["no", "yes"], person="x", n=9)}, "person"),
+        ({"estimator": DPLogisticRegression()}, "labels"),
+        ({"grid": {"schema": [Schema.learn(x="number")]}}, "stated schemas"),
+        ({"grid": {"mechanism": ["objective-perturbation"], "schema": [GOOD]}}, "GDP of an attempt"),
+    ],
+)  # fmt: skip
+def test_what_is_publicly_wrong_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidParameter, match=words):
+        search(**options).fit(data(400)[["x"]], data(400).y)
+
+
+def test_no_attempt_at_all_is_said() -> None:
+    schedule = RepeatedSelectionSchedule(mu=1.0, repetitions=5, law="poisson", adjacency="replace-one")
+    price = Price(schedule=schedule, delta=1e-5)
+
+    class Never(np.random.Generator):
+        def poisson(self, *_: Any, **__: Any) -> Any:
+            return 0
+
+    with pytest.raises(InvalidParameter, match="candidates"):
+        RepeatedSelection().run(
+            price, Attempts(fits=(), scores=(), attempt=lambda j, rng: (0.0, None, "")), 0
+        )
+    from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+
+    group = SumGroup(answers=1, unit=1.0, scale=2.0)
+    one = Price(
+        schedule=NoisySumsSchedule(groups=(group,), noise="gaussian", adjacency="replace-one"), delta=1e-5
+    )
+    attempts = Attempts(fits=(one,), scores=(one,), attempt=lambda j, rng: (0.0, None, ""))
+    with pytest.raises(DplangevinError, match="was 0"):
+        RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
+
+
+def test_a_plain_search_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_plain_search, "_said", False)
+    table, model = data(300), DPLogisticRegression(schema=GOOD, classes=["no", "yes"], random_state=0)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        cross_val_score(model, table[["x"]], table.y, cv=2)
+        GridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=2).fit(table[["x"]], table.y)
+    assert sum("k fits cost k releases" in str(one.message) for one in said) == 1

@@ -1,0 +1,193 @@
+"""Whitened descent: each part alone at its own share, with the releases before it fixed, then the whole.
+
+The moments see rows that stand at right angles (or none), the gradients two labels of a row that its weight has put on
+the bound; slopes at 0 are as long as the clip. So every part is as tight as its claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data import ArrayDataset
+from dplangevin.data.dataset import Block, Dataset
+from dplangevin.families.run import run
+from dplangevin.families.whitened import mechanism
+from dplangevin.families.whitened.geometry import Frame, Geometry, Spectrum
+from dplangevin.families.whitened.mechanism import Walk, descend, looked
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.sums import second_moment
+from dplangevin.families.whitened.theorem import WhitenedComposition
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Clipped, DataBounds, Logistic, Problem
+from privacy._case import Case, Draw
+
+Floats = NDArray[np.float64]
+COVERS = ("WhitenedDescent",)
+DELTA, NORM = 1e-2, 3.0
+STRETCH = 4.0
+FIXED = np.diag([0.5, 0.02])  # the moment that was released before
+SCHEDULE = WhitenedSchedule(moment_noise=1.0, noise_scale=0.5, n_steps=1, step_size=4.0, reach=10.0)
+
+
+def problem(adjacency: str) -> Problem:
+    return Problem(
+        loss=Clipped(Logistic(), 0.5),
+        bounds=DataBounds(data_norm=NORM, classes=2),
+        n=1,
+        n_features=2,
+        fit_intercept=False,
+        adjacency=adjacency,  # type: ignore[arg-type]
+    )
+
+
+def claimed(adjacency: str, mu: float) -> Guarantee:
+    """The promise of one part."""
+    constants = problem(adjacency).constants
+    part = WhitenedComposition().guarantee(constants, SCHEDULE, (Gaussian(mu=mu),))
+    return replace(part, at_delta=DELTA)
+
+
+def tables(adjacency: str, rows: Floats, labels: tuple[float, float]) -> list[ArrayDataset]:
+    """Two data sets of one record each, or one record and none."""
+    of = problem(adjacency)
+    kept = [(rows[i : i + 1], np.array([labels[i]])) for i in (0, 1)]
+    if adjacency == "add-remove":
+        kept[1] = (np.zeros((0, 2)), np.zeros(0))
+    return [ArrayDataset(X, y, of) for X, y in kept]
+
+
+def isometric(matrix: Floats) -> Floats:
+    return np.array([matrix[0, 0], matrix[1, 1], np.sqrt(2) * matrix[0, 1]])
+
+
+def first_moments(adjacency: str, noise: float) -> Draw:
+    sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
+    schedule = replace(SCHEDULE, moment_noise=noise)
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        return np.array([isometric(looked(schedule, sides[side], rng)[0]) for _ in range(runs)])
+
+    return draw
+
+
+def second_moments(adjacency: str, noise: float) -> Draw:
+    """The second look, the first one fixed: its own rows at right angles are those of the stretched coordinates."""
+    sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
+    frames = (Frame(STRETCH * np.eye(2), 2.0),)
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        exact = sides[side].summed(second_moment, frames)
+        return np.array([isometric(exact + noise * mechanism.symmetric_noise(2, rng)) for _ in range(runs)])
+
+    return draw
+
+
+def stretched() -> Geometry:
+    found = Spectrum(
+        values=np.ones(2), vectors=np.eye(2), resolved=np.ones(2, bool), top=np.ones(2), edge=0.1
+    )
+    frame = Frame(STRETCH * np.eye(2), 2.0)
+    return Geometry(frames=(frame,), moments=np.ones(2), tops=np.ones(2), spectrum=found)
+
+
+class WrongCoordinates:
+    """Noise of the stated size in theta instead of q: too small by the stretch."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def standard_normal(self, shape: tuple[int, ...]) -> Floats:
+        return np.asarray(self.rng.standard_normal(shape) / STRETCH)
+
+
+def by_label(data: Dataset, block: Block, frames: tuple[Frame, ...]) -> Floats:
+    """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
+    return np.where(block.labels > 0, 1.0, 0.5)
+
+
+def steps(adjacency: str, *, wrong: bool = False, labelled: bool = False) -> Draw:
+    sides = tables(adjacency, NORM * np.array([[0.6, 0.8], [0.6, 0.8]]), (1.0, 0.0))
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        used, made = (WrongCoordinates(rng) if wrong else rng), []
+        weights = by_label if labelled else mechanism.row_weights
+        with mock.patch.object(mechanism, "row_weights", weights):
+            for _ in range(runs):
+                start = np.zeros((2, 1))
+                walk = Walk(
+                    moments=FIXED[None], step=0, theta=start, previous=start, totals=np.zeros((3, 2, 1))
+                )
+                made.append(descend(SCHEDULE, sides[side], stretched(), walk, used)[:, 0])  # type: ignore[arg-type]
+        return np.array(made)
+
+    return draw
+
+
+def whole(noise: float, moment_noise: float) -> Draw:
+    schedule = replace(SCHEDULE, moment_noise=moment_noise, noise_scale=noise, looks=2, n_steps=2)
+    plan = Plan(problem=problem("replace-one"), schedule=schedule, delta=DELTA)
+    sides = tables("replace-one", NORM * np.eye(2), (1.0, 0.0))
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        made = [run(plan, sides[side], rng) for _ in range(runs)]
+        return np.array([isometric(release.beside["moment"]) for release in made])
+
+    return draw
+
+
+def moment_case(name: str, draws: object, adjacency: str) -> Case:
+    made: Draw = draws(adjacency, 1.0)  # type: ignore[operator]
+    return Case(
+        name=f"whitened descent, {name}",
+        configuration=f"{adjacency}, earlier releases fixed",
+        covers=COVERS,
+        claim=claimed(adjacency, np.sqrt(2.0) if adjacency == "replace-one" else 1.0),
+        honest=made,
+        sabotages={"half the noise": draws(adjacency, 0.5)},  # type: ignore[operator]
+        exact_ratio=1.0,
+    )
+
+
+def step_case(adjacency: str) -> Case:
+    return Case(
+        name="whitened descent, one step",
+        configuration=f"{adjacency}, moments fixed",
+        covers=COVERS,
+        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * 0.5 / SCHEDULE.noise_scale),
+        honest=steps(adjacency),
+        sabotages={
+            "weights that use y": steps(adjacency, labelled=True),
+            "noise in the wrong coordinates": steps(adjacency, wrong=True),
+        },
+        exact_ratio=1.0,
+        runs=600,
+    )
+
+
+CASES = (
+    moment_case("first moment", first_moments, "replace-one"),
+    moment_case("first moment", first_moments, "add-remove"),
+    moment_case("second moment", second_moments, "replace-one"),
+    step_case("replace-one"),
+    step_case("add-remove"),
+    Case(
+        name="whitened descent, the whole",
+        configuration="replace-one, two moments and two steps",
+        covers=COVERS,
+        claim=Plan(
+            problem=problem("replace-one"),
+            schedule=replace(SCHEDULE, looks=2, n_steps=2, noise_scale=4.0, moment_noise=2.0),
+            delta=DELTA,
+        ).guarantee,
+        honest=whole(4.0, 2.0),
+        sabotages={"three tenths of the noise of a moment": whole(4.0, 0.6)},
+        loose="the attack looks at the first moment, one of four releases",
+        runs=500,
+    ),
+)

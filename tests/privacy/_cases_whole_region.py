@@ -1,0 +1,178 @@
+"""A region as ONE release: centre, curvature and slack of real runs, attacked together with the likelihood ratio.
+
+Huber losses at their corners: a record's slope is the whole bound and its majorant the largest. Flipping a label then
+moves the centre and the slack as far as a record can, and turning a row at right angles the curvature.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dplangevin.data import ArrayDataset
+from dplangevin.families.noisy_answers.curvature import packed
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
+from dplangevin.families.rashomon_region.objective import RegionObjective
+from dplangevin.families.rashomon_region.plan import RegionPlan, plan_region
+from dplangevin.families.rashomon_region.release import RegionRelease, run_region
+from dplangevin.families.rashomon_region.shape import Ellipsoid
+from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
+from dplangevin.families.release import Release
+from dplangevin.families.run import run
+from dplangevin.privacy.conversions import gdp_epsilon
+from dplangevin.privacy.plan import Plan, Price
+from dplangevin.problem import DataBounds, Huber, Problem
+from privacy._case import Case, Draw
+
+DELTA, MU, PSI, KAPPA, STEP = 0.05, 2.0, 1e-4, 0.5, 1e-3
+ALONG = np.array([1.0, -1.0]) / math.sqrt(2)
+COMMON = (
+    [-ALONG] * 3,
+    [KAPPA] * 3,
+)  # worse by their whole share along ALONG, so the worst point is on that side
+Log = Callable[[np.ndarray], np.ndarray]
+
+
+def problem(ridge: float) -> Problem:
+    return Problem(
+        loss=Huber(transition=KAPPA), bounds=DataBounds(data_norm=1.0, target=(-1, 1)), n=4, n_features=2,
+        fit_intercept=False, ridge=ridge,
+    )  # fmt: skip
+
+
+def tables(of: Problem, last: list[tuple[np.ndarray, float]]) -> list[ArrayDataset]:
+    return [ArrayDataset(np.array([*COMMON[0], x]), np.array([*COMMON[1], y]), of) for x, y in last]
+
+
+def ends(centre: np.ndarray, shape: Ellipsoid, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    end = shape.ends(ALONG[None] if len(centre) == 2 else np.ones((1, 1)))
+    return np.column_stack([end, -end])
+
+
+def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: RegionPlan) -> Draw:
+    """The log of the likelihood ratio of all that is released, as one who knows both tables and the plan computes it.
+
+    The centre is so near to 0 that the exact matrices and shares are those of 0; only the offset of the slack varies.
+    """
+    of, curvature, slack = honest.objective, honest.curvature.schedule.groups[0], honest.slack.schedule  # type: ignore[attr-defined]
+    zero, end = np.zeros(of.dimension), 1e-3 * (ALONG if of.dimension == 2 else np.ones(1))[:, None]
+    bound = of.limits(zero, end)[None]
+    matrices = [data.summed(majorant_sum, of, zero) for data in sides]
+    shares = [float(data.summed(excess_sums, of, zero, end, np.ones(1), bound)[0]) for data in sides]
+
+    def score(release: RegionRelease) -> float:
+        assert release.slack is not None
+        point = release.centre[:, None] + release.lengths[0] * release.directions[:, :1]
+        noisy = of.n * (release.slack - plan.quantile * plan.slack_deviation)
+        noisy += of.n * PSI / float(of.limits(release.centre, point)[0])
+        away = [float(np.square(of.n * packed(release.matrix) - one).sum()) for one in matrices]
+        found = (away[1] - away[0]) / (2 * curvature.scale**2)
+        found += ((noisy - shares[1]) ** 2 - (noisy - shares[0]) ** 2) / (2 * slack.scale**2)  # type: ignore[attr-defined]
+        return found + float(centre(release.centre))
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
+        data = sides[side]
+
+        def fitted(more: np.random.Generator) -> Release:
+            return run(plan.centre, data, more)
+
+        return np.array([score(run_region(plan, data, fitted, ends, rng)) for _ in range(runs)])
+
+    return draw
+
+
+def gaussian(
+    name: str, last: list[tuple[np.ndarray, float]], word: str, part: str, shares: list[float]
+) -> Case:
+    """A small centre, so that curvature and slack carry most of the promise; shares : exact over claimed of each."""
+    of = problem(0.0)
+    mean = 2 * KAPPA / of.n
+    small = math.sqrt(0.1) * MU
+    middle = Plan(
+        problem=of,
+        schedule=NoisyGradientSchedule(step_size=STEP, n_steps=1, noise_scale=mean / small),
+        delta=DELTA,
+    )
+    honest = plan_region(
+        middle,
+        RegionObjective.of(of, of.loss, 0.0),
+        thresholds=(PSI,),
+        epsilon=gdp_epsilon(MU, DELTA),
+        delta=DELTA,
+    )
+    sides = tables(of, last)
+    steps = [-STEP * data.gradient_sum(of.loss, np.zeros((2, 1)))[:, 0] / of.n for data in sides]
+    deviation = STEP * middle.schedule.noise_scale  # type: ignore[attr-defined]
+
+    def centre(theta: np.ndarray) -> np.ndarray:
+        first, second = (np.square(theta - step).sum() for step in steps)
+        return np.asarray((second - first) / (2 * deviation**2))
+
+    if part == "slack":  # the noise of add-remove
+        schedule = replace(honest.slack.schedule, scale=honest.slack.schedule.scale / 2)  # type: ignore[attr-defined]
+        broken = replace(honest, slack=Price(schedule=schedule, delta=DELTA))
+    else:
+        group = honest.curvature.schedule.groups[0]  # type: ignore[attr-defined]
+        groups = (replace(group, scale=group.scale / 2),)
+        schedule = replace(honest.curvature.schedule, groups=groups)  # type: ignore[type-var]
+        broken = replace(honest, curvature=Price(schedule=schedule, delta=DELTA))
+    parts = (middle, honest.curvature, honest.slack)
+    exact = math.sqrt(
+        sum((share * (one.guarantee.mu or 0)) ** 2 for share, one in zip(shares, parts, strict=True))
+    )
+    return Case(
+        name="region as one release", configuration=name, covers=("RashomonRegion",), claim=honest.guarantee,
+        honest=attacked(honest, sides, centre, honest), sabotages={word: attacked(broken, sides, centre, broken)},
+        exact_ratio=exact / MU, slow=True,
+    )  # fmt: skip
+
+
+def pure() -> Case:
+    """Output perturbation in the middle; sabotaged by a pure one with the same epsilon at a small delta (Laplace)."""
+    of = replace(problem(200.0), n_features=1)
+    sides = [ArrayDataset(np.ones((4, 1)), [-KAPPA] * 3 + [label], of) for label in (KAPPA, -KAPPA)]
+    own, small = math.sqrt(0.5) * MU, 1e-5
+    right = calibrated_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small), delta=small)
+    wrong = calibrated_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small))
+    middle, pure_middle = (Plan(problem=of, schedule=one, delta=DELTA) for one in (right, wrong))
+    objective = RegionObjective.of(of, of.loss, 0.0)
+    honest = plan_region(middle, objective, thresholds=(PSI,), epsilon=gdp_epsilon(MU, DELTA), delta=DELTA)
+    means = [-data.gradient_sum(of.loss, np.zeros((1, 1)))[0, 0] / (of.n * of.ridge) for data in sides]
+
+    def gaussian_ratio(theta: np.ndarray) -> np.ndarray:
+        first, second = ((theta[0] - mean) ** 2 for mean in means)
+        return np.asarray((second - first) / (2 * right.noise_scale**2))
+
+    def laplace_ratio(theta: np.ndarray) -> np.ndarray:
+        first, second = (abs(theta[0] - mean) for mean in means)
+        return np.asarray((second - first) / wrong.noise_scale)
+
+    broken = replace(honest, centre=pure_middle)
+    exact = math.sqrt((middle.guarantee.mu or 0) ** 2 + (honest.slack.guarantee.mu or 0) ** 2)
+    return Case(
+        name="region as one release",
+        configuration="output perturbation in the middle",
+        covers=("RashomonRegion",),
+        claim=honest.guarantee,
+        honest=attacked(honest, sides, gaussian_ratio, honest),
+        sabotages={"pure centre counted as Gaussian": attacked(broken, sides, laplace_ratio, honest)},
+        exact_ratio=exact / MU,
+        slow=True,
+    )
+
+
+CASES = (
+    gaussian(
+        "a label flips", [(-ALONG, KAPPA), (-ALONG, -KAPPA)], "slack's reach of one instead of two", "slack",
+        [1.0, 0.0, 1.0],
+    ),
+    gaussian(
+        "a row turns", [(np.array([1.0, 0.0]), KAPPA), (np.array([0.0, 1.0]), KAPPA)], "curvature noise / 2",
+        "curvature", [math.sqrt(0.5), 1.0, math.sqrt(0.5)],
+    ),
+    pure(),
+)  # fmt: skip

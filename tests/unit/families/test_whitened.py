@@ -1,0 +1,342 @@
+"""Whitened descent: its bounds hold for every matrix, its budget adds up, and it converges where data allow it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from dplangevin import DPLogisticRegression, DPRidge, choose
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.moments.mechanism import symmetric_noise
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.run import run
+from dplangevin.families.whitened import mechanism as whitened_mechanism
+from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
+from dplangevin.families.whitened.mechanism import coordinates, looked, step_sizes
+from dplangevin.families.whitened.response import response, windows
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.shrinkage import Shrunk, shrink
+from dplangevin.families.whitened.sums import row_weights, second_moment, unit_rows
+from dplangevin.planner.looks import MODELS, Looks
+from dplangevin.planner.request import Request
+from dplangevin.privacy.conversions import gdp_mu
+from dplangevin.problem import DataBounds, Logistic, Problem
+from dplangevin.report.steps import steps_rows
+
+EXTRA: dict[str, dict[str, Any]] = {
+    "poisson": {"target_bounds": (0.0, 20.0)},
+    "multinomial": {"n_classes": 3},
+}
+
+
+def stated(**changes: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "model": "logistic", "n": 20_000, "n_features": 20, "epsilon": 1.0, "delta": 1e-5,
+        "adjacency": "add-remove", "data_norm": 1.0, "fit_intercept": False,
+    }  # fmt: skip
+    return options | changes
+
+
+def scales(n: int, p: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Columns over two decades, a constant one, rows of norm at most 1."""
+    rng = np.random.default_rng(seed)
+    raw = rng.standard_normal((n, p - 1)) * np.geomspace(1, 0.01, p - 1)
+    scores = (raw / raw.std(axis=0)) @ rng.standard_normal(p - 1)
+    labels = rng.random(n) < 1 / (1 + np.exp(-2 * scores / scores.std()))
+    X = np.column_stack([raw, np.ones(n)])
+    return X / np.linalg.norm(X, axis=1).max(), labels.astype(float)
+
+
+def geometry(p: int = 8, looks: int = 1, seed: int = 0) -> Geometry:
+    rng = np.random.default_rng(seed)
+    first = first_look(np.diag(np.geomspace(0.5, 1e-3, p)) + 1e-3 * symmetric_noise(p, rng), 1e-3, looks == 2)
+    return first if looks == 1 else second_look(first, np.eye(p) / p + 1e-3 * symmetric_noise(p, rng), 1e-3)
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+@pytest.mark.parametrize("kind", ["random", "negative definite", "huge", "tiny", "zero"])
+def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks: int) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((500, 6)) * np.geomspace(1, 1e-4, 6)
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    X[0], X[1] = 0.0, np.eye(6)[5]
+    matrices = {
+        "random": symmetric_noise(6, rng), "negative definite": -np.eye(6), "huge": 1e150 * symmetric_noise(6, rng),
+        "tiny": 1e-150 * symmetric_noise(6, rng), "zero": np.zeros((6, 6)),
+    }  # fmt: skip
+    for noise in (1e-6, 1e-2, 10.0):
+        made = first_look(matrices[kind], noise, looks == 2)
+        if looks == 2:
+            made = second_look(made, matrices[kind], noise)
+        z, weights = whitened(X, made.frames)
+        assert ((weights >= 0) & (weights <= 1)).all()
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
+        assert lengths.max() <= made.bound * (1 + 1e-12)
+
+
+def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
+    X, y = scales(300, 6, 2)
+    problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=300, n_features=6,
+                      fit_intercept=False)  # fmt: skip
+    frames = geometry(6, 2).frames
+    data = ArrayDataset(X, y, problem, np.random.default_rng(0).random(300))
+    other = ArrayDataset(np.vstack([X[:1], X[:0:-1]]), 1 - y, problem)
+    first, second = (row_weights(d, next(iter(d.blocks())), frames) for d in (data, other))
+    assert first[0] == pytest.approx(second[0], rel=1e-14)
+    np.testing.assert_allclose(second_moment(data, frames), second_moment(other, frames), rtol=1e-12)
+    reweighted = data.reweighted(row_weights, frames)
+    block, own = next(iter(reweighted.blocks())), next(iter(data.blocks()))
+    assert own.weights is not None
+    np.testing.assert_allclose(block.weights, first * own.weights)
+    assert np.linalg.norm(unit_rows(data, own), axis=1).max() <= 1
+
+
+def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
+    rng = np.random.default_rng(3)
+    pairs = rng.standard_normal((2, 4000, 3))
+    pairs /= np.linalg.norm(pairs, axis=2, keepdims=True)
+    pairs *= rng.random((2, 4000, 1)) ** 0.2
+    moved = np.linalg.norm(
+        np.einsum("ni,nj->nij", pairs[0], pairs[0]) - np.einsum("ni,nj->nij", pairs[1], pairs[1]), axis=(1, 2)
+    )
+    assert 1.3 < moved.max() <= math.sqrt(2)
+    apart = np.outer([1, 0], [1, 0]) - np.outer([0, 1], [0, 1])
+    assert np.linalg.norm(apart) == pytest.approx(math.sqrt(2))
+
+
+def test_noise_of_a_moment_is_isotropic() -> None:
+    """In the coordinates (diagonal, sqrt 2 x upper triangle) variances are 1: 4 of 6,000 draws' deviations wide."""
+    rng = np.random.default_rng(4)
+    draws = np.array([symmetric_noise(3, rng) for _ in range(6000)])
+    above = np.triu_indices(3, 1)
+    flat = np.concatenate([np.einsum("nii->ni", draws), math.sqrt(2) * draws[:, above[0], above[1]]], axis=1)
+    np.testing.assert_allclose(np.cov(flat.T), np.eye(6), atol=4 * math.sqrt(2 / 6000))
+
+
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("n", [3000, 200_000])
+def test_the_shares_add_up_to_the_budget(adjacency: str, n: int) -> None:
+    recipe = choose(**stated(adjacency=adjacency, n=n))
+    schedule, mu = recipe.plan.schedule, gdp_mu(1.0, 1e-5)
+    assert isinstance(schedule, WhitenedSchedule)
+    assert schedule.looks == (1 if n == 3000 else 2)
+    moment, step = recipe.plan.guarantee.parts
+    assert (moment.count, step.count) == ((1, 32) if n == 3000 else (2, 16))
+    spent = [part.count * part.mu**2 / mu**2 for part in (moment, step)]  # type: ignore[attr-defined]
+    assert spent == pytest.approx([0.1, 0.9], rel=1e-7)
+    assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
+    sides = 1 if adjacency == "add-remove" else 2
+    assert moment.mu == pytest.approx(math.sqrt(sides) / (n * schedule.moment_noise), rel=1e-6)  # type: ignore[attr-defined]
+    bound = recipe.plan.problem.loss.slope_bound
+    assert step.mu == pytest.approx(sides * bound / (n * schedule.noise_scale), rel=1e-6)  # type: ignore[attr-defined]
+
+
+def test_coordinates_turn_with_the_rows() -> None:
+    """Noise is isotropic, so fits of turned rows have turned coefficients, in law: weights of rows are the same."""
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((200, 5)) * np.geomspace(1, 0.05, 5) / 3
+    turn = np.linalg.qr(rng.standard_normal((5, 5)))[0]
+    noisy = X.T @ X / 200 + 1e-3 * symmetric_noise(5, rng)
+    for fine in (False, True):
+        here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
+        assert here.bound == pytest.approx(there.bound, rel=1e-9)
+        own = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
+        np.testing.assert_allclose(own[0][1], own[1][1], rtol=1e-7)
+        np.testing.assert_allclose(np.abs(own[0][0]), np.abs(own[1][0]), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 8.0])
+def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
+    X, y = scales(8000, 12, 6)
+    plan = choose(**stated(n=8000, n_features=12, epsilon=epsilon)).plan
+    schedule, data = plan.schedule, ArrayDataset(X, y, plan.problem)
+    assert isinstance(schedule, WhitenedSchedule)
+    made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
+    z, weights = whitened(X, made.frames)
+    etas = np.sqrt(step_sizes(schedule, made))
+    curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
+    assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
+
+
+def best(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    basis = np.linalg.cholesky(np.linalg.inv(X.T @ X / len(X)))
+    Z, loss = X @ basis, Logistic()
+
+    def value(q: np.ndarray) -> tuple[float, np.ndarray]:
+        return float(loss.value(Z @ q, y).mean()), Z.T @ loss.slope(Z @ q, y) / len(y)
+
+    return np.asarray(basis @ minimize(value, np.zeros(X.shape[1]), jac=True, method="L-BFGS-B").x)
+
+
+def test_unequal_scales_are_fitted_as_without_privacy() -> None:
+    """Epsilon 8, 20,000 x 20, two decades: within 1% of maximum likelihood; plain descent is 20% above."""
+    X, y = scales(25_000, 20, 7)
+    recipe = choose(**stated(epsilon=8.0))
+    loss, rest = Logistic(), slice(20_000, None)
+    assert recipe.plan.schedule.mechanism == "whitened-gd"
+    found = run(recipe.plan, ArrayDataset(X[:20_000], y[:20_000], recipe.plan.problem), 0)
+    least = loss.value(X[rest] @ best(X[:20_000], y[:20_000]), y[rest]).mean()
+    assert loss.value(X[rest] @ found.value, y[rest]).mean() <= 1.01 * least
+    plain = choose(**stated(epsilon=8.0, mechanism="noisy-gd")).plan
+    slow = run(plain, ArrayDataset(X[:20_000], y[:20_000], plain.problem), 0)
+    assert loss.value(X[rest] @ slow.value, y[rest]).mean() > 1.1 * least
+
+
+@pytest.mark.parametrize("model", [m for m in MODELS if m != "logistic"])
+def test_every_model_has_the_default(model: str) -> None:
+    more = EXTRA.get(model, {})
+    assert choose(**stated(model=model, **more)).plan.schedule.mechanism == "whitened-gd"
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"alpha": 0.0}, "noisy-gradient"),
+        ({"radius": 3.0}, "noisy-gradient"),
+        ({"theorem": "composition"}, "noisy-gradient"),
+        ({"mechanism": "noisy-gd"}, "noisy-gradient"),
+        ({"delta": 0.0}, "objective-perturbation"),
+        ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
+        ({"mechanism": "whitened-gd", "n": 300, "epsilon": 0.1}, "whitened-gd"),
+    ],
+)
+def test_what_is_stated_keeps_its_route(changes: dict[str, Any], kind: str) -> None:
+    recipe = choose(**stated(**changes))
+    assert recipe.plan.schedule.mechanism == kind
+    fallback = changes == {"n": 300, "epsilon": 0.1}
+    assert ("no second moment" in str(recipe)) == fallback
+
+
+def test_the_branch_is_public() -> None:
+    few, some, many = (Looks.of(Request(**stated(n=n))) for n in (100, 3000, 200_000))
+    assert (few.pay, some.pay, many.pay) == (False, True, True)
+    assert (some.number, many.number) == (1, 2)
+    assert some.edge(0.1) == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
+
+
+def test_ridges_and_radii_are_refused_by_name() -> None:
+    with pytest.raises(InvalidParameter, match="neither ridge nor radius"):
+        choose(**stated(mechanism="whitened-gd", alpha=0.1))
+    with pytest.raises(InvalidParameter, match="looks must be 1 or 2"):
+        WhitenedSchedule(moment_noise=1.0, noise_scale=1.0, n_steps=4, step_size=1.0, reach=1.0, looks=3)
+
+
+def test_an_estimator_keeps_the_geometry_it_paid_for() -> None:
+    X, y = scales(5000, 6, 8)
+    model = DPLogisticRegression(epsilon=2.0, data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
+    assert model.n_iter_ == 16  # two looks
+    assert set(model.geometry_) == {"moment", "basis", "resolved"}
+    assert model.geometry_["moment"].shape == (7, 7)
+    joint = np.column_stack([X, np.ones(5000)])
+    np.testing.assert_allclose(model.geometry_["moment"], joint.T @ joint / 5000, atol=0.1)
+    assert "second moment" in str(model.plan_)
+    model.set_params(mechanism="noisy-gd").fit(X, y)
+    assert not hasattr(model, "geometry_")
+
+
+def test_sample_weights_scale_the_noise_and_not_the_moments() -> None:
+    X, y = scales(4000, 15, 9)
+    options: dict[str, Any] = {"epsilon": 2.0, "data_norm": 1.0, "target_bounds": (0, 1), "random_state": 0}
+    plain = DPRidge(**options).fit(X, y)
+    weighted = DPRidge(**options, weight_bound=3.0).fit(X, y, sample_weight=np.full(4000, 2.0))
+    ones, threes = plain.plan_.plan.schedule, weighted.plan_.plan.schedule
+    assert threes.noise_scale == pytest.approx(3 * ones.noise_scale, rel=1e-9)
+    assert threes.moment_noise == ones.moment_noise
+    np.testing.assert_array_equal(plain.geometry_["moment"], weighted.geometry_["moment"])
+
+
+def test_windows_have_the_covariance_of_the_table() -> None:
+    """20,000 runs on a quadratic: entries of N and phi within 4 deviations (about 4%)."""
+    rng, steps, u, draws = np.random.default_rng(10), 32, 0.07, 20_000
+    theta = previous = np.zeros(draws)
+    sums = np.zeros((3, draws))
+    for t in range(steps):
+        point = theta + t / (t + 3) * (theta - previous)
+        previous, theta = theta, point - u * (point - 1) - rng.standard_normal(draws)
+        for row, window in zip(sums, windows(steps), strict=True):
+            if window.first <= t < window.last:
+                row += theta / (window.last - window.first)
+    seen = response(steps, np.array([u]))
+    np.testing.assert_allclose(np.cov(sums), seen.noise[0], rtol=0.04, atol=0.25)
+    deviations = np.sqrt(np.diag(seen.noise[0]) / draws)
+    assert (np.abs(sums.mean(axis=1) - seen.reached[0]) < 4 * deviations).all()
+
+
+def test_strong_effects_leave_the_mean_of_the_tail_bit_by_bit() -> None:
+    made = geometry(12)
+    etas = np.full(12, 0.5)
+    tail = 200.0 * np.random.default_rng(11).standard_normal(12) / np.linalg.norm(made.basis, axis=0)
+    reached = response(32, etas / 4 * made.moments).reached
+    found = shrink(reached.T * tail, made, etas, 1e-4, 0.25, 32)
+    assert found.weak < 1e-12
+    np.testing.assert_array_equal(found.value, (reached.T * tail)[2])
+
+
+def test_pure_noise_is_pulled_to_zero() -> None:
+    """Labels independent of the rows: log-loss within .03 of the base rate at epsilon = .1; descent is .1 above."""
+    rng = np.random.default_rng(12)
+    rows = np.column_stack([rng.standard_normal((10_000, 29)), np.ones(10_000)])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    labels = (rng.random(10_000) < 0.5).astype(float)
+    plan = choose(**stated(n=8000, n_features=30, epsilon=0.1, adjacency="replace-one")).plan
+    data = ArrayDataset(rows[:8000], labels[:8000], plan.problem)
+    scores = [rows[8000:] @ run(plan, data, seed).value for seed in range(6)]
+    assert plan.problem.loss.slope_bound == 0.5
+    chances = [
+        np.minimum(0.5, expit(np.where(labels[8000:] > 0, s, -s))) for s in scores
+    ]  # the link of this clip
+    odds = [np.minimum(0.5, expit(np.where(labels[8000:] > 0, -s, s))) for s in scores]
+    losses = [-np.log(a / (a + b)).mean() for a, b in zip(chances, odds, strict=True)]
+    assert np.mean(losses) <= math.log(2) + 0.03
+
+
+def test_shrinkage_is_only_where_the_schedule_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = scales(3000, 20, 13)
+    called = []
+
+    def counted(windows: np.ndarray, *rest: Any) -> Shrunk:
+        called.append(len(windows))
+        return Shrunk(windows[2], 0.0)
+
+    monkeypatch.setattr(whitened_mechanism, "shrink", counted)
+    for model, times in (("logistic", 1), ("ridge", 0)):
+        plan = choose(**stated(model=model, n=3000, epsilon=0.5)).plan
+        called.clear()
+        run(plan, ArrayDataset(X, y, plan.problem), 0)
+        assert len(called) == times
+
+
+def fallback(**changes: Any) -> dict[str, Any]:
+    return stated(n=400, n_features=30, epsilon=0.3, **changes)
+
+
+def test_the_fallback_is_gated_and_strong_effects_keep_plain_descent() -> None:
+    rng = np.random.default_rng(14)
+    rows = np.column_stack([rng.standard_normal((400, 29)), np.ones(400)])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    chosen, plain = choose(**fallback()).plan, choose(**fallback(mechanism="noisy-gd")).plan
+    assert isinstance(chosen.schedule, NoisyGradientSchedule)
+    assert chosen.schedule.weights == "gated"
+    assert isinstance(plain.schedule, NoisyGradientSchedule)
+    assert plain.schedule.weights == "uniform"
+    assert chosen.guarantee.epsilon(1e-5) == plain.guarantee.epsilon(1e-5)
+    noise = (rng.random(400) < 0.5).astype(float)
+    gated, ungated = (run(p, ArrayDataset(rows, noise, p.problem), 1).value for p in (chosen, plain))
+    assert np.linalg.norm(gated) < np.linalg.norm(ungated)
+    with pytest.raises(InvalidParameter, match="gated weights need"):
+        NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=9, release="average", weights="gated")
+
+
+def test_its_report_has_a_curve_over_steps() -> None:
+    recipe = choose(**stated())
+    rows = steps_rows(recipe.plan, 1e-5)
+    assert [row.steps for row in rows] == sorted(row.steps for row in rows)
+    assert rows[-1].bound is not None
+    assert rows[-1].bound > recipe.plan.guarantee.epsilon(1e-5)

@@ -1,0 +1,136 @@
+"""Hooks of mkdocs: pages that live elsewhere in the repository, generated references, and links between them.
+
+A link in any Markdown file is written for the repository, where people read it on a code host too. Here it is
+resolved there and written anew for the site, so that one text serves both; what leads nowhere fails the build.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SECTIONS = {"tutorials": "Start", "theory": "Theory"}
+PROJECT = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
+_FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?![a-z]+:|#)([^)#\s]+)")
+
+
+def on_config(config: Any) -> Any:
+    """Put the pages of the Python reference into the navigation, and every page that it does not name yet."""
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]  # this file is loaded by its path
+    from reference import api_navigation
+
+    config.nav = _filled(config.nav, api_navigation())
+    named = set(_pages(config.nav))
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        page = path.relative_to(ROOT / "docs").as_posix()
+        if page not in named:  # under its own title, at the end of the section that its folder belongs to
+            section = SECTIONS.get(posixpath.dirname(page), "How-to")
+            next(entry[section] for entry in config.nav if section in entry).append(page)
+    return config
+
+
+def _pages(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [page for entry in (nav.values() if isinstance(nav, dict) else nav) for page in _pages(entry)]
+
+
+def _filled(nav: Any, pages: list[Any]) -> Any:
+    if isinstance(nav, list):
+        return [_filled(entry, pages) for entry in nav]
+    if isinstance(nav, dict):
+        return {title: _filled(entry, pages) for title, entry in nav.items()}
+    return pages if nav == "reference/api/" else nav
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add what is not below docs/."""
+    from mkdocs.structure.files import File
+    from reference import api_pages, command_line
+
+    texts: dict[str, str | bytes] = {"index.md": _front(), "reference/cli.md": command_line(), **api_pages()}
+    for name in PROJECT:
+        if (ROOT / name).is_file():
+            texts[name] = (ROOT / name).read_text(encoding="utf-8")
+    texts["LICENSE.md"] = f"# Licence\n\n```text\n{(ROOT / 'LICENSE').read_text(encoding='utf-8')}\n```\n"
+    for path in sorted((ROOT / "benchmarks").glob("*.md")):
+        texts[f"benchmarks/{path.name}"] = path.read_text(encoding="utf-8")
+    for path in sorted((ROOT / "benchmarks").glob("**/*.svg")):
+        texts[path.relative_to(ROOT).as_posix()] = path.read_bytes()
+    texts |= _examples()
+    for uri, content in texts.items():
+        files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def _front() -> str:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return "---\nhide:\n  - navigation\n---\n" + text
+
+
+def _examples() -> dict[str, str | bytes]:
+    pages: dict[str, str | bytes] = {}
+    entries = []
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        title = code.split('"""')[1].strip().splitlines()[0].rstrip(".:")
+        heading = path.stem.replace("_", " ").capitalize()
+        pages[f"examples/{path.stem}.md"] = (
+            f"# {heading}\n\n`python examples/{path.name}`\n\n```python\n{code}```\n"
+        )
+        entries.append(f"- [{heading}]({path.name}): {title}")
+    pages["examples/index.md"] = (
+        "# Examples\n\nScripts that run as they are, in seconds.\n\n" + "\n".join(entries) + "\n"
+    )
+    return pages
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links between places of the repository become links between pages."""
+    here = page.file.src_uri
+    parts = _FENCED.split(markdown)
+    parts[::2] = [_LINK.sub(lambda found: found[1] + translated(found[2], here), text) for text in parts[::2]]
+    return "".join(parts)
+
+
+def translated(target: str, page: str) -> str:
+    """A link that is right in the repository, as a link that is right on the site."""
+    folder = posixpath.dirname(home_of(page))
+    place = site_of(posixpath.normpath(posixpath.join(folder, target)))
+    return posixpath.relpath(place, posixpath.dirname(page) or ".")
+
+
+def home_of(page: str) -> str:
+    """Where the text of a page lies in the repository."""
+    if page == "index.md":
+        return "README.md"
+    outside = page in (*PROJECT, "LICENSE.md") or page.startswith(("benchmarks/", "examples/"))
+    return page if outside else f"docs/{page}"
+
+
+def site_of(place: str) -> str:
+    """The page that shows a file of the repository."""
+    known = {"README.md": "index.md", "LICENSE": "LICENSE.md", "examples": "examples/index.md"}
+    if place in known:
+        return known[place]
+    if place.startswith("examples/") and place.endswith(".py"):
+        return place.removesuffix(".py") + ".md"
+    return place.removeprefix("docs/")
+
+
+def on_post_build(config: Any) -> None:
+    """No page may ask anybody else for anything: a script or style from another host fails the build."""
+    outside = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^\"'> ]+")
+    for folder, _, names in os.walk(config.site_dir):
+        for name in names:
+            if name.endswith(".html"):
+                text = Path(folder, name).read_text(encoding="utf-8")
+                found = [tag for tag in outside.findall(text) if 'rel="canonical"' not in tag]
+                if found:
+                    raise SystemExit(f"{name} would load {found[0]} from the network")
