@@ -99,15 +99,17 @@ def test_files_ledger_and_memory_agree(tmp_path: Path) -> None:
     there = made(ledger=budget).fit(tmp_path / "t.parquet", "y")
     np.testing.assert_allclose(here.coef_, there.coef_, atol=1e-9)
     assert len(budget.history()) == 1
-    model_file.save(here, tmp_path / "m")
-    np.testing.assert_array_equal(model_file.load(tmp_path / "m").predict_proba(X), here.predict_proba(X))
+    model_file.save_model(here, tmp_path / "m")
+    np.testing.assert_array_equal(
+        model_file.load_model(tmp_path / "m").predict_proba(X), here.predict_proba(X)
+    )
 
 
 def test_a_saved_model_keeps_products_directions_and_bands(tmp_path: Path) -> None:
     X, y = people()
     model = made(products=[("a", "g")], monotone={"b": "increasing"}, hats=4, intervals=True).fit(X, y)
-    model_file.save(model, tmp_path / "model.json")
-    again = model_file.load(tmp_path / "model.json")
+    model_file.save_model(model, tmp_path / "model.json")
+    again = model_file.load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     for old, new in zip(model.shapes(), again.shapes(), strict=True):
         assert old.to_dict() == new.to_dict()

@@ -13,7 +13,7 @@ import numpy as np
 
 from dplangevin import _files
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators.shapes import Shape, shapes_of
+from dplangevin.estimators.shapes import ColumnShape, shapes_of
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 52, 14, 12, 44
 _ROW, _NAMES, _LONGEST = 24, 170, 24
@@ -29,7 +29,7 @@ class ShapePlots:
     """Pictures of a model's shapes: shown in notebooks, saved as one .html page or as one .svg."""
 
     title: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ColumnShape, ...]
 
     def __repr__(self) -> str:
         return f"{self.title}: " + ", ".join(f"{s.name} ({s.importance:.3g})" for s in self.shapes)
@@ -71,11 +71,11 @@ class ShapePlots:
 class WithShapes:
     """The methods of a model whose schema makes it a sum of functions of single columns."""
 
-    def shapes(self, level: float = 0.95) -> list[Shape]:
+    def shapes(self, level: float = 0.95) -> list[ColumnShape]:
         """What each column adds to the score, with bands where the fit had intervals."""
         return shapes_of(self, level)
 
-    def partial_effect(self, column: str, at: Any = None, level: float = 0.95) -> Shape:
+    def partial_effect(self, column: str, at: Any = None, level: float = 0.95) -> ColumnShape:
         """What one column (or product "a x b") adds to the score at given values, with its band."""
         return shapes_of(self, level, column, at)[0]
 
@@ -87,7 +87,7 @@ class WithShapes:
         return plots
 
 
-def shape_svg(shape: Shape) -> str:
+def shape_svg(shape: ColumnShape) -> str:
     """One picture."""
     size, body = _drawn(shape)
     return (
@@ -97,7 +97,7 @@ def shape_svg(shape: Shape) -> str:
     )
 
 
-def _stacked(shapes: Sequence[Shape]) -> str:
+def _stacked(shapes: Sequence[ColumnShape]) -> str:
     top, parts = 0, []
     for shape in sorted(shapes, key=lambda one: -one.importance):
         size, body = _drawn(shape)
@@ -110,18 +110,18 @@ def _stacked(shapes: Sequence[Shape]) -> str:
     )
 
 
-def _words(shape: Shape) -> str:
+def _words(shape: ColumnShape) -> str:
     values = np.atleast_2d(shape.values)[0]
     return f"contribution of {shape.name}: from {values.min():.3g} to {values.max():.3g} over {len(values)} points"
 
 
-def _drawn(shape: Shape) -> tuple[int, str]:
+def _drawn(shape: ColumnShape) -> tuple[int, str]:
     if shape.kind == "curve":
         return _HEIGHT, _curve(shape)
     return _bars(shape) if shape.kind == "bars" else _grid(shape)
 
 
-def _bands(shape: Shape) -> list[tuple[str, Any, Any]]:
+def _bands(shape: ColumnShape) -> list[tuple[str, Any, Any]]:
     """(colour, low, high) of the outer band and of sampling error alone, where they are finite."""
     if shape.low is None or shape.middle is None or shape.sampling is None or shape.noise is None:
         return []
@@ -132,7 +132,7 @@ def _bands(shape: Shape) -> list[tuple[str, Any, Any]]:
     return [(NOISE, shape.low, shape.high), (SAMPLING, shape.middle - inner, shape.middle + inner)]
 
 
-def _limits(shape: Shape) -> tuple[float, float]:
+def _limits(shape: ColumnShape) -> tuple[float, float]:
     """Of the contributions drawn: bands count up to twice the height of the curve itself."""
     values = np.ravel(shape.values)
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
@@ -145,7 +145,7 @@ def _limits(shape: Shape) -> tuple[float, float]:
     return low, high
 
 
-def _curve(shape: Shape) -> str:
+def _curve(shape: ColumnShape) -> str:
     points = np.asarray(shape.points, float)
     low, high = _limits(shape)
     span, width = high - low or 1.0, points[-1] - points[0] or 1.0
@@ -195,7 +195,7 @@ def _curve(shape: Shape) -> str:
     return "".join(parts)
 
 
-def _bars(shape: Shape) -> tuple[int, str]:
+def _bars(shape: ColumnShape) -> tuple[int, str]:
     low, high = _limits(shape)
     span, rows = high - low or 1.0, np.atleast_2d(shape.values)[0]
     bottom = 8 + _ROW * len(rows)
@@ -227,7 +227,7 @@ def _bar(left: float, right: float, middle: float, height: int, colour: str) -> 
     )
 
 
-def _grid(shape: Shape) -> tuple[int, str]:
+def _grid(shape: ColumnShape) -> tuple[int, str]:
     """A product: the first column downwards, the second to the right; numbers in cells, tinted by their size."""
     first = list(dict.fromkeys(point[0] for point in shape.points))
     second = list(dict.fromkeys(point[1] for point in shape.points))

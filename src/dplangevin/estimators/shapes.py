@@ -30,7 +30,7 @@ _DRAWS = 4000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shape:
+class ColumnShape:
     """What one column (or product) adds to the score at its points.
 
     Parameters
@@ -72,7 +72,7 @@ class Shape:
         }  # fmt: skip
 
 
-def shapes_of(model: Any, level: float = 0.95, only: str | None = None, at: Any = None) -> list[Shape]:
+def shapes_of(model: Any, level: float = 0.95, only: str | None = None, at: Any = None) -> list[ColumnShape]:
     """The shapes of a fitted model whose schema makes it additive, in the order of the columns."""
     check_is_fitted(model, "coef_")
     _check.open_unit("level", level)
@@ -124,7 +124,7 @@ def _cells(points: Any) -> Cells:
 
 def _shape(
     model: Any, block: ColumnBlock, points: tuple[Any, ...], design: Floats, part: slice, level: float
-) -> Shape:
+) -> ColumnShape:
     weights = np.atleast_2d(model.coef_)[:, part]
     values = (design @ weights.T).T
     kind = "grid" if block.other is not None else "bars"
@@ -133,7 +133,7 @@ def _shape(
     values = values[0] if len(values) == 1 else values
     known = getattr(model, "uncertainty_", None)
     if known is None or known.covariances is None:
-        return Shape(name=block.title, kind=kind, points=points, values=values)
+        return ColumnShape(name=block.title, kind=kind, points=points, values=values)
     parts = [design @ matrix[part, part] @ design.T for matrix in known.covariances]
     own, noise, prior = (np.maximum(np.diag(matrix), 0.0) for matrix in parts)
     most = known.prior_scale**2 * (design * design).sum(axis=1)
@@ -145,7 +145,7 @@ def _shape(
     width = half_width(level, np.sqrt(own + prior), np.sqrt(noise), known.dimension)
     width = np.where(lost, math.inf, width)
     wide = width * _widening(np.sum(parts, axis=0)[~lost][:, ~lost], level)
-    return Shape(
+    return ColumnShape(
         name=block.title, kind=kind, points=points, values=values, middle=middle, low=middle - width,
         high=middle + width, wide_low=middle - wide, wide_high=middle + wide,
         sampling=np.where(lost, math.inf, np.sqrt(own)), noise=np.where(lost, math.inf, np.sqrt(noise)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dplangevin.estimators.shape_plot import LEGEND, shape_svg
-from dplangevin.estimators.shapes import Shape
+from dplangevin.estimators.shapes import ColumnShape
 from dplangevin.report.document import Block, Figure, Number, Picture, ReportTable, Section, Text
 
 _MOST = 40
@@ -29,11 +29,11 @@ def shape_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
     return [Section(title="What the model says", blocks=blocks)]
 
 
-def _figure(shape: Shape) -> Figure:
+def _figure(shape: ColumnShape) -> Figure:
     return Figure(plot=Picture(svg=shape_svg(shape), lines=_lines(shape)), caption=shape.name)
 
 
-def _lines(shape: Shape) -> tuple[str, ...]:
+def _lines(shape: ColumnShape) -> tuple[str, ...]:
     values = shape.values if shape.values.ndim == 1 else shape.values[0]
     return tuple(
         f"{point if not isinstance(point, tuple) else ' x '.join(map(str, point))}: {value:.4g}"
