@@ -107,3 +107,14 @@ def test_model_cards_say_what_was_promised_and_what_is_not_protected() -> None:
     ):
         assert words in card
     assert "target: -1 to 1" in model(DPAdditiveRegressor).model_card()
+
+
+def test_sparse_features_are_read_as_dense_ones() -> None:
+    from scipy.sparse import csr_array, random_array
+
+    X = csr_array(random_array((500, 6), density=0.2, rng=np.random.default_rng(0)))
+    y = np.asarray(X.sum(axis=1)).ravel() > 0.6
+    stated = {"epsilon": 2.0, "data_norm": 1.0, "classes": [False, True], "random_state": 0}
+    sparse, dense = (DPLogisticRegression(**stated).fit(table, y) for table in (X, X.toarray()))
+    np.testing.assert_array_equal(sparse.coef_, dense.coef_)
+    np.testing.assert_array_equal(sparse.predict_proba(X), dense.predict_proba(X.toarray()))

@@ -158,6 +158,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # noise at a small n may beat any signal
         tags.classifier_tags.multi_class = type(self)._model_options is not DPLinearClassifier._model_options
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
 

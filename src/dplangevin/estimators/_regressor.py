@@ -81,5 +81,6 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # noise at a small n may beat any signal
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
