@@ -89,16 +89,16 @@ def _planned(mechanism: str, request: Request) -> Recipe:
 
 
 def _automatic(request: Request) -> str:
-    """The mechanism of a pinned theorem; else objective perturbation where Gamma-norm noise pays, else whitened descent
-    where second moments of the rows are worth their share, else descent."""
+    """The mechanism of a pinned theorem; else whitened descent where second moments of the rows are worth their share,
+    else objective perturbation where Gamma-norm noise pays, else descent."""
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
     if request.theorem is None and request.objective == "population":
         return "exponential" if request.delta == 0 else "langevin"
-    if request.theorem is None and _pure_pays(request):
-        return "objective-perturbation"
-    return "whitened-gd" if looks.by_default(request) else "noisy-gd"
+    if looks.by_default(request):
+        return "whitened-gd"
+    return "objective-perturbation" if request.theorem is None and _pure_pays(request) else "noisy-gd"
 
 
 def _pure_pays(request: Request) -> bool:

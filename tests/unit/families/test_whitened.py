@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism as whitened_mechanism
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
-from dplangevin.families.whitened.mechanism import coordinates, looked, step_sizes
+from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.shrinkage import Shrunk, shrink
-from dplangevin.families.whitened.sums import row_weights, second_moment, unit_rows
+from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
@@ -74,7 +75,7 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         made = first_look(matrices[kind], noise, looks == 2)
         if looks == 2:
             made = second_look(made, matrices[kind], noise)
-        z, weights = whitened(X, made.frames)
+        weights, z = whitened(X, made.frames)
         assert ((weights >= 0) & (weights <= 1)).all()
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
@@ -95,7 +96,8 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     block, own = next(iter(reweighted.blocks())), next(iter(data.blocks()))
     assert own.weights is not None
     np.testing.assert_allclose(block.weights, first * own.weights)
-    assert np.linalg.norm(unit_rows(data, own), axis=1).max() <= 1
+    long = own._replace(rows=own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True))
+    assert np.linalg.norm(bounded_rows(data, long), axis=1).max() <= 1 + 1e-15
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
@@ -147,9 +149,9 @@ def test_coordinates_turn_with_the_rows() -> None:
     for fine in (False, True):
         here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
         assert here.bound == pytest.approx(there.bound, rel=1e-9)
-        own = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
-        np.testing.assert_allclose(own[0][1], own[1][1], rtol=1e-7)
-        np.testing.assert_allclose(np.abs(own[0][0]), np.abs(own[1][0]), rtol=1e-5, atol=1e-9)
+        own, turned = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
+        np.testing.assert_allclose(own[0], turned[0], rtol=1e-7)
+        np.testing.assert_allclose(np.abs(own[1]), np.abs(turned[1]), rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 8.0])
@@ -159,7 +161,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     schedule, data = plan.schedule, ArrayDataset(X, y, plan.problem)
     assert isinstance(schedule, WhitenedSchedule)
     made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
-    z, weights = whitened(X, made.frames)
+    weights, z = whitened(X, made.frames)
     etas = np.sqrt(step_sizes(schedule, made))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
@@ -340,3 +342,20 @@ def test_its_report_has_a_curve_over_steps() -> None:
     assert [row.steps for row in rows] == sorted(row.steps for row in rows)
     assert rows[-1].bound is not None
     assert rows[-1].bound > recipe.plan.guarantee.epsilon(1e-5)
+
+
+def test_noise_is_what_the_schedule_says() -> None:
+    X, y = scales(500, 5, 15)
+    plan = choose(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd")).plan
+    assert isinstance(plan.schedule, WhitenedSchedule)
+    schedule, data = replace(plan.schedule, n_steps=1, average_from=0), ArrayDataset(X, y, plan.problem)
+    noisy = looked(schedule, data, np.random.default_rng(16))
+    drawn = schedule.moment_noise * symmetric_noise(5, np.random.default_rng(16))
+    np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
+    made, start = coordinates(schedule, noisy), np.zeros((5, 1))
+    walk = Walk(moments=noisy, step=0, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
+    found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
+    weights, z = whitened(X, made.frames)
+    exact = (weights * (0.5 - y)) @ z / 500
+    noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
+    np.testing.assert_allclose(found, -step_sizes(schedule, made) * (exact + noise), rtol=1e-9)

@@ -134,8 +134,8 @@ def test_the_determinant_never_takes_more_than_half(epsilon: float) -> None:
     assert cost <= 0.4901 * epsilon
 
 
-def test_pure_noise_is_used_for_few_parameters_only() -> None:
-    few, many = plan_for(n_features=2), plan_for(n_features=40)
+def test_pure_noise_is_used_for_few_parameters_of_few_records_only() -> None:
+    few, many = plan_for(n=40, n_features=2), plan_for(n_features=2)
     assert few.plan.guarantee.kind == "pure"
     assert few.plan.guarantee.epsilon(0.0) <= 1.0
     assert many.plan.schedule.mechanism == "whitened-gd"

@@ -6,6 +6,7 @@ Everything here is a function of released matrices and public numbers.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -117,19 +118,18 @@ def second_look(first: Geometry, noisy: Floats, noise: float) -> Geometry:
     )
 
 
-def whitened(rows: Floats, frames: tuple[Frame, ...]) -> tuple[Floats, Floats]:
-    """Rows x (norm at most 1) in the last frame's coordinates, z = B' x, and weights w with |w z| <= R.
+def whitened(rows: Floats, frames: Sequence[Frame]) -> tuple[Floats, Floats]:
+    """Weights w of rows x with |w B' x| <= R in the last frame, and B' x.
 
     A weight depends on its own row and on released values only. The last line is what the promise rests on: it holds
     for every B, R and row, finite or not.
     """
-    weights = np.ones(len(rows))
-    coordinates = rows
+    weights, coordinates = np.ones(len(rows)), rows
     for place, frame in enumerate(frames):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             coordinates = rows @ frame.basis
             lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
             weights = np.minimum(weights**2 if place else weights, frame.bound / lengths)
             inside = weights * lengths <= frame.bound * (1 + 1e-12)
-        weights = np.where(inside & np.isfinite(weights), weights, 0.0)
-    return coordinates, weights
+        weights = np.where(inside, weights, 0.0)
+    return weights, coordinates
