@@ -47,7 +47,7 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     if issparse(
         X
     ):  # every row by itself, with its zeros: what is kept of a row does not depend on other rows
-        X = X.toarray()
+        X = np.asarray(X.toarray())  # type: ignore[attr-defined]
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
