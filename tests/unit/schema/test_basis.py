@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dplangevin import InvalidParameter, Schema, SchemaEncoder
+from dplangevin import InvalidParameter, Schema, SchemaEncoder, check_schema
 from dplangevin.estimators._blocks import blocks_of, largest_norm, table_of_knots
 from dplangevin.schema.basis import bound, coordinates
 
@@ -137,3 +137,9 @@ def test_bad_products_are_refused(products: Any, words: str) -> None:
     columns["m"]["monotone"] = "increasing"  # type: ignore[assignment]
     with pytest.raises(InvalidParameter, match=words):
         Schema.from_dict({"columns": columns, "products": products})
+
+
+def test_checks_of_public_rows_see_what_is_clipped() -> None:
+    column = {"range": [17, 60], "basis": {"knots": [30]}}
+    found = check_schema({"columns": {"age": column}}, pd.DataFrame({"age": [20, 61, 50, 16]}))
+    assert (found.columns[0].above, found.columns[0].below) == (0.25, 0.25)
