@@ -1,4 +1,4 @@
-"""Additive models against linear ones, DP-EBM and fits without privacy; nothing is tuned on the data.
+"""Additive models against linear ones, DP-EBM and fits without privacy; no fit is tuned on its data.
 
 Usage: python benchmarks/additive.py [--data NAME ...] [--promise NAME ...] [--epsilon NUMBER ...] [--seeds 20]
        python benchmarks/additive.py --peers            non-private fits, and DP-EBM where interpret-core is installed

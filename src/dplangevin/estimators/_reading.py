@@ -44,7 +44,8 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
     X = X.matrix() if isinstance(X, Table) else X
-    if issparse(X):  # every row by itself, with its zeros: what is kept of a row does not depend on other rows
+    if issparse(X):
+        # every row by itself, with its zeros: what is kept of a row does not depend on other rows
         X = cast(Any, X).toarray()
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
