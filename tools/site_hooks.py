@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-SECTIONS = {"tutorials": "Start", "theory": "Theory"}
+SECTIONS = {"tutorials": "Start", "theory": "Theory", "benchmarks": "Benchmarks"}
 PROJECT = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
 _FENCED = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?![a-z]+:|#)([^)#\s]+)")
@@ -27,8 +27,10 @@ def on_config(config: Any) -> Any:
 
     config.nav = _filled(config.nav, api_navigation())
     named = set(_pages(config.nav))
-    for path in sorted((ROOT / "docs").rglob("*.md")):
-        page = path.relative_to(ROOT / "docs").as_posix()
+    places = [(path, ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    places += [(path, ROOT) for path in (ROOT / "benchmarks").glob("*.md")]
+    for path, root in sorted(places):
+        page = path.relative_to(root).as_posix()
         if page not in named:  # under its own title, at the end of the section that its folder belongs to
             section = SECTIONS.get(posixpath.dirname(page), "How-to")
             next(entry[section] for entry in config.nav if section in entry).append(page)

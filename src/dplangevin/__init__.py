@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         NotPrivateError as NotPrivateError,
     )
     from dplangevin.estimators import (
+        DPAdditiveClassifier as DPAdditiveClassifier,
+        DPAdditiveRegressor as DPAdditiveRegressor,
         DPHuberRegressor as DPHuberRegressor,
         DPLinearSVC as DPLinearSVC,
         DPLogisticRegression as DPLogisticRegression,

@@ -28,6 +28,7 @@ from dplangevin.families.perturbation.schedule import (
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
+from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
@@ -391,6 +392,12 @@ CASES |= {
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
+    ),
+    (UnderdampedSchedule, "underdamped-trajectory"): Case(
+        constants=BASE,
+        schedule=UnderdampedSchedule(inverse_temperature=50.0, step_size=0.1, n_steps=40),
+        noisier={"inverse_temperature": 30.0},
+        longer={"n_steps": 80},
     ),
     (LargestNormSchedule, "norm noise"): Case(
         constants=None,

@@ -36,6 +36,7 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
 from dplangevin.families.run import run
+from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.schedule import Schedule
@@ -237,6 +238,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "gibbs": lambda: sampled("exact", delta=DELTA, law="gibbs"),
     "gibbs certified": lambda: sampled("certified", delta=DELTA, law="gibbs"),
     "iterated exponential": iterated,
+    "underdamped": lambda: planned(
+        stated(constraint=WholeSpace()),
+        UnderdampedSchedule(inverse_temperature=5.0, step_size=0.1, n_steps=6),
+    ),
     "langevin": lambda: planned(
         stated(), LangevinSchedule(inverse_temperature=20.0, step_size=0.02, n_steps=8, release="trajectory")
     ),

@@ -57,7 +57,7 @@ def leak(constants: Constants, schedule: NoisyGradientSchedule) -> float:
 def test_every_theorem_on_offer_has_a_case() -> None:
     offered = {(family, name) for family, theorems in FAMILIES.items() for name in theorems}
     assert offered == set(CASES)
-    assert len(CASES) == 31
+    assert len(CASES) >= 35  # an empty table would prove nothing
     for family, theorems in FAMILIES.items():
         assert theorems, family
         assert all(name == theorem.name for name, theorem in theorems.items())

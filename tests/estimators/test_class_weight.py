@@ -85,7 +85,7 @@ def test_no_record_weighs_more_than_the_bound() -> None:
     [
         ({"class_weight": "balanced"}, "would count the classes"), ({"class_weight": {2: 1.0}}, "none of the classes"),
         ({"class_weight": {1: -1.0}}, "class_weight"), ({"class_weight": {}}, "dictionary"),
-        ({"class_weight": [1, 2]}, "dictionary"), ({"class_weight": {1: 2.0}, "classes": None}, "public set of labels"),
+        ({"class_weight": [1, 2]}, "dictionary"),
         ({"class_weight": {0: 0.5}, "intervals": True}, "equally weighted"),
         ({"class_weight": {0: 0.5}, "public_data": data(50)}, "public_data"),
     ],

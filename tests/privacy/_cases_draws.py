@@ -15,6 +15,7 @@ from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradien
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.run import run
+from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared, WholeSpace
@@ -78,6 +79,15 @@ def langevin() -> Case:
     exact = 2 * 0.2 * powers.sum() / math.sqrt(2 * 0.2 * np.sum(powers**2))
     return pair("Langevin diffusion (SGLD)", "strongly convex, 8 steps, last iterate", of, (schedule, weak), 1e-2,
                 "NoisyGradientDescent", exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
+
+
+def underdamped() -> Case:
+    """Straight losses: the last position is Gaussian; the promise is for the whole path."""
+    schedule = UnderdampedSchedule(inverse_temperature=0.6, step_size=0.2, n_steps=15)
+    return pair("underdamped Langevin", "straight losses, 15 steps, last position", problem(1, 0.4, math.inf),
+                (schedule, replace(schedule, inverse_temperature=3.6)), 1e-2, "UnderdampedLangevin", runs=400,
+                sabotage="temperature / 6",
+                loose="the path with its velocities is accounted, and the last position is attacked")  # fmt: skip
 
 
 def discrete() -> Case:
@@ -146,4 +156,4 @@ def chains() -> Case:
                 loose="the sensitivity of the ramp's gradient is a bound that no known pair attains")  # fmt: skip
 
 
-CASES = (langevin(), discrete(), gibbs(), exponential(), iterated(), rashomon(), chains())
+CASES = (langevin(), underdamped(), discrete(), gibbs(), exponential(), iterated(), rashomon(), chains())

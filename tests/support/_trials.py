@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from dplangevin import (
+    DPAdditiveClassifier,
+    DPAdditiveRegressor,
     DplangevinError,
     DPLogisticRegression,
     DPRidge,
@@ -176,6 +178,30 @@ def fit(cls: type, **stated: Any) -> Trial:
     return trial
 
 
+def additive(cls: type, linear: type) -> Trial:
+    """An additive estimator: it has a schema always, and reads tables by name."""
+
+    def trial(feature: str, folder: Path) -> Released:
+        X, y = table(linear, N)
+        frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=y)
+        rows, labels = table(linear, 200, seed=1)
+        public = {"public_data": (pd.DataFrame(rows, columns=list(COLUMNS)), labels)}
+        known = {"public data": public, "weights": {"weight_bound": 1.0}}
+        options = _options(feature, folder, inspect.signature(cls).parameters, **known)
+        own: dict[str, Any] = {"classes": [0, 1]} if linear in CLASSIFIERS else {"target_bounds": (-1.0, 1.0)}
+        stated = {"epsilon": 2.0, "delta": 1e-6, "schema": SCHEMA, "random_state": 0}
+        model = cls(**(stated | own | options))
+        weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
+        home: Any = frame.drop(columns="y")
+        if feature in ("files", "Dask"):
+            home = _called(feature, lambda: _table_at(feature, frame, folder))
+        target = "y" if feature in ("files", "Dask") else y
+        _called(feature, lambda: model.fit(home, target, **weights))
+        return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
+
+    return trial
+
+
 def rashomon(feature: str, folder: Path) -> Released:
     """Many models of one estimator, which states what the sampler does not."""
     inner = inspect.signature(DPLogisticRegression).parameters
@@ -270,6 +296,8 @@ def _by_name(name: str) -> Trial:
 
 ROWS: dict[str, Trial] = {
     **{cls.__name__: fit(cls) for cls in EVERY},
+    "DPAdditiveClassifier": additive(DPAdditiveClassifier, DPLogisticRegression),
+    "DPAdditiveRegressor": additive(DPAdditiveRegressor, DPRidge),
     **{f'mechanism="{name}"': _by_name(name) for name in recipe_names() if not name.endswith("-secure")},
     "RashomonSampler": rashomon,
     "private_score": score,

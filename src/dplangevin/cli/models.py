@@ -19,9 +19,16 @@ MODELS = {
     "huber": "DPHuberRegressor",
     "quantile": "DPQuantileRegressor",
     "poisson": "DPPoissonRegressor",
+    "additive": "DPAdditiveClassifier",
+    "additive-regression": "DPAdditiveRegressor",
 }
 
-Model = Annotated[str, typer.Option("--model", help="logistic, svc, ridge, huber, quantile or poisson.")]
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", help="logistic, svc, ridge, huber, quantile, poisson, additive or additive-regression."
+    ),
+]
 Epsilon = Annotated[float, typer.Option("--epsilon", help="The epsilon to meet.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure promise.")]
 SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")]
@@ -72,7 +79,8 @@ Separator = Annotated[
 SignKey = Annotated[
     Path | None, typer.Option("--sign", help="Private key to sign the file (and the report) with.")
 ]
-CLASSIFIERS = ("logistic", "svc")
+CLASSIFIERS = ("logistic", "svc", "additive")
+_FITS_AS = {"additive": "logistic", "additive-regression": "ridge"}
 Learn = Annotated[
     str | None,
     typer.Option(
@@ -119,9 +127,9 @@ def plan(
     _outputs.ready({"--output": output}, sign=sign)
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     recipe = choose(
-        model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
-        fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, more_rows=more_rows,
-        **extra,
+        model=_FITS_AS.get(model, model), n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency,
+        data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
+        more_rows=more_rows, **extra,
     )  # fmt: skip
     if output is not None:
         save_plan(recipe.plan, output)

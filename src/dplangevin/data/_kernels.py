@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._check import choice, count
-from dplangevin.problem import Loss
+from dplangevin.problem import Loss, RecordLoss
+from dplangevin.problem.losses.radial_huber import clipped_gradients
 from dplangevin.problem.losses.slope_law import KINDS, SlopeLaw
 
 FloatArray = NDArray[np.float64]
@@ -129,11 +130,35 @@ class CompiledKernel(Kernel):
         return KINDS.index(law.kind), law.scale, law.shift, law.low, law.high
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordKernel(Kernel):
+    """Losses of whole records: every record by itself, or all at once where the library's own loss says how."""
+
+    def describe(self) -> str:
+        return "record by record"
+
+    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
+        loss = self.loss
+        assert isinstance(loss, RecordLoss)
+        total = np.zeros(parameters.shape)
+        for start in range(0, len(piece.labels), GROUP):
+            part = slice(start, start + GROUP)
+            rows = piece.rows[part].astype(np.float64)
+            for j in range(parameters.shape[1]):
+                gradients = clipped_gradients(loss, parameters[:, j].copy(), rows, piece.labels[part])
+                if piece.weights is not None:
+                    gradients = gradients * piece.weights[part, None]
+                total[:, j] += gradients.sum(axis=0)
+        return total
+
+
 def kernel_for(loss: Loss, n_bytes: int, wanted: str = "auto") -> Kernel:
     """The kernel for a data set of so many bytes: compiled when numba is there and the data repay its import.
 
     DPLANGEVIN_KERNEL=numpy or numba in the environment decides instead of "auto".
     """
+    if isinstance(loss, RecordLoss):
+        return RecordKernel(loss=loss, law=None)
     if wanted == "auto":
         wanted = choice("DPLANGEVIN_KERNEL", os.environ.get("DPLANGEVIN_KERNEL", "auto"), KERNELS)
     if wanted == "auto" and n_bytes < COMPILED_BYTES:

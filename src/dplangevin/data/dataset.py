@@ -24,7 +24,7 @@ from dplangevin.data._kernels import (
 )
 from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem import Loss, Problem
+from dplangevin.problem import Bump, Loss, Problem
 from dplangevin.problem.bounds import as_array
 
 FloatArray = NDArray[np.float64]
@@ -225,6 +225,9 @@ def _mapped(
 
 def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
     """sum weight loss over a block, a few rows at a time: scores and losses are read and written many times."""
+    if isinstance(loss, Bump):
+        values = loss.record_values(parameters, block.rows)
+        return np.asarray(values.sum(axis=0) if block.weights is None else block.weights @ values)
     total: Any = 0.0
     step = block_rows(*parameters.shape)
     for start in range(0, len(block.labels), step):

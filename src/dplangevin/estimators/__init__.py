@@ -1,5 +1,6 @@
 """scikit-learn estimators that fit under a stated guarantee, with nothing to tune on private data."""
 
+from dplangevin.estimators.additive import DPAdditiveClassifier, DPAdditiveRegressor
 from dplangevin.estimators.huber import DPHuberRegressor
 from dplangevin.estimators.linear_svc import DPLinearSVC
 from dplangevin.estimators.logistic import DPLogisticRegression
@@ -9,6 +10,8 @@ from dplangevin.estimators.ridge import DPRidge
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 
 __all__ = [
+    "DPAdditiveClassifier",
+    "DPAdditiveRegressor",
     "DPHuberRegressor",
     "DPLinearSVC",
     "DPLogisticRegression",

@@ -19,12 +19,14 @@ from dplangevin.estimators._documentation import documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
 from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
+from dplangevin.estimators._monotone import check_monotone
 from dplangevin.estimators._names import WithNames
 from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import check_without_public, compare_public, fit_public
 from dplangevin.estimators._raw import fit_raw, is_raw
 from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
 from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.estimators.exports import WithExports
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.families.release import SEEDED, Release
@@ -32,7 +34,7 @@ from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
@@ -48,7 +50,7 @@ UNBOUNDED_WEIGHTS = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
+class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
@@ -69,6 +71,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
     n: int | None = None
     mechanism: str = "auto"
     theorem: str | None = None
+    objective: Objective = "empirical"
     weight_bound: float | None = None
     bad_rows: str | None = None
     max_rows_per_person: int = 1
@@ -103,6 +106,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             return fitted
         X, y, weights = self.read(X, y, sample_weight)
         encode = self.encoder(y)
+        check_monotone(self, encode.n_classes)
         request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
         weighted = X.weighted if isinstance(X, LargeData) else weights is not None
         if weighted and self.weight_bound is None:
@@ -260,6 +264,7 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             alpha=self.alpha,
             mechanism=self.mechanism if own else "auto",
             theorem=self.theorem if own else None,
+            objective=self.objective,
             weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
             * self._largest_class_weight(),
             bad_rows="zero" if self._total() else "refuse",
@@ -336,10 +341,13 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
 
     def _validated(self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True) -> Any:
         """Features as checked numbers; a table is encoded by the schema. Large data stay away."""
-        found = large(X, y, weights, self.schema) if reset else None
+        if reset:
+            self._prepare(X, y, weights)
+        schema = schema_of(self)
+        found = large(X, y, weights, schema) if reset else None
         if found is None and self.schema is None:
             return features(self, X, reset)
-        rows = SchemaEncoder(schema_of(self)).transform(X) if found is None else found
+        rows = SchemaEncoder(schema).transform(X) if found is None else found
         if reset and self.schema is not None:
             names = as_schema(self.schema).names
             self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
@@ -347,6 +355,9 @@ class DPLinearModel(WithNames, BaseEstimator):  # type: ignore[misc]
             self.n_features_in_ = rows.shape[1]
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         return rows
+
+    def _prepare(self, X: Any, y: Any, weights: Any) -> None:
+        """What a fit works out from public quantities before any cell is read."""
 
     def _scores(self, X: Any) -> Floats:
         """Scores [rows, outputs] of the fitted parameters."""

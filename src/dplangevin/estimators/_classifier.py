@@ -18,6 +18,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
 from dplangevin.estimators._documentation import CLASSES
+from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
@@ -42,7 +43,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )  # the same model, in the form of its intervals
         self.coef_ = matrix[:columns].T.copy()
         self.intercept_ = matrix[columns].copy() if problem.fit_intercept else np.zeros(matrix.shape[1])
-        return self
+        return keep_monotone(self)
 
     def _check_targets(self) -> None:
         stated = self._stated()
@@ -53,8 +54,6 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         if stated is not None:
             self._classes(None)
-        elif self.class_weight is not None:
-            raise InvalidParameter("class_weight needs the public set of labels; state classes=[...].")
         class_weights(self.class_weight, None, self._text())
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
@@ -157,6 +156,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # noise at a small n may beat any signal
         tags.classifier_tags.multi_class = type(self)._model_options is not DPLinearClassifier._model_options
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
 

@@ -17,6 +17,7 @@ PARAMETERS = """\
     mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
         "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also "sufficient-statistics").
     theorem : pin the accounting theorem by name.
+    objective : "empirical", or "population": a draw whose ridge makes the bound on the risk of new records smallest.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
     bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero");
         None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.

@@ -43,6 +43,26 @@ def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: i
     return np.where(finite, high, total)
 
 
+def two_sided(estimate: ArrayLike, sampling: ArrayLike, noise: ArrayLike, dimension: int | None) -> Floats:
+    """P(|N(0, sampling^2) + noise| >= |estimate|): p-values, by the law that `half_width` inverts.
+
+    Examples
+    --------
+    >>> f"{two_sided(1.96, 0.6, 0.8, None):.3f} {two_sided(2.996, 0.0, 2**0.5, 1):.3f}"
+    '0.050 0.050'
+    """
+    own, added, value = np.broadcast_arrays(
+        *(np.asarray(part, float) for part in (sampling, noise, estimate))
+    )
+    mixture, weights = np.ones(1), np.ones(1)
+    if dimension is not None:
+        mixture, weights = _mixture((dimension + 1) / 2)
+    spread = np.sqrt(own[..., None] ** 2 + added[..., None] ** 2 * mixture)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        tails = 2 * ndtr(-np.abs(value)[..., None] / spread) @ weights
+    return np.where(np.isfinite(own) & np.isfinite(added), tails, 1.0)
+
+
 @lru_cache(maxsize=64)
 def _mixture(shape: float) -> tuple[Floats, Floats]:
     """Nodes and weights for the mean over a Gamma(shape) variable of mean 1, dense in its upper tail."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import Encode, LargeData, dataset_of
-from dplangevin.estimators.schema_encoder import SchemaEncoder
+from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_sample import plain_loss
 from dplangevin.families.mirror_descent.public_tuner import METHODS, PublicTuner, Tuned
@@ -126,7 +126,7 @@ def _features(model: DPLinearModel) -> Any:
             f"public_data must be (X_public, y_public), got {type(model.public_data).__name__}."
         ) from None
     if model.schema is not None:
-        return SchemaEncoder(model.schema).transform(table)
+        return SchemaEncoder(schema_of(model)).transform(table)
     return check_array(matrix_of(table), dtype=[np.float64, np.float32], input_name="public X")
 
 

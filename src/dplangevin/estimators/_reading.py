@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
@@ -43,6 +44,9 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
     X = X.matrix() if isinstance(X, Table) else X
+    if issparse(X):
+        # every row by itself, with its zeros: what is kept of a row does not depend on other rows
+        X = cast(Any, X).toarray()
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")

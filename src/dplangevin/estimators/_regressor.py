@@ -12,6 +12,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel, Floats
 from dplangevin.estimators._documentation import TARGET_BOUNDS
+from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import RangeEncoder
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
@@ -34,7 +35,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
         self.intercept_ = (
             float(scale.half * theta[columns] + scale.centre) if intercept else float(scale.centre)
         )
-        return self
+        return keep_monotone(self)
 
     def _check_targets(self) -> None:
         self._bounds()
@@ -80,5 +81,6 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # noise at a small n may beat any signal
+        tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags

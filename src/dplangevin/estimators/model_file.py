@@ -30,7 +30,17 @@ _OPTIONAL = {
     "features": _plain.optional(_plain.list_of(_plain.words)), "uncertainty": _plain.optional(_plain.mapping),
     "ledger_head": _plain.optional(_plain.words), "digest": _plain.words, "signature": _plain.mapping,
 }  # fmt: skip
-_NOT_STORED = {"ledger", "random_state", "state", "verbose", "classes", "schema", "public_data"}
+_NOT_STORED = {
+    "ledger",
+    "random_state",
+    "state",
+    "verbose",
+    "classes",
+    "schema",
+    "public_data",
+    "products",
+    "monotone",
+}
 _LARGEST = 512 * _files.MEGABYTE
 _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
@@ -167,6 +177,12 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
     if found is None:
         return None
     plain: dict[str, Any] = {"centre": found.centre.tolist(), "dimension": found.dimension}
+    if found.prior is not None:
+        plain["prior"], plain["prior_scale"] = found.prior.tolist(), found.prior_scale
+        plain["dispersion"] = found.dispersion
+        plain["seen"] = None if found.seen is None else found.seen.tolist()
+    if found.covariances is not None:
+        plain["covariances"] = [part.tolist() for part in found.covariances]
     for name, values in (("sampling", found.sampling), ("noise", found.noise)):
         entries = values.astype(object)
         entries[np.isinf(values)] = None
@@ -177,12 +193,33 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
 def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
     fields = {"centre": _plain.anything, "dimension": _plain.optional(_plain.whole(1))}
     read = _plain.record(
-        "uncertainty", plain, {**fields, "sampling": _plain.anything, "noise": _plain.anything}
+        "uncertainty",
+        plain,
+        {**fields, "sampling": _plain.anything, "noise": _plain.anything},
+        dict.fromkeys(("prior", "covariances", "seen"), _plain.anything)
+        | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional(_plain.positive)),
     )
     centre = _numbers("uncertainty.centre", read["centre"])
     _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
-    deviations = {name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")}
-    return Uncertainty(centre=centre, dimension=read["dimension"], **deviations)
+    deviations: dict[str, Any] = {
+        name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")
+    }
+    more: dict[str, Any] = {}
+    if read.get("prior") is not None:  # files written before have none
+        more = {
+            "prior": _deviations("prior", read["prior"], centre.shape),
+            **{name: read.get(name) for name in ("prior_scale", "dispersion")},
+        }
+    if read.get("seen") is not None:
+        more["seen"] = _numbers("uncertainty.seen", read["seen"])
+        _require(more["seen"].shape == centre.shape, "uncertainty.seen has a wrong shape")
+    if read.get("covariances") is not None:
+        parts, size = read["covariances"], len(centre)
+        _require(isinstance(parts, list) and len(parts) == 3, "uncertainty.covariances must be three tables")
+        tables = [_numbers("uncertainty.covariances", part) for part in parts]
+        _require(all(part.shape == (size, size) for part in tables), "uncertainty.covariances do not fit")
+        more["covariances"] = np.array(tables)
+    return Uncertainty(centre=centre, dimension=read["dimension"], **deviations, **more)
 
 
 def _deviations(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:

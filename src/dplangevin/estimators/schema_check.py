@@ -100,7 +100,8 @@ def _checked(column: Column, public: Any) -> ColumnCheck:
             unlisted=_share(~hits.any(axis=1)),
         )
     width = column.high - column.low
-    wide = replace(column, low=column.low - width, high=column.high + width, transform="identity")
+    line = replace(column, transform="identity", basis=None, monotone=None)
+    wide = replace(line, low=column.low - width, high=column.high + width)
     encoder, rows = _encoded(wide, public)
     # In the wide range the stated one is [-1/3, 1/3]; a hair of slack for the rounding of the encoder.
     absent = rows[:, encoder.index(f"{column.name} missing")] > 0

@@ -11,8 +11,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema import CategoricalColumn, NumericColumn, Schema, SchemaToLearn
-from dplangevin.tables import MISSING, Cells, table_of
+from dplangevin.estimators._blocks import blocks_of, largest_norm
+from dplangevin.schema import Schema, SchemaToLearn
+from dplangevin.tables import table_of
 
 Floats = NDArray[np.float64]
 
@@ -22,8 +23,9 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Numbers are clipped to their range and mapped to [-1, 1]; categories become indicators (an unlisted one none, or
     one of its own); a missing number becomes 0, with an indicator of its own when the schema says "own"; a constant
-    column is added, and each row is divided by its norm and multiplied by `row_norm`. A row's encoding depends on that
-    row only, so the encoder is free of privacy cost.
+    column is added, and each row is divided by its norm and multiplied by `row_norm`. Where a column has a basis it
+    becomes the coordinates of a piecewise-linear function (see `dplangevin.schema.Basis`), and rows are divided by the
+    largest norm that the schema allows. A row's encoding depends on that row only, so it has no privacy cost.
 
     Tables are pandas, polars or Arrow tables, or rows in the order of the schema's columns.
 
@@ -53,27 +55,23 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = as_schema(self.schema)
         table = table_of(X, schema.names)
         schema.validate(table.names)
-        blocks = [
-            block
-            for column in schema.columns
-            for block in _encoded(column, table.column(column.name), schema.missing_of(column))
+        columns = [
+            numbers
+            for block in blocks_of(schema)
+            for numbers in block.encoded(
+                table.column(block.column.name),
+                None if block.other is None else table.column(block.other.column.name),
+            )
         ]
-        rows = np.column_stack([*blocks, np.ones(len(table))])
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows = np.column_stack([*columns, np.ones(len(table))])
+        norms = largest_norm(schema) if schema.additive else np.linalg.norm(rows, axis=1, keepdims=True)
         encoded: Floats = rows * (schema.row_norm * (1 - 1e-15) / norms)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the encoded columns."""
         schema = as_schema(self.schema)
-        names: list[str] = []
-        for column in schema.columns:
-            if isinstance(column, CategoricalColumn):
-                names += [f"{column.name}={text}" for text in column.categories]
-                names += [f"{column.name}=other"] * (column.other == "own")
-            else:
-                names.append(column.name)
-                names += [f"{column.name} missing"] * (schema.missing_of(column) == "own")
+        names = [name for block in blocks_of(schema) for name in block.names()]
         return np.array([*names, "constant"], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -87,7 +85,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def schema_of(model: Any) -> Any:
-    """What encodes the tables of a model: the schema that its fit learned, or the one that was stated."""
+    """What encodes the tables of a model: the schema that its fit worked out, or the one that was stated."""
     return getattr(model, "schema_", model.schema)
 
 
@@ -105,20 +103,3 @@ def as_schema(given: Any) -> Schema:
             "schema_ is a public one."
         )
     return given if isinstance(given, Schema) else Schema.from_dict(given)
-
-
-def _encoded(column: NumericColumn | CategoricalColumn, cells: Cells, missing: str) -> list[Floats]:
-    if isinstance(column, CategoricalColumn):
-        codes = cells.codes(column.listed, text=column.text)
-        if missing == "never":
-            codes = np.where(codes == MISSING, 0, codes)
-        hits = [(codes == place).astype(float) for place in range(len(column.categories))]
-        return [*hits, (codes < 0).astype(float)] if column.other == "own" else hits
-    numbers = np.asarray(cells.numbers(), np.float64)
-    absent = np.isnan(numbers)
-    low, high = column.low, column.high
-    numbers = np.clip(np.where(absent, low, numbers), low, high)
-    if column.transform == "log1p":
-        numbers, low, high = np.log1p(numbers), np.log1p(low), np.log1p(high)
-    scaled = np.where(absent, 0.0, 2 * (numbers - low) / (high - low) - 1)
-    return [scaled, absent.astype(float)] if missing == "own" else [scaled]

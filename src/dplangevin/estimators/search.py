@@ -249,10 +249,13 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             as_schema(model.schema).validate(split.rows[0].names)
             width = len(SchemaEncoder(model.schema).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
-        mechanism = "noisy-gd" if request.mechanism == "auto" else request.mechanism
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
         more = model.n is not None and model.adjacency == "add-remove"
-        recipe = chosen(replace(request, epsilon=epsilon, mechanism=mechanism, more_rows=more))
+        request = replace(request, epsilon=epsilon, more_rows=more)
+        recipe = chosen(request)
+        found = recipe.plan.guarantee.mu
+        if request.mechanism == "auto" and not (found is not None and found <= mu):  # pure noise, or draws
+            recipe = chosen(replace(request, mechanism="noisy-gd"))
         return _Candidate(parameters=parameters, model=model, recipe=recipe)
 
     def _attempt(

@@ -5,11 +5,11 @@ where b is noise of a known law. Linearised at the population's coefficients the
 
     theta + Lambda H^-1 theta - theta_0  ~  -H^-1 (sum_i grad loss_i(theta_0) + b),
 
-so the left side, free of the ridge's bias, has covariance H^-1 (J + Var b) H^-1. A stated share of the budget releases
-H with noise. J = H for logistic and softmax losses (the model's likelihood). For squared and Huber losses with errors
-that do not depend on x, and for Poisson losses with a variance proportional to the mean, J = H sum h'^2 / sum h'', two
-scalars that are released with H. For smoothed hinge and pinball losses J = sum h'^2 x x^T is released. All the rest is
-post-processing.
+so the left side, free of the ridge's bias, has covariance H^-1 (J + Var b) H^-1. A stated share of the budget
+releases H with noise; `_posterior` says what is made of it where H is small. J = H for logistic and softmax losses
+(the model's likelihood). For squared and Huber losses with errors that do not depend on x, and for Poisson losses
+with a variance proportional to the mean, J = H sum h'^2 / sum h'', two scalars that are released with H. For smoothed
+hinge and pinball losses J = sum h'^2 x x^T is released. All the rest is post-processing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ from numpy.typing import NDArray
 
 from dplangevin.data import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._interval_plan import MOST_DOUBT, IntervalPlan
+from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._intervals import half_width
+from dplangevin.estimators._posterior import MOST_PRIOR, posterior
+from dplangevin.estimators.shape_plot import WithShapes
+from dplangevin.estimators.summary import WithSummary
 from dplangevin.families.mechanism import fingerprint
-from dplangevin.families.noisy_answers.curvature import Curvature, contrasts, release_curvature
+from dplangevin.families.noisy_answers.curvature import Curvature, release_curvature
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
 from dplangevin.families.release import Release
 from dplangevin.families.run import run
@@ -50,21 +53,36 @@ class Uncertainty:
     sampling, noise : standard deviations of the error by sampling and by privacy noise; infinite where the curvature
         in a coefficient's direction is lost in its own noise.
     dimension : None for Gaussian noise, else the dimension of exp(-|z| / scale) noise.
+    prior : standard deviation of what the records leave to the public prior.
+    covariances : [3, d, d], the covariances of the three parts; None with more than two classes.
+    prior_scale : standard deviation of the public prior itself.
+    dispersion : of squared losses, the released variance of a target around its mean.
+    seen : each coefficient's own released curvature, over the least that is told from its noise.
     """
 
     centre: Floats
     sampling: Floats
     noise: Floats
     dimension: int | None
+    prior: Floats | None = None
+    covariances: Floats | None = None
+    prior_scale: float | None = None
+    dispersion: float | None = None
+    seen: Floats | None = None
 
     @property
     def standard_errors(self) -> Floats:
-        """sqrt(sampling^2 + noise^2)."""
-        return np.hypot(self.sampling, self.noise)
+        """sqrt(sampling^2 + noise^2), with what the prior leaves open."""
+        return np.hypot(self._own, self.noise)
+
+    @property
+    def _own(self) -> Floats:
+        """All but the privacy noise."""
+        return self.sampling if self.prior is None else np.hypot(self.sampling, self.prior)
 
     def intervals(self, level: float = 0.95) -> Floats:
         """[low, high] of each coefficient, by the law of normal error plus the plan's noise."""
-        width = half_width(level, self.sampling, self.noise, self.dimension)
+        width = half_width(level, self._own, self.noise, self.dimension)
         return np.stack([self.centre - width, self.centre + width], axis=-1)
 
     def rescaled(self, factor: float, shift: float = 0.0) -> Uncertainty:
@@ -72,11 +90,18 @@ class Uncertainty:
         centre = factor * self.centre
         centre[-1] += shift
         return replace(
-            self, centre=centre, sampling=abs(factor) * self.sampling, noise=abs(factor) * self.noise
+            self,
+            centre=centre,
+            sampling=abs(factor) * self.sampling,
+            noise=abs(factor) * self.noise,
+            prior=None if self.prior is None else abs(factor) * self.prior,
+            covariances=None if self.covariances is None else factor**2 * self.covariances,
+            prior_scale=None if self.prior_scale is None else abs(factor) * self.prior_scale,
+            dispersion=None if self.dispersion is None else factor**2 * self.dispersion,
         )
 
 
-class WithIntervals:
+class WithIntervals(WithSummary, WithShapes):
     """The methods of an estimator that was fitted with `intervals`."""
 
     uncertainty_: Uncertainty
@@ -145,45 +170,27 @@ class _Pair:
 
 
 def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Uncertainty:
-    """Post-processing: the estimate without the ridge's bias, and the two parts of its standard error.
-
-    With several classes everything is worked out in contrasts and turned back into centred coefficients.
-    """
-    problem, schedule = both.plan.problem, both.plan.schedule
+    """Post-processing: the estimate without the ridge's bias, and the parts of its standard error."""
+    found, problem = posterior(both, theta, curvature), both.plan.problem
+    schedule, classes = both.plan.schedule, problem.loss.score_dimension
     assert isinstance(schedule, ObjectivePerturbationSchedule)
-    classes, d = problem.loss.score_dimension, problem.dimension
-    basis = np.asarray(np.kron(np.eye(problem.n_columns), contrasts(classes)), np.float64)
-    doubts = both.deviations
-    values, vectors = np.linalg.eigh(curvature.matrix)
-    values = np.maximum(values, doubts[0])
-    inverse = (vectors / values) @ vectors.T
-    ridge = problem.n * problem.ridge
-    removed = inverse @ (basis.T @ theta)
-    rows = basis @ inverse
-    reach = np.linalg.norm(rows, axis=1)
-    lost = doubts[0] * reach > MOST_DOUBT
-    spread = schedule.noise_scale * (math.sqrt(d + 1) if schedule.noise == "gamma" else 1.0)
-    noise = (spread * reach) ** 2 + (d + 1) * schedule.release_noise**2
-    # The bias is removed with the noisy curvature: an error Lambda H^-1 Z H^-1 theta, Z isotropic and symmetric.
-    wrong = (reach * float(np.linalg.norm(removed))) ** 2 + (rows @ removed) ** 2
-    noise += (ridge * doubts[0]) ** 2 / 2 * wrong
-    centre = basis @ (basis.T @ theta + ridge * removed)
-    sampling = np.sqrt(_sampling(curvature, doubts, rows, basis))
-    shape = (problem.n_columns, classes) if classes > 1 else (d,)
+    own, added, left = (np.maximum(np.diag(part), 0.0) for part in (found.sampling, found.noise, found.prior))
+    lost = own + added + left > MOST_PRIOR * found.scale**2 * ((1 - 1 / classes) if classes > 1 else 1)
+    if found.seen is not None:
+        lost |= found.seen < 1
+    shape = (problem.n_columns, classes) if classes > 1 else (len(theta),)
+
+    def shaped(values: Floats, where: Any = math.inf) -> Floats:
+        return np.asarray(np.where(lost, where, values)).reshape(shape).T
+
     return Uncertainty(
-        centre=centre.reshape(shape).T,
-        sampling=np.where(lost, np.inf, sampling).reshape(shape).T,
-        noise=np.where(lost, np.inf, np.sqrt(noise)).reshape(shape).T,
-        dimension=d if schedule.noise == "gamma" else None,
+        centre=shaped(found.centre, found.centre),
+        sampling=shaped(np.sqrt(own)),
+        noise=shaped(np.sqrt(added)),
+        prior=shaped(np.sqrt(left), 0.0),
+        dimension=len(theta) if schedule.noise == "gamma" else None,
+        covariances=None if classes > 1 else np.array([found.sampling, found.noise, found.prior]),
+        prior_scale=found.scale,
+        dispersion=found.dispersion,
+        seen=found.seen,
     )
-
-
-def _sampling(curvature: Curvature, doubts: list[float], rows: Floats, basis: Floats) -> Floats:
-    """The diagonal of H^-1 J H^-1, with J = H, a released multiple of H, or released itself."""
-    if curvature.meat is not None:
-        own, least = (rows @ curvature.meat * rows).sum(axis=1), doubts[1] * (rows * rows).sum(axis=1)
-        return np.asarray(np.maximum(own, least))
-    dispersion = 1.0
-    if curvature.slopes is not None and curvature.bends is not None:
-        dispersion = max(curvature.slopes, doubts[1]) / max(curvature.bends, doubts[2])
-    return np.asarray(dispersion * (rows * basis).sum(axis=1))

@@ -80,5 +80,7 @@ if TYPE_CHECKING:
         RashomonSchedule as RashomonSchedule,
     )
     from dplangevin.families.release import AnswersRelease as AnswersRelease, Release as Release
+    from dplangevin.families.underdamped.mechanism import UnderdampedLangevin as UnderdampedLangevin
+    from dplangevin.families.underdamped.schedule import UnderdampedSchedule as UnderdampedSchedule
 
 __getattr__, __dir__, __all__ = attach(__name__)

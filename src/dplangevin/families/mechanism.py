@@ -20,7 +20,7 @@ from dplangevin.privacy.payment import Released, pay
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.spender import Spender
-from dplangevin.problem import Problem
+from dplangevin.problem import Problem, RecordLoss
 
 Floats = NDArray[np.float64]
 Answers = Callable[[], Sequence[ArrayLike]]
@@ -130,6 +130,9 @@ class Draw:
 class FitMechanism(Mechanism[S, Dataset, Release]):
     """Base of the mechanisms that solve a problem on its data set."""
 
+    whole_records: ClassVar[tuple[type[RecordLoss], ...]] = ()
+    """The losses of whole records that will do: all of them where nothing but sums of gradients is asked for."""
+
     @final
     def _refuse(self, plan: Price, data: Dataset) -> None:
         if not isinstance(plan, Plan):
@@ -139,6 +142,12 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
         if data.problem != plan.problem:
             raise InvalidParameter(
                 "the data set was prepared for another problem than the plan's; build it from plan.problem."
+            )
+        loss = plan.problem.loss
+        if isinstance(loss, RecordLoss) and not isinstance(loss, self.whole_records):
+            raise InvalidParameter(
+                f"{self.family.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is one of "
+                "whole records. Use noisy gradient descent."
             )
         self.check(cast(S, plan.schedule), plan.problem)
 

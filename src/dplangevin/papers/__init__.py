@@ -32,12 +32,8 @@ if TYPE_CHECKING:
     from dplangevin.families.noisy_gradient.theorems.participation_start import (
         ParticipationStart as ParticipationStart,
     )
-    from dplangevin.papers.concordance import (
-        PAPERS as PAPERS,
-        ROWS as ROWS,
-        Paper as Paper,
-        Row as Row,
-    )
+    from dplangevin.papers.concordance import PAPERS as PAPERS, ROWS as ROWS
+    from dplangevin.papers.concordance._row import Paper as Paper, Row as Row
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
         figure as figure,
@@ -52,6 +48,18 @@ if TYPE_CHECKING:
         paper_stage_product as paper_stage_product,
         safe_sgld_temperature as safe_sgld_temperature,
         thesis_moment_factor as thesis_moment_factor,
+    )
+    from dplangevin.papers.mirror_formulas import (
+        chi as chi,
+        cross_polytope_width as cross_polytope_width,
+        effective_noise as effective_noise,
+        ellipsoid_width as ellipsoid_width,
+        mirror_population_risk as mirror_population_risk,
+        mirror_risk as mirror_risk,
+        printed_effective_noise as printed_effective_noise,
+        public_gradient_radius as public_gradient_radius,
+        regression_risk as regression_risk,
+        varying_effective_noise as varying_effective_noise,
     )
     from dplangevin.papers.noisy_sgd_formulas import (
         chourasia_composition as chourasia_composition,
@@ -80,22 +88,26 @@ if TYPE_CHECKING:
     )
     from dplangevin.problem.risk import (
         exponential_excess as exponential_excess,
+        gaussian_smoothing_excess as gaussian_smoothing_excess,
         gibbs_stability as gibbs_stability,
         hit_probability as hit_probability,
         langevin_convex as langevin_convex,
         langevin_convex_population as langevin_convex_population,
         langevin_stability as langevin_stability,
         langevin_strongly_convex as langevin_strongly_convex,
+        moreau_excess as moreau_excess,
         nonconvex_excess as nonconvex_excess,
         regularised_exponential as regularised_exponential,
         regularised_gibbs as regularised_gibbs,
         sgld_distance as sgld_distance,
+        thresholded_stability as thresholded_stability,
     )
     from dplangevin.samplers.finite_grid import (
         finite_grid as finite_grid,
     )
     from dplangevin.samplers.langevin_certificates import (
         girsanov_bound as girsanov_bound,
+        lipschitz_bound as lipschitz_bound,
         mixing_time as mixing_time,
         overdamped_steps as overdamped_steps,
         underdamped_bound as underdamped_bound,

@@ -18,6 +18,8 @@ ANY_NUMBER = (
     "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
 )  # fmt: skip
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
+POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
+"""Mechanisms whose stability is proved, and whose ridge can be chosen for new records."""
 GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -56,6 +58,10 @@ def _chosen(request: Request) -> Recipe:
     if request.secure and request.mechanism not in SECURE_TOO:
         return _planned(_SECURE, request)
     mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
+    if request.objective == "population" and mechanism not in POPULATION:
+        raise InvalidParameter(
+            f"objective='population' is for draws: use mechanism='auto' or one of {', '.join(POPULATION)}."
+        )
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:
         raise InvalidParameter(
             f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
@@ -88,6 +94,8 @@ def _automatic(request: Request) -> str:
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
+    if request.theorem is None and request.objective == "population":
+        return "exponential" if request.delta == 0 else "langevin"
     if looks.by_default(request):
         return "whitened-gd"
     return "objective-perturbation" if request.theorem is None and _pure_pays(request) else "noisy-gd"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -30,6 +30,8 @@ from dplangevin.problem.constants import ADJACENCIES
 
 MODELS = tuple(rules.SHAPES)
 CLASSIFIERS = ("logistic", "multinomial", "svc")
+Objective = Literal["empirical", "population"]
+OBJECTIVES: tuple[Objective, ...] = ("empirical", "population")
 TRANSITION = 0.2
 PINBALL_WIDTH = 0.1
 
@@ -57,6 +59,7 @@ class Request:
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
     secure : exact noise on integers, from the operating system.
     more_rows : under add-remove, the data may hold more rows than the divisor n.
+    objective : "empirical" risk, or "population" risk: draws with a ridge chosen for new records.
     """
 
     model: str
@@ -79,9 +82,11 @@ class Request:
     quantile: float | None = None
     secure: bool = False
     more_rows: bool = False
+    objective: Objective = "empirical"
 
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))
+        _check.put(self, objective=_check.choice("objective", self.objective, OBJECTIVES))
         _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, mechanisms()))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, n=_check.count("n", self.n), n_features=_check.count("n_features", self.n_features))

@@ -22,6 +22,7 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.perturbation",
     "dplangevin.families.moments",
     "dplangevin.families.draws",
+    "dplangevin.families.underdamped",
     "dplangevin.families.mirror_descent",
     "dplangevin.families.rashomon",
     "dplangevin.families.rashomon_region",

@@ -30,7 +30,8 @@ def interior_minimisers(problem: Problem) -> bool:
     """Whether every data set's minimiser over the set is a zero of the gradient: |theta*| <= L / ridge stays inside.
 
     At the unconstrained minimiser the ridge's gradient ridge theta* equals minus a mean of record gradients, of norm
-    at most L. Known for balls around 0 and for the whole space, with a ridge.
+    at most L; a minimiser on the sphere |theta| = L / ridge is still a zero of the gradient. Known for balls around 0
+    and for the whole space, with a ridge.
     """
     from dplangevin.problem.constraints import Ball, WholeSpace
 
@@ -39,4 +40,4 @@ def interior_minimisers(problem: Problem) -> bool:
     if isinstance(problem.constraint, WholeSpace):
         return True
     needed = problem.constants.lipschitz / problem.ridge
-    return isinstance(problem.constraint, Ball) and problem.constraint.radius >= needed * (1 + 1e-12)
+    return isinstance(problem.constraint, Ball) and problem.constraint.radius >= needed

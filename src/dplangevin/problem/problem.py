@@ -11,7 +11,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.problem.bounds import DataBounds
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
 from dplangevin.problem.constraints import ConstraintSet, WholeSpace
-from dplangevin.problem.losses import Loss
+from dplangevin.problem.losses import Loss, RadialHuber, RecordLoss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +72,16 @@ class Problem:
     def _check_loss(self) -> None:
         if not isinstance(self.loss, Loss):
             raise InvalidParameter(f"loss must be a Loss such as Logistic(), got {self.loss!r}.")
+        if isinstance(self.loss, RecordLoss) and self.loss.score_dimension != 1:
+            raise InvalidParameter("a loss of whole records has one parameter for each column of the row.")
         if math.isinf(self.loss.slope_bound):
             raise InvalidParameter(
                 f"the {self.loss.name} loss has an unbounded slope: one record could move the answer without "
                 f"limit. Wrap it: Clipped({self.loss!r}, bound)."
+            )
+        if self.loss.curvature_bound == 0 and self.ridge == 0:
+            raise InvalidParameter(
+                f"the {self.loss.name} loss is linear and needs a ridge; with ridge=1.0 its minimiser is the mean."
             )
         classes = self.loss.label_classes
         if classes is not None and self.bounds.classes != classes:
@@ -115,22 +121,36 @@ class Problem:
         (softmax: K - 1, since slopes sum to 0). Only the ridge counts as strong convexity.
         """
         weight, row = self.bounds.weight_bound, self.row_norm
+        lipschitz, smoothness, convex, rank = self._loss_constants()
         return Constants(
             n=self.n,
-            lipschitz=weight * self.loss.slope_bound * row,
-            smoothness=weight * self.loss.curvature_bound * row * row + self.ridge,
+            lipschitz=weight * lipschitz,
+            smoothness=weight * smoothness + self.ridge,
             strong_convexity=self.ridge,
             diameter=self.constraint.diameter(self.dimension),
             adjacency=self.adjacency,
-            convex=self.loss.convex,
+            convex=convex,
             dimension=self.dimension,
-            hessian_rank=max(self.loss.score_dimension - 1, 1) if self.loss.convex else None,
+            hessian_rank=rank,
             row_norm=row,
             label_bound=max(abs(label) for label in self.bounds.label_range),
             weight_bound=weight,
             assumptions=self._assumptions(),
             more_rows=self.more_rows,
         )
+
+    def _loss_constants(self) -> tuple[float, float, bool, int | None]:
+        """L, M, whether the gradients that are summed are those of a convex function, and the rank of a Hessian.
+
+        Of a loss of whole records nothing but the clip is believed, except where this library proves more.
+        """
+        loss, row = self.loss, self.row_norm
+        if isinstance(loss, RecordLoss):
+            proved = type(loss) is RadialHuber
+            bound = _check.positive("gradient_bound", loss.gradient_bound)
+            return bound, 1.0 if proved else math.inf, proved, None
+        rank = max(loss.score_dimension - 1, 1) if loss.convex else None
+        return loss.slope_bound * row, loss.curvature_bound * row * row, loss.convex, rank
 
     def _assumptions(self) -> tuple[str, ...]:
         bounds, words = self.bounds, []

@@ -205,3 +205,27 @@ def hit_probability(dimension: int, scaled_threshold: float, interior_quadratic:
         return max(0.0, 1 - shape / (x - shape)) if x > 2 * shape else 0.0
     exponent = math.log(shape) + float(gammaln(shape)) + math.log(upper) - shape * math.log(x) + x
     return 1 / (1 + math.exp(exponent)) if exponent < 700 else 0.0
+
+
+def moreau_excess(lipschitz: float, smoothness: float) -> float:
+    """Largest gap between an L-Lipschitz convex loss and its Moreau envelope of smoothness M: L^2 / (2 M).
+
+    The envelope min_u l(u) + (M/2) |u - theta|^2 lies below the loss; a minimiser of its mean over the records is
+    within this gap of the minimum of the losses themselves.
+    """
+    return _check.positive("lipschitz", lipschitz) ** 2 / (2 * _check.positive("smoothness", smoothness))
+
+
+def gaussian_smoothing_excess(lipschitz: float, smoothness: float, dimension: int) -> float:
+    """Largest gap between an L-Lipschitz convex loss and E l(theta + N(0, s^2 I)) of smoothness M: L^2 sqrt(p) / M.
+
+    The smoothed loss lies above by at most L s sqrt(p), and its gradient has the Lipschitz constant L / s.
+    """
+    width = _check.positive("lipschitz", lipschitz) / _check.positive("smoothness", smoothness)
+    return lipschitz * width * math.sqrt(_check.count("dimension", dimension))
+
+
+def thresholded_stability(lipschitz: float, strong_convexity: float, n: int, threshold: float) -> float:
+    """Uniform stability of exp(-beta max{F, F* + psi}), F m-strongly convex: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)."""
+    flat = 4 * lipschitz * math.sqrt(2 * _check.nonnegative("threshold", threshold) / strong_convexity)
+    return flat + gibbs_stability(lipschitz, strong_convexity, n)

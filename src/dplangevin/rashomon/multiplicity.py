@@ -212,9 +212,9 @@ def _coefficients(models: Sequence[Any]) -> Cloud:
 
 def _names(model: Any) -> list[str]:
     if model.schema is not None:
-        from dplangevin.estimators.schema_encoder import SchemaEncoder
+        from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
 
-        return [str(name) for name in SchemaEncoder(model.schema).get_feature_names_out()]
+        return [str(name) for name in SchemaEncoder(schema_of(model)).get_feature_names_out()]
     given = getattr(model, "feature_names_in_", None)
     width = np.atleast_2d(model.coef_).shape[1]
     return [str(name) for name in given] if given is not None else [f"x{i}" for i in range(width)]

@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators._names import INTERCEPT, column_names
 from dplangevin.estimators._targets import TargetEncoder
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.planner.request import Request
 from dplangevin.problem import Loss, Problem
 from dplangevin.rashomon.asked import Asked
@@ -94,7 +94,7 @@ class PublicRows:
 
 def _encoded(estimator: Any, inputs: Any, n_features: int) -> Floats:
     if estimator.schema is not None:
-        rows = SchemaEncoder(estimator.schema).transform(inputs)
+        rows = SchemaEncoder(schema_of(estimator)).transform(inputs)
     else:
         try:
             rows = check_array(matrix_of(inputs), dtype=np.float64, input_name="public_inputs")

@@ -67,10 +67,18 @@ class ReportTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """SVG that was drawn elsewhere, from escaped words; `lines` say the same in Markdown."""
+
+    svg: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figure:
     """A plot with the sentence under it."""
 
-    plot: html.Plot | RangePlot
+    plot: html.Plot | RangePlot | Picture
     caption: str
 
 
@@ -171,7 +179,10 @@ def _html(block: Block) -> str:
         return html.bullets(map(html.escape, block.items))
     if isinstance(block, ReportTable):
         return html.table(block.headers, [[_cell(cell) for cell in row] for row in block.rows])
-    drawn = range_svg(block.plot) if isinstance(block.plot, RangePlot) else html.svg(block.plot)
+    if isinstance(block.plot, Picture):
+        drawn = block.plot.svg
+    else:
+        drawn = range_svg(block.plot) if isinstance(block.plot, RangePlot) else html.svg(block.plot)
     return f"<figure>{drawn}<figcaption>{html.escape(block.caption)}</figcaption></figure>"
 
 
@@ -188,6 +199,10 @@ def _markdown(block: Block) -> str:
         return _markdown_table(("", ""), block.rows)
     if isinstance(block, ReportTable):
         return _markdown_table(block.headers, block.rows)
+    if isinstance(block.plot, Picture):
+        return "\n".join(
+            [f"**{_escaped(block.caption)}**", "", *(f"- {_escaped(x)}" for x in block.plot.lines)]
+        )
     if isinstance(block.plot, RangePlot):
         cells = [
             (row.name, f"{row.low:.4g}", f"{row.middle:.4g}", f"{row.high:.4g}") for row in block.plot.rows

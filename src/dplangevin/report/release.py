@@ -11,6 +11,7 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.report.curve import CurveRow
 from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, ReportTable, Section, Text
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.shapes import shape_sections
 from dplangevin.report.steps import lower_bound, steps_rows
 from dplangevin.report.subject import Subject, settings_of, subject_of
 from dplangevin.report.text import number
@@ -56,6 +57,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     sections = [
         Section(title="What is promised", blocks=_promise(subject, plain)),
         Section(title="What an attacker can do at most", blocks=[_tradeoff(curve)]),
+        *shape_sections(thing, plain),
         *([Section(title="What more steps cost", blocks=_steps(rows, subject, plain))] if rows else []),
         Section(title="What is protected", blocks=[Bullets(items=protected(subject))]),
         Section(title="What is not protected", blocks=[Bullets(items=not_protected(subject))]),

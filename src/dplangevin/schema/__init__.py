@@ -1,7 +1,17 @@
 """What is public about a table: its columns, their ranges and their categories."""
 
+from dplangevin.schema.basis import Basis
 from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, labels_of
 from dplangevin.schema.learned import SchemaToLearn, load_any
 from dplangevin.schema.schema import Schema
 
-__all__ = ["CategoricalColumn", "Column", "NumericColumn", "Schema", "SchemaToLearn", "labels_of", "load_any"]
+__all__ = [
+    "Basis",
+    "CategoricalColumn",
+    "Column",
+    "NumericColumn",
+    "Schema",
+    "SchemaToLearn",
+    "labels_of",
+    "load_any",
+]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.schema.basis import Basis, Monotone
 from dplangevin.tables.cells import label
 
 Transform = Literal["identity", "log1p"]
@@ -20,13 +21,18 @@ Category = str | int | float | bool
 
 @dataclass(frozen=True, kw_only=True)
 class NumericColumn:
-    """Values in [low, high]; others are clipped. With transform "log1p" the scale is log(1 + value)."""
+    """Values in [low, high]; others are clipped. With transform "log1p" the scale is log(1 + value).
+
+    A `basis` makes the column a piecewise-linear function on public knots; `monotone` projects what was released.
+    """
 
     name: str
     low: float
     high: float
     transform: Transform = "identity"
     missing: Missing | None = None
+    basis: Basis | None = None
+    monotone: Monotone | None = None
 
     def __post_init__(self) -> None:
         _check_missing(self.name, self.missing)
@@ -44,12 +50,29 @@ class NumericColumn:
             raise InvalidParameter(
                 f"columns.{self.name}.transform = 'log1p' needs a range above -1, got {self.low:g}; raise the low end."
             )
+        if self.basis is not None:
+            self.basis.check(self.name, self.low, self.high)
+        if self.monotone is not None:
+            _check.choice(f"columns.{self.name}.monotone", self.monotone, ("increasing", "decreasing"))
+
+    @property
+    def knots(self) -> tuple[float, ...]:
+        """The knots on the scale of the transform: the two ends without a basis."""
+        scale = math.log1p if self.transform == "log1p" else float
+        low, high = scale(self.low), scale(self.high)
+        if self.basis is None or self.basis.knots is None:
+            return (low, high) if self.basis is None else self.basis.places(low, high)
+        return (low, *map(scale, self.basis.knots), high)
 
     def to_dict(self) -> dict[str, Any]:
         """The column as in the file format."""
         extra: dict[str, Any] = {} if self.transform == "identity" else {"transform": self.transform}
         if self.missing is not None:
             extra["missing"] = self.missing
+        if self.basis is not None:
+            extra["basis"] = self.basis.to_dict()
+        if self.monotone is not None:
+            extra["monotone"] = self.monotone
         return {"range": [self.low, self.high], **extra}
 
 
@@ -154,14 +177,19 @@ def column_from_dict(name: str, entry: object) -> Column:
     where = f"columns.{name}"
     if not isinstance(entry, Mapping):
         raise InvalidParameter(f"{where} must be a table with 'range' or 'categories', got {entry!r}.")
-    known = (
-        {"range", "transform", "missing"} if "range" in entry else {"categories", "other", "as", "missing"}
-    )
+    known = {"categories", "other", "as", "missing"}
+    if "range" in entry:
+        known = {"range", "transform", "missing", "basis", "monotone"}
+    for word in ("basis", "monotone"):
+        if word in entry and "categories" in entry:
+            raise InvalidParameter(
+                f"{where}.{word} needs a column with a range: categories have no order; leave it out."
+            )
     unknown = sorted(set(entry) - known)
     if ("range" in entry) == ("categories" in entry) or unknown:
         raise InvalidParameter(
-            f"{where} needs either 'range' (with 'transform', 'missing') or 'categories' (with 'other', "
-            f"'as', 'missing'); got {sorted(entry)}."
+            f"{where} needs either 'range' (with 'transform', 'missing', 'basis', 'monotone') or 'categories' "
+            f"(with 'other', 'as', 'missing'); got {sorted(entry)}."
         )
     if "range" in entry:
         low, high = _pair(f"{where}.range", entry["range"])
@@ -171,6 +199,8 @@ def column_from_dict(name: str, entry: object) -> Column:
             high=high,
             transform=entry.get("transform", "identity"),
             missing=entry.get("missing"),
+            basis=Basis.from_dict(where, entry["basis"]) if entry.get("basis") is not None else None,
+            monotone=entry.get("monotone"),
         )
     values = entry["categories"]
     if not isinstance(values, (list, tuple)):

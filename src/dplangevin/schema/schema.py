@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
+from dplangevin.schema._products import checked_products
 from dplangevin.schema.columns import (
     MISSING_RULES,
     CategoricalColumn,
@@ -39,6 +40,7 @@ class Schema:
         is none (one that occurs all the same is the middle or the first category, and in counts in no cell). A column
         may state its own rule.
     row_norm : the norm every encoded row is scaled into.
+    products : pairs of columns whose products are columns too.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Schema:
     target: Column | None = None
     missing: Missing = "own"
     row_norm: float = 1.0
+    products: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         _check.put(self, columns=tuple(self.columns))
@@ -65,6 +68,13 @@ class Schema:
             raise InvalidParameter(f"columns holds {', '.join(twice)} twice; list each column once.")
         if self.target is not None and self.target.name in names:
             raise InvalidParameter(f"target {self.target.name!r} is also listed in columns; list it once.")
+        _check.put(self, products=checked_products(self.products, self.columns))
+
+    @property
+    def additive(self) -> bool:
+        """Whether rows are scaled by the largest norm, so that the score is a sum of functions of single columns."""
+        based = any(isinstance(column, NumericColumn) and column.basis is not None for column in self.columns)
+        return based or bool(self.products)
 
     def __repr__(self) -> str:
         """A line: the first few columns, how many there are, and the target."""
@@ -124,7 +134,7 @@ class Schema:
         """The schema from the plain data of its file format."""
         if not isinstance(content, Mapping):
             raise InvalidParameter(f"a schema must be a table of settings, got {type(content).__name__}.")
-        unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm"})
+        unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm", "products"})
         if unknown:
             raise InvalidParameter(f"the schema has unknown entries {', '.join(unknown)}; remove them.")
         from dplangevin.schema.learned import asks_to_learn
@@ -144,6 +154,7 @@ class Schema:
             target=_target(content["target"]) if content.get("target") is not None else None,
             missing=content.get("missing", "own"),
             row_norm=content.get("row_norm", 1.0),
+            products=content.get("products", ()),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,6 +168,8 @@ class Schema:
             result["target"] = {"name": self.target.name, "range": [self.target.low, self.target.high]}
         result["missing"] = self.missing
         result["row_norm"] = self.row_norm
+        if self.products:
+            result["products"] = [list(pair) for pair in self.products]
         return result
 
     @classmethod
@@ -216,4 +229,6 @@ def _toml(content: Mapping[str, Any]) -> str:
 
 def _toml_value(value: object) -> str:
     """JSON texts, numbers and lists are valid TOML, but for surrogate pairs and the delete character."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_toml_value(entry)}" for key, entry in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

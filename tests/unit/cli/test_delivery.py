@@ -219,7 +219,7 @@ def test_a_table_without_a_column_of_the_model_costs_nothing() -> None:
 
 
 def test_a_model_that_cannot_be_saved_stays_fitted(tmp_path: Path) -> None:
-    with pytest.raises(DplangevinError, match=r"still fitted.*model_file\.save"):
+    with pytest.raises(DplangevinError, match=r"still fitted.*save_model"):
         model_file.save_model(FITTED, tmp_path / "nowhere" / "model.json")
     model_file.save_model(FITTED, tmp_path / "model.json")
     assert np.array_equal(model_file.load_model(tmp_path / "model.json").predict(X), FITTED.predict(X))

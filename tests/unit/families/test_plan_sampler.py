@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dplangevin import DPLogisticRegression, DPRidge
+from dplangevin import DPLogisticRegression, DPRidge, run
 from dplangevin.cli.main import run as command
+from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.draws.chains import certified_chain, mean_curvature, pure_chain
 from dplangevin.families.draws.exact_methods import exact_method
@@ -148,7 +149,7 @@ def test_refusals_name_the_fix():
     with pytest.raises(AssumptionFailed, match="not convex"):
         plan(problem(p=2, loss=Sigmoid()), 1.0, 1e-6, "certified", law="exponential")
     with pytest.raises(AssumptionFailed, match="not convex"):
-        plan(problem(p=2, loss=Sigmoid()), 1.0, 0.0, "exact")
+        plan(problem(p=4, loss=Sigmoid()), 1.0, 0.0, "exact")
     with pytest.raises(AssumptionFailed, match="rejected almost always"):
         plan(problem(p=100), 1.0, 0.0, "exact")  # section 13.1: none of 600 proposals in the ball
     with pytest.raises(AssumptionFailed, match="strong_convexity is 0"):
@@ -213,6 +214,62 @@ def test_regularised_mechanism_for_population_risk():
     found = plan(problem(ridge=ridge), 1.0)
     beta = found.plan.schedule.inverse_temperature
     assert risk.regularised_exponential(20, beta, ridge, 1.0, 1.0, 30_000) == pytest.approx(0.01421, rel=5e-3)
+
+
+def test_population_objective_does_it_without_hand_work():
+    plain = problem(ridge=0.0)
+    found = plan(plain, 1.0, objective="population")
+    assert found.plan.problem.ridge == pytest.approx(risk.regularised_exponential_ridge(1.0, 1.0, 30_000))
+    assert found.stability == pytest.approx(risk.gibbs_stability(1.0, found.plan.problem.ridge, 30_000))
+    assert found.population_risk == pytest.approx(0.01421, rel=2e-2)
+    assert "on new records" in str(found)
+    # a Gaussian promise: 2 L r sqrt(2 p / (mu n)^2 + 1 / n)
+    cold = plan(plain, 1.0, 1e-6, "certified", law="gibbs", objective="population", max_seconds=None)
+    assert cold.population_risk == pytest.approx(0.011684, rel=2e-2)
+    kept = plan(problem(ridge=0.3), 1.0, objective="population")
+    assert kept.plan.problem.ridge == 0.3
+    with pytest.raises(InvalidParameter, match="objective must be one of"):
+        plan(plain, 1.0, objective="both")
+    with pytest.raises(AssumptionFailed, match="stability of convex losses"):
+        plan(replace(plain, loss=Sigmoid()), 1.0, objective="population")
+
+
+def test_population_risk_is_bounded_in_fact():
+    """Linear losses on an interval, exact draws: the mean excess over new records is below the bound. Fixed seed."""
+    rng, n = np.random.default_rng(4), 200
+    task = Problem(
+        loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=n, n_features=1, constraint=Ball(2.0),
+        fit_intercept=False,
+    )  # fmt: skip
+    found = plan(task, 2.0, tier="exact", objective="population")
+    ready = found.plan.problem
+    grid = np.linspace(-2, 2, 401)
+    truth = 0.65 * np.logaddexp(0, -grid) + 0.35 * np.logaddexp(0, grid)
+    excess = []
+    for _ in range(40):
+        y = (rng.random(n) < 0.65).astype(float)
+        theta = run(found.plan, ArrayDataset(np.ones((n, 1)), y, ready), rng).value[0]
+        excess.append(np.interp(theta, grid, truth) - truth.min())
+    assert np.mean(excess) < found.population_risk
+
+
+def test_estimators_plan_for_new_records():
+    stated = {"model": "logistic", "n": 3000, "n_features": 2, "epsilon": 1.0, "adjacency": "replace-one"}
+    stated |= {"data_norm": 1.0, "fit_intercept": False, "objective": "population", "radius": 1.0}
+    pure = choose(**stated, delta=0.0)
+    assert pure.plan.schedule.mechanism == "exponential"
+    assert any("uniform stability" in reason for reason in pure.reasons)
+    assert choose(**stated, delta=1e-6).plan.schedule.mechanism == "noisy-gradient"
+    with pytest.raises(InvalidParameter, match="is for draws"):
+        choose(**stated, delta=1e-6, mechanism="noisy-gd")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3000, 2)) / 2**0.5
+    y = X[:, 0] > 0
+    model = DPLogisticRegression(
+        epsilon=1.0, delta=1e-5, data_norm=1.0, classes=[False, True], objective="population", random_state=0
+    ).fit(X, y)
+    assert "on new records" in str(model.plan_)
+    assert model.score(X, y) > 0.8
 
 
 # --- estimators ----------------------------------------------------------------------------------------------

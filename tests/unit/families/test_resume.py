@@ -36,6 +36,7 @@ from dplangevin.families.rashomon.schedule import RashomonChainSchedule
 from dplangevin.families.release import Release
 from dplangevin.families.run import run as run_plan
 from dplangevin.families.run_state import RunState
+from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
@@ -168,6 +169,10 @@ CASES: dict[str, Callable[[float], Plan]] = {
         plan_sampler(problem(), scale, DELTA, "certified", law="gibbs", verbose=False).plan
     ),
     "iterated exponential": lambda scale: iterated(60.0 * scale),
+    "underdamped": lambda scale: planned(
+        problem(constraint=WholeSpace()),
+        UnderdampedSchedule(inverse_temperature=0.5 * scale, step_size=0.1, n_steps=9),
+    ),
     "langevin last": langevin,
     "langevin average": lambda scale: langevin(scale, release="average"),
     "langevin trajectory": lambda scale: langevin(scale, release="trajectory"),

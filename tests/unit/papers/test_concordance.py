@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import calendar
 import importlib
 import re
 from calendar import month_name
@@ -18,8 +19,9 @@ from dplangevin.papers.concordance import written
 ROOT = Path(__file__).parents[3]
 IDS = [f"{row.paper}: {row.number}" for row in ROWS]
 NAME = r"[A-Z][\w'-]+"
+MONTHS = "|".join(calendar.month_name[1:])
 CITATION = re.compile(
-    rf"((?:{NAME}(?:, | and |, and ))*{NAME}(?: et al\.)?)(?:,? \(?|, )((?:18|19|20)\d\d)\b(?!,\d)"
+    rf"\b(?!{MONTHS})((?:{NAME}(?:, | and |, and ))*{NAME}(?: et al\.)?)(?:,? \(?|, )((?:18|19|20)\d\d)\b(?!,\d)"
 )
 NOT_CITATIONS = {("Gaussian", "1820"), ("OpenDP", "2022")}  # numbers of a table
 

@@ -314,6 +314,18 @@ def test_girsanov_bounds_the_exact_path_divergence():
         assert exact <= bound < math.inf
 
 
+def test_lipschitz_certificate():
+    """Theorem 56: leading order Lambda M^2 tau eta k / (2 (a - 1)) for short steps, linear in time."""
+    factor = (2 - 1) * (2 - 0.5)
+    short = lc.lipschitz_bound(10, 3.0, 1e-6, 2.0, 1e-5, 1000)
+    assert short == pytest.approx(factor * 9 * 1000 * 1e-10 * 10 / 2, rel=1e-3)
+    once, twice = (lc.lipschitz_bound(10, 3.0, 5.0, 2.0, 1e-3, steps) for steps in (1000, 2000))
+    assert twice == pytest.approx(2 * once)
+    assert lc.lipschitz_bound(10, 3.0, 5.0, 2.0, 1.0, 10) == math.inf
+    # the exact path divergence of x^2 3 / 2 from 0 (theory file: 0.131), whose slope stays below 12 there
+    assert lc.lipschitz_bound(1, 3.0, 12.0, 2.0, 0.05, 10) > 0.131
+
+
 def test_certificate_refusals():
     with pytest.raises(AssumptionFailed, match="step_size <= 1/M"):
         lc.girsanov_bound(10, 10, 4, 0.2, 10)

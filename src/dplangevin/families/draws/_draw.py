@@ -11,12 +11,13 @@ from dplangevin.data._moments import moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families._minimise import hessian_sum
-from dplangevin.families.draws.exact_methods import exact_method
+from dplangevin.families.draws.exact_methods import box_lipschitz, cells_per_axis, exact_method
 from dplangevin.families.draws.schedule import DrawSchedule
 from dplangevin.problem import Ball
 from dplangevin.samplers.active_ball import active_ball
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
 from dplangevin.samplers.bodies import Body, BoxBody, body_of
+from dplangevin.samplers.cell_envelope import cell_envelope
 from dplangevin.samplers.certified_start import certified_start
 from dplangevin.samplers.elliptical_envelope import elliptical_envelope
 from dplangevin.samplers.finite_grid import finite_grid
@@ -49,6 +50,8 @@ def draw(
         )
     if method == "grid":
         return _on_grid(potential, inside, schedule.grid, size, rng)
+    if method == "cells":
+        return _cells(potential, inside, size, rng)
     if method == "gaussian":
         return _gaussian(potential, inside, size, rng)
     return _logistic(potential, inside, size, rng)
@@ -76,6 +79,14 @@ def _on_grid(
     blocks = np.array_split(points, max(1, points.shape[1] // 512), axis=1)
     scores = np.concatenate([potential.value(block) for block in blocks])
     return np.asarray(points[:, finite_grid(scores, size, rng)])
+
+
+def _cells(potential: ProblemPotential, body: Body, size: int, rng: np.random.Generator) -> Floats:
+    problem, beta = potential.problem, potential.inverse_temperature
+    low, high = _box(body)
+    cells = cells_per_axis(problem, beta)
+    steep = beta * box_lipschitz(problem)
+    return cell_envelope(potential, body, low, high, cells, steep, potential.smoothness, size, rng).theta
 
 
 def _gaussian(potential: ProblemPotential, body: Body, size: int, rng: np.random.Generator) -> Floats:

@@ -9,8 +9,12 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem import Ball, Box, Clipped, Huber, Logistic, Loss, Problem, Squared
 from dplangevin.problem.reach import largest_norm
 
-Method = Literal["grid", "line", "gaussian", "logistic"]
+Method = Literal["grid", "line", "gaussian", "logistic", "cells"]
 MOST_POINTS = 1_000_000
+MOST_CELLS = {1: 100_000, 2: 401, 3: 55}
+"""Cells per axis of an envelope, at most, by the number of parameters."""
+MOST_SLACK = 14.0
+"""The envelope of a cell is above the law by at most this much in the exponent: worse is not worth running."""
 
 
 def exact_method(problem: Problem, grid: int = 0) -> Method:
@@ -18,6 +22,7 @@ def exact_method(problem: Problem, grid: int = 0) -> Method:
 
     grid: any loss, on a public grid of at most a million points. line: one parameter, convex (adaptive rejection).
     gaussian: a loss that is quadratic on the whole set. logistic: elliptical or active-ball envelope, with a ridge.
+    cells: a loss that is not convex, up to three parameters, by the Lipschitz constants of F and its gradient.
     """
     if not math.isfinite(problem.constants.diameter):
         raise AssumptionFailed(
@@ -35,8 +40,11 @@ def exact_method(problem: Problem, grid: int = 0) -> Method:
             )
         return "grid"
     if not problem.constants.convex:
+        if problem.dimension in MOST_CELLS:
+            return "cells"
         raise AssumptionFailed(
-            "no exact draw: the loss is not convex. Give grid= (few parameters), or use mechanism='langevin'."
+            "no exact draw: the loss is not convex, and an envelope of cells is for up to three parameters. Give grid= "
+            "(few parameters), or use mechanism='langevin'."
         )
     if problem.dimension == 1:
         return "line"
@@ -48,6 +56,31 @@ def exact_method(problem: Problem, grid: int = 0) -> Method:
         f"no exact draw is known for the {problem.loss.name} loss with ridge = {problem.ridge:g} on the "
         f"{problem.constraint.name} in {problem.dimension} dimensions; use tier='pure' or 'certified'."
     )
+
+
+def box_lipschitz(problem: Problem) -> float:
+    """Lipschitz constant of F on the smallest box around the set, whose corners may lie outside it."""
+    corner = largest_norm(problem.constraint, problem.dimension)
+    if isinstance(problem.constraint, Ball):
+        corner *= math.sqrt(problem.dimension)
+    return problem.constants.lipschitz + problem.ridge * corner
+
+
+def cells_per_axis(problem: Problem, inverse_temperature: float) -> int:
+    """The fewest cells whose envelope is within 1 of the law in the exponent, or as many as are allowed."""
+    most, slack = MOST_CELLS[problem.dimension], math.inf
+    for cells in sorted({min(most, round(8 * 1.25**k)) for k in range(60)}):
+        radius = problem.constants.diameter * math.sqrt(problem.dimension) / (2 * cells)
+        flat = box_lipschitz(problem) * radius
+        slack = inverse_temperature * min(flat, problem.constants.smoothness * radius**2 / 2)
+        if slack <= 1:
+            return cells
+    if slack > MOST_SLACK:
+        raise AssumptionFailed(
+            f"no exact draw: at inverse temperature {inverse_temperature:.4g} an envelope of {most} cells per axis "
+            "would reject almost everything. Lower epsilon, give grid=, or smooth the loss."
+        )
+    return most
 
 
 def _quadratic(problem: Problem) -> bool:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.draws._draw import draw
-from dplangevin.families.draws.exact_methods import exact_method
+from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
 from dplangevin.families.draws.schedule import DrawSchedule, IteratedExponentialSchedule
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
-from dplangevin.problem import Ball, Problem
+from dplangevin.problem import Ball, Bump, Problem
 from dplangevin.samplers.bodies import body_of
 from dplangevin.samplers.lens import LensBody
 
@@ -30,14 +30,17 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
     """
 
     family = DrawSchedule
+    whole_records = (Bump,)  # whose values are bounded by construction
 
     def check(self, schedule: DrawSchedule, problem: Problem) -> None:
         """The tier has a sampler, and the loss a value."""
         if schedule.tier == "exact":
-            exact_method(problem, schedule.grid)
+            if exact_method(problem, schedule.grid) == "cells":
+                cells_per_axis(problem, schedule.inverse_temperature)
         else:
             body_of(problem.constraint, problem.dimension)
-        problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
+        if not isinstance(problem.loss, Bump):
+            problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
 
     def draw(self, run: Fit[DrawSchedule]) -> Draw:
         """One draw."""

@@ -15,9 +15,12 @@ from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
 from dplangevin.families.draws import tiers
 from dplangevin.families.draws.schedule import DrawSchedule
+from dplangevin.families.draws.theorems.exponential_mechanism import mean_gradient_sensitivity
 from dplangevin.families.draws.tiers import TierOffer
+from dplangevin.planner.request import OBJECTIVES, Objective
+from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.plan import Plan
-from dplangevin.problem import Problem
+from dplangevin.problem import Problem, RecordLoss, risk
 
 Tier = Literal["auto", "exact", "pure", "certified", "process"]
 TIERS: tuple[Tier, ...] = ("auto", "exact", "pure", "certified", "process")
@@ -38,6 +41,10 @@ class SamplerPlan:
     gradient_evaluations : expected passes over the data, for gradients and for values of F.
     seconds : the same in time, from a short measurement of this machine on made-up rows.
     excess_risk : bound on the expected excess of F over its minimum on the set; None when no bound is known.
+    stability : uniform stability of the draw, 2 L^2 / (m n), for objective="population": what the mean loss of new
+        records exceeds that of the records by, at most, in expectation.
+    population_risk : bound on the expected excess of the mean loss (without the ridge) of new records over its minimum
+        on the set: excess_risk, the bias m r^2 / 2 of the ridge, stability, and the sampler's error.
     """
 
     plan: Plan
@@ -45,6 +52,8 @@ class SamplerPlan:
     gradient_evaluations: int
     seconds: float
     excess_risk: float | None = None
+    stability: float | None = None
+    population_risk: float | None = None
 
     def __str__(self) -> str:
         promise, schedule = self.plan.guarantee, self.plan.schedule
@@ -56,6 +65,11 @@ class SamplerPlan:
         if self.excess_risk is not None:
             lines.append(
                 f"  expected excess of the mean loss over its minimum: at most {self.excess_risk:.3g}"
+            )
+        if self.population_risk is not None:
+            lines.append(
+                f"  on new records: at most {self.population_risk:.3g} (uniform stability {self.stability:.3g}, ridge "
+                f"{self.plan.problem.ridge:.3g})"
             )
         return "\n".join(lines)
 
@@ -70,6 +84,7 @@ def plan_sampler(
     grid: int = 0,
     padding: float = 0.0,
     max_seconds: float | None = LONGEST,
+    objective: Objective = "empirical",
     verbose: bool = True,
 ) -> SamplerPlan:
     """The cheapest tier that meets (epsilon, delta), or the tier asked for; never another promise than the one asked.
@@ -82,6 +97,8 @@ def plan_sampler(
     grid : points per axis of a public grid, for losses that are not convex.
     padding : seconds that every run takes at least; must cover the expected time.
     max_seconds : refuse, before anything runs, a plan expected to take longer; None never refuses.
+    objective : "population" plans for the loss of new records: a problem without a ridge gets the one with the smallest
+        bound (build the data from plan.problem), and stability and population_risk are reported.
     verbose : print the plan to standard error.
 
     Examples
@@ -94,8 +111,12 @@ def plan_sampler(
     ('pure', True)
     """
     epsilon, delta = _checked(epsilon, delta, tier)
+    if _check.choice("objective", objective, OBJECTIVES) == "population":
+        problem = regularised(problem, epsilon, delta, law, grid)
     chosen = _candidate(problem, epsilon, delta, tier, law, grid)
     planned = _priced(problem, chosen, delta, padding)
+    if objective == "population":
+        planned = _generalised(planned)
     _check_time(problem, chosen, planned.seconds, max_seconds, padding)
     spent = planned.plan.guarantee.epsilon(delta)
     if not spent <= epsilon:
@@ -105,6 +126,41 @@ def plan_sampler(
     if verbose:
         print(planned, file=sys.stderr)
     return planned
+
+
+def regularised(
+    problem: Problem, epsilon: float, delta: float, law: tiers.Law = "auto", grid: int = 0
+) -> Problem:
+    """The problem with the ridge whose bound on population risk is smallest, unless it has a ridge already."""
+    constants = problem.constants
+    if grid or not constants.convex:
+        raise AssumptionFailed(
+            "population risk is bounded through the stability of convex losses; use objective='empirical' here."
+        )
+    if problem.ridge > 0:
+        return problem
+    reach = tiers.start_distance(problem)
+    if delta > 0 and law != "exponential":
+        mu, slope = gdp_mu(epsilon, delta), mean_gradient_sensitivity(constants)
+        variance = 2 * constants.lipschitz**2 / problem.n
+        ridge, _ = risk.regularised_gibbs(problem.dimension, mu, slope, reach, variance)
+    else:
+        ridge = risk.regularised_exponential_ridge(constants.lipschitz, reach, problem.n)
+    return replace(problem, ridge=ridge)
+
+
+def _generalised(planned: SamplerPlan) -> SamplerPlan:
+    """With stability and population risk: a replaced record moves every draw by at most 2 L / (m n) in a coupling."""
+    problem, excess = planned.plan.problem, planned.excess_risk
+    reach, lipschitz = tiers.start_distance(problem), problem.constants.lipschitz
+    stability = risk.gibbs_stability(lipschitz, problem.ridge, problem.n)
+    if excess is None or planned.tier == "process":  # a run of finite length has a start-up error as well
+        return replace(planned, stability=stability)
+    beta = getattr(planned.plan.schedule, "inverse_temperature", None)
+    error = 0.0 if beta is None else max(0.0, excess - risk.exponential_excess(problem.dimension, beta))
+    # the sampler's error moves both means
+    bound = excess + problem.ridge / 2 * reach**2 + stability + 2 * error
+    return replace(planned, stability=stability, population_risk=bound)
 
 
 def _checked(epsilon: float, delta: float, tier: str) -> tuple[float, float]:
@@ -181,6 +237,8 @@ def pass_seconds(problem: Problem) -> float:
     """Seconds of one pass over n records on this machine, measured on a block of made-up rows."""
     rows = np.full((_BLOCK, problem.n_columns), 0.5 / problem.n_columns)
     theta, labels = np.zeros((problem.n_columns, problem.loss.score_dimension)), np.zeros((_BLOCK, 1))
+    if isinstance(problem.loss, RecordLoss):
+        return 2e-8 * problem.n * problem.n_columns + 2e-5
     best = math.inf
     for _ in range(3):
         start = time.perf_counter()

@@ -25,13 +25,24 @@ def exponential(request: Request) -> Recipe:
     """One draw of exp(-beta F) on a ball: pure for delta = 0, certified otherwise."""
     problem = _on_ball(request)
     tier: Tier = "exact" if problem.dimension == 1 else "certified" if request.delta > 0 else "pure"
-    planned = plan_sampler(problem, request.epsilon, request.delta, tier, law="exponential", verbose=False)
+    planned = plan_sampler(
+        problem,
+        request.epsilon,
+        request.delta,
+        tier,
+        law="exponential",
+        objective=request.objective,
+        verbose=False,
+    )
     return _recipe(request, planned)
 
 
 def iterated_exponential(request: Request) -> Recipe:
     """The exponential mechanism on ever smaller balls; one stage where they would not shrink."""
-    return _recipe(request, plan_iterated(_on_ball(request), request.epsilon, request.delta))
+    population = request.objective == "population"
+    return _recipe(
+        request, plan_iterated(_on_ball(request), request.epsilon, request.delta, population=population)
+    )
 
 
 def gibbs(request: Request) -> Recipe:
@@ -39,15 +50,23 @@ def gibbs(request: Request) -> Recipe:
     problem = _with_ridge(request)
     exact = problem.dimension == 1 and math.isfinite(problem.constants.diameter)
     planned = plan_sampler(
-        problem, request.epsilon, request.delta, "exact" if exact else "certified", law="gibbs", verbose=False
+        problem,
+        request.epsilon,
+        request.delta,
+        "exact" if exact else "certified",
+        law="gibbs",
+        objective=request.objective,
+        verbose=False,
     )
     return _recipe(request, planned)
 
 
 def langevin(request: Request) -> Recipe:
     """Noisy gradient flow with a ridge, last iterate released."""
+    problem, objective = _with_ridge(request), request.objective
     return _recipe(
-        request, plan_sampler(_with_ridge(request), request.epsilon, request.delta, "process", verbose=False)
+        request,
+        plan_sampler(problem, request.epsilon, request.delta, "process", objective=objective, verbose=False),
     )
 
 
@@ -63,6 +82,9 @@ def _on_ball(request: Request) -> Problem:
     plain = bounded.problem(_slope(request), 0.0)
     beta = exponential_temperature(plain.constants, request.epsilon)
     reach = plain.constants.diameter / 2
+    if request.objective == "population":
+        ridge = risk.regularised_exponential_ridge(plain.constants.lipschitz, reach, request.n)
+        return bounded.problem(_slope(request), ridge)
     return bounded.problem(_slope(request), 2 * RIDGE_SHARE * plain.dimension / (beta * reach**2))
 
 
@@ -75,8 +97,9 @@ def _with_ridge(request: Request) -> Problem:
         )
     plain = request.problem(_slope(request), 0.0)
     reach = request.radius or START_DISTANCE / plain.row_norm
+    stability = 2 * plain.constants.lipschitz**2 / request.n if request.objective == "population" else 0.0
     ridge, _ = risk.regularised_gibbs(
-        plain.dimension, request.mu, mean_gradient_sensitivity(plain.constants), reach
+        plain.dimension, request.mu, mean_gradient_sensitivity(plain.constants), reach, stability
     )
     return request.problem(_slope(request), ridge)
 
@@ -86,13 +109,19 @@ def _recipe(request: Request, planned: SamplerPlan) -> Recipe:
     width = problem.constants.diameter
     where = f"a ball of radius {width / 2:.3g}" if math.isfinite(width) else "the whole space"
     bias = problem.ridge / 2 * (request.radius or START_DISTANCE / problem.row_norm) ** 2
+    reasons: tuple[str, ...] = (
+        f"sampler tier {planned.tier}, about {planned.gradient_evaluations} passes over the data and "
+        f"{planned.seconds:.2g} seconds",
+        f"drawn on {where} with ridge alpha = {problem.ridge:.3g} per sample",
+    )
+    if planned.population_risk is not None:
+        reasons += (
+            f"on new records: excess of at most {planned.population_risk:.3g}, uniform stability "
+            f"{planned.stability:.3g}",
+        )
     return Recipe(
         model=request.model,
         plan=planned.plan,
-        reasons=(
-            f"sampler tier {planned.tier}, about {planned.gradient_evaluations} passes over the data and "
-            f"{planned.seconds:.2g} seconds",
-            f"drawn on {where} with ridge alpha = {problem.ridge:.3g} per sample",
-        ),
-        predicted_excess_risk=(planned.excess_risk or math.inf) + bias,
+        reasons=reasons,
+        predicted_excess_risk=planned.population_risk or (planned.excess_risk or math.inf) + bias,
     )

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from dplangevin.errors import AssumptionFailed, CalibrationFailed
 from dplangevin.families.draws.chains import certified_chain, mean_curvature, pure_chain
-from dplangevin.families.draws.exact_methods import exact_method
+from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
 from dplangevin.families.draws.schedule import DrawSchedule, ExponentialSchedule, GibbsSchedule
 from dplangevin.families.draws.theorems.exponential_mechanism import (
     exponential_temperature,
@@ -92,6 +92,8 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
     beta, gibbs = _temperature(problem, epsilon, delta, "exponential" if grid else law)
     schedule, theorem = _drawn(beta, gibbs, tier="exact", grid=grid)
     costs = {"grid": float(grid**problem.dimension), "line": 100.0, "gaussian": 2.0}
+    if method == "cells":
+        costs["cells"] = 2.0 * cells_per_axis(problem, beta) ** problem.dimension + 100.0
     excess = draw_excess(problem, beta)
     if grid:
         excess = grid_excess(problem, beta, grid)
@@ -101,7 +103,7 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
         theorem=theorem,
         evaluations=costs[method] if method in costs else 200.0 + _logistic_proposals(problem, beta),
         excess_risk=excess,
-        bounded=method in ("grid", "line"),
+        bounded=method in ("grid", "line", "cells"),
     )
 
 
@@ -110,7 +112,7 @@ def process(problem: Problem, epsilon: float, delta: float) -> TierOffer:
     constants, mu = problem.constants, cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
     if constants.convex and math.isfinite(constants.smoothness) and constants.strong_convexity > 0:
         return _last_iterate(problem, mu)
-    distance = _distance(problem)
+    distance = start_distance(problem)
     p, sensitivity = problem.dimension, mean_gradient_sensitivity(constants)
     time = distance * mu / (sensitivity * math.sqrt(p))
     smooth = constants.smoothness
@@ -204,7 +206,7 @@ def _drawn(beta: float, gibbs: bool, **fields: Any) -> tuple[DrawSchedule, str]:
     return ExponentialSchedule(inverse_temperature=beta, **fields), "exponential-mechanism"
 
 
-def _distance(problem: Problem) -> float:
+def start_distance(problem: Problem) -> float:
     """Largest distance from the start (0, projected) to a point of the set; an assumption where it is unbounded."""
     reach = largest_norm(problem.constraint, problem.dimension)
     return reach if math.isfinite(reach) else START_DISTANCE / problem.row_norm

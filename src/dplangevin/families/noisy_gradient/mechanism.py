@@ -16,7 +16,7 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient.gated import gate, windows
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run_state import Position, RunState
-from dplangevin.problem import Problem
+from dplangevin.problem import Problem, RecordLoss
 from dplangevin.samplers.sgld import geometric_weights, running_shares
 
 Floats = NDArray[np.float64]
@@ -40,6 +40,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     """
 
     family = NoisyGradientSchedule
+    whole_records = (RecordLoss,)
 
     def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:
         self.n_steps, self.stop = n_steps, stop

@@ -16,7 +16,7 @@ from dplangevin.families.rashomon.schedule import RashomonChainSchedule, Rashomo
 from dplangevin.families.rashomon.theorem import sampler_error
 from dplangevin.families.rashomon.work import expected_seconds, spoken
 from dplangevin.privacy.plan import Plan
-from dplangevin.problem import Problem
+from dplangevin.problem import Problem, risk
 from dplangevin.problem.excess import largest_excess
 
 Route = Literal["pure", "ramp", "trajectory"]
@@ -32,6 +32,9 @@ class RashomonRecipe:
     hit_probability : a released model has F <= F* + hit_threshold with at least this probability, for every data set.
     hit_threshold : the threshold itself for draws, twice it for chains (only that is proved).
     advice : the pure route at the same numbers, and what would be worth running.
+    stability, population_risk : of one draw of the pure route (None for others): uniform stability, and a bound on the
+        expected excess of the objective for new records over its minimum, psi + p / beta + stability and what the
+        sampler adds.
     """
 
     plan: Plan
@@ -39,6 +42,8 @@ class RashomonRecipe:
     hit_probability: float
     hit_threshold: float
     advice: Advice
+    stability: float | None = None
+    population_risk: float | None = None
 
     @property
     def schedule(self) -> RashomonSchedule | RashomonChainSchedule:
@@ -83,6 +88,11 @@ class RashomonRecipe:
             f"  promise for all of them together: {budget}, {promise.adjacency}, theorem {promise.theorem}",
             f"  {self.sentence()}",
         ]
+        if self.population_risk is not None:
+            lines.append(
+                f"  on new records: excess of at most {self.population_risk:.3g}, uniform stability "
+                f"{self.stability:.3g}"
+            )
         if schedule.n_steps:
             lines.append(
                 f"  work: {schedule.n_steps} steps of {schedule.n_models} chains side by side, about "
@@ -145,9 +155,28 @@ def plan_rashomon(
         )
     probability, within = _hit(problem, schedule)
     advice = advise(problem.constants, threshold=psi, n_models=models, epsilon=budget, delta=slack)
+    stability, risk_bound = _population(problem, schedule, route)
     return RashomonRecipe(
-        plan=plan, route=route, hit_probability=probability, hit_threshold=within, advice=advice
+        plan=plan,
+        route=route,
+        hit_probability=probability,
+        hit_threshold=within,
+        advice=advice,
+        stability=stability,
+        population_risk=risk_bound,
     )
+
+
+def _population(
+    problem: Problem, schedule: RashomonSchedule | RashomonChainSchedule, route: Route
+) -> tuple[float | None, float | None]:
+    """Stability and population risk of one draw of exp(-beta max(F - F*, psi))."""
+    if route != "pure" or not isinstance(schedule, RashomonSchedule):
+        return None, None
+    constants, psi = problem.constants, schedule.threshold
+    stability = risk.thresholded_stability(constants.lipschitz, problem.ridge, problem.n, psi)
+    excess = risk.exponential_excess(problem.dimension, schedule.inverse_temperature, psi)
+    return stability, excess + stability + 3 * sampler_error(constants, schedule) * largest_excess(problem)
 
 
 def _threshold(problem: Problem, threshold: float) -> float:

@@ -26,6 +26,20 @@ ROWS: tuple[Row, ...] = (
         corrected="constants made explicit: beta = eps n / (2 L D) is eps-bounded range, and the risk p / beta",
     ),
     _row(
+        number="Theorem D.1, losses that are not smooth",
+        says="Lipschitz losses with corners, by smoothing",
+        where=("dplangevin.papers:moreau_excess", "dplangevin.papers:gaussian_smoothing_excess"),
+        test="tests/unit/problem/test_record_losses.py::test_smoothing_costs_what_is_said",
+        corrected="the excess that smoothing costs has its constant",
+    ),
+    _row(
+        number="Section 1, losses l(theta; d)",
+        says="any loss of theta and one record with bounded gradients",
+        where=("dplangevin.problem:RecordLoss", "dplangevin.problem:RadialHuber"),
+        test="tests/unit/problem/test_record_losses.py::test_a_user_loss_runs_and_is_composed",
+        corrected="the Lipschitz constant is enforced by a clip of every record's gradient",
+    ),
+    _row(
         number="Lemma C.1 (1.1)",
         says="the whole trajectory of the diffusion has Renyi divergence (a Delta^2 / 4) int beta^2",
         where=("dplangevin.papers:langevin_trajectory",),
@@ -62,11 +76,9 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Theorem D.5",
         says="without convexity: risk of order (L p / (eps n)) log(eps n / p)",
-        where=("dplangevin.papers:nonconvex_excess", "dplangevin.families:ExponentialSchedule"),
-        test=_THEORY + "test_nonconvex_bound",
-        corrected="explicit constants; runs on a public grid of the set",
-        status="partial",
-        note="on the continuous set itself no exact sampler is offered",
+        where=("dplangevin.papers:nonconvex_excess", "dplangevin.families:plan_sampler"),
+        test="tests/statistical/test_cell_envelope.py::test_pure_epsilon_by_enumeration",
+        corrected="explicit constants; exact draws on the set itself up to three parameters, on a public grid beyond",
     ),
     _row(
         number="Lemma E.1",
@@ -91,8 +103,9 @@ ROWS: tuple[Row, ...] = (
         number="Theorem E.4 (1.3)",
         says="regularised exponential mechanism: population risk L / sqrt(n) + L p / (eps n), pure eps",
         where=("dplangevin.papers:regularised_exponential", "dplangevin.families:plan_sampler"),
-        test="tests/unit/families/test_plan_sampler.py::test_regularised_mechanism_for_population_risk",
-        corrected="printed as (eps, delta); the Lipschitz constant of the regulariser does not enter",
+        test="tests/unit/families/test_plan_sampler.py::test_population_objective_does_it_without_hand_work",
+        corrected='`objective="population"` chooses the ridge; printed as (eps, delta), and the Lipschitz constant of '
+        "the regulariser does not enter",
     ),
     _row(
         number="Lemma E.5, Theorem E.6 (1.4)",
@@ -144,8 +157,8 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Theorem G.1 (1.5)",
         says="non-convex lower bound by a packing of bumps: no mechanism beats p / (eps n)",
-        where=("dplangevin.papers:PackedBumps", "dplangevin reproduce packing"),
-        test="tests/unit/problem/test_packed_bumps.py::test_exponential_mechanism_on_the_instance",
+        where=("dplangevin.papers:PackedBumps", "dplangevin.problem:Bump", "dplangevin reproduce packing"),
+        test="tests/statistical/test_cell_envelope.py::test_packed_bumps_are_a_problem_that_runs",
         corrected="centres 2 alpha apart, losses scaled to be 1-Lipschitz, no factor log(1/delta)",
     ),
     _row(

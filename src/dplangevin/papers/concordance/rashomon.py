@@ -45,18 +45,15 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Theorem 2.5",
         says="uniform stability of the thresholded law: L^2 / (m n) + L sqrt(psi / m)",
-        where=("dplangevin.papers:gibbs_stability",),
-        test=_THEORY + "test_threshold_stability",
-        status="partial",
-        note="the term L sqrt(psi / m) is tested and not reported by the recipe",
+        where=("dplangevin.papers:thresholded_stability", "dplangevin.rashomon:plan_rashomon"),
+        test="tests/unit/families/rashomon/test_rashomon.py::test_stability_and_population_risk_of_a_draw_are_told",
     ),
     _row(
         number="Theorem 2.6",
         says="population risk of a Rashomon draw",
-        where=("dplangevin.papers:regularised_exponential",),
-        test=_THEORY + "test_threshold_stability",
-        status="partial",
-        note="not reported by the recipe",
+        where=("dplangevin.rashomon:plan_rashomon",),
+        test="tests/unit/families/rashomon/test_rashomon.py::test_stability_and_population_risk_of_a_draw_are_told",
+        corrected="with constants; for draws (the pure route), by either promise",
     ),
     _row(
         number="Theorem 2.7",
@@ -65,7 +62,7 @@ ROWS: tuple[Row, ...] = (
         test=_THEORY + "test_thresholded_gibbs",
         corrected="beta must grow as eps^2; G^2 / (2c)-zCDP with explicit constants",
         status="partial",
-        note="proved and tested, and never better than the bounded-range promise that draws use",
+        note="proved and tested; no mechanism is priced by it yet, draws use their bounded range",
     ),
     _row(
         number="Lemma 3.1",

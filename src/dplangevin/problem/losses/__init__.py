@@ -1,10 +1,14 @@
-"""Losses of a linear score, each with its slope and curvature bounds."""
+"""Losses of a linear score, each with its slope and curvature bounds, and losses of whole records."""
 
 from dplangevin.problem.losses.base import Loss
+from dplangevin.problem.losses.bump import Bump
 from dplangevin.problem.losses.clipped import Clipped
 from dplangevin.problem.losses.huber import Huber
 from dplangevin.problem.losses.logistic import Logistic
+from dplangevin.problem.losses.mean import Mean
 from dplangevin.problem.losses.poisson import Poisson
+from dplangevin.problem.losses.radial_huber import RadialHuber
+from dplangevin.problem.losses.record import RecordLoss
 from dplangevin.problem.losses.sigmoid import Sigmoid
 from dplangevin.problem.losses.smoothed_hinge import SmoothedHinge
 from dplangevin.problem.losses.smoothed_pinball import SmoothedPinball
@@ -13,16 +17,32 @@ from dplangevin.problem.losses.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
-    for loss in (Logistic, Squared, Huber, SmoothedHinge, SmoothedPinball, Poisson, Softmax, Sigmoid)
+    for loss in (
+        Logistic,
+        Squared,
+        Huber,
+        SmoothedHinge,
+        SmoothedPinball,
+        Poisson,
+        Softmax,
+        Sigmoid,
+        Mean,
+        RadialHuber,
+        Bump,
+    )
 }
 
 __all__ = [
     "LOSSES",
+    "Bump",
     "Clipped",
     "Huber",
     "Logistic",
     "Loss",
+    "Mean",
     "Poisson",
+    "RadialHuber",
+    "RecordLoss",
     "Sigmoid",
     "SmoothedHinge",
     "SmoothedPinball",

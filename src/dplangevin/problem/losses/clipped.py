@@ -10,6 +10,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses.base import FloatArray, Loss, reached
+from dplangevin.problem.losses.record import RecordLoss
 from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
@@ -35,12 +36,18 @@ class Clipped(Loss):
     def __post_init__(self) -> None:
         if not isinstance(self.loss, Loss):
             raise InvalidParameter(f"loss must be a Loss such as Squared(), got {self.loss!r}.")
+        if isinstance(self.loss, RecordLoss):
+            raise InvalidParameter(f"the {self.loss.name} loss clips its own gradients; use it as it is.")
         if self.loss.score_dimension != 1:
             raise InvalidParameter(
                 f"Clipped takes losses with one score; {self.loss.name} has {self.loss.score_dimension}, and "
                 "a clipped slope vector is not the gradient of a loss. Use it unclipped."
             )
         _check.put(self, bound=_check.positive("bound", self.bound))
+        if self.loss.curvature_bound == 0 and self.bound < self.loss.slope_bound:
+            raise InvalidParameter(
+                f"the slope of the {self.loss.name} loss is constant; state a smaller data_norm instead of a clip."
+            )
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         low, high = self._turning_points(y)

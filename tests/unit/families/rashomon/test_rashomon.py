@@ -132,6 +132,23 @@ def test_hit_bound_in_a_plan_is_that_of_its_law() -> None:
     assert ramp.schedule.ramp == pytest.approx(0.0025)
 
 
+def test_a_ball_that_just_holds_every_minimiser_is_enough() -> None:
+    """radius = lipschitz / ridge exactly: the minimiser may lie on the sphere, and its gradient is still zero."""
+    assert interior_minimisers(stated(radius=2.0, ridge=0.5))
+    assert not interior_minimisers(stated(radius=2.0 * (1 - 1e-9), ridge=0.5))
+
+
+def test_stability_and_population_risk_of_a_draw_are_told() -> None:
+    """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)."""
+    recipe = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
+    stability = 4 * math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
+    assert recipe.stability == pytest.approx(stability)
+    assert recipe.population_risk == pytest.approx(stability + 0.05 + 2 / recipe.schedule.inverse_temperature)
+    assert "uniform stability" in str(recipe)
+    ramp = plan_rashomon(stated(), threshold=0.05, n_models=2, epsilon=1.0, tier="exact", route="ramp")
+    assert ramp.stability is None
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.floats(1.0, 1e5), st.floats(1e-3, 1.0), st.floats(0.0, 1.0))
 @example(1, 1.0, 1.0, 1e-320)

@@ -26,6 +26,8 @@ from dplangevin.problem.constants import Constants
 REAL = "arithmetic is exact, the seed is secret"
 PUBLIC = "n, bounds, inverse temperature, step size and number of steps are public and not chosen from the private data"
 STOPS = "a run that misses the minimiser it starts from stops and releases nothing; that event is outside the promise"
+MOST_CELL_AXES = 3
+"""Parameters of a loss that is not convex for which the envelope of cells is an exact sampler."""
 
 
 class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
@@ -136,9 +138,10 @@ def _tiered(
     theorem: Theorem[DrawSchedule], law: Guarantee, constants: Constants, schedule: DrawSchedule
 ) -> Guarantee:
     if schedule.tier == "exact":
-        if not (constants.convex or schedule.grid):
+        few = constants.dimension is not None and constants.dimension <= MOST_CELL_AXES
+        if not (constants.convex or schedule.grid or few):
             raise theorem.refuse(
-                "no exact sampler is known for a loss that is not convex",
+                "no exact sampler is known for a loss that is not convex and has more than three parameters",
                 "Give grid= for a draw on a public grid, or use mechanism='langevin'.",
             )
         found = law

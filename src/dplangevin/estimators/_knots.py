@@ -1,0 +1,29 @@
+"""How many knots a budget can carry: from n, the number of columns, epsilon and delta. No data is involved."""
+
+from __future__ import annotations
+
+import math
+
+from dplangevin.planner.request import Request
+
+LEAST, MOST = 2, 16
+MOST_WITH_BANDS = 8
+"""The curvature that bands rest on has a row for every coordinate: with more, its noise hides it."""
+FACTOR = 3.5
+KNOTS_EACH = 8
+
+
+def hats_for(request: Request, n_curves: int, bands: bool = False) -> int:
+    """Knots of each of `n_curves` columns: FACTOR times the third root of the signal, records / columns.
+
+    Columns are those of the linear model and KNOTS_EACH more for each curve.
+
+    One coordinate of the mean gradient is known to within 1 / records, records = n mu / s (pure: n epsilon / (s sqrt
+    p)). What a curve of k knots misses falls like 1 / k^2 (a power of k between 1 and 4, as the truth is stepped or
+    smooth), what noise adds grows like k / records: hence the third root. Two knots are a straight line.
+    """
+    signal = request.records(request.delta == 0) / (request.columns + KNOTS_EACH * n_curves)
+    most = MOST_WITH_BANDS if bands else MOST
+    if not math.isfinite(signal):
+        return most
+    return int(min(most, max(LEAST, round(FACTOR * signal ** (1 / 3)))))

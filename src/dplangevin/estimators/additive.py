@@ -1,0 +1,159 @@
+"""Additive models: a sum of piecewise-linear functions of single columns, read as curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._blocks import blocks_of
+from dplangevin.estimators._documentation import CLASSES, TARGET_BOUNDS
+from dplangevin.estimators._interval_plan import interval_share
+from dplangevin.estimators._knots import hats_for
+from dplangevin.estimators._large import large
+from dplangevin.estimators._raw import is_raw
+from dplangevin.estimators.logistic import DPLogisticRegression
+from dplangevin.estimators.ridge import DPRidge
+from dplangevin.estimators.schema_encoder import as_schema
+from dplangevin.schema import Basis, Column, NumericColumn, Schema
+from dplangevin.tables import table_of
+
+OWN = """\
+    hats : knots of every numeric column that states no basis; None chooses them from n, the columns and epsilon.
+    smooth : weight of squared second differences in the penalty, for the same columns.
+    products : pairs of columns whose products are columns too.
+    monotone : {column: "increasing" or "decreasing"}: released curves are projected, at no privacy cost.
+"""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class WithCurves:
+    """Fills in the schema's bases from public quantities; everything else is the linear estimator's."""
+
+    hats: int | None = None
+    smooth: float = 0.0
+    products: Any = ()
+    monotone: Any = None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit under the stated guarantee; knots are chosen first, from public quantities."""
+        model: Any = self
+        if is_raw(model):
+            raise InvalidParameter(
+                f"{type(self).__name__} needs stated ranges, and a row for each person: to learn ranges, or to choose "
+                "rows by person, use a linear estimator whose schema states a 'basis'."
+            )
+        parent: Any = super()
+        fitted: Self = parent.fit(X, y, sample_weight)
+        return fitted
+
+    def _prepare(self, X: Any, y: Any, weights: Any) -> None:
+        """schema_: the stated schema with a basis for every numeric column."""
+        model: Any = self
+        model.__dict__.pop("schema_", None)
+        stated = self._stated_schema()
+        rows = model.n
+        if rows is None:
+            away = large(X, y, weights)
+            rows = len(table_of(X, stated.names)) if away is None else len(away)
+        model.schema_ = self._with_bases(stated, _check.count("n", rows))
+
+    def _stated_schema(self) -> Schema:
+        model: Any = self
+        if model.schema is None:
+            raise InvalidParameter(
+                f"{type(self).__name__} needs a schema: its knots are spread over the stated ranges of the columns."
+            )
+        schema = as_schema(model.schema)
+        if not self.monotone and not self.products:
+            return schema
+        directions = {} if self.monotone is None else self.monotone
+        if not isinstance(directions, Mapping):
+            raise InvalidParameter(
+                "monotone must be a table such as {'age': 'increasing'} of columns and directions."
+            )
+        for name in directions:
+            if not isinstance(schema.column(name), NumericColumn):
+                raise InvalidParameter(
+                    f"monotone names {name!r}, whose categories have no order; give numeric columns only."
+                )
+        columns = tuple(
+            replace(column, monotone=directions[column.name]) if column.name in directions else column
+            for column in schema.columns
+        )
+        return replace(schema, columns=columns, products=self.products or schema.products)
+
+    def _with_bases(self, schema: Schema, n: int) -> Schema:
+        open_columns = [
+            column for column in schema.columns if isinstance(column, NumericColumn) and column.basis is None
+        ]
+        if not open_columns:
+            return schema
+        hats = self.hats
+        if hats is None:
+            model: Any = self
+            width = sum(len(block.names()) for block in blocks_of(schema)) + 1
+            classes = None if not hasattr(model, "_stated") else len(model._stated() or (0, 1))
+            hats = hats_for(
+                model.request(n, width, classes), len(open_columns), bool(interval_share(model.intervals))
+            )
+        basis = Basis(hats=hats, smooth=self.smooth)
+
+        def filled(column: Column) -> Column:
+            return replace(column, basis=basis) if column in open_columns else column
+
+        return replace(schema, columns=tuple(map(filled, schema.columns)))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPAdditiveClassifier(WithCurves, DPLogisticRegression):
+    """A private additive classifier: logistic regression on piecewise-linear functions of the numeric columns.
+
+    Needs a schema: knots are public, spread over the stated ranges. Categories are as in every other model.
+
+    Parameters
+    ----------
+    {shared}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplangevin import DPAdditiveClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (8000, 2))
+    >>> y = (np.abs(X[:, 0]) > 0.5) ^ (rng.random(8000) < 0.1)
+    >>> schema = {"columns": {"a": {"range": [-1, 1]}, "b": {"range": [-1, 1]}}, "missing": "never"}
+    >>> model = DPAdditiveClassifier(epsilon=2.0, delta=1e-6, schema=schema, classes=[False, True], random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.85), bool(model.privacy_.epsilon() <= 2.0)
+    (True, True)
+    """
+
+    _own_parameters: ClassVar[str] = CLASSES + OWN
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPAdditiveRegressor(WithCurves, DPRidge):
+    """A private additive regressor: least squares on piecewise-linear functions of the numeric columns.
+
+    Needs a schema: knots are public, spread over the stated ranges. Categories are as in every other model.
+
+    Parameters
+    ----------
+    {shared}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplangevin import DPAdditiveRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (8000, 2))
+    >>> y = np.clip(X[:, 0] ** 2 + 0.1 * rng.standard_normal(8000), -1, 1)
+    >>> schema = {"columns": {"a": {"range": [-1, 1]}, "b": {"range": [-1, 1]}}, "missing": "never"}
+    >>> model = DPAdditiveRegressor(epsilon=2.0, delta=1e-6, schema=schema, target_bounds=(-1, 1), random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.6), bool(model.privacy_.epsilon() <= 2.0)
+    (True, True)
+    """
+
+    _own_parameters: ClassVar[str] = TARGET_BOUNDS + OWN

@@ -1,0 +1,121 @@
+"""Chapter 4 of Ganesh (2022), mirror descent with public data: its quantities with explicit constants.
+
+Bounds on risk, never on privacy (the noise is priced by `mirror_noise`). Q is a convex body around 0, |Q| its largest
+Euclidean norm, G_Q its Gaussian width E max_{x in Q} <g, x>, g ~ N(0, I).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dplangevin import _check
+
+
+def public_gradient_radius(n_public: int, delta: float, gradient_bound: float = 1.0) -> float:
+    """r with |grad Psi(theta*)| <= r, probability at least 1 - delta: G (1 + sqrt(2 log(1/delta))) / sqrt(n_pub).
+
+    Lemma 78 with its constant: the mean of n vectors of norm at most G with mean 0 has expected norm at most
+    G / sqrt(n), and replacing one moves it by at most 2 G / n (McDiarmid). The shrunken set of Theorem 76 is
+    {|grad Psi| <= r}.
+    """
+    log_term = math.sqrt(2 * math.log(1 / _check.open_unit("delta", delta)))
+    return gradient_bound * (1 + log_term) / math.sqrt(_check.count("n_public", n_public))
+
+
+def chi(eigenvalues: ArrayLike, n_public: int, delta: float) -> float:
+    """Theorem 76: max(1 / l_min, l_max n_pub) sum_i min(1, log(1/delta) / (l_i^2 n_pub)), in place of k / l_min.
+
+    Examples
+    --------
+    >>> round(chi(np.full(10, 0.1), 10**6, 0.01), 6)  # log(100) k^2, whatever n_pub
+    460.517019
+    """
+    found = np.asarray(eigenvalues, float)
+    shares = np.minimum(1.0, math.log(1 / delta) / (found**2 * n_public))
+    return float(max(1 / found.min(), found.max() * n_public) * shares.sum())
+
+
+def regression_risk(
+    eigenvalues: ArrayLike, n_public: int, n_private: int, epsilon: float, delta: float
+) -> tuple[float, float]:
+    """The two terms of Theorem 76 without constants and logarithms: chi log(1/delta) / (eps n)^2, 1 / (l_min n)."""
+    least = float(np.min(np.asarray(eigenvalues, float)))
+    privacy = chi(eigenvalues, n_public, delta) * math.log(1 / delta) / (epsilon * n_private) ** 2
+    return privacy, 1 / (least * n_private)
+
+
+def effective_noise(
+    direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_scale: float
+) -> float:
+    """Theorem 81, exact: E |<theta^ - theta-, v>| = eta sigma sqrt((2 / pi) sum (a_i / l_i)^2), v = sum a_i v_i."""
+    ratios = np.asarray(direction, float) / np.asarray(eigenvalues, float)
+    return step_size * noise_scale * math.sqrt(2 / math.pi) * float(np.linalg.norm(ratios))
+
+
+def printed_effective_noise(
+    direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_scale: float
+) -> float:
+    """Theorem 87 as printed, without its tail term: the Euclidean norm of a_i / w_i. FALSE for five directions or more.
+
+    Fixed eigenvectors make Psi a sum of functions of one coordinate each. If its curvature is w on the side a_i > 0 and
+    huge on the other, noise moves the iterate to one side only, and k such moves add up instead of cancelling.
+    """
+    return effective_noise(direction, least_weights, step_size, noise_scale)
+
+
+def varying_effective_noise(
+    direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_scale: float
+) -> float:
+    """What holds in place of Theorem 87: eta sigma sqrt(2 / pi) sum |a_i| / w_i, w_i the least curvature along i.
+
+    Along eigenvector i the gradient moves by eta b_i, so the iterate by at most eta |b_i| / w_i; add the moves up.
+    """
+    ratios = np.abs(np.asarray(direction, float)) / np.asarray(least_weights, float)
+    return step_size * noise_scale * math.sqrt(2 / math.pi) * float(ratios.sum())
+
+
+def mirror_risk(
+    *,
+    gradient_deviation: float,
+    strong_convexity: float,
+    step_size: float,
+    n_steps: int,
+    n_public: int,
+    lipschitz: float,
+    noise_scale: float,
+    width: float,
+    body_norm: float,
+) -> float:
+    """Theorem 83 with its constant: V^2 / (2 m eta T n_pub) + eta (L^2 |Q|^2 + sigma^2 (G_Q^2 + |Q|^2)).
+
+    Mirror descent costs (eta / 2) E |g + b|_*^2 a step, |z|_* = max_{x in Q} <z, x>; |g|_* <= L |Q|, and |b|_* has mean
+    sigma G_Q and variance at most sigma^2 |Q|^2. The square of a sum is at most twice the sum of squares.
+    """
+    start = gradient_deviation**2 / (2 * strong_convexity * step_size * n_steps * n_public)
+    drift = (lipschitz * body_norm) ** 2 + noise_scale**2 * (width**2 + body_norm**2)
+    return start + step_size * drift
+
+
+def mirror_population_risk(
+    empirical: float, *, lipschitz: float, diameter: float, n_private: int, epsilon: float, delta: float
+) -> float:
+    """Theorem 86 with constants: Theorem 83, Lemma 84 (L D / sqrt n) and Lemma 85 as L D (e^eps - 1 + delta).
+
+    The last term is what an (eps, delta)-private algorithm generalises by when losses vary by at most L D; epsilon is
+    stated, never chosen for utility.
+    """
+    span = lipschitz * diameter
+    return empirical + span / math.sqrt(n_private) + span * (math.expm1(epsilon) + delta)
+
+
+def ellipsoid_width(axes: ArrayLike) -> float:
+    """Gaussian width of an ellipsoid, at most the root of the sum of squared half axes (its exact order)."""
+    return float(np.linalg.norm(np.asarray(axes, float)))
+
+
+def cross_polytope_width(dimension: int) -> float:
+    """Gaussian width of the l1 ball, at most sqrt(2 log(2 k)); the thesis prints log k."""
+    return math.sqrt(2 * math.log(2 * _check.count("dimension", dimension)))

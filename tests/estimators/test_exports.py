@@ -1,0 +1,120 @@
+"""Ways out: the same predictions elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dplangevin import (
+    DPAdditiveClassifier,
+    DPAdditiveRegressor,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPPoissonRegressor,
+    InvalidParameter,
+)
+
+SCHEMA = {"columns": {"a": {"range": [-1, 1]}, "g": {"categories": ["u", "v"]}}, "missing": "never"}
+
+
+def table(n: int = 1500) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(-1, 1, n), "g": rng.choice(["u", "v"], n)})
+    return frame, (frame.a.abs() > 0.5).to_numpy()
+
+
+def model(cls: type, **changes: Any) -> Any:
+    X, y = table()
+    own: dict[str, Any] = {"classes": [False, True]}
+    if cls is DPAdditiveRegressor:
+        own, y = {"target_bounds": (-1, 1)}, X.a**2
+    return cls(**({"epsilon": 2.0, "schema": SCHEMA, "random_state": 0} | own | changes)).fit(X, y)
+
+
+def test_pipelines_predict_the_same() -> None:
+    X, _ = table()
+    for cls in (DPAdditiveClassifier, DPLogisticRegression):
+        for changes in ({}, {"intervals": True}):
+            found = model(cls, **changes)
+            pipeline = found.to_sklearn()
+            np.testing.assert_allclose(pipeline.predict_proba(X), found.predict_proba(X), atol=1e-12)
+            np.testing.assert_array_equal(pipeline.predict(X), found.predict(X))
+            assert type(pipeline[-1]).__name__ == (
+                "ClippedLogistic" if found.slope_clip_ < 1 else "LogisticRegression"
+            )
+    found = model(DPLinearSVC)
+    np.testing.assert_array_equal(found.to_sklearn().predict(X), found.predict(X))
+    found = model(DPAdditiveRegressor)
+    np.testing.assert_allclose(found.to_sklearn().predict(X), found.predict(X), atol=1e-12)
+
+
+def test_several_classes() -> None:
+    X, _ = table()
+    labels = np.where(X.a > 0.3, "high", np.where(X.a < -0.3, "low", "middle"))
+    stated = {"epsilon": 2.0, "schema": SCHEMA, "random_state": 0}
+    found = DPAdditiveClassifier(**stated, classes=["low", "middle", "high"]).fit(X, labels)
+    np.testing.assert_allclose(found.to_sklearn().predict_proba(X), found.predict_proba(X), atol=1e-12)
+    assert found.shapes()[0].values.shape[0] == 3
+
+
+def test_what_has_no_pipeline_is_refused() -> None:
+    X, y = table()
+    found = DPPoissonRegressor(schema=SCHEMA, target_bounds=(0, 5), random_state=0).fit(X, y.astype(float))
+    with pytest.raises(InvalidParameter, match="exponential link"):
+        found.to_sklearn()
+
+
+def test_onnx_round_trip() -> None:
+    convert = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    X, _ = table()
+    for found in (model(DPAdditiveClassifier, intervals=True), model(DPAdditiveRegressor)):
+        pipeline = found.to_sklearn()
+        rows = pipeline[:-1].transform(X)[:1000].astype(np.float32)
+        classifier = hasattr(found, "predict_proba")
+        options = {"zipmap": False} if classifier else None
+        session = runtime.InferenceSession(
+            convert.to_onnx(pipeline[-1], rows[:1], options=options).SerializeToString()
+        )
+        answer = session.run(None, {session.get_inputs()[0].name: rows})[-1]
+        wanted = found.predict_proba(X[:1000]) if classifier else found.predict(X[:1000])[:, None]
+        np.testing.assert_allclose(answer, wanted, atol=1e-5)
+
+
+def test_skops_round_trip() -> None:
+    skops = pytest.importorskip("skops.io", reason="skops is not installed")
+    X, _ = table()
+    found = model(DPAdditiveClassifier)
+    content = skops.dumps(found.to_sklearn())
+    unknown = skops.get_untrusted_types(data=content)
+    assert all(name.startswith("dplangevin.") for name in unknown)
+    again = skops.loads(content, trusted=unknown)
+    np.testing.assert_allclose(again.predict_proba(X), found.predict_proba(X), atol=1e-12)
+
+
+def test_model_cards_say_what_was_promised_and_what_is_not_protected() -> None:
+    card = model(DPAdditiveClassifier, monotone={"a": "increasing"}).model_card()
+    for words in (
+        "epsilon = 2",
+        "`a`: -1 to 1",
+        "increasing",
+        "2 categories",
+        "Not protected",
+        "Intended use",
+    ):
+        assert words in card
+    assert "target: -1 to 1" in model(DPAdditiveRegressor).model_card()
+
+
+def test_sparse_features_are_read_as_dense_ones() -> None:
+    from scipy.sparse import csr_array, random_array
+
+    X = csr_array(random_array((500, 6), density=0.2, rng=np.random.default_rng(0)))
+    y = np.asarray(X.sum(axis=1)).ravel() > 0.6
+    stated = {"epsilon": 2.0, "data_norm": 1.0, "classes": [False, True], "random_state": 0}
+    sparse, dense = (DPLogisticRegression(**stated).fit(table, y) for table in (X, X.toarray()))
+    np.testing.assert_array_equal(sparse.coef_, dense.coef_)
+    np.testing.assert_array_equal(sparse.predict_proba(X), dense.predict_proba(X.toarray()))
