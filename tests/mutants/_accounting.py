@@ -32,7 +32,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("sampled_gaussian", "unsampled = alpha / noise_multiplier / noise_multiplier / 2", "unsampled = alpha / noise_multiplier / noise_multiplier / 4"),
     ("opposite_mixtures", "log_cross = math.log(2) + size / 2", "log_cross = math.log(2) + size"),
     ("opposite_mixtures", "size + log_q + log_ndtr(-1 / nm - threshold)", "size + log_q + log_ndtr(-2 / nm - threshold)"),
-    ("opposite_mixtures", "below = -np.expm1(-size) + np.exp(-size) * above", "below = np.exp(-size) * above"),
+    ("opposite_mixtures", "below = (-np.expm1(-size) + np.exp(-size) * above)", "below = (np.exp(-size) * above)"),
     ("opposite_mixtures", "end = 1 + noise_multiplier", "end = noise_multiplier"),
     ("opposite_mixtures", "+ sg.log_density_ratio(-x, rate, nm)", "+ sg.log_density_ratio(x, rate, nm)"),
     ("opposite_mixtures", "cv.square_over(2 / self.noise_multiplier, 2)", "cv.square_over(1 / self.noise_multiplier, 2)"),
