@@ -77,5 +77,5 @@ RELEASES: tuple[tuple[str, str, str], ...] = (
     ("bill", "guarantee.parts if count == 1 else [part.times(count) for part in guarantee.parts]", "guarantee.parts"),
     ("budget", "spent_epsilon=max(bill.epsilon(owner.delta) for bill in spent)", "spent_epsilon=min(bill.epsilon(owner.delta) for bill in spent)"),
     ("budget", "pure_epsilon=min(", "pure_epsilon=max("),
-    ("rows", "!= list(range(after + 1, owner.entries + 1)):", "!= [row[0] for row in found]:"),
+    ("rows", "if len(found) != owner.entries - after or any(", "if any("),
 )
