@@ -117,7 +117,7 @@ def verdict(name: str, promise: str, index: int, values: Floats) -> str:
             if goal is not None and mean[i] < sign * goal - slack[i] - rounding[i]:
                 failed.append(f"{what} against {who}")
 
-    compare("the bar", _entry(cells.BARS.get(key, ()), index), twice)
+    compare("the target", _entry(cells.BARS.get(key, ()), index), twice)
     compare("the rule", _entry(cells.RULE.get(key, ()), index), against_rule, (0.005, 0.0005))
     if promise != "add-remove" and name in cells.UNTUNED:
         compare("untuned", cells.UNTUNED[name][index], against_rule, (0.005, 0.0005))

@@ -65,7 +65,7 @@ def records(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         (DPLogisticRegression, {}),
         (DPLogisticRegression, {"delta": 0.0}),
         (DPLogisticRegression, {"mechanism": "noisy-gd"}),
-        (DPLogisticRegression, {"mechanism": "noisy-sgd"}),
+        (DPLogisticRegression, {"mechanism": "noisy-sgd", "epsilon": 0.5}),
         (DPLogisticRegression, {"mechanism": "output-perturbation", "alpha": 0.1, "radius": 2.0}),
         (DPLogisticRegression, {"intervals": True, "delta": 0.0, "epsilon": 50.0}),
         (DPRidge, {"mechanism": "sufficient-statistics"}),
