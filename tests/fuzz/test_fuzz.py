@@ -286,6 +286,6 @@ def test_the_fuzzer_sees_a_crash(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     def broken(path: Path) -> None:
         raise KeyError("a crash")
 
-    monkeypatch.setattr(model_file, "load", broken)
+    monkeypatch.setattr(model_file, "load_model", broken)
     with pytest.raises(KeyError, match="a crash"):
         _fuzz("model files", folder, 5)

@@ -201,6 +201,8 @@ def test_every_number_of_a_signed_model_is_covered(keys: Path, model: Path) -> N
         found = changed(plain, rng)
         if isinstance(found.get("digest"), str):
             found = _plain.with_digest(json.loads(json.dumps(found), parse_constant=str))
+        if found == plain:  # the digest was changed, and mended
+            continue
         model.write_text(json.dumps(found), encoding="utf-8", errors="surrogatepass")
         with pytest.raises(InvalidParameter):
             signing.verify(model, keys / "ada.pub")

@@ -119,6 +119,11 @@ def _recipe(request: Request, planned: SamplerPlan) -> Recipe:
             f"on new records: excess of at most {planned.population_risk:.3g}, uniform stability "
             f"{planned.stability:.3g}",
         )
+    elif planned.stability is not None:
+        reasons += (
+            f"uniform stability {planned.stability:.3g}; the excess on new records of a run of finite length is not "
+            "bounded",
+        )
     return Recipe(
         model=request.model,
         plan=planned.plan,

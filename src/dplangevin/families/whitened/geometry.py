@@ -47,6 +47,8 @@ def spectrum(noisy: Floats, noise: float, fine: bool) -> Spectrum:
     size = len(noisy)
     edge = noise * math.sqrt(2 * size)
     found, vectors = np.linalg.eigh(noisy)
+    # signs are arbitrary: fixed here, so that sums in another order give the same coordinates, up to rounding
+    vectors *= np.where(np.cos(1.0 + np.arange(size)) @ vectors < 0, -1.0, 1.0)
     resolved = found > edge
     values = np.empty(size)
     values[resolved] = (found[resolved] + np.sqrt((found[resolved] - edge) * (found[resolved] + edge))) / 2
