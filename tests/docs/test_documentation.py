@@ -39,7 +39,18 @@ def test_commands_run(
     assert run(arguments) == 0
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+LONG = {
+    "table_one.py",
+    "public_data.py",
+    "rashomon.py",
+    "counting.py",
+}  # pages of the same subjects run above
+
+
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param(each, id=each.name, marks=[pytest.mark.slow] * (each.name in LONG)) for each in EXAMPLES],
+)
 def test_examples_run(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script), run_name="__main__")

@@ -81,7 +81,7 @@ def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
     schedule = calibrated_output_perturbation(of.constants, secure=secure, **options)
     name = "output perturbation, " + ("pure" if delta == 0 else "Gaussian")
-    more = {"runs": 1600} if secure else {}
+    more: dict[str, Any] = {"runs": 1600, "slow": True} if secure else {}
     return pair(name, of, schedule, delta, records * PULL / (200 * norm), cover="OutputPerturbation", **more)
 
 
