@@ -13,7 +13,7 @@ from docs._blocks import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 import tutorials
 
-QUICK = {"own_table"}  # the others are run by `make test-all`
+QUICK = {"own_table", "accountant"}  # the others are run by `make test-all`
 
 
 @pytest.mark.parametrize(
