@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._documentation import Example, documented
@@ -39,9 +39,6 @@ from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Loss, Problem
-
-Floats = NDArray[np.float64]
-
 
 UNBOUNDED_WEIGHTS = (
     "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "

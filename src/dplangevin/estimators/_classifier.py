@@ -15,8 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of

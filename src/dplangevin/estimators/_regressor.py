@@ -9,8 +9,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel, Floats
+from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._documentation import TARGET_BOUNDS, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit, softmax
 
-from dplangevin.estimators._base import Floats
+from dplangevin._arrays import Floats
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
 from dplangevin.problem import Clipped, Loss, Problem

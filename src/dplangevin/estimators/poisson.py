@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import Floats
 from dplangevin.estimators._documentation import Example
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.uncertainty import WithIntervals

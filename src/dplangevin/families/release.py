@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
 
-Floats = NDArray[np.float64]
 SEEDED = "the noise came from random_state: the promise holds only against those who do not know it"
 
 
