@@ -22,16 +22,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
+from dplangevin._arrays import Floats
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
 from dplangevin.planner.rules import SHAPES
 from dplangevin.problem import Clipped, Logistic, Poisson, Problem, SmoothedHinge, Softmax
 
-Floats = NDArray[np.float64]
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 3.0
 """A direction whose released curvature is within so many deviations of 0 is not seen."""

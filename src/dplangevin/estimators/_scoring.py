@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._held_out import HeldOut, View
 from dplangevin.estimators._intervals import half_width, proportion_interval
@@ -33,7 +33,6 @@ from dplangevin.privacy.plan import Price
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import Cells
 
-Floats = NDArray[np.float64]
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
 PER_RECORD = ("accuracy", "log-loss", "squared-error")
 CAPPED = ("log-loss", "squared-error")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from dplangevin._arrays import Floats
 from dplangevin.families.rashomon_region.objective import poisson_rates
 from dplangevin.families.rashomon_region.plan import RegionPlan
 from dplangevin.families.rashomon_region.release import RegionRelease
@@ -23,7 +24,6 @@ from dplangevin.rashomon.fairness import fairness_range, public_counts
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.status import BOUNDED, OUTSIDE, PROVED, STATUS
 
-Floats = NDArray[np.float64]
 _CHUNK = 4_000_000  # scores at a time
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.mechanism import NoisySums
@@ -21,7 +21,6 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.privacy.plan import Price
 from dplangevin.problem import Clipped, Loss, Poisson, Problem, Softmax
 
-Floats = NDArray[np.float64]
 MATRIX_SHARE = 0.8  # of the budget, for the curvature when two scalars take the rest
 SANDWICH_SHARE = 0.7  # of the budget, for the curvature when the matrix of squared slopes takes the rest
 
