@@ -46,6 +46,9 @@ class DatasetBudget:
     label: str = ""
     part_name: str = WHOLE
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", store_for(self.url).url)  # absolute, whatever folder comes later
+
     def labelled(self, label: str) -> DatasetBudget:
         """The same budget, with words on who spends and for what."""
         return replace(self, label=checked("label", label, empty=True))
