@@ -168,7 +168,7 @@ def _refuse(model: DPLinearModel, raw: SchemaToLearn | None) -> None:
 def _twin(model: DPLinearModel, raw: SchemaToLearn | None, records: RawRecords) -> DPLinearModel:
     """A copy that states the widest schema in place of what is to be learned; public mistakes are said here."""
     twin = copy.copy(model)
-    twin.ledger, twin.state = None, None
+    twin.bad_rows, twin.ledger, twin.state = model._bad_rows(), None, None
     for name in [name for name in vars(twin) if name.endswith("_") and not name.startswith("_")]:
         del twin.__dict__[name]
     if raw is not None:
