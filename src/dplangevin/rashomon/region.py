@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import dataset_of
-from dplangevin.estimators._public import tuned_plan
+from dplangevin.estimators._public import check_without_public, shares_rows, tuned_plan, warn_shared
 from dplangevin.estimators._targets import TargetEncoder
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
@@ -32,13 +32,17 @@ from dplangevin.planner.choose import chosen
 from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
-from dplangevin.rashomon.asked import Asked
+from dplangevin.rashomon.asked import Asked, place_of
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.region_table import RegionTable
 from dplangevin.rashomon.template import Template
 
 Floats = NDArray[np.float64]
 REFERENCES = ("released", "best")
+PRIVATE_INPUTS = (
+    "public_inputs and X share rows of one array: an input is published as it is, so a record in both has no "
+    "protection at all. Give public inputs of their own."
+)
 
 
 class RashomonRegion(BaseEstimator):  # type: ignore[misc]
@@ -128,6 +132,9 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> RashomonRegion:
         """Release the region. The guarantee covers everything that is kept."""
         template = self._template()
+        warn_shared(self.estimator.public_data, X)
+        if shares_rows(self.public_inputs, X):
+            warnings.warn(PRIVATE_INPUTS, UserWarning, stacklevel=2)
         rows, targets, encode = template.read(X, y)
         divisor = template.estimator.divisor(rows.shape[0])
         request = template.request(divisor, rows.shape[1], encode.n_classes)
@@ -158,7 +165,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             centre,
             asked.directions,
             self.random_state,
-            public=asked.digest(),
+            public=asked.digest() + ("" if mechanism is None else str(mechanism._settings())),
             ledger=self.ledger,
             state=self.state,
         )
@@ -168,7 +175,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def models(self, threshold: float | None = None) -> list[Any]:
         """The drawn models of a threshold (the largest by default), as fitted estimators; each is certified."""
         check_is_fitted(self, "release_")
-        index = self._index(threshold)
+        psi = self.plan_.thresholds
+        index = place_of(psi[-1] if threshold is None else threshold, psi)
         return [self._model(theta) for theta in self.release_.points(index)[:, : self.n_models].T]
 
     def multiplicity(self, X: Any = None) -> RegionTable:
@@ -211,24 +219,16 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         problem = self.plan_.centre.problem
         return self._template_.model(theta, problem, self.privacy_, self.plan_, self.plan_.objective.loss)
 
-    def _index(self, threshold: float | None) -> int:
-        if threshold is None:
-            return len(self.plan_.thresholds) - 1
-        if threshold not in self.plan_.thresholds:
-            raise InvalidParameter(
-                f"threshold = {threshold!r} was not asked for; choose one of "
-                f"{', '.join(f'{psi:g}' for psi in self.plan_.thresholds)}."
-            )
-        return self.plan_.thresholds.index(threshold)
-
     def _template(self) -> Template:
         """The estimator with the centre's budget; what cannot be done is refused before anything is read."""
         template = Template(self.estimator, None, 0.0, ledger=self.ledger, bounded=False)
         made = template.estimator
         if self.delta is None or self.delta == 0:
             raise InvalidParameter(NEEDS_DELTA)
-        if made.secure or made.intervals:
-            raise InvalidParameter("secure and intervals have no form with a region; leave them out.")
+        if made.secure or made.intervals or made.compare:
+            raise InvalidParameter(
+                "secure, intervals and compare have no form with a region; leave them out."
+            )
         made.set_params(epsilon=centre_epsilon(self.epsilon, self.delta), delta=self.delta)
         _check.count("n_models", self.n_models)
         _check.open_unit("confidence", self.confidence)
@@ -251,6 +251,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             encode = estimator.encoder(estimator.public_data[1]) if encode is None else encode
             centre, mechanism = tuned_plan(estimator, encode, request)
         else:
+            check_without_public(estimator)
             centre = _centre(request)
         request = replace(request, mechanism="auto", theorem=None)
         objective = RegionObjective.of(centre.problem, request.loss(None), template.alpha)

@@ -17,7 +17,7 @@ from dplangevin.families.rashomon_region.objective import poisson_rates
 from dplangevin.families.rashomon_region.plan import RegionPlan
 from dplangevin.families.rashomon_region.release import RegionRelease
 from dplangevin.families.rashomon_region.shape import Ellipsoid
-from dplangevin.rashomon.asked import Asked, is_likelihood
+from dplangevin.rashomon.asked import Asked, is_likelihood, place_of
 from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
 from dplangevin.rashomon.fairness import fairness_range, public_counts
 from dplangevin.rashomon.public_rows import PublicRows
@@ -25,6 +25,7 @@ from dplangevin.rashomon.status import BOUNDED, OUTSIDE, PROVED, STATUS
 
 Floats = NDArray[np.float64]
 _CHUNK = 4_000_000  # scores at a time
+_BITS = 1e-3  # of the capacity of several classes; half of it is taken off what is certified
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +121,9 @@ class RegionTable:
 
     def level(self, threshold: float | None = None) -> RegionLevel:
         """One threshold; the largest by default."""
-        return next((one for one in self.levels if one.threshold == threshold), self.levels[-1])
+        if threshold is None:
+            return self.levels[-1]
+        return self.levels[place_of(threshold, tuple(one.threshold for one in self.levels))]
 
     def deciding(self, row: int) -> list[tuple[str, float]]:
         """Which columns move this input's score most within the region: shares of its range, largest first."""
@@ -287,6 +290,8 @@ class _Told:
                 name: (min(a, before.fairness[name][0]), max(b, before.fairness[name][1]))
                 for name, (a, b) in fairness.items()
             }
+            if capacity is not None and before.capacity is not None:
+                capacity = np.maximum(capacity, before.capacity)
             if changed is not None and before.changes is not None and before.discrepancy is not None:
                 changed, moved = changed | before.changes, max(moved or 0.0, before.discrepancy)
         if capacity is None and self.public.classes is not None and is_likelihood(self.asked.loss):
@@ -344,7 +349,7 @@ class _Told:
                 low.append(own.min(axis=1))
                 high.append(own.max(axis=1))
                 few = shares[:, : self.asked.n_models + 1].transpose(1, 0, 2)
-                capacities.append(rashomon_capacity(few, 1e-3))
+                capacities.append(np.maximum(rashomon_capacity(few, _BITS) * 2 ** (-_BITS / 2), 1.0))
             changed.append(other.any(axis=1))
             flips += other.sum(axis=0)
         least, most = np.concatenate(low), np.concatenate(high)

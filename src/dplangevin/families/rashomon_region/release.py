@@ -89,11 +89,12 @@ def run_region(
     """Charge the composed guarantee once, and release.
 
     centre : runs the centre's plan on the same data with the given generator. public : what else makes this run
-        another one (a hash of the public inputs).
+        another one (hashes of the public inputs, and of the public data of the centre).
     """
     more = [price and price.schedule for price in (plan.gap, plan.gradient)]
     parts = (plan.curvature.schedule, plan.slack.schedule, *more)
-    saved = RunState.at(state, plan.centre, parts, plan.objective, plan.thresholds, plan.confidence, public)
+    asked = (plan.objective, plan.thresholds, plan.confidence, plan.radius, public)
+    saved = RunState.at(state, plan.centre, parts, *asked)
 
     def release(rng: np.random.Generator, seeded: bool) -> RegionRelease:
         if saved is not None:
