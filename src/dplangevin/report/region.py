@@ -26,6 +26,7 @@ from dplangevin.report.document import (
 )
 from dplangevin.report.html import Line, Plot
 from dplangevin.report.ranges import Range, RangePlot
+from dplangevin.report.text import number
 
 VERSION = 1
 SHOWN = 12  # applicants and columns in a picture
@@ -69,6 +70,7 @@ def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -
         "library": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": type(region.centre_).__name__,
+        "objective": str(plan.objective),
         "route": "region",
         "thresholds": list(plan.thresholds),
         "models": len(region.models_),
@@ -96,9 +98,7 @@ def _applicants(table: RegionTable) -> list[dict[str, Any]]:
     level = _level(table)
     width = level.high - level.low
     chosen = np.argsort(-width, kind="stable")
-    if level.changes is not None and table.flip_costs is not None:
-        chosen = np.array([i for i in np.argsort(table.flip_costs, kind="stable") if level.changes[i]], int)
-    elif level.changes is not None:
+    if level.changes is not None:
         chosen = np.array([i for i in chosen if level.changes[i]], int)
     made = []
     for i in chosen[:SHOWN]:
@@ -168,10 +168,18 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     )
     if border is not None:
         caption += " A bar that crosses the dashed line is decided by the choice of model."
-    return [*blocks, Figure(plot=picture, caption=caption), _people(found, table)]
+    blocks += [Figure(plot=picture, caption=caption), _people(found)]
+    if table.flip_costs is not None:
+        blocks.append(
+            Text(
+                words="The flip cost of an input says how much worse, on the scale of psi, a model must be to decide it "
+                "otherwise. It is an estimate; the ranges are certified."
+            )
+        )
+    return blocks
 
 
-def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
+def _people(found: list[dict[str, Any]]) -> Bullets:
     """Each applicant in a sentence: the decision, the range, the columns that decide it, and all values."""
     items = []
     for row in found:
@@ -185,8 +193,8 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
         rest = ", ".join(f"{name} = {row['values'][name]}" for name in others[:MORE])
         cost = f" Flip cost about {row['flip_cost']:.2g} (estimate)." if "flip_cost" in row else ""
         items.append(
-            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {row['low']:.3g} to "
-            f"{row['high']:.3g} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
+            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {number(row['low'])} to "
+            f"{number(row['high'], down=True)} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
         )
     return Bullets(items=items)
 
@@ -238,7 +246,7 @@ def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
     }
     levels = plain["multiplicity"]["levels"]
     rows: list[list[Cell]] = [
-        [words, *(Number(value=level[name], down=True) for level in levels), status]
+        [words, *(Number(value=level[name], down="at most" not in status) for level in levels), status]
         for name, (words, status) in names.items()
         if all(name in level for level in levels)
     ]
@@ -297,7 +305,7 @@ def _fairness(table: RegionTable) -> ReportTable:
     rows: list[list[Cell]] = [
         [
             f"{name} gap, psi = {level.threshold:g}",
-            Number(value=low, down=True),
+            Number(value=low),
             Number(value=high, down=True),
             "certified",
         ]
@@ -319,6 +327,7 @@ def _promise(plain: dict[str, Any]) -> Facts:
         ("epsilon, for everything on this page together", Number(value=promise["epsilon"])),
         ("delta", Number(value=promise["delta"])),
         ("adjacency", promise["adjacency"]),
+        ("objective that psi is measured on", plain["objective"]),
         ("certified models", Number(value=plain["certified_points"])),
         ("directions that the noise hides", Number(value=plain["unidentified_directions"])),
         ("smallest psi worth asking at this size and budget", Number(value=plain["least_threshold"])),

@@ -126,6 +126,10 @@ class RegionObjective:
             adjacency=problem.adjacency,
         )
 
+    def __str__(self) -> str:
+        ridge = f" + {self.ridge / 2:g} |theta|^2" if self.ridge else ""
+        return f"mean {self.loss.name} loss of the records, clipped to their bounds{ridge}"
+
     @property
     def classes(self) -> int:
         """K, the scores of a record."""
