@@ -65,6 +65,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         (the estimator's radius, or what the planner's rule expects), whose distance costs a part of the budget.
     outer : also bound what EVERY model of the set says (logistic and squared loss, at most ten columns); costs a part
         of the budget, and may still prove nothing at small n or epsilon.
+    flip_shares : also bound, from both sides, the threshold at which each of these shares of the inputs (the first 100)
+        can be decided otherwise by a model within `radius`; two classes; costs a part of the budget, and time.
     ledger, state, random_state, verbose : as in the estimators.
 
     Attributes
@@ -73,6 +75,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     centre_ : the released model. scale_ : mean and least scale of the certified points per threshold.
     unidentified_ : directions that the noise hides. gap_bound_ : bound on F(centre) - F(best), None unless asked.
     whole_ : for reference="best", (U, radii): every model within, in the norm of U, is certified; None where none is.
+    flip_levels_ : one for each of flip_shares.
     privacy_ : the composed promise. plan_ : what was planned. release_ : everything released.
 
     Examples
@@ -103,6 +106,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.95,
         reference: str = "released",
         outer: bool = False,
+        flip_shares: Any = (),
         ledger: Spender | None = None,
         state: StatePath = None,
         random_state: Any = None,
@@ -119,6 +123,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.reference = reference
         self.outer = outer
+        self.flip_shares = flip_shares
         self.ledger = ledger
         self.state = state
         self.random_state = random_state
@@ -166,6 +171,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             asked.directions,
             self.random_state,
             public=asked.digest() + ("" if mechanism is None else str(mechanism._settings())),
+            inputs=public.rows,
             ledger=self.ledger,
             state=self.state,
         )
@@ -199,7 +205,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         self.plan_, self.release_, self.ledger_head_ = plan, release, release.ledger_head
         self.privacy_ = replace(template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta)
         self.gap_bound_ = release.gap
-        self.whole_ = release.whole
+        self.whole_, self.flip_levels_ = release.whole, release.flips
         self.unidentified_ = release.shape.unidentified
         self.scale_ = {
             psi: (float(scales.mean()), float(scales.min()))
@@ -242,6 +248,12 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("thresholds must be one positive number or a list of them.")
         return tuple(sorted({_check.positive("a threshold", value) for value in given.tolist()}))
 
+    def _shares(self) -> tuple[float, ...]:
+        given = (
+            () if self.flip_shares is None else np.atleast_1d(np.asarray(self.flip_shares, object)).tolist()
+        )
+        return tuple(sorted({_check.open_unit("a flip share", value) for value in given}))
+
     def _plan(
         self, template: Template, request: Request, encode: TargetEncoder | None
     ) -> tuple[RegionPlan, Any]:
@@ -266,6 +278,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             best=self.reference == "best",
             radius=reach,
             outer=_check.flag("outer", self.outer),
+            flip_shares=self._shares(),
         )
         return plan, mechanism
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon.region import RashomonRegion
-from dplangevin.rashomon.region_table import RegionLevel, RegionTable
+from dplangevin.rashomon.region_levels import RegionLevel
+from dplangevin.rashomon.region_table import RegionTable, flip_words
 from dplangevin.report.document import (
     Block,
     Bullets,
@@ -172,8 +173,8 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     if table.flip_costs is not None:
         blocks.append(
             Text(
-                words="The flip cost of an input says how much worse, on the scale of psi, a model must be to decide it "
-                "otherwise. It is an estimate; the ranges are certified."
+                words="The flip cost of an input says how much worse, on the scale of psi, a model must be to decide "
+                "it otherwise. It is an estimate; the ranges are certified."
             )
         )
     return blocks
@@ -227,6 +228,7 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     return [
         Figure(plot=plot, caption=f"Every public input at psi = {level.threshold:g}."),
         _numbers(table, plain),
+        *(Text(words=f"{words[0].upper()}{words[1:]}.") for words in flip_words(table.flip_levels)),
     ]
 
 
