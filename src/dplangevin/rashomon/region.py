@@ -56,7 +56,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     estimator : an unfitted estimator of this library; its model, data_norm or schema, classes or target_bounds, alpha,
         fit_intercept, adjacency, mechanism and public_data are used, its epsilon and delta are not.
     thresholds : psi, one or several, on F = (1/n) sum loss + (alpha/2) |theta|^2 with the model's plain loss (alpha = 0
-        unless stated). They share the release.
+        unless stated; regressors other than Poisson: of the target scaled to [-1, 1]). They share the release.
     epsilon, delta : the promise for everything together; delta > 0.
     public_inputs : the inputs to be asked about, PUBLIC; each gets ends of its own. Others are answered later, more
         narrowly. public_labels, groups : of these inputs, for reliance and fairness.

@@ -200,7 +200,6 @@ def flip_words(levels: tuple[FlipLevel, ...]) -> list[str]:
             told.append(f"{who} are not decided otherwise by {where}, at any psi")
             continue
         least = f"not below psi = {rounded(level.low)}" if level.low > 0 else "perhaps at every psi"
-        told.append(
-            f"{who} are decided otherwise by {where}: {least}, certainly above psi = {rounded(level.high, up=True)}"
-        )
+        most = f"certainly above psi = {rounded(level.high, up=True)} (from the released model)"
+        told.append(f"{who} are decided otherwise by {where}: {least}, {most}")
     return told

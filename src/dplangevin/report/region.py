@@ -71,7 +71,7 @@ def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -
         "library": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": type(region.centre_).__name__,
-        "objective": str(plan.objective),
+        "objective": f"{plan.objective}{', targets scaled to [-1, 1]' if table.public.half != 1 else ''}",
         "route": "region",
         "thresholds": list(plan.thresholds),
         "models": len(region.models_),
@@ -140,7 +140,7 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
             )
     if not found:
         return [*blocks, Text(words="No certified model decides any of these inputs otherwise.")]
-    border = None if table.decisions is None else (0.5 if _probabilities(table) else 0.0)
+    border = _border(table)
     deciding = Counter(
         name for row in found for name in row["deciding"]
     )  # those that tell the rows apart, first
@@ -167,6 +167,8 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
         f"psi = {level.threshold:g}. Rows are named by {', '.join(named)}. The circle is the released model; the bar, "
         "what certified models say."
     )
+    if table.decisions is not None and border is None:
+        caption += " All of them are decided otherwise by some certified model."
     if border is not None:
         caption += " A bar that crosses the dashed line is decided by the choice of model."
     blocks += [Figure(plot=picture, caption=caption), _people(found)]
@@ -178,6 +180,13 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
             )
         )
     return blocks
+
+
+def _border(table: RegionTable) -> float | None:
+    """Where a decision changes; with more than two classes the largest of several probabilities decides."""
+    if table.decisions is None or len(table.public.classes or ()) > 2:
+        return None
+    return 0.5 if _probabilities(table) else 0.0
 
 
 def _people(found: list[dict[str, Any]]) -> Bullets:
