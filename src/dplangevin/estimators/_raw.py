@@ -258,8 +258,7 @@ class Fitting:
             return self.plan.recipe
         if not self.plan.may_run(recipe):
             return self.plan.recipe
-        learning = [words for words in self.plan.recipe.reasons if words not in recipe.reasons][:2]
-        return replace(recipe, reasons=(*learning, *recipe.reasons))
+        return replace(recipe, reasons=(*self.plan.words, *recipe.reasons))
 
     def _learned(self, records: RawRecords, rng: np.random.Generator) -> tuple[Schema, list[Counts]]:
         """The schema, and the exact counts it rests on."""
