@@ -29,9 +29,7 @@ TAIL_SHARE = 0.1
 NOTHING_LEFT = (
     "nothing of epsilon = {:g} is left for the fit; raise epsilon, or leave mechanism and theorem out."
 )
-WHOSE = (
-    "at most {} rows of a person are used; rows of nobody (no person, or a number of 2^53 or more) are left out"
-)
+WHOSE = "at most {} rows of a person are used; rows of nobody (no person, or a number of 2^53 or more) are left out"
 
 
 @dataclass(frozen=True, kw_only=True)
