@@ -38,6 +38,7 @@ from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
 
 UNBOUNDED_WEIGHTS = (
@@ -296,9 +297,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
         words = ["the number of rows is public"] if counted else []
         if not self._total():
-            words.append(
-                "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"
-            )
+            words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
             words.append(SEEDED)
         guarantee = replace(
@@ -330,8 +329,12 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def _bad_rows(self) -> str:
         """What becomes of a row that is no row of finite numbers; a strict data set never tells of one."""
-        default = "zero" if self._strict() else "refuse"
-        given = default if self.bad_rows is None else self.bad_rows
+        strict = self._strict()
+        given = ("zero" if strict else "refuse") if self.bad_rows is None else self.bad_rows
+        if strict and given == "refuse":
+            raise InvalidParameter(
+                "this data set is strict: bad_rows='refuse' would tell of single rows; leave it out, or say 'zero'."
+            )
         return _check.choice("bad_rows", given, ("refuse", "zero"))
 
     def _total(self) -> bool:

@@ -23,6 +23,7 @@ from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
+from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn, labels_of
 from dplangevin.tables import Cells, label
@@ -138,7 +139,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         if self._stated() is not None:
             return ()
         return (
-            "CONDITIONAL on the set of class labels being public: it was read from y; state classes=[...] to avoid it",
+            f"{CONDITIONAL}the set of class labels being public: it was read from y; state classes=[...] to avoid it",
         )
 
     def _public_words(self) -> tuple[str, ...]:

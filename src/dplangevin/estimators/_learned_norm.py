@@ -61,8 +61,10 @@ class NormRelease:
 def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     """Plan for rows of norm 1, charge once, learn the length, fit the scaled rows."""
     _refuse(model)
+    model._check_targets()
     twin = copy.copy(model)
-    twin.data_norm, twin.ledger, twin.state = 1.0, None, None
+    # what a strict ledger asks of the reading is settled before it is left out
+    twin.bad_rows, twin.data_norm, twin.ledger, twin.state = model._bad_rows(), 1.0, None, None
     rows, targets, loads = twin.read(X, y, weights)
     if isinstance(rows, LargeData):
         raise InvalidParameter("data_norm='learn' is for arrays in memory; state data_norm, or a schema.")

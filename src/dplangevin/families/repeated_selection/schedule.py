@@ -37,7 +37,7 @@ class RepeatedSelectionSchedule(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, mu=_check.positive("mu", self.mu), law=_check.choice("law", self.law, LAWS))
+        _check.put(self, mu=_check.scale("mu", self.mu), law=_check.choice("law", self.law, LAWS))
         _check.put(self, repetitions=_check.positive("repetitions", self.repetitions))
         if not 1 <= self.repetitions <= 1e6:
             raise InvalidParameter(

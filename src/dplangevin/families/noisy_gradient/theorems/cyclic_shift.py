@@ -131,7 +131,7 @@ class CyclicShift(NoisyGradientTheorem):
     """Last iterate of noisy SGD over a fixed public partition: mu-GDP at the worst position of the record."""
 
     name = "cyclic-shift"
-    reference = "Bok, Su and Altschuler (2024), shifted interpolation with cyclic batches"
+    reference = "Bok, Su and Altschuler (2024), section 4 (shifted interpolation with cyclic batches)"
     proof = ""
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:

@@ -137,8 +137,8 @@ class OptimalShift(NoisyGradientTheorem):
 
     name = "optimal-shift"
     reference = (
-        "Bok, Su and Altschuler (2024), shifted interpolation; Altschuler and Talwar (2022), Propositions 2.8 and 3.2; "
-        "Chourasia, Ye and Shokri (2021)"
+        "Bok, Su and Altschuler (2024), sections 3 and 4 (shifted interpolation); Altschuler and Talwar (2022), "
+        "Propositions 2.8 and 3.2; Chourasia, Ye and Shokri (2021)"
     )
     proof = ""
 
