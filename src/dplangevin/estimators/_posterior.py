@@ -129,8 +129,8 @@ def shrunk(matrix: Floats, deviation: float) -> Floats:
 
 def _slopes(curvature: Curvature, known: Floats, doubts: list[float]) -> Floats:
     """J: the curvature itself, a released multiple of it, or released itself."""
-    if curvature.meat is not None:
-        values, vectors = np.linalg.eigh(curvature.meat)
+    if curvature.slope_moment is not None:
+        values, vectors = np.linalg.eigh(curvature.slope_moment)
         return np.asarray((vectors * np.maximum(values, doubts[1])) @ vectors.T)
     return known * (_dispersion(curvature, doubts) or 1.0)
 
