@@ -324,8 +324,12 @@ def _fairness(table: RegionTable) -> ReportTable:
 
 
 def _status(table: RegionTable) -> Facts:
-    decided = {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
-    skipped = set() if table.decisions is not None else decided
+    level = table.level()
+    given = {
+        "ambiguity": level.ambiguity, "discrepancy": level.discrepancy, "capacity": level.capacity,
+        "reliance": level.reliance, "fairness": level.fairness or None, "flip cost": table.flip_costs,
+    }  # fmt: skip
+    skipped = {name for name, value in given.items() if value is None}
     return Facts(rows=[(name, words) for name, words in table.status.items() if name not in skipped])
 
 
