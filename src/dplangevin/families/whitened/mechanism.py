@@ -135,7 +135,7 @@ def descend(
         return np.asarray(walk.totals[-1])
     return shrink(
         walk.totals[:, :, 0], geometry, etas[:, 0], bound * schedule.noise_scale, 1 / schedule.step_size,
-        schedule.n_steps,
+        schedule.n_steps, problem.n,
     ).value[:, None]  # fmt: skip
 
 
