@@ -48,10 +48,10 @@ WIDE = (("ar", 500), ("falling", 500), ("sparse", 500), ("falling", 1000), ("spa
 Table = tuple[Floats, Floats, Floats, Floats]
 
 
-def ill(place: int) -> Table:
+def ill(place: int, seed: int = FRESH) -> Table:
     """Columns that are correlated, or of unequal scales, or both; a constant column; rows of norm at most 1."""
     kind, n, p, much = ILL[place]
-    rng = np.random.default_rng(FRESH + place)
+    rng = np.random.default_rng(seed + place)
     X = rng.standard_normal((n + HELD_OUT, p))
     if kind in ("ar", "both"):
         for j in range(1, p):
