@@ -226,6 +226,6 @@ def gaussian_smoothing_excess(lipschitz: float, smoothness: float, dimension: in
 
 
 def thresholded_stability(lipschitz: float, strong_convexity: float, n: int, threshold: float) -> float:
-    """Uniform stability of exp(-beta max{F, F* + psi}), F m-strongly convex: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)."""
-    flat = 4 * lipschitz * math.sqrt(2 * _check.nonnegative("threshold", threshold) / strong_convexity)
+    """Uniform stability of exp(-beta max{F, F* + psi}), F m-strongly convex: L sqrt(2 psi / m) + 2 L^2 / (m n)."""
+    flat = lipschitz * math.sqrt(2 * _check.nonnegative("threshold", threshold) / strong_convexity)
     return flat + gibbs_stability(lipschitz, strong_convexity, n)

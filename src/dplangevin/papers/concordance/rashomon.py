@@ -44,9 +44,10 @@ ROWS: tuple[Row, ...] = (
     ),
     _row(
         number="Theorem 2.5",
-        says="uniform stability of the thresholded law: L^2 / (m n) + L sqrt(psi / m)",
+        says="uniform stability of the thresholded law: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)",
         where=("dplangevin.papers:thresholded_stability", "dplangevin.rashomon:plan_rashomon"),
-        test="tests/unit/families/rashomon/test_rashomon.py::test_stability_and_population_risk_of_a_draw_are_told",
+        corrected="sharper: 1 for 4, by comparing both gradients at one point",
+        test=_THEORY + "test_thresholded_laws_of_neighbours_stay_close",
     ),
     _row(
         number="Theorem 2.6",

@@ -218,6 +218,26 @@ def test_thresholded_gibbs_takes_the_smaller_bound():
     assert worse.epsilon(1e-6) > sharp.epsilon(1e-6)
 
 
+@pytest.mark.parametrize("beta", [3.0, 60.0])
+@pytest.mark.parametrize("psi", [0.0, 0.02, 0.3])
+def test_thresholded_laws_of_neighbours_stay_close(beta, psi):
+    """The largest distance of quantiles is the smallest of all couplings: at most sqrt(2 psi/m) + Delta/m, L = 1."""
+    t, m, gap = np.linspace(-4, 4, 160_001), 0.5, 0.2
+    bound = risk.thresholded_stability(1.0, m, round(2 / gap), psi)
+    worst = 0.0
+    for bend in (0.0, 0.3, 1.0):
+        for corner in (-0.2, 0.0, 0.4):
+            for tilt in (gap * t, gap * np.abs(t - 0.3)):  # gradients differ by at most Delta
+                base = m * t**2 / 2 + bend * np.maximum(t - corner, 0)
+                quantiles = []
+                for score in (base, base + tilt):
+                    law = np.exp(-beta * np.maximum(score - score.min() - psi, 0))
+                    total = np.cumsum(law) / law.sum()
+                    quantiles.append(np.interp(np.linspace(1e-6, 1 - 1e-6, 4001), total, t))
+                worst = max(worst, float(np.abs(quantiles[0] - quantiles[1]).max()))
+    assert 0.2 * bound < worst <= bound * (1 + 1e-3)
+
+
 def test_boundary_minimiser():
     """T13 and E6: F = theta on [0, 1]: the thresholded gradient jumps by 1 although M = 0."""
     here = bare(1e-6, smoothness=1e-9, diameter=1.0)

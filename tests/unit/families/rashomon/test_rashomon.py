@@ -139,9 +139,9 @@ def test_a_ball_that_just_holds_every_minimiser_is_enough() -> None:
 
 
 def test_stability_and_population_risk_of_a_draw_are_told() -> None:
-    """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)."""
+    """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6, sharpened: L sqrt(2 psi / m) + 2 L^2 / (m n)."""
     recipe = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
-    stability = 4 * math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
+    stability = math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
     assert recipe.stability == pytest.approx(stability)
     assert recipe.population_risk == pytest.approx(stability + 0.05 + 2 / recipe.schedule.inverse_temperature)
     assert "uniform stability" in str(recipe)
