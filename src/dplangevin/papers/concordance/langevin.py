@@ -128,10 +128,9 @@ ROWS: tuple[Row, ...] = (
             "dplangevin.papers:langevin_strongly_convex",
             "dplangevin.papers:power_temperatures",
         ),
-        test="tests/unit/families/draws/test_draws.py::test_power_schedule",
-        corrected="m for 2m; the weights of the discrete chain are (1 - a m)^-(t+1)",
-        status="partial",
-        note="the bound is for constant temperatures; power temperatures run and are accounted, without their bound",
+        test=_THEORY + "test_power_temperatures_have_their_bound",
+        corrected="m for 2m; weights a_t / ((1 - a_0 m) ... (1 - a_t m)) of the chain; constants for every exponent: a third "
+        "less risk than constant temperatures at exponent 8",
     ),
     _row(
         number="Lemma F.3",
@@ -149,10 +148,9 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Theorem F.5",
         says="diffusion, strongly convex: population risk",
-        where=("dplangevin.papers:langevin_strongly_convex", "dplangevin reproduce sco-rates"),
-        test=_THEORY + "test_rates",
-        status="partial",
-        note="with constant temperatures, as F.2",
+        where=("dplangevin.papers:langevin_strongly_convex_population", "dplangevin reproduce sco-rates"),
+        test=_THEORY + "test_rising_temperatures_are_better_than_constant_ones",
+        corrected="stability 2 L^2 / (m n), which the weighted average keeps",
     ),
     _row(
         number="Theorem G.1 (1.5)",

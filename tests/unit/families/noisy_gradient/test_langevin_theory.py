@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.draws.theorems import gibbs
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule, power_temperatures
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems import langevin_process as process
 from dplangevin.families.noisy_gradient.theorems.composition import Composition
@@ -21,6 +22,7 @@ from dplangevin.papers import langevin_formulas as paper
 from dplangevin.privacy import conversions as cv
 from dplangevin.problem import risk
 from dplangevin.problem.constants import Constants
+from dplangevin.samplers.sgld import geometric_weights
 
 
 def constants(**changes):
@@ -742,3 +744,37 @@ def test_reflected_diffusion_of_the_norm():
     ours = risk.langevin_last(p, beta, 1.0, 1 / 40, 1.0)
     assert last <= ours == pytest.approx(1.90, rel=0.02)
     assert paper.paper_last_iterate_risk(p, beta, 1.0, 1 / 40) == pytest.approx(1.33, rel=0.01)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 4.0])
+def test_power_temperatures_have_their_bound(exponent):
+    """F = m |theta|^2 / 2: second moments of the chain are exact; their weighted mean is below both bounds, and near."""
+    p, m, start, steps = 20, 0.1, 1.0, 20_000
+    mu, sensitivity = 0.24, 2e-4
+    beta, time, bound = risk.langevin_strongly_convex(p, mu, sensitivity, start, m, exponent)
+    temperatures = np.asarray(power_temperatures(beta, exponent, steps))
+    schedule = LangevinSchedule(
+        inverse_temperature=temperatures, step_size=time / steps, n_steps=steps, release="average",
+        weights="geometric",
+    )  # fmt: skip
+    here = Constants(n=10_000, lipschitz=1.0, smoothness=m, strong_convexity=m)
+    assert Composition().certify(here, schedule).mu == pytest.approx(mu, rel=1e-3)
+    rates = np.asarray(schedule.step_size)
+    weights, squares = geometric_weights(rates, m, steps), np.empty(steps)
+    square = start**2
+    for t in range(steps):
+        squares[t] = square
+        square = (1 - rates[t] * m) ** 2 * square + 2 * p * time / steps
+    found = float(weights @ squares / weights.sum()) * m / 2
+    discrete = risk.sgld_average(p, temperatures, start, rates, steps, m, m)
+    assert 0.3 * bound < found <= bound * (1 + 1e-3)
+    assert found <= discrete == pytest.approx(bound, rel=5e-3)
+
+
+def test_rising_temperatures_are_better_than_constant_ones():
+    """Theorem F.2 at (1, 1e-6), n = 10,000: a third less risk at exponent 8; with stability the bound of Theorem F.5."""
+    mu = cv.gdp_mu(1.0, 1e-6)
+    flat, rising = (risk.langevin_strongly_convex(20, mu, 2e-4, 1.0, 0.1, a)[2] for a in (0.0, 8.0))
+    assert rising == pytest.approx(0.68 * flat, rel=0.02)
+    population = risk.langevin_strongly_convex_population(20, mu, 10_000, 1.0, 1.0, 0.1, 8.0)
+    assert population == pytest.approx(rising + 2 / (0.1 * 10_000))
