@@ -184,6 +184,6 @@ ROWS: tuple[Row, ...] = (
         number="Table 1",
         says="rates of all settings: ERM and SCO, convex and strongly convex, pure and approximate",
         where=("dplangevin reproduce erm-rates", "dplangevin reproduce sco-rates"),
-        test="tests/unit/papers/test_gallery.py::test_every_figure_is_drawn",
+        test="tests/unit/papers/test_rates.py::test_slopes_of_empirical_risk",
     ),
 )

@@ -220,6 +220,19 @@ def test_thresholded_gibbs_takes_the_smaller_bound():
     assert worse.epsilon(1e-6) > sharp.epsilon(1e-6)
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.floats(0.01, 20.0), st.floats(1e-4, 0.3), st.floats(1e-3, 1.0), st.floats(1.0, 50.0), st.integers(10, 10**7))
+def test_theorem_2_7_pays_for_draws_that_miss(x, psi, m, condition, n):
+    """rho >= x e^x (x = beta psi <= 1) and e x^2 beyond, for every n: a hit bound of 1/2 costs epsilon 14 at 1e-6."""
+    here = Constants(n=n, lipschitz=1.0, smoothness=m * condition, strong_convexity=m, diameter=2 / m)
+    full = max(2.0, math.sqrt(2 * m * psi))  # some point has F = F* + psi
+    steep = gibbs.threshold_sensitivity(here, psi, full, interior_minimisers=True)
+    rho = gibbs.gibbs_log_sobolev(here, x / psi, steep, gibbs.log_sobolev_constant(x / psi, m, psi)).parts[0].rho
+    assert rho >= (x * math.exp(x) if x <= 1 else math.e * x * x) * (1 - 1e-9)
+    assert (risk.hit_probability(1, x) >= 0.5) == (x >= 1)
+    assert cv.zcdp_epsilon(math.e, 1e-6) > 13
+
+
 @pytest.mark.parametrize("beta", [3.0, 60.0])
 @pytest.mark.parametrize("psi", [0.0, 0.02, 0.3])
 def test_thresholded_laws_of_neighbours_stay_close(beta, psi):

@@ -149,6 +149,26 @@ def test_stability_and_population_risk_of_a_draw_are_told() -> None:
     assert ramp.stability is None
 
 
+def test_whole_trajectories_cost_composition() -> None:
+    """Every point of every chain comes out at the price of the steps; the last ones alone may be cheaper."""
+    task = stated(n=200, ridge=0.5)
+    common: dict[str, Any] = {"threshold": 0.2, "n_models": 3, "epsilon": 2.0, "delta": 1e-6, "n_steps": 30}
+    last = plan_rashomon(task, route="ramp", tier="process", **common)
+    path = plan_rashomon(task, route="ramp", tier="process", release="trajectory", **common)
+    assert last.plan.guarantee.mu <= path.plan.guarantee.mu
+    assert path.plan.guarantee.epsilon(1e-6) <= 2.0
+    assert path.plan.guarantee.release == "trajectory"
+    rng = np.random.default_rng(0)
+    data = ArrayDataset(rng.normal(size=(200, task.n_features)), rng.integers(0, 2, 200).astype(float), task)
+    release = run(path.plan, data, 1)
+    assert sorted(release.iterates) == list(range(release.n_steps + 1))
+    assert 15 <= release.n_steps < 30
+    np.testing.assert_array_equal(release.iterates[release.n_steps], release.value)
+    assert not run(last.plan, data, 1).iterates
+    with pytest.raises(InvalidParameter, match="draws have no other points"):
+        plan_rashomon(task, release="trajectory", threshold=0.2, n_models=3, epsilon=2.0)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 60), st.floats(1.0, 1e5), st.floats(1e-3, 1.0), st.floats(0.0, 1.0))
 @example(1, 1.0, 1.0, 1e-320)
