@@ -14,6 +14,7 @@ FAR = {  # logarithms and second terms that the tables print or hide, told in th
     ("ERM m-SC, eps (iterated)", "p"): 1.0,
     ("m-SC, eps, privacy rules", "p"): 0.65,
     ("m-SC, (eps, delta), privacy rules", "epsilon"): 0.45,
+    ("ERM m-SC, (eps, delta)", "epsilon"): 0.45,
 }
 
 

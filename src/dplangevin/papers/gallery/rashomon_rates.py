@@ -49,7 +49,7 @@ def draw(output: Path, *, quick: bool) -> str:
         f"{fitted.sentences()}\n"
         "Agrees: all powers of the table.\n"
         "Differs: in the (epsilon, delta) column beta is proportional to epsilon^2 and psi is Delta^2 / (8 M), Delta = 2 L / "
-        f"n: at n = 20,000 that is psi = {largest:.2g}, a set nobody asks for. For larger thresholds the price "
+        f"n: at n = 20,000 that is psi = {largest:.2g}, a set too small to be of use. For larger thresholds the price "
         "by a log-Sobolev inequality is at least e (beta psi)^2 (zCDP), so that only draws which mostly miss the set can be "
         "paid with it; the draws of this library use bounded range instead. The terms psi + L sqrt(psi / m) of the "
         "population row are an upper bound: a quadratic has psi alone."
