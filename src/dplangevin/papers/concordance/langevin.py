@@ -88,10 +88,9 @@ ROWS: tuple[Row, ...] = (
     ),
     _row(
         number="Corollary E.2",
-        says="uniform stability 4 L^2 / (m n) of the diffusion at any time",
+        says="uniform stability 2 L^2 / (m n) of the diffusion at any time",
         where=("dplangevin.papers:langevin_stability",),
         test=_THEORY + "test_population_limits",
-        corrected="2 L^2 / (m n): the sensitivity of the mean gradient is 2 L / n",
     ),
     _row(
         number="Corollary E.3",
@@ -116,10 +115,10 @@ ROWS: tuple[Row, ...] = (
     ),
     _row(
         number="Theorem F.1",
-        says="diffusion at constant beta, convex: time average within L sqrt(p log(1/delta)) / (eps n)",
+        says="diffusion at constant beta, convex: risk L D sqrt(p log(1/delta)) / (eps n) of the last point",
         where=("dplangevin.papers:langevin_convex", "dplangevin.families:LangevinSchedule"),
         test=_THEORY + "test_reflected_diffusion_of_the_norm",
-        corrected="the bound (33) on the last point diverges; a logarithm is needed (`langevin_last`)",
+        corrected="(33) diverges: the last point needs a logarithm (`langevin_last`); the time average has the bound",
     ),
     _row(
         number="Theorem F.2",

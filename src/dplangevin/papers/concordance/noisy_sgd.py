@@ -73,6 +73,29 @@ ROWS: tuple[Row, ...] = (
         test="tests/unit/families/noisy_gradient/test_hidden_state_sgd.py::test_strongly_convex_run",
     ),
     _row(
+        number="Section 1.2, smoothness",
+        says="losses with corners by Gaussian or Moreau smoothing",
+        where=("dplangevin.papers:moreau_excess", "dplangevin.papers:gaussian_smoothing_excess"),
+        test="tests/unit/problem/test_record_losses.py::test_smoothing_costs_what_is_said",
+        corrected="with the excess that it costs",
+    ),
+    _row(
+        number="Section 5, clipped gradients",
+        says="clipped gradients of generalised linear models are gradients of a convex loss; others in general not",
+        where=("dplangevin.problem:Clipped", "dplangevin.problem:RadialHuber", "dplangevin.problem:RecordLoss"),
+        test="tests/unit/problem/test_record_losses.py::test_only_what_is_proved_is_believed",
+        corrected="proved for scores and for distances |theta - x|; every other loss is accounted by composition",
+    ),
+    _row(
+        number="Section 5, average iterate",
+        says="open: is the average as private as the last iterate?",
+        where=("dplangevin.families:NoisyGradientSchedule", "dplangevin.papers:langevin_trajectory"),
+        test="tests/unit/families/draws/test_draws.py::test_process_promises",
+        status="refused",
+        note="an average is a function of the whole path, and composition is exact for the path: no bound of the last "
+        "iterate is applied to it (with cyclic batches it is provably less private, as the paper says)",
+    ),
+    _row(
         number="Figure 1",
         says="growth, then a plateau",
         where=("dplangevin reproduce plateau",),
