@@ -188,9 +188,7 @@ def cells() -> Case:
 
     def draws(beta: float) -> Draw:
         plan = Plan(problem=of, schedule=ExponentialSchedule(inverse_temperature=beta), delta=0.0)
-        return lambda side, runs, rng: np.array(
-            [run(plan, tables[side], rng).value[0] for _ in range(runs)]
-        )
+        return lambda side, runs, rng: np.array([run(plan, tables[side], rng).value[0] for _ in range(runs)])
 
     claim = Plan(problem=of, schedule=ExponentialSchedule(inverse_temperature=0.5), delta=0.0).guarantee
     return Case(
@@ -201,5 +199,6 @@ def cells() -> Case:
 
 
 CASES = (
-    langevin(), underdamped(), discrete(), gibbs(), exponential(), iterated(), rashomon(), chains(), own_loss(), cells(),
+    langevin(), underdamped(), discrete(), gibbs(), exponential(), iterated(), rashomon(), chains(), own_loss(),
+    cells(),
 )  # fmt: skip

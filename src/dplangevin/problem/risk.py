@@ -100,13 +100,15 @@ def langevin_weighted(
 ) -> float:
     """Weighted average of the diffusion at beta_t = beta (t / T)^a, m-strongly convex F, weights d e^{m B_t}.
 
-    (m/2) D0^2 / (e^l - 1) + m p T K / (e^l - 1), l = m B_T = m beta T / (a + 1), K the mean of e^{l u^(a + 1)} over u in
-    [0, 1]; for a = 0 the second term is p / beta.
+    (m/2) D0^2 / (e^l - 1) + m p T K / (e^l - 1), l = m B_T = m beta T / (a + 1), K the mean of e^{l u^(a + 1)} over
+    u in [0, 1]; for a = 0 the second term is p / beta.
     """
     power = 1 + _check.nonnegative("exponent", exponent)
     length = strong_convexity * inverse_temperature * time / power
     if length > 600:  # both terms at their limits, the first one rounded up
-        return strong_convexity * distance**2 * math.exp(-600) + dimension / inverse_temperature * (1 + 2 / length)
+        return strong_convexity * distance**2 * math.exp(-600) + dimension / inverse_temperature * (
+            1 + 2 / length
+        )
     held = math.expm1(length)
     # the integral of e^{l (u^(a+1) - 1)}, near u = 1 for long runs
     nodes, weights = np.polynomial.legendre.leggauss(64)
@@ -172,7 +174,7 @@ def sgld_average(
 ) -> float:
     """Weighted average of SGLD, a_t = eta_t beta_t < 1/M, weights w_t = a_t / ((1 - a_0 m) ... (1 - a_t m)).
 
-    [D0^2/2 + p sum (w_t / beta_t)] / ((1 - max a M) sum w_t); [D0^2/(2 a sum w/a) + p/beta]/(1 - a M) for one a and beta.
+    [D0^2/2 + p sum (w_t / beta_t)] / ((1 - max a M) sum w_t); for one a and beta [D0^2/(2 sum w) + p/beta] / (1 - a M).
     """
     a = np.broadcast_to(np.asarray(learning_rate, float), (n_steps,))
     beta = np.broadcast_to(np.asarray(inverse_temperature, float), (n_steps,))
@@ -181,7 +183,9 @@ def sgld_average(
         raise AssumptionFailed(f"the bound needs learning_rate in (0, 1/M), 1/M = {1 / smoothness!r}.")
     # relative to the last weight: nothing overflows
     later = np.append(np.cumsum(np.log1p(-a * strong_convexity)[:0:-1])[::-1], 0.0)
-    last = math.exp(float(later[0]) + math.log1p(-float(a[0]) * strong_convexity))  # its product over all steps
+    last = math.exp(
+        float(later[0]) + math.log1p(-float(a[0]) * strong_convexity)
+    )  # its product over all steps
     weights = a * np.exp(later)
     total = float(weights.sum())
     return (distance**2 * last / 2 + dimension * float((weights / beta).sum())) / ((1 - steepest) * total)

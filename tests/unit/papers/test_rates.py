@@ -28,7 +28,10 @@ def check(row: RateRow, start: Sequence[float], repeats: int) -> None:
             rng = np.random.default_rng([axis, times])
             risks.append(row.measure(int(at[0]), int(at[1]), at[2], repeats, rng))
         slope = float(np.log(risks[1] / risks[0]) / np.log(factor))
-        assert slope == pytest.approx(row.powers[axis], abs=FAR.get((row.name, NAMES[axis]), 0.35)), (row.name, NAMES[axis])
+        assert slope == pytest.approx(row.powers[axis], abs=FAR.get((row.name, NAMES[axis]), 0.35)), (
+            row.name,
+            NAMES[axis],
+        )
 
 
 @pytest.mark.parametrize("row", rashomon_rates.ROWS, ids=lambda row: row.name)

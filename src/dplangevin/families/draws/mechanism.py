@@ -41,7 +41,9 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
             body_of(problem.constraint, problem.dimension)
         if isinstance(problem.loss, Bump):
             if type(problem.loss) is not Bump:
-                raise InvalidParameter("values of another class than Bump itself are not known to be bounded.")
+                raise InvalidParameter(
+                    "values of another class than Bump itself are not known to be bounded."
+                )
         else:
             problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
 

@@ -128,8 +128,8 @@ ROWS: tuple[Row, ...] = (
             "dplangevin.papers:power_temperatures",
         ),
         test=_THEORY + "test_power_temperatures_have_their_bound",
-        corrected="m for 2m; weights a_t / ((1 - a_0 m) ... (1 - a_t m)) of the chain; constants for every exponent: a third "
-        "less risk than constant temperatures at exponent 8",
+        corrected="m for 2m; weights a_t / ((1 - a_0 m) ... (1 - a_t m)) of the chain; constants for every exponent: "
+        "a third less risk than constant temperatures at exponent 8",
     ),
     _row(
         number="Lemma F.3",

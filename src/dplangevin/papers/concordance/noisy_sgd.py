@@ -82,7 +82,11 @@ ROWS: tuple[Row, ...] = (
     _row(
         number="Section 5, clipped gradients",
         says="clipped gradients of generalised linear models are gradients of a convex loss; others in general not",
-        where=("dplangevin.problem:Clipped", "dplangevin.problem:RadialHuber", "dplangevin.problem:RecordLoss"),
+        where=(
+            "dplangevin.problem:Clipped",
+            "dplangevin.problem:RadialHuber",
+            "dplangevin.problem:RecordLoss",
+        ),
         test="tests/unit/problem/test_record_losses.py::test_only_what_is_proved_is_believed",
         corrected="proved for scores and for distances |theta - x|; every other loss is accounted by composition",
     ),

@@ -63,10 +63,10 @@ ROWS: tuple[Row, ...] = (
         test=_THEORY + "test_theorem_2_7_pays_for_draws_that_miss",
         corrected="beta must grow as eps^2; G^2 / (2c)-zCDP with explicit constants",
         status="refused",
-        note="as a price of Rashomon draws: with x = beta psi, rho is at least x e^x up to x = 1 and e x^2 beyond (a point "
-        "with F = F* + psi has |grad F|^2 >= 2 m psi), while a hit bound of 1/2 needs x >= 1: epsilon is then 14 at delta = "
-        "1e-6, whatever n is. Draws are priced by bounded range, psi = 0 by the Gibbs law's Gaussian DP; the bound itself "
-        "stays, tested",
+        note="as a price of Rashomon draws: with x = beta psi, rho is at least x e^x up to x = 1 and e x^2 beyond (a "
+        "point with F = F* + psi has |grad F|^2 >= 2 m psi), while a hit bound of 1/2 needs x >= 1: epsilon is then 14 "
+        "at delta = 1e-6, whatever n is. Draws are priced by bounded range, psi = 0 by the Gibbs law's Gaussian DP; "
+        "the bound itself stays, tested",
     ),
     _row(
         number="Lemma 3.1",

@@ -30,11 +30,14 @@ def _row(figure: str, what: str, printed: float, drawn: float) -> tuple[str, ...
 
 def _tightness(folder: Path) -> list[tuple[str, ...]]:
     """The paper's two formulas against what runs attain, order 10."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for row in _read(folder, "tightness"):
         runs = row["attained by runs"]
         if row["order"] == "10" and row["steps"] in ("10", "100", "500") and runs:
-            for name, bound in (("upper", "paper, upper (Corollary 2)"), ("lower", "paper, lower (Theorem 3)")):
+            for name, bound in (
+                ("upper", "paper, upper (Corollary 2)"),
+                ("lower", "paper, lower (Theorem 3)"),
+            ):
                 off = 100 * (float(runs) / float(row[bound]) - 1)
                 what = f"order 10, {row['steps']} steps, {name} bound; runs of the library"
                 figure = ("[tightness](#tightness)", what, f"{float(row[bound]):.4g}", f"{float(runs):.4g}")
@@ -53,7 +56,14 @@ def _plateau(folder: Path) -> list[tuple[str, ...]]:
 def _split(folder: Path) -> list[tuple[str, ...]]:
     last = _read(folder, "split-regimes")[-1]
     printed = float(last["short term, m-strongly convex (Lemma I.2)"])
-    return [_row("split-regimes", "Lemma I.2 for long times; exact value", printed, float(last["exact, quadratic loss"]))]
+    return [
+        _row(
+            "split-regimes",
+            "Lemma I.2 for long times; exact value",
+            printed,
+            float(last["exact, quadratic loss"]),
+        )
+    ]
 
 
 def _slopes(folder: Path, name: str) -> list[tuple[str, ...]]:

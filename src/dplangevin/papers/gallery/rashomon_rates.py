@@ -44,15 +44,15 @@ def draw(output: Path, *, quick: bool) -> str:
     _draw.table(output / "rashomon-rates.csv", *fitted.table())
     largest = edge(20_000)
     return (
-        "Draws of exp(-beta max(F, F* + psi)) in a ball of diameter 1: F a cone |theta| (first cell) or |theta - d|^2 / 2, "
-        "by exact integrals. Population cells are sums; each term is measured where it rules.\n"
+        "Draws of exp(-beta max(F, F* + psi)) in a ball of diameter 1: F a cone |theta| (first cell) or |theta - d|^2 "
+        "/ 2, by exact integrals. Population cells are sums; each term is measured where it rules.\n"
         f"{fitted.sentences()}\n"
         "Agrees: all powers of the table.\n"
-        "Differs: in the (epsilon, delta) column beta is proportional to epsilon^2 and psi is Delta^2 / (8 M), Delta = 2 L / "
-        f"n: at n = 20,000 that is psi = {largest:.2g}, a set too small to be of use. For larger thresholds the price "
-        "by a log-Sobolev inequality is at least e (beta psi)^2 (zCDP), so that only draws which mostly miss the set can be "
-        "paid with it; the draws of this library use bounded range instead. The terms psi + L sqrt(psi / m) of the "
-        "population row are an upper bound: a quadratic has psi alone."
+        "Differs: in the (epsilon, delta) column beta is proportional to epsilon^2 and psi is Delta^2 / (8 M), Delta = "
+        f"2 L / n: at n = 20,000 that is psi = {largest:.2g}, a set too small to be of use. For larger thresholds the "
+        "price by a log-Sobolev inequality is at least e (beta psi)^2 (zCDP), so that only draws which mostly miss the "
+        "set can be paid with it; the draws of this library use bounded range instead. The terms psi + L "
+        "sqrt(psi / m) of the population row are an upper bound: a quadratic has psi alone."
     )
 
 

@@ -97,7 +97,9 @@ def draw(output: Path, *, quick: bool) -> str:
     axes[0].set_ylabel("Renyi divergence")
     axes[0].legend(frameon=False, fontsize=8.5)
     _draw.save(made, output / "tightness.svg")
-    _draw.table(output / "tightness.csv", ["order", "steps", *(name for name, _ in _CURVES), "attained by runs"], rows)
+    _draw.table(
+        output / "tightness.csv", ["order", "steps", *(name for name, _ in _CURVES), "attained by runs"], rows
+    )
     return _words(measured)
 
 

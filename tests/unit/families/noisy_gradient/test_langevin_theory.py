@@ -221,13 +221,23 @@ def test_thresholded_gibbs_takes_the_smaller_bound():
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.floats(0.01, 20.0), st.floats(1e-4, 0.3), st.floats(1e-3, 1.0), st.floats(1.0, 50.0), st.integers(10, 10**7))
+@given(
+    st.floats(0.01, 20.0),
+    st.floats(1e-4, 0.3),
+    st.floats(1e-3, 1.0),
+    st.floats(1.0, 50.0),
+    st.integers(10, 10**7),
+)
 def test_theorem_2_7_pays_for_draws_that_miss(x, psi, m, condition, n):
     """rho >= x e^x (x = beta psi <= 1) and e x^2 beyond, for every n: a hit bound of 1/2 costs epsilon 14 at 1e-6."""
     here = Constants(n=n, lipschitz=1.0, smoothness=m * condition, strong_convexity=m, diameter=2 / m)
     full = max(2.0, math.sqrt(2 * m * psi))  # some point has F = F* + psi
     steep = gibbs.threshold_sensitivity(here, psi, full, interior_minimisers=True)
-    rho = gibbs.gibbs_log_sobolev(here, x / psi, steep, gibbs.log_sobolev_constant(x / psi, m, psi)).parts[0].rho
+    rho = (
+        gibbs.gibbs_log_sobolev(here, x / psi, steep, gibbs.log_sobolev_constant(x / psi, m, psi))
+        .parts[0]
+        .rho
+    )
     assert rho >= (x * math.exp(x) if x <= 1 else math.e * x * x) * (1 - 1e-9)
     assert risk.hit_probability(1, 0.999) < 0.5 < risk.hit_probability(1, 1.001)
     assert cv.zcdp_epsilon(math.e, 1e-6) > 13
@@ -761,7 +771,7 @@ def test_reflected_diffusion_of_the_norm():
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 4.0])
 def test_power_temperatures_have_their_bound(exponent):
-    """F = m |theta|^2 / 2: second moments of the chain are exact; their weighted mean is below both bounds, and near."""
+    """F = m |theta|^2 / 2: second moments of the chain are exact; their weighted mean is below both bounds."""
     p, m, start, steps = 20, 0.1, 1.0, 20_000
     mu, sensitivity = 0.24, 2e-4
     beta, time, bound = risk.langevin_strongly_convex(p, mu, sensitivity, start, m, exponent)
@@ -785,7 +795,7 @@ def test_power_temperatures_have_their_bound(exponent):
 
 
 def test_rising_temperatures_are_better_than_constant_ones():
-    """Theorem F.2 at (1, 1e-6), n = 10,000: a third less risk at exponent 8; with stability the bound of Theorem F.5."""
+    """Theorem F.2 at (1, 1e-6), n = 10,000: a third less risk at exponent 8; Theorem F.5 adds stability."""
     mu = cv.gdp_mu(1.0, 1e-6)
     flat, rising = (risk.langevin_strongly_convex(20, mu, 2e-4, 1.0, 0.1, a)[2] for a in (0.0, 8.0))
     assert rising == pytest.approx(0.68 * flat, rel=0.02)
