@@ -79,10 +79,10 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 def second_moments(adjacency: str, noise: float) -> Draw:
     """The second look, the first one fixed: its own rows at right angles are those of the stretched coordinates."""
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    frames = (Frame(STRETCH * np.eye(2), 2.0),)
+    frame = Frame(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        exact = sides[side].summed(second_moment, frames)
+        exact = sides[side].summed(second_moment, frame)
         return np.array([isometric(exact + noise * mechanism.symmetric_noise(2, rng)) for _ in range(runs)])
 
     return draw
@@ -93,7 +93,7 @@ def stretched() -> Geometry:
         values=np.ones(2), vectors=np.eye(2), resolved=np.ones(2, bool), top=np.ones(2), edge=0.1
     )
     frame = Frame(STRETCH * np.eye(2), 2.0)
-    return Geometry(frames=(frame,), moments=np.ones(2), tops=np.ones(2), spectrum=found)
+    return Geometry(frame=frame, moments=np.ones(2), tops=np.ones(2), spectrum=found)
 
 
 class WrongCoordinates:
@@ -106,7 +106,7 @@ class WrongCoordinates:
         return np.asarray(self.rng.standard_normal(shape) / STRETCH)
 
 
-def by_label(data: Dataset, block: Block, frames: tuple[Frame, ...]) -> Floats:
+def by_label(data: Dataset, block: Block, frame: Frame) -> Floats:
     """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
     return np.where(block.labels > 0, 1.0, 0.5)
 

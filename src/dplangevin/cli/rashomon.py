@@ -61,6 +61,13 @@ Outer = Annotated[
     bool,
     typer.Option("--outer", help="Region: also bound what every model of the set says (at most 10 columns)."),
 ]
+FlipShares = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--flip-share",
+        help="Region: also bound the psi at which this share of the inputs is ambiguous (two classes).",
+    ),
+]
 Confidence = Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")]
 Folder = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
 OnlyPlan = Annotated[
@@ -88,6 +95,7 @@ def rashomon(
     reference: Reference = "released",
     confidence: Confidence = 0.95,
     outer: Outer = False,
+    flip_share: FlipShares = None,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     public: PublicInputs = None,
     group: Group = None,
@@ -113,7 +121,13 @@ def rashomon(
         "ledger": None if plan else _spender(ledger, dataset),
     }  # fmt: skip
     if chosen == "region":
-        made = _region(template, threshold, confidence, reference, outer, options)
+        more = {
+            "confidence": confidence,
+            "reference": reference,
+            "outer": outer,
+            "flip_shares": flip_share or (),
+        }
+        made = _region(template, threshold, more, options)
     else:
         made = _sampler(template, threshold, radius, chosen, tier, options)
     features, labels = _tables.target(_tables.read(data, separator), target)
@@ -157,17 +171,12 @@ def _recommended(
 def _region(
     template: Any,
     thresholds: list[float],
-    confidence: float,
-    reference: str,
-    outer: bool,
+    more: dict[str, Any],
     options: dict[str, Any],
 ) -> Any:
     from dplangevin.rashomon import RashomonRegion
 
-    return RashomonRegion(
-        template, thresholds=tuple(thresholds), confidence=confidence, reference=reference, outer=outer,
-        **_stated(options, 100),
-    )  # fmt: skip
+    return RashomonRegion(template, thresholds=tuple(thresholds), **more, **_stated(options, 100))
 
 
 def _sampler(

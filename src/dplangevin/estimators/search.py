@@ -153,6 +153,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         made = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
         winner = candidates[made.candidate]
         words = [*winner.recipe.plan.guarantee.assumptions, *([SEEDED] if seeded else [])]
+        if self.estimator.n is None or adjacency == "replace-one":
+            words.append("the number of rows is public")
         kept = tuple(dict.fromkeys((*plan.guarantee.assumptions, *words)))
         self.privacy_ = replace(plan.guarantee, assumptions=kept)
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
@@ -250,8 +252,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             width = len(SchemaEncoder(model.schema).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
-        more = model.n is not None and model.adjacency == "add-remove"
-        request = replace(request, epsilon=epsilon, more_rows=more)
+        # under add-remove the part that fits has a random number of rows
+        request = replace(request, epsilon=epsilon, more_rows=model.adjacency == "add-remove")
         recipe = chosen(request)
         found = recipe.plan.guarantee.mu
         if request.mechanism == "auto" and not (found is not None and found <= mu):  # pure noise, or draws
@@ -312,13 +314,14 @@ class _Split:
         rng: np.random.Generator,
         n: int | None,
     ) -> _Split:
-        """A fixed number of rows where their number is public, else a coin for each row by itself."""
+        """A fixed number of rows under replace-one. Under add-remove a coin for each row by itself: with a fixed number
+        a row that leaves would push another one from one part to the other."""
         table, targets = records
         total = len(table) if n is None else _check.count("n", n)
         scored = max(1, round(share * total))
         if total - scored < 1:
             raise InvalidParameter("a search needs rows to fit and rows to score.")
-        if adjacency == "replace-one" or n is None:
+        if adjacency == "replace-one":
             held = np.zeros(len(table), bool)
             held[rng.permutation(len(table))[:scored]] = True
         else:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
@@ -23,7 +24,6 @@ from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.problem.losses.record import unseen
 
-Floats = NDArray[np.float64]
 Answers = Callable[[], Sequence[ArrayLike]]
 """Reads the records, once it is called, and gives the exact answers, an array for each of the schedule's sizes."""
 S = TypeVar("S", bound=Schedule)

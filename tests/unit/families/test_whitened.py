@@ -75,7 +75,7 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         made = first_look(matrices[kind], noise, looks == 2)
         if looks == 2:
             made = second_look(made, matrices[kind], noise)
-        weights, z = whitened(X, made.frames)
+        weights, z = whitened(X, made.frame)
         assert ((weights >= 0) & (weights <= 1)).all()
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
@@ -86,17 +86,17 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     X, y = scales(300, 6, 2)
     problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=300, n_features=6,
                       fit_intercept=False)  # fmt: skip
-    frames = geometry(6, 2).frames
+    frame = geometry(6, 2).frame
     data = ArrayDataset(X, y, problem, np.random.default_rng(0).random(300))
     other = ArrayDataset(np.vstack([X[:1], X[:0:-1]]), 1 - y, problem)
-    first, second = (row_weights(d, next(iter(d.blocks())), frames) for d in (data, other))
+    first, second = (row_weights(d, next(iter(d.blocks())), frame) for d in (data, other))
     assert first[0] == pytest.approx(second[0], rel=1e-14)
-    np.testing.assert_allclose(second_moment(data, frames), second_moment(other, frames), rtol=1e-12)
-    reweighted = data.reweighted(row_weights, frames)
+    np.testing.assert_allclose(second_moment(data, frame), second_moment(other, frame), rtol=1e-12)
+    reweighted = data.reweighted(row_weights, frame)
     block, own = next(iter(reweighted.blocks())), next(iter(data.blocks()))
     assert own.weights is not None
     np.testing.assert_allclose(block.weights, first * own.weights)
-    long = own._replace(rows=own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True))
+    long = own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True)
     assert np.linalg.norm(bounded_rows(data, long), axis=1).max() <= 1 + 1e-15
 
 
@@ -149,7 +149,7 @@ def test_coordinates_turn_with_the_rows() -> None:
     for fine in (False, True):
         here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
         assert here.bound == pytest.approx(there.bound, rel=1e-9)
-        own, turned = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
+        own, turned = whitened(X, here.frame), whitened(X @ turn.T, there.frame)
         np.testing.assert_allclose(own[0], turned[0], rtol=1e-7)
         np.testing.assert_allclose(np.abs(own[1]), np.abs(turned[1]), rtol=1e-5, atol=1e-9)
 
@@ -161,7 +161,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     schedule, data = plan.schedule, ArrayDataset(X, y, plan.problem)
     assert isinstance(schedule, WhitenedSchedule)
     made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
-    weights, z = whitened(X, made.frames)
+    weights, z = whitened(X, made.frame)
     etas = np.sqrt(step_sizes(schedule, made))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
@@ -355,7 +355,7 @@ def test_noise_is_what_the_schedule_says() -> None:
     made, start = coordinates(schedule, noisy), np.zeros((5, 1))
     walk = Walk(moments=noisy, step=0, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
-    weights, z = whitened(X, made.frames)
+    weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made) * (exact + noise), rtol=1e-9)

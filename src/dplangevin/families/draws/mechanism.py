@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.draws._draw import draw
 from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
@@ -17,8 +17,6 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.problem import Ball, Bump, Problem
 from dplangevin.samplers.bodies import body_of
 from dplangevin.samplers.lens import LensBody
-
-Floats = NDArray[np.float64]
 
 
 class ExponentialMechanism(FitMechanism[DrawSchedule]):

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families._minimise import Objective, minimise
@@ -28,8 +28,6 @@ from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import MOST, score_envelope
 from dplangevin.samplers.score_proximal import score_proximal
 from dplangevin.samplers.sgld import LangevinRun, sgld
-
-Floats = NDArray[np.float64]
 
 
 class RashomonDraws(FitMechanism[RashomonSchedule]):

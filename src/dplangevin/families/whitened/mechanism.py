@@ -84,8 +84,8 @@ def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) 
     """The noisy second moments, [looks, p, p]: each is a function of the records and of the ones before it."""
     problem, found = data.problem, np.empty((0, data.problem.n_columns, data.problem.n_columns))
     for _ in range(schedule.looks):
-        frames = coordinates(schedule, found).frames if len(found) else ()
-        exact = data.summed(second_moment, frames) / problem.n
+        frame = coordinates(schedule, found).frame if len(found) else None
+        exact = data.summed(second_moment, frame) / problem.n
         noise = schedule.moment_noise * symmetric_noise(problem.n_columns, rng)
         found = np.concatenate([found, ((exact + exact.T) / 2 + noise)[None]])
     return found
@@ -115,7 +115,7 @@ def descend(
     """q [p, K] after all steps from where the walk stands: the mean of the tail, shrunk where the schedule says so."""
     problem, basis, bound = data.problem, geometry.basis, geometry.bound
     etas = step_sizes(schedule, geometry)[:, None]
-    weighted = data.reweighted(row_weights, geometry.frames)
+    weighted = data.reweighted(row_weights, geometry.frame)
     seen, unit = windows(schedule.n_steps), problem.row_norm * bound * problem.n
     for t in progress(range(walk.step, schedule.n_steps), "whitened descent"):
         point = walk.theta + (t / (t + 3)) * (walk.theta - walk.previous)

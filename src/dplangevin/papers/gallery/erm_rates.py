@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 
+from dplangevin._arrays import Floats
 from dplangevin.families.draws.theorems.iterated_exponential import iterated_schedule
 from dplangevin.papers.gallery import _draw
 from dplangevin.papers.gallery._rates import RateRow, slopes_figure
@@ -19,7 +19,6 @@ from dplangevin.problem.risk import langevin_strongly_convex
 from dplangevin.samplers.truncated import gamma_below, unit_directions
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes"
-Floats = NDArray[np.float64]
 DELTA, RADIUS, FAIL = 1e-6, 0.5, 1e-6
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.data import Block, Dataset
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
@@ -32,7 +33,6 @@ from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Clipped, DataBounds, Loss, Problem, Squared
 
 TITLE = "Ganesh (2022), Figure 4.1: private mirror descent with the public loss as mirror map"
-Floats = NDArray[np.float64]
 RECORDS, EPSILON, DELTA, RUNS = 10_000, 1.0, 1e-5, 20
 NORM = 0.3**0.5  # of every row: 120 entries of 0.05
 START_RIDGE = 1e-3  # in units of the mean eigenvalue of the public Hessian, as every ridge here

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data import ArrayDataset
 from dplangevin.families.mechanism import Execution
 from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
@@ -16,8 +16,6 @@ from dplangevin.papers import noisy_sgd_formulas as paper
 from dplangevin.papers.gallery import _draw
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import DataBounds, Mean, Problem
-
-Floats = NDArray[np.float64]
 
 TITLE = "Chourasia, Ye and Shokri (2021), Figure 2: tightness of the bound, three orders"
 SETTING: dict[str, Any] = {"gradient_sensitivity": 4.0, "n": 5000, "step_size": 0.02, "sigma": 0.02}
