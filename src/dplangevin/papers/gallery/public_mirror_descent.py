@@ -74,6 +74,16 @@ SETTINGS: dict[int, dict[str, Setting]] = {
         "mirror": Setting(clip=0.01, n_steps=20, step_size=0.03, ridge=1e-3),
         "cold": Setting(clip=0.1, n_steps=100, step_size=0.5),
     },
+    4000: {
+        "warm": Setting(clip=0.01, n_steps=100, step_size=0.5),
+        "mirror": Setting(clip=0.01, n_steps=20, step_size=0.008, ridge=1e-3),
+        "cold": Setting(clip=0.1, n_steps=100, step_size=0.25),
+    },
+    6000: {
+        "warm": Setting(clip=0.01, n_steps=100, step_size=0.25),
+        "mirror": Setting(clip=0.01, n_steps=20, step_size=0.004, ridge=1e-3),
+        "cold": Setting(clip=0.03, n_steps=100, step_size=0.5),
+    },
 }
 
 
