@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
