@@ -254,7 +254,18 @@ def test_commands_take_other_mechanisms_and_targets(capsys: pytest.CaptureFixtur
 
 def test_underdamped_langevin_is_asked_about_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     """mu = beta (2 L / n) sqrt(T eta u / (2 gamma)) = 100 (2 / 10000) sqrt(50 x 0.1 x 3 / 8), by hand."""
-    line = ("--n", "10000", "--lipschitz", "1", "--mechanism", "underdamped", "--step-size", "0.1", "--steps", "50")
+    line = (
+        "--n",
+        "10000",
+        "--lipschitz",
+        "1",
+        "--mechanism",
+        "underdamped",
+        "--step-size",
+        "0.1",
+        "--steps",
+        "50",
+    )
     more = (*line, "--friction", "4", "--inverse-mass", "3")
     found = ask(capsys, "account", *more, "--inverse-temperature", "100", "--delta", "1e-6")
     assert found["mu"] == pytest.approx(0.02 * math.sqrt(1.875), rel=1e-8)
