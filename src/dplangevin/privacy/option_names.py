@@ -26,7 +26,11 @@ def check_names(
     for name in options:
         if name not in allowed and name != "mechanism":
             near = get_close_matches(name, allowed, 1, 0.7)
-            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(sorted(set(allowed) - set(TARGETS)))}."
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"the options are {', '.join(sorted(set(allowed) - set(TARGETS)))}."
+            )
             raise InvalidParameter(f"{name} is not an option{where}; {hint}")
     missing = [
         name

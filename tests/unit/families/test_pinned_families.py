@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from dplangevin.data import ArrayDataset
 from dplangevin.data.people import kept_rows
-from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.errors import AssumptionFailed, ContradictionError, InvalidParameter
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule, appearing, calibrated_learning
 from dplangevin.families.learned_schema.theorem import LearnedSchemaTheorem
@@ -37,11 +37,13 @@ from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.underdamped.theorem import UnderdampedTheorem
 from dplangevin.families.whitened.geometry import Frame, whitened
 from dplangevin.families.whitened.sums import second_moment
+from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.people import to_people
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.registry import known_leak
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.samplers.underdamped_chain import UnderdampedStep
@@ -246,3 +248,36 @@ def test_persons_keep_so_many_rows_and_no_more() -> None:
     for wrong in (replace(row, adjacency="replace-one"), replace(row, rows_per_person=2)):
         with pytest.raises(InvalidParameter, match="single added or removed row"):
             to_people(wrong, 3, "replace-one")
+
+
+@pytest.mark.parametrize("friction", [1e-4, 2.0, 50.0])
+def test_underdamped_runs_are_compared_with_what_linear_losses_leak(
+    friction: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    constants = Constants(n=100, lipschitz=1.0)
+    schedule = UnderdampedSchedule(inverse_temperature=30.0, friction=friction, step_size=0.5, n_steps=800)
+    claimed = certify(constants, schedule, delta=1e-5).epsilon()
+    leaked = known_leak(constants, schedule, 1e-5)
+    assert 0.05 < leaked <= claimed
+    assert leaked > 0.99 * claimed or friction < 1  # long runs with friction: the bound is tight
+    if friction > 1:
+        monkeypatch.setattr("dplangevin.families.underdamped.theorem.inflated", lambda value: 0.9 * value)
+        with pytest.raises(ContradictionError, match="please report"):
+            certify(constants, schedule, delta=1e-5)
+
+
+@pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
+@pytest.mark.parametrize("mu", [0.05, 1.0, 1e5])
+def test_selections_are_compared_with_what_scores_leak(
+    law: str, mu: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = RepeatedSelectionSchedule(mu=mu, repetitions=20.0, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+    claimed = certify(None, schedule, delta=1e-5).epsilon()
+    assert 0 <= known_leak(None, schedule, 1e-5) <= claimed
+    if mu == 1.0:
+        assert known_leak(None, schedule, 1e-5) > 0.2 * claimed
+        monkeypatch.setattr(
+            "dplangevin.families.repeated_selection.theorem.inflated", lambda value: 0.05 * value
+        )
+        with pytest.raises(ContradictionError):
+            certify(None, schedule, delta=1e-5)
