@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import (
     LOSS_ROUNDING,
@@ -20,8 +21,6 @@ from dplangevin.privacy.generalized_gaussian import (
 )
 from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss, smallest_epsilon
 from dplangevin.privacy.parts import Part
-
-Floats = cv.Floats
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,8 +148,11 @@ def appearing(tail: float) -> float:
 
 
 def deviation(schedule: Schedule) -> float:
-    """The standard deviation of the noise on a count."""
+    """The standard deviation of the noise on a count, as the rule that reads ranges off counts takes it.
+
+    For geometric noise, whose tails are longer, that of the Gaussian noise which passes 4.5 deviations as rarely.
+    """
     assert isinstance(schedule, LearnedSchemaSchedule)
     if schedule.noise == "gaussian":
         return schedule.scale
-    return 1 / (math.sqrt(2) * math.sinh(1 / (2 * schedule.scale)))
+    return schedule.scale * -math.log(2 * float(ndtr(-4.5))) / 4.5

@@ -1,4 +1,4 @@
-"""The schedule of signed answers: the slack (one number, the worst of many public points), a gap, or a gradient."""
+"""The schedule of signed answers: the slack (the worst of many public points), a gap, a gradient, or flip costs."""
 
 from __future__ import annotations
 

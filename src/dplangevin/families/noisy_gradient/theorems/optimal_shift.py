@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import (
@@ -26,8 +26,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
-
-Floats = NDArray[np.float64]
 
 
 def minorant_energy(logs: Floats, widths: Floats, rises: Floats) -> float:
