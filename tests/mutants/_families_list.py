@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
-    ("whitened_geometry", "weights = np.where(inside, weights, 0.0)", "pass"),
-    ("whitened_geometry", "frame.bound / lengths)", "2 * frame.bound / lengths)"),
-    ("whitened_geometry", "<= frame.bound * (1 + 1e-12)", "<= frame.bound * 2"),
-    ("whitened_sums", "rows *= (weights / frames[-1].bound)[:, None]", "rows *= (np.sqrt(weights) / frames[-1].bound)[:, None]"),
+    ("whitened_geometry", "return np.where(inside, weights, 0.0), coordinates", "return weights, coordinates"),
+    ("whitened_sums", "rows *= (weights / frame.bound)[:, None]", "rows *= (np.sqrt(weights) / frame.bound)[:, None]"),
     ("whitened_sums", "if squares.max(initial=0.0) > bound**2:", "if False:"),
     ("whitened_sums", "rows[weights == 0] = 0.0  # be they finite or not", "pass"),
-    ("whitened_mechanism", "weighted = data.reweighted(row_weights, geometry.frames)", "weighted = data"),
+    ("whitened_mechanism", "weighted = data.reweighted(row_weights, geometry.frame)", "weighted = data"),
     ("learned_schedule", 'sides = 2 if self.adjacency == "replace-one" else 1', "sides = 1"),
     ("learned_schedule", "moved = sides * self.columns", "moved = sides * self.numbers"),
     ("learned_schedule", "return self.rows_per_person * (math.sqrt(moved)", "return (math.sqrt(moved)"),

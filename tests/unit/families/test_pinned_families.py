@@ -214,11 +214,11 @@ def test_underdamped_steps_and_their_price() -> None:
 
 def test_whitened_rows_stay_within_their_bound() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [1e200, 1e200], [math.inf, 1.0], [math.nan, 0.0]])
-    weights, _ = whitened(rows, [Frame(np.eye(2), 1.0)])
+    weights, _ = whitened(rows, Frame(np.eye(2), 1.0))
     assert weights[:2] == exactly([0.2, 1.0])
     assert weights[2:].tolist() == [0.0, 0.0, 0.0]
     skewed = np.array([[1e160, 0.0], [0.0, 1e-160]])
-    moved, there = whitened(np.array([[1e160, 1.0]]), [Frame(skewed, 2.0)])
+    moved, there = whitened(np.array([[1e160, 1.0]]), Frame(skewed, 2.0))
     assert moved[0] == 0.0 or np.linalg.norm(moved[0] * there[0]) <= 2.0 * (1 + 1e-9)
 
 
@@ -229,9 +229,9 @@ def test_second_moments_are_of_bounded_rows() -> None:
     )
     data = ArrayDataset(np.array([[1.0, 0.0], [0.0, 0.5]]), np.array([0.0, 1.0]), problem)
     assert np.diag(second_moment(data)) == exactly([1.0, 0.25])
-    cut = second_moment(data, (Frame(4 * np.eye(2), 2.0),))
+    cut = second_moment(data, Frame(4 * np.eye(2), 2.0))
     assert np.diag(cut) == exactly([1.0, 1.0])
-    zero = second_moment(data, (Frame(np.array([[1e308, 1e308], [1e308, 1e308]]), 1.0),))
+    zero = second_moment(data, Frame(np.array([[1e308, 1e308], [1e308, 1e308]]), 1.0))
     assert np.isfinite(zero).all()
     assert np.trace(zero) <= 2.0
 
