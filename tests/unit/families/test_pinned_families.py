@@ -281,3 +281,17 @@ def test_selections_are_compared_with_what_scores_leak(
         )
         with pytest.raises(ContradictionError):
             certify(None, schedule, delta=1e-5)
+
+
+def test_a_gap_pays_for_the_tolerance_of_its_minimiser() -> None:
+    """Shares of at most 1 + 2 x 0.05 in absolute value, two of them, over mu = 1/2; the slack has no minimiser."""
+    from types import SimpleNamespace
+    from typing import Any
+
+    from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, _slack
+
+    objective: Any = SimpleNamespace(adjacency="replace-one")
+    assert GAP_TOLERANCE == 0.05
+    assert _slack(objective, 0.5, GAP_TOLERANCE).scale == exactly(4.4, rel=1e-8)
+    assert _slack(objective, 0.5, GAP_TOLERANCE).unit == exactly(1.1, rel=1e-8)
+    assert _slack(objective, 0.5).scale == exactly(4.0, rel=1e-8)
