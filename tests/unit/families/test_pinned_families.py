@@ -231,7 +231,10 @@ def test_second_moments_are_of_bounded_rows() -> None:
     assert np.diag(second_moment(data)) == exactly([1.0, 0.25])
     cut = second_moment(data, Frame(4 * np.eye(2), 2.0))
     assert np.diag(cut) == exactly([1.0, 1.0])
-    zero = second_moment(data, Frame(np.array([[1e308, 1e308], [1e308, 1e308]]), 1.0))
+    long = ArrayDataset(np.array([[0.7, 0.7], [0.0, 0.5]]), np.array([0.0, 1.0]), problem)
+    zero = second_moment(
+        long, Frame(np.full((2, 2), 1.7e308), 1.0)
+    )  # coordinates that are infinite count as 0
     assert np.isfinite(zero).all()
     assert np.trace(zero) <= 2.0
 
