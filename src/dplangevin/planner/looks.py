@@ -15,7 +15,7 @@ FINE = 0.5
 """Largest p times the edge of half the share at which a second look pays."""
 WIDEST = 256
 """Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
-MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "poisson")
+MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
 """Models whose default fit is whitened descent."""
 
 
