@@ -135,6 +135,8 @@ def test_levels_as_people_get_them(model: Any) -> None:
     exact = exact_region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.centre_, ranges=False).flip_costs
     for level in made.flip_levels_:
         assert level.low <= np.sort(exact)[level.count - 1] <= level.high + 1e-9
+        assert level.low == 0 or level.high - level.low == pytest.approx(made.plan_.level_width)
+    assert "apart" in str(made.plan_)
     table = made.multiplicity()
     assert "of the first 20 inputs (50%)" in str(table)
     assert table.status["flip-cost levels"] == "certified (both sides)"
