@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import Encode, LargeData, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
@@ -26,7 +27,6 @@ from dplangevin.tables import cells_of, matrix_of
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
-Floats = NDArray[np.float64]
 BASELINES = ("public-only", "warm-start", "mirror")
 # Bounds on the slope that the tuner tries; other models have the one their loss comes with.
 CLIPS: dict[str, tuple[float | None, ...]] = {

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.shape import Ellipsoid
 from dplangevin.problem import Loss, Softmax
 
-Floats = NDArray[np.float64]
 MOST_ENDS = 4000  # inputs times classes that get ends of their own; the rest is answered through the hull
 ASCENT_STEPS = 6
 SHIFTS = 5  # rearrangements that a reliance averages over

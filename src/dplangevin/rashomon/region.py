@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._public import check_without_public, shares_rows, tuned_plan, warn_shared
@@ -37,7 +37,6 @@ from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.region_table import RegionTable
 from dplangevin.rashomon.template import Template
 
-Floats = NDArray[np.float64]
 REFERENCES = ("released", "best")
 PRIVATE_INPUTS = (
     "public_inputs and X share rows of one array: an input is published as it is, so a record in both has no "

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from dplangevin._arrays import Floats
 from dplangevin.families.rashomon_region.objective import poisson_rates
 from dplangevin.families.rashomon_region.release import RegionRelease
 from dplangevin.rashomon.asked import Asked, is_likelihood
@@ -16,7 +17,6 @@ from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
 from dplangevin.rashomon.fairness import fairness_range, public_counts
 from dplangevin.rashomon.public_rows import PublicRows
 
-Floats = NDArray[np.float64]
 _CHUNK = 4_000_000  # scores at a time
 _BITS = 1e-3  # of the capacity of several classes; half of it is taken off what is certified
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.rashomon_region.flips import FlipLevel
 from dplangevin.families.rashomon_region.plan import RegionPlan
 from dplangevin.families.rashomon_region.release import RegionRelease
@@ -21,7 +22,6 @@ from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.region_levels import RegionLevel, Told
 from dplangevin.rashomon.status import BOUNDED, LEVELS, OUTSIDE, PROVED, STATUS, rounded
 
-Floats = NDArray[np.float64]
 _AT_MOST = ("most_ambiguity", "mean_outer_width")
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._learned_norm import learns_norm
@@ -24,7 +24,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Loss, Problem
 
-Floats = NDArray[np.float64]
 RIDGE_SHARE = 0.1
 """The default ridge adds at most half of this share of the threshold to the objective of any model in the ball."""
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon.region import RashomonRegion
@@ -32,8 +31,6 @@ from dplangevin.report.text import number
 VERSION = 1
 SHOWN = 12  # applicants and columns in a picture
 DECIDING, MORE = 3, 6  # columns named for an applicant, and others shown
-
-Floats = NDArray[np.float64]
 
 
 def region_document(region: RashomonRegion, table: RegionTable, inputs: str = "") -> Document:

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.sums import excess_sums
 from dplangevin.problem import Logistic, SmoothedHinge
 
-Floats = NDArray[np.float64]
 FLIP_TOLERANCE = 0.25  # of one record's largest share: the error of the minimisers
 MOST_FLIPS = 100  # inputs, from the first, that levels are of
 MOST_STEPS = 20_000

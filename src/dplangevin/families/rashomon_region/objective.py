@@ -15,8 +15,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem import (
     Clipped,
@@ -32,7 +32,6 @@ from dplangevin.problem import (
 )
 from dplangevin.problem.constants import Adjacency
 
-Floats = NDArray[np.float64]
 _HAIR = 1 + 1e-12
 
 

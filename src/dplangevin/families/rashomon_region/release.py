@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.families.mechanism import fingerprint
 from dplangevin.families.noisy_answers.curvature import unpacked
@@ -34,7 +34,6 @@ from dplangevin.families.run_state import RunState, StatePath
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender
 
-Floats = NDArray[np.float64]
 Directions = Callable[[Floats, Ellipsoid, Floats, np.random.Generator], Floats]
 """(centre, shape, radii, rng) -> directions[dimension, k] of length at most 1 in S: public values and coins only."""
 MOST_STEPS = 20_000
