@@ -131,6 +131,11 @@ def test_levels_as_people_get_them(model: Any) -> None:
         flip_shares=(0.5, 0.1, 0.5),
     ).fit(X, Y)  # fmt: skip
     assert made.privacy_.epsilon() <= 8.0
+    plan = made.plan_
+    assert plan.flips is not None
+    assert plan.flips.schedule.reach >= 2 * math.sqrt(2) * (1 + FLIP_TOLERANCE)  # type: ignore[attr-defined]
+    parts = (plan.centre, plan.curvature, plan.slack, plan.flips)
+    assert plan.guarantee.mu == pytest.approx(math.hypot(*(part.guarantee.mu or math.nan for part in parts)))
     assert [level.share for level in made.flip_levels_] == [0.1, 0.5]
     exact = exact_region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.centre_, ranges=False).flip_costs
     for level in made.flip_levels_:
