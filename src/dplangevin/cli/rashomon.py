@@ -133,8 +133,7 @@ def rashomon(
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
         columns = len(features.names) if stated is None else _encoded_columns(stated)
-        sizes = (len(features), columns, _n_classes(template))
-        typer.echo(f"{made.plan(*sizes)}\n{_recommended(template, threshold, radius, options, sizes)}")
+        _say_plan(made, threshold, radius, options, (len(features), columns, _n_classes(template)))
         return
     wanted = _good_models.Wanted(
         inputs=_inputs(public, stated, target, group, separator), report=report, output=output, as_json=as_json,
@@ -153,19 +152,20 @@ def _go(made: Any, features: Any, labels: Any, wanted: Any) -> None:
     _good_models.sampler(made, features, labels, wanted, _known)
 
 
-def _recommended(
-    template: Any,
+def _say_plan(
+    made: Any,
     thresholds: list[float],
     radius: float | None,
     options: dict[str, Any],
     sizes: tuple[int, int, int],
-) -> Any:
-    """Region or sampler, at these sizes and this budget."""
+) -> None:
+    """What would be done, and region or sampler at these sizes and this budget."""
     from dplangevin.rashomon import recommend
 
     n, columns, classes = sizes
-    budget = {"epsilon": options["epsilon"], "delta": options["delta"], "n_models": options["n_models"] or 10}
-    return recommend(template, n, columns, thresholds=thresholds, radius=radius, n_classes=classes, **budget)
+    more = {"epsilon": options["epsilon"], "delta": options["delta"], "n_models": options["n_models"] or 10}
+    more |= {"thresholds": thresholds, "radius": radius, "n_classes": classes}
+    typer.echo(f"{made.plan(*sizes)}\n{recommend(made.estimator, n, columns, **more)}")
 
 
 def _region(

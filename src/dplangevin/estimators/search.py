@@ -10,11 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._rng import generator
+from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._interval_plan import interval_share
@@ -36,7 +38,7 @@ from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES
-from dplangevin.tables import Cells, Table
+from dplangevin.tables import Cells, Table, is_path
 
 PROMISE = {
     "epsilon", "delta", "adjacency", "n", "max_rows_per_person", "person", "theorem", "weight_bound", "bad_rows",
@@ -220,6 +222,9 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._suits = suits
 
     def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> tuple[Table, Cells]:
+        if is_dask(X) or is_path(X):
+            raise InvalidParameter("a search reads rows in memory; load the table first.")
+        X = X.toarray() if issparse(X) else X
         if isinstance(X, np.ndarray) and X.ndim != 2:
             raise InvalidParameter("X must be a table: rows and columns.")
         order = tuple(f"x{j}" for j in range(np.shape(X)[1])) if isinstance(X, np.ndarray) else None
@@ -228,8 +233,6 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             if order is not None and schema is not None:
                 order = as_schema(schema).names
         records = RawRecords.of(X, y, None, order)
-        if records.home != "memory":
-            raise InvalidParameter("a search reads rows in memory; load the table first.")
         return records.data.without(records.y), records.data.column(records.y)
 
     def _candidate(self, parameters: dict[str, Any], split: _Split, mu: float) -> _Candidate:

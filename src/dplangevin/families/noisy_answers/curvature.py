@@ -46,7 +46,8 @@ class Curvature:
 def curvature_groups(problem: Problem, *, dispersion: bool, slope_moment: bool = False) -> Groups:
     """The sums and one record's bounds: |x x^T|_F <= row_norm^2, h'' <= curvature_bound, h'^2 <= slope_bound^2.
 
-    One group: the curvature; two: also the `slope_moment`, sum h'^2 x x^T; three: also sum h'^2, sum h'' (`dispersion`).
+    One group: the curvature; two: also the `slope_moment`, sum h'^2 x x^T; three: also, for the `dispersion`, sum h'^2
+    and sum h''.
     """
     loss, largest = problem.loss, largest_curvature(problem.loss)
     if (dispersion or slope_moment or not isinstance(loss, Softmax)) and loss.score_dimension != 1:
