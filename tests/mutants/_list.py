@@ -61,7 +61,6 @@ FILES = {
     "slack_schedule": f"{_FAMILIES}/rashomon_region/schedule.py",
     "slack_theorem": f"{_FAMILIES}/rashomon_region/theorem.py",
     "slack_mechanism": f"{_FAMILIES}/rashomon_region/mechanism.py",
-    "region_plan": f"{_FAMILIES}/rashomon_region/plan.py",
     "underdamped_theorem": f"{_FAMILIES}/underdamped/theorem.py",
     "underdamped_step": f"{_SAMPLERS}/underdamped_chain.py",
     "largest_norm_theorem": f"{_FAMILIES}/noisy_answers/theorems/largest_norm.py",
@@ -218,7 +217,6 @@ TESTS = {
     "slack_schedule": _REGION,
     "slack_theorem": _REGION,
     "slack_mechanism": _REGION,
-    "region_plan": _REGION,
     "underdamped_theorem": (_OTHERS, "tests/unit/families/test_underdamped.py"),
     "underdamped_step": (_OTHERS, "tests/unit/families/test_underdamped.py"),
     "largest_norm_theorem": (_OTHERS, "tests/unit/families/noisy_answers/test_largest_norm.py"),
@@ -257,6 +255,7 @@ TESTS = {
     "region_schedule": ("tests/unit/families/rashomon_region/test_region_theory.py",),
     "region_objective": ("tests/unit/families/rashomon_region/test_region_theory.py",),
     "region_plan": (
+        *_REGION,
         "tests/unit/families/rashomon_region/test_region_theory.py",
         "tests/unit/rashomon/test_region_flips.py",
     ),
