@@ -1,7 +1,7 @@
 """How much of a hand-written schema `Schema.learn` makes up for: share of the gap to "predict the base rate".
 
-`python benchmarks/raw_table.py [--seeds 20]` writes the first table of benchmarks/RAW_TABLE.md and leaves the rest of the
-page. Scores are the log-loss (classification) and R2 (regression) on held-out rows; the share is
+`python benchmarks/raw_table.py [--seeds 20]` writes the first table of benchmarks/RAW_TABLE.md and leaves the rest of
+the page. Scores are the log-loss (classification) and R2 (regression) on held-out rows; the share is
 (base - learned) / (base - stated), the base being the training mean.
 """
 

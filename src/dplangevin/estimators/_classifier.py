@@ -15,13 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._documentation import CLASSES
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
+from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn, labels_of
 from dplangevin.tables import Cells, label
@@ -32,6 +34,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the classifiers."""
 
     _own_parameters: ClassVar[str] = CLASSES
+    _example: ClassVar[Example] = Example(
+        "X[:, 0] + 0.3 * rng.standard_normal(5000) > 0", "classes=[False, True]", 0.8
+    )
     classes: Any = None
     class_weight: Any = None
 
@@ -134,7 +139,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         if self._stated() is not None:
             return ()
         return (
-            "CONDITIONAL on the set of class labels being public: it was read from y; state classes=[...] to avoid it",
+            f"{CONDITIONAL}the set of class labels being public: it was read from y; state classes=[...] to avoid it",
         )
 
     def _public_words(self) -> tuple[str, ...]:

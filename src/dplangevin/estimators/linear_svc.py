@@ -22,16 +22,7 @@ class DPLinearSVC(WithIntervals, DPLinearClassifier):
     ----------
     Chaudhuri, Monteleoni and Sarwate (2011), Section 3.4. Crammer and Singer (2001), for several classes.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPLinearSVC
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (5000, 3))
-    >>> y = X[:, 0] + 0.3 * rng.standard_normal(5000) > 0
-    >>> model = DPLinearSVC(epsilon=1.0, delta=1e-6, data_norm=3**0.5, classes=[False, True], random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.8), bool(model.privacy_.epsilon() <= 1.0)
-    (True, True)
+    {example}
     """
 
     _model: ClassVar[str] = "svc"

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.tables import cells
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2
 

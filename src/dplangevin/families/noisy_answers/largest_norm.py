@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
 from dplangevin.samplers.cut_cube import cube_sampler
-
-Floats = NDArray[np.float64]
 
 
 class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
