@@ -48,7 +48,10 @@ def bent(seed: int) -> pd.DataFrame:
 def curved(additive: bool) -> Schema:
     """Two numbers, each as a line or as a piecewise-linear function."""
     basis = {"basis": {"hats": 8}} if additive else {}
-    columns = {"age": {"range": [18, 90], **basis}, "gain": {"range": [0, 100_000], "transform": "log1p", **basis}}
+    columns = {
+        "age": {"range": [18, 90], **basis},
+        "gain": {"range": [0, 100_000], "transform": "log1p", **basis},
+    }
     return Schema.from_dict({"version": 1, "columns": columns})
 
 

@@ -191,7 +191,10 @@ def fit(
     _outputs.ready(outputs, reads=(data, schema, public), ledger=ledger, sign=sign)
     numeric = target if target_bounds is None and model not in CLASSIFIERS else None
     stated = _tables.stated_schema(
-        schema, learn, numeric, lambda: [name for name in _tables.read(data, separator).names if name != target]
+        schema,
+        learn,
+        numeric,
+        lambda: [name for name in _tables.read(data, separator).names if name != target],
     )
     bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
     if model in CLASSIFIERS:
@@ -243,7 +246,9 @@ def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool
     elif not quiet:
         typer.echo(str(estimator.plan_))
         for column in () if raw is None else raw.unknown:
-            typer.echo(f"Learned {_shown(estimator.schema_.column(column.name).to_dict())} for {column.name}.")
+            typer.echo(
+                f"Learned {_shown(estimator.schema_.column(column.name).to_dict())} for {column.name}."
+            )
         typer.echo(
             f"Wrote {output}: epsilon = {promise['epsilon']:.4g}, delta = {delta:g}, {promise['adjacency']}."
         )

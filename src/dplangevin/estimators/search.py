@@ -327,7 +327,7 @@ class _Split:
         total = len(table) if n is None else _check.count("n", n)
         if adjacency == "replace-one" and total != len(table):
             raise InvalidParameter(
-                f"X has {len(table)} rows but n = {total} is stated, and the number of rows is public under replace-one; "
+                f"X has {len(table)} rows but n = {total} is stated, and their number is public under replace-one; "
                 "state the true number, or use adjacency='add-remove'."
             )
         scored = max(1, round(share * total))
