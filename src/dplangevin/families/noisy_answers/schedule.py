@@ -10,6 +10,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule, public_grid
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
+from dplangevin.samplers.norm_lattice import check_width, lattice_scale
 
 SumNoise = Literal["geometric", "gamma", "gaussian"]
 SUM_NOISES: tuple[SumNoise, ...] = ("geometric", "gamma", "gaussian")
@@ -198,6 +199,8 @@ class NoisyAnswersSchedule(CountedAnswers):
 class LargestNormSchedule(CountedAnswers):
     """answers + noise of density proportional to exp(-max(|x|_inf, |x|_1 / changed) / scale).
 
+    In secure mode the noise lies on the grid, with probabilities proportional to the same, its norm rounded up.
+
     Parameters
     ----------
     scale : sensitivity / epsilon.
@@ -210,15 +213,13 @@ class LargestNormSchedule(CountedAnswers):
         super().__post_init__()
         _check.put(self, scale=_check.positive("scale", self.scale))
         if self.secure:
-            raise InvalidParameter(
-                "noise of the largest norm has no secure form: its coordinates depend on one another and no exact "
-                "sampler of their rounded law is here. Use p = 1 (Laplace), or leave secure out."
-            )
+            check_width(self.answers, lattice_scale(self.scale / self.grid))
 
     @property
     def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two."""
-        return public_grid(self.scale)
+        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        grid = public_grid(self.scale)
+        return min(grid, 1.0) if self.secure else grid
 
 
 @dataclass(frozen=True, kw_only=True)
