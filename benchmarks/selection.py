@@ -48,6 +48,7 @@ def picked(runs: int, first: int = 0) -> int:
             repetitions=REPETITIONS, random_state=seed,
         )  # fmt: skip
         found += search.fit(data[["age", "gain"]], data.y).best_params_["schema"] == schema("log1p")
+        print(f"seed {seed}: {found} of {seed - first + 1}", file=sys.stderr, flush=True)
     return found
 
 

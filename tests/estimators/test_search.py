@@ -153,6 +153,34 @@ def test_no_attempt_at_all_is_said() -> None:
         RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
 
 
+@pytest.mark.parametrize("n", [None, 8])
+def test_a_row_that_leaves_moves_no_other_row(n: int | None) -> None:
+    """Under add-remove the parts of a table with and without its last row agree on all others, for every seed."""
+    from dplangevin.estimators.search import _Split
+    from dplangevin.tables.room import table_of
+
+    table = table_of(pd.DataFrame({"x": np.arange(8.0), "y": np.arange(8.0)}))
+    for seed in range(50):
+        splits = [
+            _Split.of(
+                (table.take(np.arange(rows)).without("y"), table.take(np.arange(rows)).column("y")),
+                0.25, "add-remove", np.random.default_rng(seed), n,
+            )
+            for rows in (8, 7)
+        ]  # fmt: skip
+        for one, other in zip(splits[0].targets, splits[1].targets, strict=True):
+            assert set(other.numbers()) == set(one.numbers()) - {7.0}
+        assert splits[0].scored == 2
+
+
+def test_an_unstated_number_of_rows_is_public_and_said() -> None:
+    model = DPRidge(data_norm=2.0, target_bounds=(-2, 2), adjacency="add-remove")
+    X = np.random.default_rng(0).uniform(-1, 1, (4000, 3))
+    found = search(estimator=model, grid=[{"alpha": [1e-3]}, {"alpha": [1e3]}]).fit(X, X[:, 0])
+    assert "the number of rows is public" in found.privacy_.assumptions
+    assert found.best_params_ == {"alpha": 1e-3}
+
+
 def test_a_plain_search_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_plain_search, "_said", False)
     table, model = data(300), DPLogisticRegression(schema=GOOD, classes=["no", "yes"], random_state=0)

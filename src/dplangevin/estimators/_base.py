@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._documentation import documented
+from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
 from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
@@ -41,9 +41,6 @@ from dplangevin.privacy.spender import Spender
 from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
 
-Floats = NDArray[np.float64]
-
-
 UNBOUNDED_WEIGHTS = (
     "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
     "knowledge."
@@ -55,11 +52,13 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
-    field: the `__init__` that scikit-learn reads is generated. Its documentation is put in place of {shared}.
+    field: the `__init__` that scikit-learn reads is generated. Its documentation and
+    an example are put in place of {shared} and {example}.
     """
 
     _model: ClassVar[str]
     _own_parameters: ClassVar[str] = ""
+    _example: ClassVar[Example]
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
@@ -89,7 +88,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.__doc__ = documented(cls.__doc__, cls._own_parameters)
+        cls.__doc__ = documented(cls.__name__, cls.__doc__, cls._own_parameters, cls._example)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit under the stated guarantee: plan from public quantities, run once, keep only what may be seen.

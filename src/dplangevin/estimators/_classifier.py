@@ -15,9 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._documentation import CLASSES
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
@@ -33,6 +34,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the classifiers."""
 
     _own_parameters: ClassVar[str] = CLASSES
+    _example: ClassVar[Example] = Example(
+        "X[:, 0] + 0.3 * rng.standard_normal(5000) > 0", "classes=[False, True]", 0.8
+    )
     classes: Any = None
     class_weight: Any = None
 

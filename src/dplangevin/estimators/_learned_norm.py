@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._large import LargeData, dataset_of
@@ -37,7 +37,6 @@ from dplangevin.tables import Table, cells_of
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
-Floats = NDArray[np.float64]
 ONE_NUMBER = Schema.learn(norm="number")
 
 

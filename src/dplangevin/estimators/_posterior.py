@@ -22,16 +22,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
+from dplangevin._arrays import Floats
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
 from dplangevin.planner.rules import SHAPES
 from dplangevin.problem import Clipped, Logistic, Poisson, Problem, SmoothedHinge, Softmax
 
-Floats = NDArray[np.float64]
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 3.0
 """A direction whose released curvature is within so many deviations of 0 is not seen."""
@@ -130,8 +129,8 @@ def shrunk(matrix: Floats, deviation: float) -> Floats:
 
 def _slopes(curvature: Curvature, known: Floats, doubts: list[float]) -> Floats:
     """J: the curvature itself, a released multiple of it, or released itself."""
-    if curvature.meat is not None:
-        values, vectors = np.linalg.eigh(curvature.meat)
+    if curvature.slope_moment is not None:
+        values, vectors = np.linalg.eigh(curvature.slope_moment)
         return np.asarray((vectors * np.maximum(values, doubts[1])) @ vectors.T)
     return known * (_dispersion(curvature, doubts) or 1.0)
 

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._held_out import HeldOut, View
@@ -35,7 +35,6 @@ from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import Cells
 
-Floats = NDArray[np.float64]
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
 PER_RECORD = ("accuracy", "log-loss", "squared-error")
 CAPPED = ("log-loss", "squared-error")

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._blocks import blocks_of, largest_norm
 from dplangevin.schema import Schema, SchemaToLearn
 from dplangevin.tables import table_of
-
-Floats = NDArray[np.float64]
 
 
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -6,15 +6,17 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._rng import generator
+from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._interval_plan import interval_share
@@ -36,7 +38,7 @@ from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES
-from dplangevin.tables import Cells, Table
+from dplangevin.tables import Cells, Table, is_path
 
 PROMISE = {
     "epsilon", "delta", "adjacency", "n", "max_rows_per_person", "person", "theorem", "weight_bound", "bad_rows",
@@ -153,6 +155,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         made = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
         winner = candidates[made.candidate]
         words = [*winner.recipe.plan.guarantee.assumptions, *([SEEDED] if seeded else [])]
+        if self.estimator.n is None or adjacency == "replace-one":
+            words.append("the number of rows is public")
         kept = tuple(dict.fromkeys((*plan.guarantee.assumptions, *words)))
         self.privacy_ = replace(plan.guarantee, assumptions=kept)
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
@@ -218,6 +222,9 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._suits = suits
 
     def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> tuple[Table, Cells]:
+        if is_dask(X) or is_path(X):
+            raise InvalidParameter("a search reads rows in memory; load the table first.")
+        X = cast(Any, X).toarray() if issparse(X) else X
         if isinstance(X, np.ndarray) and X.ndim != 2:
             raise InvalidParameter("X must be a table: rows and columns.")
         order = tuple(f"x{j}" for j in range(np.shape(X)[1])) if isinstance(X, np.ndarray) else None
@@ -226,8 +233,6 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             if order is not None and schema is not None:
                 order = as_schema(schema).names
         records = RawRecords.of(X, y, None, order)
-        if records.home != "memory":
-            raise InvalidParameter("a search reads rows in memory; load the table first.")
         return records.data.without(records.y), records.data.column(records.y)
 
     def _candidate(self, parameters: dict[str, Any], split: _Split, mu: float) -> _Candidate:
@@ -250,8 +255,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             width = len(SchemaEncoder(model.schema).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
-        more = model.n is not None and model.adjacency == "add-remove"
-        request = replace(request, epsilon=epsilon, more_rows=more)
+        # under add-remove the part that fits has a random number of rows
+        request = replace(request, epsilon=epsilon, more_rows=model.adjacency == "add-remove")
         recipe = chosen(request)
         found = recipe.plan.guarantee.mu
         if request.mechanism == "auto" and not (found is not None and found <= mu):  # pure noise, or draws
@@ -312,13 +317,14 @@ class _Split:
         rng: np.random.Generator,
         n: int | None,
     ) -> _Split:
-        """A fixed number of rows where their number is public, else a coin for each row by itself."""
+        """A fixed number of rows under replace-one. Under add-remove a coin for each row by itself: with a fixed number
+        a row that leaves would push another one from one part to the other."""
         table, targets = records
         total = len(table) if n is None else _check.count("n", n)
         scored = max(1, round(share * total))
         if total - scored < 1:
             raise InvalidParameter("a search needs rows to fit and rows to score.")
-        if adjacency == "replace-one" or n is None:
+        if adjacency == "replace-one":
             held = np.zeros(len(table), bool)
             held[rng.permutation(len(table))[:scored]] = True
         else:

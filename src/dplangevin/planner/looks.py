@@ -13,7 +13,7 @@ SEEN = 0.6
 """Largest edge of the noise spectrum at which a moment is worth its share."""
 FINE = 0.5
 """Largest p times the edge of half the share at which a second look pays."""
-MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "poisson")
+MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
 """Models whose default fit is whitened descent."""
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,8 +18,6 @@ from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.rashomon.multiplicity import Multiplicity
 from dplangevin.rashomon.template import Template
-
-Floats = NDArray[np.float64]
 
 
 class RashomonSampler(BaseEstimator):  # type: ignore[misc]

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon import Cloud, Multiplicity, RashomonSampler
@@ -27,8 +26,6 @@ from dplangevin.report.html import Line, Plot
 VERSION = 1
 BINS = 20
 SHOWN = 15  # inputs and columns in a table
-
-Floats = NDArray[np.float64]
 
 
 def rashomon_document(sampler: RashomonSampler, multiplicity: Multiplicity, inputs: str = "") -> Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -93,7 +94,8 @@ class LearnedCategories:
     def filled(self, learned: Column) -> Column:
         """The learned list with empty categories up to `most`."""
         kept = [str(word) for word in learned.categories] if isinstance(learned, CategoricalColumn) else []
-        return self.column([*kept, *(f"\0{place}" for place in range(self.most - len(kept)))])
+        empty = (word for place in range(2 * self.most) if (word := f"\0{place}") not in kept)
+        return self.column([*kept, *itertools.islice(empty, self.most - len(kept))])
 
     @property
     def widest(self) -> Column:

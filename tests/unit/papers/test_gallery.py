@@ -10,6 +10,7 @@ import pytest
 from dplangevin.cli.main import run
 from dplangevin.errors import InvalidParameter
 from dplangevin.papers import gallery
+from dplangevin.papers.gallery._beside import beside
 
 DOCS = Path(__file__).parents[3] / "docs"
 SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}
@@ -52,3 +53,14 @@ def test_the_command_lists_and_draws(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_an_unknown_figure_names_the_known_ones() -> None:
     with pytest.raises(InvalidParameter, match="split-regimes"):
         gallery.figure("nonsense")
+
+
+def test_the_page_shows_the_papers_numbers_beside_ours() -> None:
+    """Printed, drawn and their difference, read from the numbers of the pictures."""
+    table = beside(DOCS / "images" / "gallery")
+    assert table in (DOCS / "gallery.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert len(rows) >= 25
+    slopes = [row for row in rows if "powers of" in row[1]]
+    near = [row for row in slopes if float(row[4].strip(" |")) <= 0.2]
+    assert len(near) >= 12

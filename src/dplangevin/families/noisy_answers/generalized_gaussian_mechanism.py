@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import (
@@ -39,7 +40,6 @@ from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.samplers.rounded import rounded_sums
 
-Floats = NDArray[np.float64]
 LARGEST_EPSILON = 1000.0
 _BLOCK = 2**20
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
 from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.samplers.cut_cube import cube_sampler
 from dplangevin.samplers.norm_lattice import norm_noise
-
-Floats = NDArray[np.float64]
 
 
 class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):

@@ -63,8 +63,8 @@ class SumGroup:
 
     def __post_init__(self) -> None:
         _check.put(self, answers=_check.count("answers", self.answers))
-        _check.put(self, unit=_check.positive("unit", self.unit))
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, unit=_check.scale("unit", self.unit))
+        _check.put(self, scale=_check.scale("scale", self.scale))
 
     def reach(self, noise: SumNoise, adjacency: Adjacency) -> float:
         """The largest move of the group between neighbours, in the norm of the noise."""
@@ -121,8 +121,8 @@ class NoisyMaxSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, candidates=_check.count("candidates", self.candidates, least=2))
-        _check.put(self, unit=_check.positive("unit", self.unit))
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, unit=_check.scale("unit", self.unit))
+        _check.put(self, scale=_check.scale("scale", self.scale))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -152,7 +152,7 @@ class CountedAnswers(AnswerSchedule):
         super().__post_init__()
         _check.put(self, answers=_check.count("answers", self.answers))
         _check.put(self, changed=_check.count("changed", self.changed))
-        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.put(self, sensitivity=_check.scale("sensitivity", self.sensitivity))
         _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
         if self.changed > self.answers:
             raise InvalidParameter(
@@ -186,7 +186,7 @@ class NoisyAnswersSchedule(CountedAnswers):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, p=checked_power(self.p))
-        _check.put(self, sigma=_check.positive("sigma", self.sigma))
+        _check.put(self, sigma=_check.scale("sigma", self.sigma))
 
     @property
     def grid(self) -> float:
@@ -211,7 +211,7 @@ class LargestNormSchedule(CountedAnswers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, scale=_check.scale("scale", self.scale))
         if self.secure:
             check_width(self.answers, lattice_scale(self.scale / self.grid))
 
@@ -244,8 +244,8 @@ class CorrectedAnswersSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, hits=_check.count("hits", self.hits))
-        _check.put(self, search_epsilon=_check.positive("search_epsilon", self.search_epsilon))
-        _check.put(self, answer_epsilon=_check.positive("answer_epsilon", self.answer_epsilon))
+        _check.put(self, search_epsilon=_check.scale("search_epsilon", self.search_epsilon))
+        _check.put(self, answer_epsilon=_check.scale("answer_epsilon", self.answer_epsilon))
         _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
         if self.secure or self.noise.secure:
             raise InvalidParameter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from dplangevin import _check
@@ -116,6 +116,7 @@ def plan_rashomon(
     tier: str = "auto",
     ramp: float | None = None,
     n_steps: int | None = None,
+    release: str = "last-iterate",
 ) -> RashomonRecipe:
     """The plan for n_models draws under (epsilon, delta) in all; nothing is measured from data.
 
@@ -126,6 +127,7 @@ def plan_rashomon(
         threshold, chains; needs interior minimisers and delta > 0).
     tier : "auto", or how models are made: "exact", "pure" (delta = 0), "certified" (delta > 0), "process" (chains).
     ramp : width of the smooth edge; default psi / 20 for draws, psi for chains. n_steps : most steps of a chain.
+    release : of chains: "last-iterate", or "trajectory", every point of every chain at the price of composition.
     """
     route, chosen = _check.choice("route", route, ROUTES), _check.choice("tier", tier, TIERS)
     psi = _threshold(problem, threshold)
@@ -143,7 +145,10 @@ def plan_rashomon(
     common = {"threshold": psi, "n_models": models, "epsilon": budget, "delta": slack, "ramp": edge}
     if chosen == "process":
         schedule = chain_schedule(problem, n_steps=n_steps, **common)  # type: ignore[arg-type]
+        schedule = replace(schedule, release=release)  # type: ignore[arg-type]
     else:
+        if release != "last-iterate":
+            raise InvalidParameter("release is for the process tier; draws have no other points.")
         if n_steps is not None:
             raise InvalidParameter("n_steps is for the process tier; draws need as many steps as are proved.")
         schedule = draw_schedule(problem, tier=_check.choice("tier", chosen, DRAW_TIERS), **common)  # type: ignore[arg-type]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.families.mechanism import Execution, Mechanism
+from dplangevin.families.release import Paid
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
-from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 
 
@@ -33,21 +33,13 @@ class Attempts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Selected:
+class Selected(Paid):
     """The winner: its place among the candidates, its noisy score, and what it released."""
 
     candidate: int
     score: float
     value: Any
     value_digest: str
-    plan: Price
-    seeded: bool
-    ledger_head: str | None = field(default=None, repr=False)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-        return self.plan.guarantee
 
     def digest(self) -> str:
         """A hash of what is released, for the ledger."""

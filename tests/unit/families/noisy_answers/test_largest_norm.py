@@ -17,6 +17,7 @@ from dplangevin.families.noisy_answers.cube_error import CubeError
 from dplangevin.families.noisy_answers.largest_norm import largest_norm_noise
 from dplangevin.families.noisy_answers.maximum_error import IndependentError
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
+from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
 from dplangevin.privacy.plan import Price
 from dplangevin.samplers import norm_lattice
 from dplangevin.samplers.cut_cube import cube_sampler, log_irwin_hall
@@ -349,7 +350,7 @@ def test_secure_counts_of_the_largest_norm_err_as_plain_ones_and_have_no_low_bit
         assert np.array_equal(steps, np.rint(steps))
         largest = np.abs(errors).max(axis=1)
         assert largest.mean() == pytest.approx(
-            plain.expected_maximum_error(), abs=4 * largest.std() / math.sqrt(2000)
+            plain.expected_maximum_error(), abs=4 * largest.std() / math.sqrt(1000)
         )
         assert abs(np.mean(steps % 2) - 0.5) < 4 * 0.5 / math.sqrt(steps.size)
         # the low-bit attack: every output fits every neighbour
@@ -358,3 +359,14 @@ def test_secure_counts_of_the_largest_norm_err_as_plain_ones_and_have_no_low_bit
         secure.release(np.full(10, 1e-9))
     with pytest.raises(InvalidParameter, match="random_state"):
         secure.release(counts, 0)
+
+
+@pytest.mark.parametrize("shift", [1e-6, 0.0218, 0.4995, 1.0, 6.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.01, 0.2, 0.5])
+def test_one_laplace_answer_has_its_closed_form_at_every_delta(shift: float, delta: float) -> None:
+    """1 - e^((eps - s) / 2) = delta, also where Gaussian noise of the same spread would cost nothing at all."""
+    schedule = LargestNormSchedule(answers=4, changed=4, sensitivity=1.0, scale=1 / shift)
+    found = LargestNormTheorem().certify(None, schedule).epsilon(delta)
+    exact = max(0.0, shift + 2 * math.log1p(-delta))
+    assert found >= exact * (1 - 1e-12)
+    assert found <= exact + 2e-6 * shift

@@ -43,7 +43,7 @@ class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
     """
 
     name = "exponential-mechanism"
-    reference = "McSherry and Talwar (2007); bounded range by Durfee and Rogers (2019)"
+    reference = "McSherry and Talwar (2007), Theorem 6; bounded range by Durfee and Rogers (2019), section 4"
     proof = ""
 
     def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
