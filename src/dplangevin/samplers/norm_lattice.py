@@ -18,14 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.cut_cube import log_irwin_hall
 from dplangevin.samplers.rounded import MARGIN, Source, Uniform, exact_cells, geometric_noise, survival_bounds
 
 Integers = NDArray[np.int64]
 _DIGITS = 21  # binary digits of the scale: m times it is then a double as well
-_WIDEST = 2.0**57
-"""k^2 t, of which the largest sum of an entry's sizes is a small multiple: it stays within 64 bits."""
 
 
 @lru_cache(maxsize=64)
@@ -42,19 +39,9 @@ def lattice_scale(scale: float) -> float:
     return math.ldexp(math.ceil(math.ldexp(size, _DIGITS)), power - _DIGITS)
 
 
-def check_width(k: int, scale: float) -> None:
-    """Refuse noise whose sums could leave 64 bits."""
-    if not k * k * max(scale, 1.0) <= _WIDEST:
-        raise InvalidParameter(
-            f"secure noise of the largest norm on {k} counts, with a scale of {scale:g} steps of the grid, is too wide "
-            "for whole numbers of 64 bits; use p = 1."
-        )
-
-
 def norm_noise(k: int, changed: int, scale: float, source: Source = os.urandom) -> Integers:
-    """One vector z; the scale is `lattice_scale(scale)`."""
+    """One vector z; the scale is `lattice_scale(scale)`, and k^2 times it below 2^57, so that sums fit 64 bits."""
     t = lattice_scale(scale)
-    check_width(k, t)
     if lattice_acceptance(k, changed)[0] == "cube":
         return _in_cube(k, changed, t, source)
     while True:

@@ -10,11 +10,12 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule, public_grid
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
-from dplangevin.samplers.norm_lattice import check_width, lattice_scale
 
 SumNoise = Literal["geometric", "gamma", "gaussian"]
 SUM_NOISES: tuple[SumNoise, ...] = ("geometric", "gamma", "gaussian")
 LARGEST_POWER = 50.0
+WIDEST_LATTICE = 2.0**56
+"""k^2 times the scale in steps: the largest sum of sizes is a small multiple of it, and stays within 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,8 +213,11 @@ class LargestNormSchedule(CountedAnswers):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, scale=_check.scale("scale", self.scale))
-        if self.secure:
-            check_width(self.answers, lattice_scale(self.scale / self.grid))
+        if self.secure and not self.answers**2 * max(self.scale / self.grid, 1.0) <= WIDEST_LATTICE:
+            raise InvalidParameter(
+                f"secure noise of the largest norm on {self.answers} counts, with a scale of {self.scale / self.grid:g} "
+                "steps of the grid, is too wide for whole numbers of 64 bits; use p = 1."
+            )
 
     @property
     def grid(self) -> float:
