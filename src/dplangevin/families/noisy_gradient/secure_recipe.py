@@ -18,21 +18,14 @@ from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
 
 BATCHED = "noisy-sgd"
-_WHY = {
-    "whitened-gd": "its second moments and its clipped gradients in their coordinates are summed in doubles, and no "
-    "whole-number form of them is here",
-    "langevin": "its noise is real-valued, and its bounds are about the density of the last step",
-}
 
 
 def secure_recipe(request: Request) -> Recipe:
     """Noisy gradient descent in integers; whatever has no secure form is refused by name."""
     if request.mechanism not in ("auto", "noisy-gd", BATCHED):
-        why = _WHY.get(
-            request.mechanism, "its noise is real-valued and passes through a minimiser or a sampler"
-        )
         raise AssumptionFailed(
-            f"secure mode has no proof for mechanism={request.mechanism!r}: {why}. Use 'noisy-gd', 'noisy-sgd', "
+            f"secure mode has no proof for mechanism={request.mechanism!r}: its noise is real-valued and passes "
+            "through a minimiser, a sampler or coordinates made from it. Use 'noisy-gd', 'noisy-sgd', "
             "'output-perturbation' or (ridge) 'sufficient-statistics', or leave it at 'auto'."
         )
     if request.theorem not in (None, DiscreteComposition.name):
