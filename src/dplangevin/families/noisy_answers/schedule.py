@@ -215,8 +215,8 @@ class LargestNormSchedule(CountedAnswers):
         _check.put(self, scale=_check.scale("scale", self.scale))
         if self.secure and not self.answers**2 * max(self.scale / self.grid, 1.0) <= WIDEST_LATTICE:
             raise InvalidParameter(
-                f"secure noise of the largest norm on {self.answers} counts and of scale {self.scale:g} is too wide for "
-                "whole numbers of 64 bits; use p = 1."
+                f"secure noise of the largest norm on {self.answers} counts and of scale {self.scale:g} is too wide "
+                "for whole numbers of 64 bits; use p = 1."
             )
 
     @property
