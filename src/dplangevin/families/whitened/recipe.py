@@ -78,7 +78,9 @@ def _steps(request: Request, looks: Looks, signal: float, sharpness: float) -> i
     if looks.number == 2 and request.model == "ridge":
         return QUICK
     short = request.n * request.columns <= rules.LONG_STEP
-    return PATIENT if looks.number == 2 and request.model == "logistic" and short and signal >= SHARP else STEPS
+    return (
+        PATIENT if looks.number == 2 and request.model == "logistic" and short and signal >= SHARP else STEPS
+    )
 
 
 def _noise(request: Request, problem: Problem, share: float, *, moment: bool) -> float:
