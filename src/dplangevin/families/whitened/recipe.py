@@ -18,7 +18,7 @@ STEPS = 32
 QUICK = 16
 """Steps of ridge regression after two looks, which leave no direction flat: its curvature is known."""
 PATIENT = 64
-"""Steps of logistic regression after two looks, where a pass is short and the signal above SHARP: where labels are rare,
+"""Steps of logistic regression after two looks, where a pass is short and the signal above SHARP: with rare labels,
 the loss is flatter than its bound says by a factor of 10 and more."""
 TAIL = 2 / 3
 SHRUNK = ("logistic",)
