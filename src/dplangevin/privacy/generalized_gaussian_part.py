@@ -40,7 +40,7 @@ class GeneralizedGaussian(Part):
         if delta <= 0:
             return self.pure()
         spread = math.sqrt(self.changed * fisher_information(self.p)) * self.shift
-        return min(self.pure(), smallest_epsilon(self.delta, delta, cv.gdp_epsilon(spread, delta) + 1e-9))
+        return min(self.pure(), smallest_epsilon(self.delta, delta, _first_guess(spread, delta)))
 
     def pure(self) -> float:
         return self.changed * self.shift if self.p == 1 else math.inf
@@ -85,7 +85,7 @@ class CorrectedNoise(Part):
         return self.losses(*self._grid(epsilon)).delta(epsilon)
 
     def epsilon(self, delta: float) -> float:
-        return smallest_epsilon(self.delta, delta, cv.gdp_epsilon(self._spread(), delta) + 1e-9)
+        return smallest_epsilon(self.delta, delta, _first_guess(self._spread(), delta))
 
     def pld(self, grid: float) -> Any:
         return _to_pld(self.losses(*self._grid(0.0)), grid)
@@ -98,6 +98,11 @@ class CorrectedNoise(Part):
     def _grid(self, epsilon: float) -> tuple[float, float]:
         single = math.sqrt(fisher_information(self.noise.p)) * self.noise.shift
         return max(single / 128, 24 * self._spread() / 2**19), epsilon + 40 + 12 * self._spread()
+
+
+def _first_guess(spread: float, delta: float) -> float:
+    """That of Gaussian noise; not much less than one loss, since the search takes steps of its size."""
+    return max(cv.gdp_epsilon(spread, delta), 0.05 * spread) + 1e-9
 
 
 def response_loss(epsilon: float, step: float, count: int) -> PrivacyLoss:

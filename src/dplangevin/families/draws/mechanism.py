@@ -37,7 +37,12 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
                 cells_per_axis(problem, schedule.inverse_temperature)
         else:
             body_of(problem.constraint, problem.dimension)
-        if not isinstance(problem.loss, Bump):
+        if isinstance(problem.loss, Bump):
+            if type(problem.loss) is not Bump:
+                raise InvalidParameter(
+                    "values of another class than Bump itself are not known to be bounded."
+                )
+        else:
             problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
 
     def draw(self, run: Fit[DrawSchedule]) -> Draw:

@@ -200,7 +200,7 @@ def average_shares(schedule: NoisyGradientSchedule, ridge: float, steps: int) ->
         return None
     if schedule.weights == "leading":
         return running_shares(np.ones(steps), steps)
-    return running_shares(geometric_weights(float(np.asarray(schedule.step_size)), ridge, steps), steps)
+    return running_shares(geometric_weights(schedule.step_size, ridge, steps), steps)
 
 
 def _kept(schedule: NoisyGradientSchedule, steps: int) -> frozenset[int]:

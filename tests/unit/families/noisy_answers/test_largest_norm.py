@@ -17,6 +17,7 @@ from dplangevin.families.noisy_answers.cube_error import CubeError
 from dplangevin.families.noisy_answers.largest_norm import largest_norm_noise
 from dplangevin.families.noisy_answers.maximum_error import IndependentError
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
+from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
 from dplangevin.privacy.plan import Price
 from dplangevin.samplers.cut_cube import cube_sampler, log_irwin_hall
 
@@ -230,3 +231,14 @@ def test_plain_data_and_the_accountant() -> None:
     promise = account(mechanism="largest-norm", answers=10, noise_scale=3.0, sensitivity=3.0, delta=0.0)
     assert promise.epsilon() == pytest.approx(1.0, rel=1e-9)
     assert "10 counts" in ours.describe()
+
+
+@pytest.mark.parametrize("shift", [1e-6, 0.0218, 0.4995, 1.0, 6.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.01, 0.2, 0.5])
+def test_one_laplace_answer_has_its_closed_form_at_every_delta(shift: float, delta: float) -> None:
+    """1 - e^((eps - s) / 2) = delta, also where Gaussian noise of the same spread would cost nothing at all."""
+    schedule = LargestNormSchedule(answers=4, changed=4, sensitivity=1.0, scale=1 / shift)
+    found = LargestNormTheorem().certify(None, schedule).epsilon(delta)
+    exact = max(0.0, shift + 2 * math.log1p(-delta))
+    assert found >= exact * (1 - 1e-12)
+    assert found <= exact + 2e-6 * shift
