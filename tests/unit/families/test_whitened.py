@@ -206,13 +206,16 @@ def test_every_model_has_the_default(model: str) -> None:
         ({"mechanism": "noisy-gd"}, "noisy-gradient"),
         ({"delta": 0.0}, "objective-perturbation"),
         ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
+        ({"n_features": 256}, "whitened-gd"),  # one look
+        ({"n_features": 257}, "noisy-gradient"),
+        ({"n_features": 257, "n": 2_000_000}, "whitened-gd"),  # two looks
         ({"mechanism": "whitened-gd", "n": 300, "epsilon": 0.1}, "whitened-gd"),
     ],
 )
 def test_what_is_stated_keeps_its_route(changes: dict[str, Any], kind: str) -> None:
     recipe = choose(**stated(**changes))
     assert recipe.plan.schedule.mechanism == kind
-    fallback = changes == {"n": 300, "epsilon": 0.1}
+    fallback = changes in ({"n": 300, "epsilon": 0.1}, {"n_features": 257})
     assert ("no second moment" in str(recipe)) == fallback
 
 
@@ -248,7 +251,9 @@ def test_rare_positives_are_fitted() -> None:
     X /= np.linalg.norm(X, axis=1).max()
     plan, loss = choose(**stated(n=50_000, n_features=10, epsilon=8.0)).plan, Logistic()
     found = run(plan, ArrayDataset(X[:50_000], y[:50_000], plan.problem), 0).value
-    values = [loss.value(X[50_000:] @ theta, y[50_000:]).mean() for theta in (found, best(X[:50_000], y[:50_000]))]
+    values = [
+        loss.value(X[50_000:] @ theta, y[50_000:]).mean() for theta in (found, best(X[:50_000], y[:50_000]))
+    ]
     assert y.mean() < 0.02
     assert values[0] <= 1.03 * values[1]
 
