@@ -44,7 +44,14 @@ ILL = (
 )
 MIXED = 12
 # kind, columns; 20,000 rows, 30 effects
-WIDE = (("ar", 500), ("falling", 500), ("sparse", 500), ("falling", 1000), ("sparse", 1000), ("falling", 2000))
+WIDE = (
+    ("ar", 500),
+    ("falling", 500),
+    ("sparse", 500),
+    ("falling", 1000),
+    ("sparse", 1000),
+    ("falling", 2000),
+)
 Table = tuple[Floats, Floats, Floats, Floats]
 
 

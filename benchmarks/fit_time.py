@@ -2,7 +2,7 @@
 
 Usage: OMP_NUM_THREADS=1 python benchmarks/fit_time.py [--rows 100000] [--columns 50] [--turns 5]
 
-scikit-learn (lbfgs, C = 1e4) sees columns of deviation 1, dplangevin the same table scaled to rows of norm 1, epsilon 8.
+scikit-learn (lbfgs, C = 1e4) sees columns of deviation 1, dplangevin the same table with rows of norm 1, epsilon 8.
 Two ways to stop scikit-learn: its own tolerance, and the first iteration whose log-loss is that of the private fit.
 """
 
@@ -70,7 +70,10 @@ def main() -> None:
                 break
         times: dict[str, list[float]] = {}
         for turn in range(asked.turns + 1):
-            for name, model in (("own tolerance", LogisticRegression(C=1e4, max_iter=1000)), ("same loss", quick)):
+            for name, model in (
+                ("own tolerance", LogisticRegression(C=1e4, max_iter=1000)),
+                ("same loss", quick),
+            ):
                 times.setdefault(name, []).append(spent(model, X, y))
             for kernel in kernels:
                 os.environ["DPLANGEVIN_KERNEL"] = kernel

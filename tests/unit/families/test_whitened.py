@@ -251,7 +251,9 @@ def test_rare_positives_are_fitted() -> None:
     X /= np.linalg.norm(X, axis=1).max()
     plan, loss = choose(**stated(n=50_000, n_features=10, epsilon=8.0)).plan, Logistic()
     found = run(plan, ArrayDataset(X[:50_000], y[:50_000], plan.problem), 0).value
-    values = [loss.value(X[50_000:] @ theta, y[50_000:]).mean() for theta in (found, best(X[:50_000], y[:50_000]))]
+    values = [
+        loss.value(X[50_000:] @ theta, y[50_000:]).mean() for theta in (found, best(X[:50_000], y[:50_000]))
+    ]
     assert y.mean() < 0.02
     assert values[0] <= 1.03 * values[1]
 

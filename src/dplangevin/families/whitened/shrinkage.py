@@ -35,7 +35,13 @@ class Shrunk(NamedTuple):
 
 
 def shrink(
-    windows: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, n_steps: int, records: float
+    windows: Floats,
+    geometry: Geometry,
+    steps: Floats,
+    noise: float,
+    slope: float,
+    n_steps: int,
+    records: float,
 ) -> Shrunk:
     """lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability that sd <= STRONG.
 
@@ -95,7 +101,13 @@ def _covariances(
 
 
 def _resolved(
-    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int, records: float
+    windows: Floats,
+    curvatures: Floats,
+    prior: Floats,
+    steps: Floats,
+    noise: float,
+    n_steps: int,
+    records: float,
 ) -> tuple[Floats, Floats]:
     """Log-likelihood and posterior means, for each deviation."""
     squares = DEVIATIONS**2
@@ -109,7 +121,13 @@ def _resolved(
 
 
 def _unresolved(
-    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int, records: float
+    windows: Floats,
+    curvatures: Floats,
+    prior: Floats,
+    steps: Floats,
+    noise: float,
+    n_steps: int,
+    records: float,
 ) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of coordinates whose curvatures are known up to their order, and the parts of their weights."""
     if not windows.size:
