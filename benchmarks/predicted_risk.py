@@ -1,4 +1,4 @@
-"""Predicted excess risk of the default logistic fit beside the measured one, on tables whose seeds chose nothing.
+"""Predicted excess risk of the default logistic fit beside the measured one, on generated tables that chose nothing.
 
 Usage: python benchmarks/predicted_risk.py [--tables 20] [--first 0] [--seeds 3] [--epsilons .5 2 8]
 

@@ -52,6 +52,14 @@ def test_class_weights_are_sample_weights() -> None:
     assert light.plan_.plan.problem.bounds.weight_bound == 0.5
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_label_that_no_weight_names_weighs_one_where_labels_are_read() -> None:
+    """Weights of a half for one label bound nothing: the other label's is 1."""
+    X, y = data()
+    read = model(class_weight={1: 0.5}, classes=None).fit(X, y)
+    assert read.plan_.plan.problem.bounds.weight_bound == 1.0
+
+
 def test_every_home(tmp_path: Path) -> None:
     X, y = data()
     table = pd.DataFrame(X, columns=["a", "b"]).assign(y=y)

@@ -120,20 +120,14 @@ def rashomon(
         "n_models": models, "epsilon": epsilon, "delta": delta, "random_state": seed, "state": state,
         "ledger": None if plan else _spender(ledger, dataset),
     }  # fmt: skip
+    more = {"confidence": confidence, "reference": reference, "outer": outer, "flip_shares": flip_share or ()}
     if chosen == "region":
-        more = {
-            "confidence": confidence,
-            "reference": reference,
-            "outer": outer,
-            "flip_shares": flip_share or (),
-        }
-        made = _region(template, threshold, more, options)
+        made = _region(template, threshold, radius, more | options)
     else:
         made = _sampler(template, threshold, radius, chosen, tier, options)
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
-        columns = len(features.names) if stated is None else _encoded_columns(stated)
-        _say_plan(made, threshold, radius, options, (len(features), columns, _n_classes(template)))
+        _say_plan(made, threshold, radius, options, _sizes(features, stated, template))
         return
     wanted = _good_models.Wanted(
         inputs=_inputs(public, stated, target, group, separator), report=report, output=output, as_json=as_json,
@@ -171,12 +165,13 @@ def _say_plan(
 def _region(
     template: Any,
     thresholds: list[float],
-    more: dict[str, Any],
+    radius: float | None,
     options: dict[str, Any],
 ) -> Any:
     from dplangevin.rashomon import RashomonRegion
 
-    return RashomonRegion(template, thresholds=tuple(thresholds), **more, **_stated(options, 100))
+    bounded = template if radius is None else template.set_params(radius=radius)
+    return RashomonRegion(bounded, thresholds=tuple(thresholds), **_stated(options, 100))
 
 
 def _sampler(
@@ -246,10 +241,12 @@ def _template(
     return stated, made
 
 
-def _encoded_columns(schema: Any) -> int:
+def _sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, int]:
+    """Rows, encoded columns, classes."""
     from dplangevin.estimators import SchemaEncoder
 
-    return len(SchemaEncoder(schema).get_feature_names_out())
+    names = features.names if schema is None else SchemaEncoder(schema).get_feature_names_out()
+    return len(features), len(names), _n_classes(estimator)
 
 
 def _inputs(

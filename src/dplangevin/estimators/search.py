@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -224,7 +224,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> tuple[Table, Cells]:
         if is_dask(X) or is_path(X):
             raise InvalidParameter("a search reads rows in memory; load the table first.")
-        X = X.toarray() if issparse(X) else X
+        X = cast(Any, X).toarray() if issparse(X) else X
         if isinstance(X, np.ndarray) and X.ndim != 2:
             raise InvalidParameter("X must be a table: rows and columns.")
         order = tuple(f"x{j}" for j in range(np.shape(X)[1])) if isinstance(X, np.ndarray) else None

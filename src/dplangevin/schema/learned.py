@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -294,3 +295,19 @@ def _any_target(entry: Any) -> AnyColumn | None:
             raise InvalidParameter("a learned target has 'name', 'range' and perhaps 'unit'.")
         return LearnedNumber(name=entry["name"], unit=entry.get("unit", 1.0), transform="identity")
     return _target(entry)
+
+
+def as_schema(given: Any) -> Schema:
+    """A Schema from one, or from the plain data of its file format."""
+    if given is None:
+        raise InvalidParameter("schema is missing; state the columns with their ranges and categories.")
+    if isinstance(given, str | os.PathLike):  # a file could change between fit and predict
+        raise InvalidParameter(
+            "schema is a path; read the file once: schema=dplangevin.schema.Schema.load(path)."
+        )
+    if isinstance(given, SchemaToLearn):
+        raise InvalidParameter(
+            "this schema is to be learned, which only the fit of an estimator does, inside its promise; afterwards its "
+            "schema_ is a public one."
+        )
+    return given if isinstance(given, Schema) else Schema.from_dict(given)

@@ -29,6 +29,34 @@ def test_every_figure_is_drawn(name: str, tmp_path: Path) -> None:
         rows = list(csv.reader(stream))
     assert len(rows) > 3
     assert all(len(row) == len(rows[0]) for row in rows)
+    if name in SHOWS:
+        SHOWS[name]([dict(zip(rows[0], row, strict=True)) for row in rows[1:]])
+
+
+def far_from_stationary(rows: list[dict[str, str]]) -> None:
+    """By T = 1/(100 p) the diffusion has moved the less the larger p is: below 2 sqrt(2 T p) = 0.283 at p = 256."""
+    moved = [float(row["value"]) for row in rows if row["horizon"].startswith("1/(100p)")]
+    assert moved == sorted(moved, reverse=True)
+    assert 0.05 < moved[-1] < 0.283
+
+
+def counts_of_steps(rows: list[dict[str, str]]) -> None:
+    """What a quadratic needs is below every proved count, and the certificate far below the thesis' route."""
+    for row in rows:
+        needed, under, over, printed = (
+            float(row[key]) for key in ("quadratic", "underdamped", "girsanov", "thesis route")
+        )
+        assert needed < under < over < 1e-6 * printed
+
+
+def starts(rows: list[dict[str, str]]) -> None:
+    """A warm start is far better than a cold one, and mirror descent is not worse than it."""
+    error = {row["method"]: float(row["error"]) for row in rows if row["dimension"] == "500"}
+    cold, warm = error["cold-started noisy descent"], error["warm-started noisy descent"]
+    assert 0.01 < error["mirror descent"] < 1.05 * warm < 0.7 * cold
+
+
+SHOWS = {"drift": far_from_stationary, "langevin-steps": counts_of_steps, "public-mirror-descent": starts}
 
 
 @pytest.mark.parametrize("name", gallery.FIGURES)

@@ -131,10 +131,17 @@ def test_levels_as_people_get_them(model: Any) -> None:
         flip_shares=(0.5, 0.1, 0.5),
     ).fit(X, Y)  # fmt: skip
     assert made.privacy_.epsilon() <= 8.0
+    plan = made.plan_
+    assert plan.flips is not None
+    assert plan.flips.schedule.reach >= 2 * math.sqrt(2) * (1 + FLIP_TOLERANCE)  # type: ignore[attr-defined]
+    parts = (plan.centre, plan.curvature, plan.slack, plan.flips)
+    assert plan.guarantee.mu == pytest.approx(math.hypot(*(part.guarantee.mu or math.nan for part in parts)))
     assert [level.share for level in made.flip_levels_] == [0.1, 0.5]
     exact = exact_region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.centre_, ranges=False).flip_costs
     for level in made.flip_levels_:
         assert level.low <= np.sort(exact)[level.count - 1] <= level.high + 1e-9
+        assert level.low == 0 or level.high - level.low == pytest.approx(made.plan_.level_width)
+    assert "apart" in str(made.plan_)
     table = made.multiplicity()
     assert "of the first 20 inputs (50%)" in str(table)
     assert table.status["flip-cost levels"] == "certified (both sides)"

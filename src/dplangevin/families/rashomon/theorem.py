@@ -98,9 +98,7 @@ class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
     """
 
     name = "rashomon-draws"
-    reference = (
-        "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), s. 4"
-    )
+    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
     proof = "docs/theory/rashomon.md, section 1"
 
     def certify(self, constants: Constants, schedule: RashomonSchedule) -> Guarantee:

@@ -130,6 +130,11 @@ def kept_flips(totals: Floats, shares: tuple[float, ...]) -> tuple[Floats, tuple
     return np.sort(totals)[np.array(counts) - 1], counts
 
 
+def noise_reach(deviation: float, levels: int, failure: float) -> float:
+    """No noise of any level exceeds it on either side, with probability 1 - failure."""
+    return float(ndtri(1 - failure / (2 * levels))) * deviation
+
+
 def told_levels(
     noisy: Floats,
     possible: int,
@@ -143,7 +148,7 @@ def told_levels(
     failure: float,
 ) -> tuple[FlipLevel, ...]:
     """Bounds from noisy totals; `unit` is Lam / n, `failure` is shared by the two sides of every level."""
-    reach = float(ndtri(1 - failure / (2 * len(shares)))) * deviation
+    reach = noise_reach(deviation, len(shares), failure)
     made = []
     for value, count, share in zip(noisy.tolist(), counts, shares, strict=True):
         low, high = unit * (value - reach - FLIP_TOLERANCE), unit * (value + reach)

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
-from dplangevin.families.rashomon_region.flips import FLIP_TOLERANCE, check_flips
+from dplangevin.families.rashomon_region.flips import FLIP_TOLERANCE, check_flips, largest_share, noise_reach
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.outer import PAIR, check_outer
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
@@ -163,6 +163,16 @@ class RegionPlan:
         assert isinstance(schedule, SlackSchedule)
         return schedule.scale / self.objective.n * self._steepness() * self.radius
 
+    @property
+    def level_width(self) -> float:
+        """How far the two bounds of a flip-cost level are apart: known beforehand."""
+        if self.flips is None:
+            return math.nan
+        schedule = self.flips.schedule
+        assert isinstance(schedule, SlackSchedule)
+        reach = noise_reach(schedule.scale, len(self.flip_shares), self.failure)
+        return (2 * reach + FLIP_TOLERANCE) * largest_share(self.objective, self.radius) / self.objective.n
+
     def __str__(self) -> str:
         problem, promise = self.centre.problem, self.guarantee
         delta = promise.at_delta or 0.0
@@ -185,7 +195,8 @@ class RegionPlan:
         if self.flips is not None:
             shares = ", ".join(f"{share:g}" for share in self.flip_shares)
             lines.append(
-                f"  flip-cost levels: thresholds at which a share of {shares} of the inputs is ambiguous"
+                f"  flip-cost levels: the psi at which a share of {shares} of the inputs is ambiguous, between bounds "
+                f"that are {self.level_width:.2g} apart; models within {self.radius:g} of the centre"
             )
         if self.gap is not None:
             lines.append(

@@ -18,8 +18,8 @@ STEPS = 32
 QUICK = 16
 """Steps of ridge regression after two looks, which leave no direction flat: its curvature is known."""
 PATIENT = 64
-"""Steps of logistic regression after two looks, where a pass is short and the signal above SHARP: with rare labels
-the loss is flatter than its bound says, by a factor of 10 and more."""
+"""Steps of logistic regression after two looks, where a pass is short and the signal above SHARP: with rare labels,
+the loss is flatter than its bound says by a factor of 10 and more."""
 TAIL = 2 / 3
 SHRUNK = ("logistic",)
 SHARP = 400.0
