@@ -122,7 +122,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         if share:
             rows = self.max_rows_per_person
             loaded = weighted or getattr(encode, "class_weights", None) is not None
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded)
+            stated = not isinstance(self.intervals, bool | np.bool_)
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
         else:
             recipe = chosen(request)
             self.check_person(recipe.plan.guarantee)

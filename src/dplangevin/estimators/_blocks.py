@@ -152,27 +152,28 @@ def flat_directions(schema: Schema) -> Floats:
     A column's indicators add up to the constant, and a column's products with them to the column.
     """
     blocks = blocks_of(schema)
-    starts = np.cumsum([0, *(len(block.names()) for block in blocks)])
-    place = {block.column.name: start for block, start in zip(blocks, starts, strict=False) if not block.other}
-    main = {block.column.name: block.column for block in blocks if not block.other}
+    starts = [int(start) for start in np.cumsum([0, *(len(block.names()) for block in blocks)])]
+    own = {block.column.name: start for block, start in zip(blocks, starts, strict=False) if not block.other}
     found: list[dict[int, float]] = []
     for block, start in zip(blocks, starts, strict=False):
         if block.other is None:
             if isinstance(block.column, CategoricalColumn):
-                found.append({start + j: 1.0 for j in range(len(block.names()))} | {int(starts[-1]): -1.0})
+                found.append(
+                    dict.fromkeys(range(start, start + len(block.names())), 1.0) | {starts[-1]: -1.0}
+                )
             continue
-        one, two = len(block._own_names()), len(block.other._own_names())
-        if isinstance(block.other.column, CategoricalColumn) and main[block.column.name] == block.column:
-            found += [
-                {start + i * two + j: 1.0 for j in range(two)} | {place[block.column.name] + i: -1.0}
-                for i in range(one)
-            ]
-        if isinstance(block.column, CategoricalColumn) and main[block.other.column.name] == block.other.column:
-            found += [
-                {start + i * two + j: 1.0 for i in range(one)} | {place[block.other.column.name] + j: -1.0}
-                for j in range(two)
-            ]
-    directions = np.zeros((int(starts[-1]) + 1, len(found)))
+        table = start + np.arange(len(block.names())).reshape(len(block._own_names()), -1)
+        pairs = ((block.column, block.other.column, table), (block.other.column, block.column, table.T))
+        for column, summed, places in pairs:
+            if isinstance(summed, CategoricalColumn):
+                alike = (
+                    len(places) if schema.column(column.name) == column else 1
+                )  # a coarse curve: the line only
+                found += [
+                    dict.fromkeys(map(int, places[i]), 1.0) | {own[column.name] + i: -1.0}
+                    for i in range(alike)
+                ]
+    directions = np.zeros((starts[-1] + 1, len(found)))
     for k, entries in enumerate(found):
         for j, value in entries.items():
             directions[j, k] = value

@@ -141,7 +141,9 @@ def _unseen(matrix: Floats, flat: Floats, deviation: float) -> Floats:
     vectors, sizes, _ = np.linalg.svd(flat, full_matrices=False)
     level = vectors[:, sizes > 1e-9 * sizes[0]]
     values, turn = np.linalg.eigh(level.T @ matrix @ level)
-    most = deviation * max(LEAST_SEEN, math.sqrt(2 * len(values)) + 1)  # the edge of a random matrix's eigenvalues
+    most = deviation * max(
+        LEAST_SEEN, math.sqrt(2 * len(values)) + 1
+    )  # the edge of a random matrix's eigenvalues
     return np.asarray(level @ turn[:, values < most])
 
 

@@ -221,7 +221,9 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
         tables = [_numbers("uncertainty.covariances", part) for part in parts]
         _require(all(part.shape == (size, size) for part in tables), "uncertainty.covariances do not fit")
         more["covariances"] = np.array(tables)
-        more["flat"] = np.zeros((size, 0)) if read.get("flat") is None else _numbers("uncertainty.flat", read["flat"])
+        more["flat"] = (
+            np.zeros((size, 0)) if read.get("flat") is None else _numbers("uncertainty.flat", read["flat"])
+        )
         _require(more["flat"].ndim == 2 and len(more["flat"]) == size, "uncertainty.flat does not fit")
     return Uncertainty(centre=centre, dimension=read["dimension"], **deviations, **more)
 

@@ -1,7 +1,8 @@
 """The curves of an additive model: what each column adds to the score, with bands.
 
 A shape is `design @ coefficients`, centred so that its mean over its own points is 0 (a public choice; the constant
-takes the rest; of categories, with intervals, over those that the records tell of). Its band has two parts, sampling and privacy noise. Everything is post-processing of what was released.
+takes the rest; of categories, with intervals, over those that the records tell of). Its band has two parts, sampling
+and privacy noise. Everything is post-processing of what was released.
 """
 
 from __future__ import annotations
