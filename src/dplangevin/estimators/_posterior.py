@@ -84,6 +84,7 @@ def posterior(
     given = np.zeros((len(own), 0)) if flat is None else np.kron(flat, np.eye(turn.shape[1]))
     level = _unseen(curvature.matrix, given * ~lost[:, None], doubts[0])
     kept = _complement(np.column_stack([level, np.eye(len(own))[:, lost]]))
+    kept[lost] = 0.0
     inner = _inside(both, kept, kept.T @ (basis.T @ theta), curvature)
     rows, outer = basis @ kept, basis[:, lost]
     schedule = both.plan.schedule
