@@ -189,16 +189,7 @@ def fit(
     _known(model)
     outputs = {"--output": output, "--report": report, "--state": state}
     _outputs.ready(outputs, reads=(data, schema, public), ledger=ledger, sign=sign)
-    numeric = target if target_bounds is None and model not in CLASSIFIERS else None
-    stated = _tables.stated_schema(
-        schema,
-        learn,
-        numeric,
-        lambda: [name for name in _tables.read(data, separator).names if name != target],
-    )
-    bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
-    if model in CLASSIFIERS:
-        bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
+    stated, bounds = _stated(model, target, target_bounds, classes, schema, learn, data, separator)
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
         mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
@@ -212,6 +203,25 @@ def fit(
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
     _deliver(estimator, output, report, sign)
     _tell(estimator, output, delta, as_json, quiet)
+
+
+def _stated(
+    model: str, target: str, target_bounds: str | None, classes: str | None, schema: Path | None, learn: str | None,
+    data: Path, separator: str | None,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """What is public about the table: its schema, and the range or the classes of its target."""
+    from dplangevin.cli import _tables
+
+    numeric = target if target_bounds is None and model not in CLASSIFIERS else None
+
+    def columns() -> list[str]:
+        return [name for name in _tables.read(data, separator).names if name != target]
+
+    stated = _tables.stated_schema(schema, learn, numeric, columns)
+    bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
+    if model in CLASSIFIERS:
+        bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
+    return stated, bounds
 
 
 def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
