@@ -162,7 +162,8 @@ def test_no_attempt_at_all_is_said() -> None:
 
 
 def test_nothing_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> None:
-    table, seen = data(1000), []
+    table = data(1000)
+    seen: list[int] = []
     with watching(lambda step, total: seen.append(step), log=True):
         search(verbose=True).fit(table[["x"]], table.y)
     assert not seen

@@ -185,7 +185,7 @@ def class_weights(
     weights = [_check.positive(f"class_weight[{name!r}]", weight) for name, weight in stated.items()]
     if places is None:
         return (*weights, 1.0)
-    found, named = [1.0] * len(places), set()
+    found, named = [1.0] * len(places), set[str]()
     for name, weight in zip(stated, weights, strict=True):
         word = label(name, text=text)
         if word is None or word not in places:
