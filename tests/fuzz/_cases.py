@@ -170,7 +170,13 @@ SCHEMA = {
 BENT = {
     "version": 1,
     "columns": {
-        "age": {"range": [17, 90], "basis": {"hats": 4, "smooth": 1}, "monotone": "increasing"},
+        "age": {"range": [17, 90], "basis": {"hats": 4, "smooth": 1}},
+        "gain": {
+            "range": [0, 99999],
+            "transform": "log1p",
+            "basis": {"knots": [100, 1000]},
+            "monotone": "increasing",
+        },
         "job": {"categories": ["a", "b"], "other": "own"},
     },
     "products": [["age", "job"]],
