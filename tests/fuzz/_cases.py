@@ -218,7 +218,7 @@ def models(folder: Path) -> list[dict[str, Any]]:
             X, X[:, 0]
         ),
         DPAdditiveRegressor(epsilon=50.0, delta=1e-3, schema=BENT, target_bounds=(-1, 1), random_state=0).fit(
-            table[["age", "job"]], X[:, 0]
+            table, X[:, 0]
         ),
         DPLogisticRegression(
             epsilon=50.0,
