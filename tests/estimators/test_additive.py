@@ -16,8 +16,11 @@ from dplangevin import (
     DPLogisticRegression,
     InvalidParameter,
     Ledger,
+    Schema,
+    SchemaEncoder,
 )
 from dplangevin.estimators import model_file
+from dplangevin.estimators._blocks import flat_directions
 from dplangevin.estimators._knots import hats_for
 
 SCHEMA: dict[str, Any] = {
@@ -76,6 +79,65 @@ def test_a_direction_is_kept_by_linear_models_too() -> None:
         epsilon=2.0, delta=1e-6, schema=stated, classes=[False, True], random_state=0
     )
     assert model.fit(X, y).coefficients()["b"] == 0.0
+
+
+def test_a_direction_holds_for_whole_scores_whatever_the_other_columns_are() -> None:
+    """Rows divided by their own norms would let the score fall where the weight says that it rises."""
+    X, _ = people()
+    y = np.random.default_rng(0).random(len(X)) < 1 / (1 + np.exp(-2 - 0.3 * X.a))
+    stated = {**SCHEMA, "columns": {**SCHEMA["columns"], "a": {"range": [-1, 1], "monotone": "increasing"}}}
+    model = DPLogisticRegression(epsilon=2.0, schema=stated, classes=[False, True], random_state=0).fit(X, y)
+    for b, g in ((0.0, "u"), (1.0, "v"), (-1.0, "neither")):
+        grid = pd.DataFrame({"a": np.linspace(-1, 1, 101), "b": b, "g": g})
+        assert (np.diff(model.decision_function(grid)) >= -1e-12).all()
+
+
+def test_a_direction_leaves_missing_cells_alone() -> None:
+    X, y = people()
+    X.loc[:500, "a"] = np.nan
+    columns = {
+        **SCHEMA["columns"],
+        "a": {"range": [-1, 1], "basis": {"knots": [-0.9, -0.8, -0.5]}, "missing": "own"},
+    }
+    free, bound = (
+        DPLogisticRegression(
+            epsilon=2.0,
+            schema={**SCHEMA, "columns": columns | {"a": columns["a"] | direction}},
+            classes=[False, True],
+            random_state=0,
+        ).fit(X, y)
+        for direction in ({}, {"monotone": "increasing"})
+    )
+    assert not np.allclose(free.decision_function(X[600:]), bound.decision_function(X[600:]))
+    np.testing.assert_allclose(free.decision_function(X[:500]), bound.decision_function(X[:500]), atol=1e-9)
+
+
+def test_products_have_flat_directions() -> None:
+    schema = Schema.from_dict(
+        {
+            "columns": {
+                "a": {"range": [-1, 1], "basis": {"hats": 4}},
+                "b": {"range": [-1, 1], "basis": {"hats": 6}},
+                "g": {"categories": ["u", "v"]},
+                "h": {"categories": [1, 2, 3], "other": "own"},
+            },
+            "products": [["a", "g"], ["g", "h"], ["b", "g"]],
+            "missing": "never",
+        }
+    )
+    rng = np.random.default_rng(0)
+    X, _ = people()
+    X["h"] = rng.choice([1, 2, 3, 9], len(X))
+    rows = SchemaEncoder(schema).transform(X)
+    flat = flat_directions(schema)
+    assert np.abs(rows @ flat).max() < 1e-12
+    rank = np.linalg.matrix_rank(rows.T @ rows)  # of these rows, among which every case occurs
+    assert np.linalg.matrix_rank(flat) == rows.shape[1] - rank
+
+
+def test_classes_may_be_an_array() -> None:
+    X, y = people(200)
+    assert made(classes=np.array([False, True])).fit(X, y).schema_ == made().fit(X, y).schema_
 
 
 @pytest.mark.parametrize("cls", [DPAdditiveClassifier, DPAdditiveRegressor])
@@ -143,6 +205,8 @@ def test_knots_come_from_public_quantities() -> None:
         ({"monotone": ["a"]}, "table such as"),
         ({"products": [("a", "z")]}, "do not list"),
         ({"hats": 1}, "hats"),
+        ({"schema": {"columns": {"a": {"range": [-1, 1], "basis": {"knots": [0.1, 0.1 + 1e-12]}}}}}, "apart"),
+        ({"schema": {"columns": {"a": {"range": [-1e308, 1e308]}}}}, "wider"),
         ({"smooth": -1.0}, "smooth"),
         ({"classes": [0, 1, 2], "monotone": {"a": "increasing"}}, "3 classes"),
     ],

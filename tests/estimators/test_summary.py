@@ -6,11 +6,20 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import kstest
 
-from dplangevin import DPLogisticRegression, DPPoissonRegressor, DPRidge, InvalidParameter
-from dplangevin.estimators._posterior import shrunk
+from dplangevin import (
+    DPAdditiveClassifier,
+    DPLogisticRegression,
+    DPPoissonRegressor,
+    DPRidge,
+    InvalidParameter,
+    SchemaEncoder,
+)
+from dplangevin.estimators._blocks import flat_directions
+from dplangevin.estimators._curvature_estimate import expected
 
 
 def data(n: int, seed: int, p: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -114,15 +123,42 @@ def test_counts_have_intervals_above_zero() -> None:
     assert (interval > 0).all()
 
 
-def test_shrinking_brings_a_noisy_matrix_nearer_to_the_truth() -> None:
+def test_what_is_expected_of_a_noisy_matrix_is_nearer_to_the_truth() -> None:
+    """Its inverse as well; and the variances that are said to be left are about those of the errors."""
     rng = np.random.default_rng(0)
     size, deviation = 30, 10.0
     truth = np.diag(np.linspace(60.0, 200.0, size))
+    truth[:3, :3] += 30.0
     before = after = 0.0
+    ratios = []
     for _ in range(10):
         noise = rng.standard_normal((size, size))
         noisy = truth + deviation * (noise + noise.T) / 2  # variance 1 on the diagonal, 1/2 off it
+        mean, left = expected(noisy, deviation)
         before += float(np.sum((np.linalg.inv(noisy) - np.linalg.inv(truth)) ** 2))
-        after += float(np.sum((np.linalg.inv(shrunk(noisy, deviation)) - np.linalg.inv(truth)) ** 2))
+        after += float(np.sum((np.linalg.inv(mean) - np.linalg.inv(truth)) ** 2))
+        ratios.append(np.mean((mean - truth) ** 2) / np.mean(left))
     assert after < before / 2
-    assert np.allclose(shrunk(truth, 0.0), truth)
+    assert 0.5 < np.mean(ratios) < 1.5
+    np.testing.assert_allclose(expected(truth, 0.0)[0], truth, atol=1e-9)
+
+
+def test_a_flat_direction_is_not_tested_and_carries_no_doubt_into_others() -> None:
+    """Indicators add up to the constant: what is left of a column of three are two degrees of freedom."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(-1, 1, 10_000), "g": rng.choice(["u", "v", "w"], 10_000)})
+    y = rng.random(10_000) < 1 / (1 + np.exp(-1.0 - 2 * X.a))  # g has no effect, the constant has one
+    schema = {"columns": {"a": {"range": [-1, 1]}, "g": {"categories": ["u", "v", "w"]}}, "missing": "never"}
+    model = DPAdditiveClassifier(
+        epsilon=4.0, schema=schema, classes=[False, True], hats=4, intervals=True, random_state=0
+    ).fit(X, y)
+    test = model.wald_test("g")
+    assert test.degrees == 2
+    assert test.p_value > 0.001
+    assert model.wald_test("a").p_value < 1e-6
+    assert np.isfinite(model.standard_errors_).all()
+    known, stranger = model.predict_interval(pd.DataFrame({"a": [0.0, 0.0], "g": ["u", "z"]}))
+    assert np.ptp(stranger) > 2 * np.ptp(known)  # no list names z: nobody told of it
+    flat = flat_directions(model.schema_)
+    assert flat.shape == (7, 1)
+    assert np.abs(SchemaEncoder(model.schema_).transform(X) @ flat).max() < 1e-12

@@ -15,6 +15,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.estimators._blocks import flat_directions
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
@@ -121,7 +122,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         if share:
             rows = self.max_rows_per_person
             loaded = weighted or getattr(encode, "class_weights", None) is not None
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded)
+            stated = not isinstance(self.intervals, bool | np.bool_)
+            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
         else:
             recipe = chosen(request)
             self.check_person(recipe.plan.guarantee)
@@ -144,8 +146,9 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     def _run(self, recipe: Recipe, both: IntervalPlan | None, data: Dataset) -> Release:
         """Charge and release; with intervals, the curvature too."""
         if both is not None:
+            flat = None if self.schema is None else flat_directions(as_schema(schema_of(self)))
             release, self.uncertainty_ = run_with_intervals(
-                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person
+                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person, flat
             )
             self.privacy_ = self.promise(both.guarantee, release.seeded, both.words)
             return release

@@ -144,3 +144,37 @@ def _coarse(block: ColumnBlock) -> ColumnBlock:
 def largest_norm(schema: Schema) -> float:
     """Of a row with its constant, before scaling."""
     return float(np.sqrt(1.0 + sum(block.bound for block in blocks_of(schema))))
+
+
+def flat_directions(schema: Schema) -> Floats:
+    """[columns, k]: directions of the coefficients that change no score of a row whose categories are all listed.
+
+    A column's indicators add up to the constant, and a column's products with them to the column.
+    """
+    blocks = blocks_of(schema)
+    starts = [int(start) for start in np.cumsum([0, *(len(block.names()) for block in blocks)])]
+    own = {block.column.name: start for block, start in zip(blocks, starts, strict=False) if not block.other}
+    found: list[dict[int, float]] = []
+    for block, start in zip(blocks, starts, strict=False):
+        if block.other is None:
+            if isinstance(block.column, CategoricalColumn):
+                found.append(
+                    dict.fromkeys(range(start, start + len(block.names())), 1.0) | {starts[-1]: -1.0}
+                )
+            continue
+        table = start + np.arange(len(block.names())).reshape(len(block._own_names()), -1)
+        pairs = ((block.column, block.other.column, table), (block.other.column, block.column, table.T))
+        for column, summed, places in pairs:
+            if isinstance(summed, CategoricalColumn):
+                alike = (
+                    len(places) if schema.column(column.name) == column else 1
+                )  # a coarse curve: the line only
+                found += [
+                    dict.fromkeys(map(int, places[i]), 1.0) | {own[column.name] + i: -1.0}
+                    for i in range(alike)
+                ]
+    directions = np.zeros((starts[-1] + 1, len(found)))
+    for k, entries in enumerate(found):
+        for j, value in entries.items():
+            directions[j, k] = value
+    return directions

@@ -39,6 +39,8 @@ from dplangevin.problem import (
 )
 
 DEFAULT_SHARE = 0.15
+MOST_SHARE, FINE_DOUBT = 0.5, 0.2
+"""A pure promise gives the curvature more, up to a half, until its noise is a fifth of what n records can show."""
 SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off
 POISSON_CLIP = 2.5  # counts further from their rate than so many deviations of the largest one are cut off
 LONGEST = 1000.0  # norm of the coefficients, for rows of norm 1, beyond which no interval is meant to hold
@@ -98,9 +100,11 @@ def fit_epsilon(epsilon: float, delta: float, share: float) -> float:
 
 
 def plan_with_intervals(
-    share: float, request: Request, *, rows: int = 1, weighted: bool = False
+    share: float, request: Request, *, rows: int = 1, weighted: bool = False, stated: bool = True
 ) -> tuple[Recipe, IntervalPlan]:
     """The recipe and the joint plan for a request whose (epsilon, delta) pays for both.
+
+    stated : the share is as it is; otherwise a pure promise whose curvature needs more gets it.
 
     What has no interval is refused; nothing here depends on the data.
     """
@@ -122,24 +126,37 @@ def plan_with_intervals(
     recipe = chosen(replace(request, mechanism="objective-perturbation", epsilon=left))
     recipe = recipe_for_intervals(recipe, left, request.alpha)
     both = interval_plan(recipe.plan, epsilon)
+    wanted = min(MOST_SHARE, share * _doubt(both) / FINE_DOUBT)
+    if not stated and delta == 0 and wanted > share:
+        return plan_with_intervals(wanted, request, rows=rows, weighted=weighted, stated=True)
     return replace(recipe, caution=recipe.caution or _caution(both)), both
 
 
-def _caution(both: IntervalPlan) -> str | None:
-    """Said when the largest mean curvature that n records can have is lost in its noise.
+def _doubt(both: IntervalPlan) -> float:
+    """The noise on the curvature over the largest mean curvature that n records can have.
 
-    That is within three deviations of one entry, or within the largest eigenvalue of a random symmetric matrix.
+    Noise is three deviations of one entry, or the largest eigenvalue of a random symmetric matrix.
     """
     problem = both.plan.problem
-    classes = problem.loss.score_dimension
-    size = problem.n_columns * max(classes - 1, 1)
+    classes, size = problem.loss.score_dimension, _rows(both)
     largest = largest_curvature(problem.loss) if classes == 1 else 1 - 1 / classes  # trace of diag(p) - p p^T
-    doubt = both.deviations[0] * max(1 / MOST_DOUBT, math.sqrt(2 * size))
-    if problem.n * largest * problem.row_norm**2 / size >= doubt:
+    noise = both.deviations[0] * max(1 / MOST_DOUBT, math.sqrt(2 * size))
+    return noise * size / (problem.n * largest * problem.row_norm**2)
+
+
+def _rows(both: IntervalPlan) -> int:
+    problem = both.plan.problem
+    return problem.n_columns * max(problem.loss.score_dimension - 1, 1)
+
+
+def _caution(both: IntervalPlan) -> str | None:
+    """Said when the curvature is lost in its noise."""
+    size = _rows(both)
+    if _doubt(both) <= 1:
         return None
     return (
-        f"the noise on the {size} x {size} curvature matrix exceeds what {problem.n} records can show at this budget: "
-        "expect infinite confidence intervals. More records, a larger epsilon or fewer coefficients help."
+        f"the noise on the {size} x {size} curvature matrix exceeds what {both.plan.problem.n} records can show at "
+        "this budget: expect infinite confidence intervals. More records, a larger epsilon or fewer coefficients help."
     )
 
 

@@ -9,7 +9,7 @@ from dplangevin.planner.request import Request
 LEAST, MOST = 2, 16
 MOST_WITH_BANDS = 8
 """The curvature that bands rest on has a row for every coordinate: with more, its noise hides it."""
-FACTOR = 3.5
+FACTOR, PURE_FACTOR = 3.5, 3.0
 KNOTS_EACH = 8
 
 
@@ -22,8 +22,19 @@ def hats_for(request: Request, n_curves: int, bands: bool = False) -> int:
     p)). What a curve of k knots misses falls like 1 / k^2 (a power of k between 1 and 4, as the truth is stepped or
     smooth), what noise adds grows like k / records: hence the third root. Two knots are a straight line.
     """
-    signal = request.records(request.delta == 0) / (request.columns + KNOTS_EACH * n_curves)
+    pure = request.delta == 0
+    signal = request.records(pure) / (request.columns + KNOTS_EACH * n_curves)
     most = MOST_WITH_BANDS if bands else MOST
     if not math.isfinite(signal):
         return most
-    return int(min(most, max(LEAST, round(FACTOR * signal ** (1 / 3)))))
+    if not pure:
+        return int(min(most, max(LEAST, round(FACTOR * signal ** (1 / 3)))))
+    return max(
+        (k for k in range(LEAST, most + 1) if k <= _pure(request.columns, n_curves, k, signal)), default=LEAST
+    )
+
+
+def _pure(columns: int, n_curves: int, hats: int, signal: float) -> float:
+    """The same rule where noise grows with the root of all coefficients, the curves' own among them."""
+    grown = (columns + hats * n_curves) / columns
+    return float(PURE_FACTOR * (signal / math.sqrt(grown)) ** (1 / 3))

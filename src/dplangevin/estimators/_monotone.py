@@ -67,3 +67,5 @@ def _project(block: ColumnBlock, weights: Any, start: int) -> None:
     found = np.linalg.solve(whole, nearest)
     weights[-1] += found[0]
     weights[part] = found[1:]
+    if block.missing == "own":  # a missing cell has no value at the knots: its score stays
+        weights[part.stop] -= found[0]

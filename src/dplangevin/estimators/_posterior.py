@@ -1,30 +1,36 @@
 """What a released point and its noisy curvature say about the coefficients: a linear model with a public prior.
 
 Objective perturbation releases theta with sum_i grad loss_i(theta) + Lambda theta + b = 0. Linearised at the
-population's theta_0, with H the curvature of the sum, g = sum_i grad loss_i(theta_0) and the released curvature K = H
-+ E,
+population's theta_0, with H the curvature of the sum, g = sum_i grad loss_i(theta_0), and K what is expected of H after
+its noisy release (`_curvature_estimate`), E = K - H,
 
     K theta + Lambda theta  =  K theta_0 - g - b + E (theta - theta_0):
 
-a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and E, a
-symmetric matrix with independent entries of variance s^2 / 2 (s^2 on the diagonal), adds s^2 |theta - theta_0|^2 / 2
-to every direction. Directions in which K is lost in its noise would be divided by nearly nothing; so theta_0 is given
-the public prior of the planner's rules, N(0, tau^2) with tau = reach / row_norm, which is about twice the size that
+a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and E, whose
+entries have the variances V that the release leaves, adds sum_j V_ij (theta - theta_0)_j^2 to coordinate i. theta_0 is
+given the public prior of the planner's rules, N(0, tau^2) with tau = reach / row_norm, about twice the size that
 coefficients are planned for. With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of
 theta_0 and C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the
 ridge's bias; where they do not, it is the prior: a coefficient with more than a third of the prior's variance left
-has an infinite interval. |theta - theta_0|^2 is taken from the answer itself, until both agree.
+has an infinite interval. (theta - theta_0)^2 is taken from the answer itself, until both agree.
+
+Two kinds of directions are left out of this first, because E would carry their whole doubt, tau, into all others:
+
+- flat ones, in which no row of the schema differs from another (the indicators of a column add up to the constant),
+  unless the released curvature shows them all the same. theta_0 is the solution of least norm: 0 there.
+- coefficients whose own released curvature is within LEAST_SEEN deviations of 0. They keep the prior.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from dplangevin._arrays import Floats
+from dplangevin.estimators._curvature_estimate import expected
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
@@ -32,7 +38,7 @@ from dplangevin.planner.rules import SHAPES
 from dplangevin.problem import Clipped, Logistic, Poisson, Problem, SmoothedHinge, Softmax
 
 MOST_PRIOR = 1 / 3
-LEAST_SEEN = 3.0
+LEAST_SEEN = 2.5
 """A direction whose released curvature is within so many deviations of 0 is not seen."""
 _ROUNDS = 100
 
@@ -42,6 +48,7 @@ class Posterior:
     """The middle of the intervals and the three parts of its covariance: sampling, privacy noise, and the prior.
 
     seen : the released curvature of each coefficient over the least that is told from its noise (one score only).
+    flat : [d, k], orthonormal directions of which nothing can be known, and in which the middle is 0.
     """
 
     centre: Floats
@@ -49,6 +56,7 @@ class Posterior:
     noise: Floats
     prior: Floats
     scale: float
+    flat: Floats
     dispersion: float | None = None
     seen: Floats | None = None
 
@@ -60,77 +68,104 @@ def prior_scale(problem: Problem) -> float:
     return SHAPES[names.get(type(loss), "ridge")].reach / problem.row_norm
 
 
-def posterior(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Posterior:
-    """Post-processing of the two releases. With several classes, worked out in contrasts and turned back."""
-    problem, schedule = both.plan.problem, both.plan.schedule
+def posterior(
+    both: IntervalPlan, theta: Floats, curvature: Curvature, flat: Floats | None = None
+) -> Posterior:
+    """Post-processing of the two releases. With several classes, worked out in contrasts and turned back.
+
+    flat : [n_columns, k], public directions in which the rows of a schema do not differ.
+    """
+    problem, doubts = both.plan.problem, both.deviations
+    turn = contrasts(problem.loss.score_dimension)
+    basis = np.asarray(np.kron(np.eye(problem.n_columns), turn), np.float64)
+    scale, own = prior_scale(problem), np.diag(curvature.matrix)
+    lost = own < LEAST_SEEN * doubts[0]
+    given: Floats = np.zeros((len(own), 0))
+    if flat is not None:
+        given = np.asarray(np.kron(flat, np.eye(turn.shape[1])), np.float64)
+    level = _unseen(curvature.matrix, given * ~lost[:, None], doubts[0])
+    kept = _complement(np.column_stack([level, np.eye(len(own))[:, lost]]))
+    kept[lost] = 0.0
+    inner = _inside(both, kept, kept.T @ (basis.T @ theta), curvature)
+    rows, outer = basis @ kept, basis[:, lost]
+    schedule = both.plan.schedule
     assert isinstance(schedule, ObjectivePerturbationSchedule)
-    basis = np.asarray(
-        np.kron(np.eye(problem.n_columns), contrasts(problem.loss.score_dimension)), np.float64
-    )
-    scale, ridge, doubts = prior_scale(problem), problem.n * problem.ridge, both.deviations
-    known = shrunk(curvature.matrix, doubts[0])
-    slopes = _slopes(curvature, known, doubts)
-    spread = schedule.noise_scale * (math.sqrt(len(theta) + 1) if schedule.noise == "gamma" else 1.0)
-    point = basis.T @ theta
-    seen = known @ point + ridge * point
-    unit = np.eye(len(point))
-
-    def answer(apart: float, prior: float) -> tuple[float, Floats, Floats, Floats]:
-        added = spread**2 + doubts[0] ** 2 / 2 * apart
-        weighed = np.linalg.solve(slopes + added * unit, known)
-        covariance = np.asarray(np.linalg.inv(known @ weighed + unit / prior), np.float64)
-        gain = covariance @ weighed.T
-        return added, gain, gain @ seen, covariance
-
-    apart, prior = len(point) * scale**2, scale**2
-    for _ in range(_ROUNDS):
-        _, _, middle, covariance = answer(apart, prior)
-        told = unit - covariance / prior  # the part of each direction that the records speak of
-        new = float((point - middle) @ told @ (point - middle) + np.trace(covariance @ told))
-        prior = min(scale**2, float(middle @ middle + np.trace(covariance)) / len(point))
-        apart, before = max(new, 1e-12 * scale**2), apart
-        if abs(apart - before) <= 1e-6 * before:
-            break
-    added, gain, middle, _ = answer(apart, scale**2)
-    rows, left = basis @ gain, basis @ (unit - gain @ known)
     release = (len(theta) + 1) * schedule.release_noise**2
     return Posterior(
-        centre=basis @ middle,
-        sampling=rows @ slopes @ rows.T,
-        noise=added * rows @ rows.T + release * np.eye(len(theta)),
-        prior=scale**2 * left @ left.T,
+        centre=rows @ inner.centre,
+        sampling=rows @ inner.sampling @ rows.T,
+        noise=rows @ inner.noise @ rows.T + release * np.eye(len(theta)),
+        prior=rows @ inner.prior @ rows.T + scale**2 * outer @ outer.T,
         scale=scale,
+        flat=basis @ level,
         dispersion=_dispersion(curvature, doubts),
-        seen=np.diag(curvature.matrix) / (LEAST_SEEN * doubts[0]) if basis.shape[1] == len(theta) else None,
+        seen=own / (LEAST_SEEN * doubts[0]) if len(own) == len(theta) else None,
     )
 
 
-def shrunk(matrix: Floats, deviation: float) -> Floats:
-    """The curvature from its noisy release: eigenvalues moved back together by what noise spread them.
-
-    Noise with variance s^2 / 2 off the diagonal spreads d eigenvalues by a semicircle of radius s sqrt(2 d). Given
-    the eigenvectors, the best eigenvalues are l - 2 v h(l), v = d s^2 / 2, with h the real part of the mean of
-    1 / (l - l_j): see Bun, Allez, Bouchaud and Potters (2016), Rotational invariant estimator for general noisy
-    matrices. The diagonal is known well, so this is done after dividing by it: a rare category's small curvature is not
-    mistaken for the mean. What is within two deviations of 0 counts as 0.
-    """
-    root = np.sqrt(np.maximum(np.diag(matrix), max(LEAST_SEEN * deviation, 1e-300)))
-    values, vectors = np.linalg.eigh(matrix / np.outer(root, root))
-    noise = deviation * float(np.mean(root**-2.0))
-    size = len(values)
-    variance = size * noise**2 / 2
-    width = max(math.sqrt(variance / size), 1e-12 * float(np.abs(values).max()), 1e-300)
-    gaps = values[:, None] - values[None, :]
-    pull = (gaps / (gaps**2 + width**2)).mean(axis=1)
-    better = np.asarray(isotonic_regression(values - 2 * variance * pull))
-    better = np.where(better > 2 * noise, better, 0.0)
-    return np.asarray((vectors * better) @ vectors.T * np.outer(root, root))
+class _Inner(NamedTuple):
+    centre: Floats
+    sampling: Floats
+    noise: Floats
+    prior: Floats
 
 
-def _slopes(curvature: Curvature, known: Floats, doubts: list[float]) -> Floats:
+def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvature) -> _Inner:
+    """The linear model in the coordinates `kept`, whose columns are orthonormal: noise stays what it is."""
+    problem, schedule, doubts = both.plan.problem, both.plan.schedule, both.deviations
+    assert isinstance(schedule, ObjectivePerturbationSchedule)
+    size = problem.n_columns * problem.loss.score_dimension
+    spread = schedule.noise_scale * (math.sqrt(size + 1) if schedule.noise == "gamma" else 1.0)
+    known, doubt = expected(kept.T @ curvature.matrix @ kept, doubts[0])
+    slopes = _slopes(curvature, known, kept, doubts)
+    seen = known @ point + problem.n * problem.ridge * point
+    unit, prior = np.eye(len(point)), prior_scale(problem) ** 2
+    apart = np.full(len(point), prior)
+    for _ in range(_ROUNDS):
+        added = np.diag(spread**2 + doubt @ apart)
+        weighed = np.linalg.solve(slopes + added, known)
+        covariance = np.linalg.inv(known @ weighed + unit / prior)
+        gain = covariance @ weighed.T
+        middle = gain @ seen
+        told = unit - covariance / prior  # the part of each direction that the records speak of
+        square = np.outer(point - middle, point - middle) + covariance
+        before, apart = apart, np.maximum(np.diag(told @ square @ told), 1e-12 * prior)
+        if np.abs(apart - before).max(initial=0.0) <= 1e-6 * before.max(initial=1.0):
+            break
+    left = unit - gain @ known
+    return _Inner(middle, gain @ slopes @ gain.T, gain @ added @ gain.T, prior * left @ left.T)
+
+
+def _unseen(matrix: Floats, flat: Floats, deviation: float) -> Floats:
+    """An orthonormal basis of the flat directions, without those whose released curvature is more than noise."""
+    if not flat.any():
+        return np.zeros((len(flat), 0))
+    vectors, sizes, _ = np.linalg.svd(flat, full_matrices=False)
+    level = vectors[:, sizes > 1e-9 * sizes[0]]
+    values, turn = np.linalg.eigh(level.T @ matrix @ level)
+    most = deviation * max(
+        LEAST_SEEN, math.sqrt(2 * len(values)) + 1
+    )  # the edge of a random matrix's eigenvalues
+    return np.asarray(level @ turn[:, values < most])
+
+
+def _complement(out: Floats) -> Floats:
+    """Orthonormal directions at right angles to `out`, each near one of the coordinates."""
+    unit, rest = np.eye(len(out)), out.copy()
+    drop = []
+    for _ in range(out.shape[1]):
+        drop.append(int(np.argmax((rest * rest).sum(axis=1))))
+        row = rest[drop[-1]] / np.linalg.norm(rest[drop[-1]])
+        rest = rest - np.outer(rest @ row, row)
+    near = np.delete(unit - out @ out.T, drop, axis=1)
+    left, _, right = np.linalg.svd(near, full_matrices=False)
+    return np.asarray(left @ right)
+
+
+def _slopes(curvature: Curvature, known: Floats, kept: Floats, doubts: list[float]) -> Floats:
     """J: the curvature itself, a released multiple of it, or released itself."""
     if curvature.slope_moment is not None:
-        values, vectors = np.linalg.eigh(curvature.slope_moment)
+        values, vectors = np.linalg.eigh(kept.T @ curvature.slope_moment @ kept)
         return np.asarray((vectors * np.maximum(values, doubts[1])) @ vectors.T)
     return known * (_dispersion(curvature, doubts) or 1.0)
 

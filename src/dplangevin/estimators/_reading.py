@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +44,16 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
     X = X.matrix() if isinstance(X, Table) else X
-    if issparse(X):
-        # every row by itself, with its zeros: what is kept of a row does not depend on other rows
-        X = cast(Any, X).toarray()
+    X = dense(X) if issparse(X) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
     numbers = finite_rows(matrix_of(X), total)
+    if getattr(numbers, "ndim", 2) == 1:  # scikit-learn's own words would show the cells
+        raise InvalidParameter(
+            "Expected 2D array, got 1D array instead: X needs a row for each record. Reshape your data with "
+            "X.reshape(-1, 1) if there is a single feature, X.reshape(1, -1) if there is a single record."
+        )
     loose = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS" and not total
     if loose and not np.isfinite(numbers).all():
         raise BadCells(
@@ -62,6 +65,27 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     )
     validate_data(model, X, reset=reset, skip_check_array=True)
     return np.asarray(rows)
+
+
+def dense(X: Any) -> NDArray[Any]:
+    """A sparse matrix as an array: entries of one place are added up, and every row is read by itself.
+
+    An entry outside the columns, which SciPy does not look for, would fall into another record's row: it makes its own
+    row no row of numbers.
+    """
+    kind = X.dtype.kind
+    if kind == "c" or X.ndim != 2:
+        return np.asarray(X.toarray())
+    if X.format == "csr":
+        row, column, data = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices, X.data
+    else:
+        entries = X.tocoo()
+        row, column, data = entries.row, entries.col, entries.data
+    good = (column >= 0) & (column < X.shape[1])
+    rows = np.zeros(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
+    np.add.at(rows, (row[good], column[good]), data[good])
+    rows[row[~good]] = np.nan
+    return rows
 
 
 def finite_rows(numbers: Any, total: bool) -> Any:

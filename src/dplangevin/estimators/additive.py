@@ -95,7 +95,8 @@ class WithCurves:
         if hats is None:
             model: Any = self
             width = sum(len(block.names()) for block in blocks_of(schema)) + 1
-            classes = None if not hasattr(model, "_stated") else len(model._stated() or (0, 1))
+            stated = model._stated() if hasattr(model, "_stated") else None
+            classes = None if not hasattr(model, "_stated") else 2 if stated is None else len(stated)
             hats = hats_for(
                 model.request(n, width, classes), len(open_columns), bool(interval_share(model.intervals))
             )

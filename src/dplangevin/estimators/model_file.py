@@ -185,6 +185,8 @@ def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
         plain["seen"] = None if found.seen is None else found.seen.tolist()
     if found.covariances is not None:
         plain["covariances"] = [part.tolist() for part in found.covariances]
+    if found.flat is not None and found.flat.size:
+        plain["flat"] = found.flat.tolist()
     for name, values in (("sampling", found.sampling), ("noise", found.noise)):
         entries = values.astype(object)
         entries[np.isinf(values)] = None
@@ -198,7 +200,7 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
         "uncertainty",
         plain,
         {**fields, "sampling": _plain.anything, "noise": _plain.anything},
-        dict.fromkeys(("prior", "covariances", "seen"), _plain.anything)
+        dict.fromkeys(("prior", "covariances", "seen", "flat"), _plain.anything)
         | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional(_plain.positive)),
     )
     centre = _numbers("uncertainty.centre", read["centre"])
@@ -221,6 +223,10 @@ def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
         tables = [_numbers("uncertainty.covariances", part) for part in parts]
         _require(all(part.shape == (size, size) for part in tables), "uncertainty.covariances do not fit")
         more["covariances"] = np.array(tables)
+        more["flat"] = (
+            np.zeros((size, 0)) if read.get("flat") is None else _numbers("uncertainty.flat", read["flat"])
+        )
+        _require(more["flat"].ndim == 2 and len(more["flat"]) == size, "uncertainty.flat does not fit")
     return Uncertainty(centre=centre, dimension=read["dimension"], **deviations, **more)
 
 

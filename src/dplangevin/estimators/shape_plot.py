@@ -20,7 +20,8 @@ _ROW, _NAMES, _LONGEST = 24, 170, 24
 INK, NOISE, SAMPLING = "#0072B2", "#F0C08A", "#8FC1E3"
 LEGEND = (
     "The line is the released model. The inner band (blue) is sampling error alone, the outer one (sand) adds privacy "
-    "noise: so far may the true shape lie, point by point."
+    "noise: so far may the true shape lie, point by point. Where no band is drawn, the records at this budget tell too "
+    "little for one; summary() says what would do."
 )
 
 
@@ -166,8 +167,11 @@ def _curve(shape: ColumnShape) -> str:
     ]
     for colour, under, over in _bands(shape):
         for run in _runs(np.isfinite(under) & np.isfinite(over)):
-            edge = [f"{x(scale[j]):.1f},{y(over[j]):.1f}" for j in run]
-            edge += [f"{x(scale[j]):.1f},{y(under[j]):.1f}" for j in reversed(run)]
+            ends = [(x(scale[j]), over[j], under[j]) for j in run]
+            if len(run) == 1:  # a point by itself: a bar
+                ends = [(ends[0][0] - 4, *ends[0][1:]), (ends[0][0] + 4, *ends[0][1:])]
+            edge = [f"{place:.1f},{y(top):.1f}" for place, top, _ in ends]
+            edge += [f"{place:.1f},{y(bottom):.1f}" for place, _, bottom in reversed(ends)]
             parts.append(f'<polygon points="{" ".join(edge)}" fill="{colour}" stroke="none"/>')
     parts.append(
         f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(0):.1f}" y2="{y(0):.1f}" stroke="#111" '
@@ -186,7 +190,7 @@ def _curve(shape: ColumnShape) -> str:
         marks = [(tick, tick) for tick in _ticks(points[0], points[-1])]
     parts += [
         f'<text x="{min(x(place), _WIDTH - 24):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
-        f"{point:.4g}</text>"
+        f"{_mark(point)}</text>"
         for place, point in marks
     ]
     parts.append(
@@ -255,20 +259,25 @@ def _grid(shape: ColumnShape) -> tuple[int, str]:
     return 36 + _ROW * len(first), "".join(parts)
 
 
+def _mark(point: float) -> str:
+    """Four digits; thousands are not rounded away."""
+    return f"{point:,.0f}" if 1000 <= abs(point) < 1e9 else f"{point:.4g}"
+
+
 def _label(point: Any) -> str:
-    text = f"{point:.4g}" if isinstance(point, float) else str(point)
+    text = _mark(point) if isinstance(point, float) else str(point)
     return text if len(text) <= 12 else text[:11] + "…"
 
 
 def _runs(good: Any) -> list[list[int]]:
-    """Stretches of at least two points that are good."""
+    """Stretches of points that are good."""
     runs: list[list[int]] = [[]]
     for j, fine in enumerate(good):
         if fine:
             runs[-1].append(j)
         elif runs[-1]:
             runs.append([])
-    return [run for run in runs if len(run) > 1]
+    return [run for run in runs if run]
 
 
 def _ticks(low: float, high: float) -> list[float]:

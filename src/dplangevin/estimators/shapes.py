@@ -1,7 +1,8 @@
 """The curves of an additive model: what each column adds to the score, with bands.
 
 A shape is `design @ coefficients`, centred so that its mean over its own points is 0 (a public choice; the constant
-takes the rest). Its band has two parts, sampling and privacy noise. Everything is post-processing of what was released.
+takes the rest; of categories, with intervals, over those that the records tell of). Its band has two parts, sampling
+and privacy noise. Everything is post-processing of what was released.
 """
 
 from __future__ import annotations
@@ -86,12 +87,22 @@ def shapes_of(model: Any, level: float = 0.95, only: str | None = None, at: Any 
         size = len(block.names())
         if only is None or block.title == only:
             points, design = _design(block, at)
-            design = factor * (design - _design(block)[1].mean(axis=0))
+            design = factor * (design - _middle(model, block, slice(start, start + size)))
             found.append(_shape(model, block, points, design, slice(start, start + size), level))
         start += size
     if not found:
         raise InvalidParameter(f"the model has no column {only!r}; it has {', '.join(schema.names)}.")
     return found
+
+
+def _middle(model: Any, block: ColumnBlock, part: slice) -> Floats:
+    """The mean row over the block's points; of categories with intervals, over those whose curvature is seen."""
+    rows: Floats = _design(block)[1]
+    seen = getattr(getattr(model, "uncertainty_", None), "seen", None)
+    if seen is not None and block.other is None and not isinstance(block.column, NumericColumn):
+        fine = seen[part][: len(rows)] >= 1
+        rows = rows[fine] if fine.any() else rows
+    return np.asarray(rows.mean(axis=0))
 
 
 def _factor(schema: Schema) -> float:
@@ -134,12 +145,12 @@ def _shape(
     if known is None or known.covariances is None:
         return ColumnShape(name=block.title, kind=kind, points=points, values=values)
     parts = [design @ matrix[part, part] @ design.T for matrix in known.covariances]
+    if known.flat is not None:
+        free = known.prior_scale * design @ known.flat[part]
+        parts[2] = parts[2] + free @ free.T
     own, noise, prior = (np.maximum(np.diag(matrix), 0.0) for matrix in parts)
     most = known.prior_scale**2 * (design * design).sum(axis=1)
     lost = own + noise + prior > MOST_PRIOR * most * (1 + 1e-9)
-    if known.seen is not None:
-        squares = design * design
-        lost |= squares[:, known.seen[part] < 1].sum(axis=1) > squares.sum(axis=1) / 2
     middle = design @ known.centre[part]
     width = half_width(level, np.sqrt(own + prior), np.sqrt(noise), known.dimension)
     width = np.where(lost, math.inf, width)

@@ -162,14 +162,15 @@ class WithSummary:
                 f"no coefficient belongs to {', '.join(names) or 'nothing'}; name columns, or coefficients as in "
                 "get_feature_names_out()."
             )
-        covariance = known.covariances.sum(axis=0)[np.ix_(chosen, chosen)]
-        centre = known.centre[chosen]
+        told = _told(known.flat, chosen)
+        covariance = told.T @ known.covariances.sum(axis=0)[np.ix_(chosen, chosen)] @ told
+        centre = told.T @ known.centre[chosen]
         statistic = float(centre @ np.linalg.solve(covariance, centre))
         return WaldTest(
             names=tuple(every[place] for place in chosen),
             statistic=statistic,
-            degrees=len(chosen),
-            p_value=float(gammaincc(len(chosen) / 2, statistic / 2)),
+            degrees=len(centre),
+            p_value=float(gammaincc(len(centre) / 2, statistic / 2)),
         )
 
     def predict_interval(self, X: Any, level: float = 0.95, *, new: bool = False) -> Floats:
@@ -189,6 +190,8 @@ class WithSummary:
         middle = rows @ known.centre + shift
         own, noise, prior = (np.einsum("ij,jk,ik->i", rows, part, rows) for part in known.covariances)
         own = own + prior
+        if known.flat is not None and known.prior_scale is not None:  # rows with cells that no list names
+            own = own + known.prior_scale**2 * ((rows @ known.flat) ** 2).sum(axis=1)
         if new:
             if known.dispersion is None or hasattr(model, "classes_"):
                 raise InvalidParameter(
@@ -252,6 +255,25 @@ def _notes(model: Any, known: Uncertainty, errors: Floats) -> list[str]:
             f"{max(factor, 1.1) * model.epsilon:.2g}, would give an interval."
         )
     return notes
+
+
+def _told(flat: Floats | None, chosen: list[int]) -> Floats:
+    """Directions of the chosen coefficients that can be tested: not those that only trade with the constant.
+
+    All indicators of a column moved together are the constant: their common part says nothing of the column.
+    """
+    unit = np.eye(len(chosen))
+    if flat is None or not flat.shape[1]:
+        return unit
+    others = [place for place in range(len(flat) - 1) if place not in chosen]
+    _, sizes, turn = np.linalg.svd(flat[others]) if others else (None, np.zeros(0), np.eye(flat.shape[1]))
+    sizes = np.concatenate([sizes, np.zeros(flat.shape[1] - len(sizes))])
+    inside = flat[chosen] @ turn[sizes < 1e-9].T
+    if not inside.size:
+        return unit
+    left, sizes, _ = np.linalg.svd(inside)
+    rank = int((sizes > 1e-9).sum())
+    return np.asarray(left[:, rank:]) if rank < len(chosen) else unit
 
 
 def _round_up(n: float) -> int:

@@ -56,6 +56,7 @@ class Uncertainty:
     prior_scale : standard deviation of the public prior itself.
     dispersion : of squared losses, the released variance of a target around its mean.
     seen : each coefficient's own released curvature, over the least that is told from its noise.
+    flat : [d, k], orthonormal directions in which rows of the schema do not differ; the middle is 0 there.
     """
 
     centre: Floats
@@ -67,6 +68,7 @@ class Uncertainty:
     prior_scale: float | None = None
     dispersion: float | None = None
     seen: Floats | None = None
+    flat: Floats | None = None
 
     @property
     def standard_errors(self) -> Floats:
@@ -133,8 +135,11 @@ def run_with_intervals(
     ledger: Spender | None,
     state: StatePath = None,
     rows_per_person: int | None = None,
+    flat: Floats | None = None,
 ) -> tuple[Release, Uncertainty]:
     """Charge once, fit, release the curvature at the fitted point, and work out the uncertainty.
+
+    flat : public directions in which the rows of a schema do not differ.
 
     A run that goes on from `state` makes both releases again with the noise of both, so the point is the same.
     """
@@ -150,7 +155,7 @@ def run_with_intervals(
 
     made = pay(both, release_both, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
     release = replace(made.release, ledger_head=made.ledger_head)
-    return release, uncertainty(both, np.array(release.value), made.curvature)
+    return release, uncertainty(both, np.array(release.value), made.curvature, flat)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -167,15 +172,15 @@ class _Pair:
         return hashlib.sha256(content.encode()).hexdigest()
 
 
-def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Uncertainty:
+def uncertainty(
+    both: IntervalPlan, theta: Floats, curvature: Curvature, flat: Floats | None = None
+) -> Uncertainty:
     """Post-processing: the estimate without the ridge's bias, and the parts of its standard error."""
-    found, problem = posterior(both, theta, curvature), both.plan.problem
+    found, problem = posterior(both, theta, curvature, flat), both.plan.problem
     schedule, classes = both.plan.schedule, problem.loss.score_dimension
     assert isinstance(schedule, ObjectivePerturbationSchedule)
     own, added, left = (np.maximum(np.diag(part), 0.0) for part in (found.sampling, found.noise, found.prior))
     lost = own + added + left > MOST_PRIOR * found.scale**2 * ((1 - 1 / classes) if classes > 1 else 1)
-    if found.seen is not None:
-        lost |= found.seen < 1
     shape = (problem.n_columns, classes) if classes > 1 else (len(theta),)
 
     def shaped(values: Floats, where: Any = math.inf) -> Floats:
@@ -191,4 +196,5 @@ def uncertainty(both: IntervalPlan, theta: Floats, curvature: Curvature) -> Unce
         prior_scale=found.scale,
         dispersion=found.dispersion,
         seen=found.seen,
+        flat=None if classes > 1 else found.flat,
     )

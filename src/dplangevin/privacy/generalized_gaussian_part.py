@@ -34,13 +34,25 @@ class GeneralizedGaussian(Part):
     answers: int
 
     def delta(self, epsilon: float) -> float:
-        return 0.0 if epsilon >= self.pure() else _delta(self.p, self.shift, self.changed, epsilon)
+        if epsilon >= self.pure():
+            return 0.0
+        if self._laplace:
+            return min(1.0, -math.expm1((epsilon - self.shift) / 2) * (1 + 1e-15))
+        return _delta(self.p, self.shift, self.changed, epsilon)
 
     def epsilon(self, delta: float) -> float:
         if delta <= 0:
             return self.pure()
+        if self._laplace:  # 1 - e^((eps - s) / 2) = delta, rounded up
+            exact = self.shift + 2 * math.log1p(-delta)
+            return min(self.shift, max(0.0, exact + 1e-15 * (self.shift + delta)))
         spread = math.sqrt(self.changed * fisher_information(self.p)) * self.shift
         return min(self.pure(), smallest_epsilon(self.delta, delta, _first_guess(spread, delta)))
+
+    @property
+    def _laplace(self) -> bool:
+        """One Laplace answer, whose curve is known in closed form."""
+        return self.p == 1 and self.changed == 1
 
     def pure(self) -> float:
         return self.changed * self.shift if self.p == 1 else math.inf

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_HATS = 200
+LEAST_GAP = 1e-6
+"""Knots are at least this share of the range apart: nearer ones are lost in rounding."""
 LINE = math.sqrt(0.5)
 """Weight of the straight line: at the ends of the range, where it is largest, the row is hardly longer than inside."""
 Monotone = Literal["increasing", "decreasing"]
@@ -101,6 +103,15 @@ class Basis:
                 "are knots already."
             )
 
+    @staticmethod
+    def check_gaps(name: str, knots: tuple[float, ...]) -> None:
+        """Refuse knots, on the scale of the transform, that rounding would put in one place."""
+        if not min(second - first for first, second in pairwise(knots)) >= LEAST_GAP * (knots[-1] - knots[0]):
+            raise InvalidParameter(
+                f"columns.{name}.basis has knots less than {LEAST_GAP:g} of the range apart; state fewer of them, or a "
+                "range that holds them apart."
+            )
+
 
 @lru_cache(maxsize=256)
 def coordinates(places: tuple[float, ...], smooth: float) -> NDArray[np.float64]:
@@ -122,9 +133,10 @@ def coordinates(places: tuple[float, ...], smooth: float) -> NDArray[np.float64]
         inner = np.arange(len(scale) - 2)
         second[inner, inner], second[inner, inner + 2] = 1 / widths[:-1], 1 / widths[1:]
         second[inner, inner + 1] = -1 / widths[:-1] - 1 / widths[1:]
-        gram = second @ second.T
-        values, vectors = np.linalg.eigh(gram + smooth * gram @ gram)
-        table = np.column_stack([LINE * scale, second.T @ (vectors / np.sqrt(values)) @ vectors.T])
+        left, sizes, right = np.linalg.svd(second.T, full_matrices=False)
+        with np.errstate(over="ignore"):
+            bends = (left / np.sqrt(1 + smooth * sizes**2)) @ right  # D^T M, without squares of D
+        table = np.column_stack([LINE * scale, bends])
     table.setflags(write=False)
     return table
 

@@ -46,12 +46,17 @@ class NumericColumn:
             raise InvalidParameter(
                 f"columns.{self.name}.range must be [low, high] with low < high, got [{self.low:g}, {self.high:g}]."
             )
+        if not math.isfinite(self.high - self.low):
+            raise InvalidParameter(
+                f"columns.{self.name}.range is wider than numbers can hold; state a narrower one."
+            )
         if self.transform == "log1p" and self.low <= -1:
             raise InvalidParameter(
                 f"columns.{self.name}.transform = 'log1p' needs a range above -1, got {self.low:g}; raise the low end."
             )
         if self.basis is not None:
             self.basis.check(self.name, self.low, self.high)
+            self.basis.check_gaps(self.name, self.knots)
         if self.monotone is not None:
             _check.choice(f"columns.{self.name}.monotone", self.monotone, ("increasing", "decreasing"))
 

@@ -72,9 +72,15 @@ class Schema:
 
     @property
     def additive(self) -> bool:
-        """Whether rows are scaled by the largest norm, so that the score is a sum of functions of single columns."""
-        based = any(isinstance(column, NumericColumn) and column.basis is not None for column in self.columns)
-        return based or bool(self.products)
+        """Whether rows are scaled by the largest norm, so that the score is a sum of functions of single columns.
+
+        A direction needs it too: divided by its own norm, a row's score need not rise with a column of rising weight.
+        """
+        curved = any(
+            isinstance(column, NumericColumn) and (column.basis is not None or column.monotone is not None)
+            for column in self.columns
+        )
+        return curved or bool(self.products)
 
     def __repr__(self) -> str:
         """A line: the first few columns, how many there are, and the target."""

@@ -18,6 +18,7 @@ from dplangevin.families.noisy_answers.largest_norm import largest_norm_noise
 from dplangevin.families.noisy_answers.maximum_error import IndependentError
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
 from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
+from dplangevin.privacy.generalized_gaussian import single_delta
 from dplangevin.privacy.plan import Price
 from dplangevin.samplers import norm_lattice
 from dplangevin.samplers.cut_cube import cube_sampler, log_irwin_hall
@@ -368,5 +369,7 @@ def test_one_laplace_answer_has_its_closed_form_at_every_delta(shift: float, del
     schedule = LargestNormSchedule(answers=4, changed=4, sensitivity=1.0, scale=1 / shift)
     found = LargestNormTheorem().certify(None, schedule).epsilon(delta)
     exact = max(0.0, shift + 2 * math.log1p(-delta))
-    assert found >= exact * (1 - 1e-12)
-    assert found <= exact + 2e-6 * shift
+    assert exact <= found <= exact + 1e-14 * (shift + delta)
+    part = LargestNormTheorem().certify(None, schedule).parts[0]
+    assert part.delta(found) <= delta * (1 + 1e-12) + 1e-15
+    assert part.delta(0.5 * shift) == pytest.approx(single_delta(1.0, shift, 0.5 * shift), rel=1e-9)
