@@ -170,7 +170,13 @@ SCHEMA = {
 BENT = {
     "version": 1,
     "columns": {
-        "age": {"range": [17, 90], "basis": {"hats": 4, "smooth": 1}, "monotone": "increasing"},
+        "age": {"range": [17, 90], "basis": {"hats": 4, "smooth": 1}},
+        "gain": {
+            "range": [0, 99999],
+            "transform": "log1p",
+            "basis": {"knots": [100, 1000]},
+            "monotone": "increasing",
+        },
         "job": {"categories": ["a", "b"], "other": "own"},
     },
     "products": [["age", "job"]],
@@ -212,7 +218,7 @@ def models(folder: Path) -> list[dict[str, Any]]:
             X, X[:, 0]
         ),
         DPAdditiveRegressor(epsilon=50.0, delta=1e-3, schema=BENT, target_bounds=(-1, 1), random_state=0).fit(
-            table[["age", "job"]], X[:, 0]
+            table, X[:, 0]
         ),
         DPLogisticRegression(
             epsilon=50.0,

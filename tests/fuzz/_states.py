@@ -96,9 +96,9 @@ def _person(**options: Any) -> Any:
 
 def _region(**options: Any) -> Any:
     model = DPRidge(data_norm=2.0, target_bounds=(-1, 1))
-    return RashomonRegion(model, thresholds=0.1, epsilon=9.0, delta=1e-4, n_models=1, **options).fit(
-        _TABLE.to_numpy(), _TARGET
-    )
+    return RashomonRegion(
+        model, thresholds=0.1, epsilon=9.0, delta=1e-4, n_models=1, public_inputs=np.eye(2), **options
+    ).fit(_TABLE.to_numpy(), _TARGET)
 
 
 _TABLE = pd.DataFrame(np.random.default_rng(0).uniform(-1, 1, (200, 2)), columns=["a", "b"])
