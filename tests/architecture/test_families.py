@@ -11,6 +11,7 @@ import grimp
 import pytest
 
 import dplangevin.families
+from architecture._source import ROOT
 from dplangevin.families.mechanism import Mechanism
 from dplangevin.privacy import registry
 
@@ -57,6 +58,11 @@ def test_every_folder_is_a_family_of_the_table() -> None:
         if each.ispkg
     }
     assert folders == set(registry.FAMILIES)
+
+
+def test_the_page_on_the_architecture_names_every_family() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [name for name in registry.FAMILIES if f"`{name.rpartition('.')[2]}`" not in page] == []
 
 
 def test_what_is_proved_does_not_know_what_runs() -> None:

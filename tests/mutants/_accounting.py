@@ -180,6 +180,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("rashomon_theorem", "schedule.n_models * best,", "best,"),
     ("rashomon_theorem", "return min(flat, math.exp(exponent) / ridge)", "return min(flat, 1 / ridge)"),
     ("rashomon_theorem", "if not schedule.interior:", "if False:"),
+    ("rashomon_theorem", "if schedule.ramp > 0 and schedule.release == \"last-iterate\":", "if schedule.ramp > 0:"),
     ("discrete_theorem", "return 2 if constants.adjacency == \"replace-one\" else 1", "return 1"),
     ("discrete_theorem", "+ math.sqrt(constants.dimension) / 2\n        if grid > 0", "\n        if grid > 0"),
     ("discrete_theorem", "return near if Fraction(near) >= exact else", "return near if True else"),

@@ -253,7 +253,10 @@ TESTS = {
     "exponential": (_PINNED, "tests/unit/families/draws/test_draws.py"),
     "rashomon": (_PINNED, "tests/unit/families/rashomon/test_rashomon.py"),
     "region_schedule": ("tests/unit/families/rashomon_region/test_region_theory.py",),
-    "region_objective": ("tests/unit/families/rashomon_region/test_region_theory.py",),
+    "region_objective": (
+        "tests/unit/families/rashomon_region/test_region_theory.py",
+        "tests/unit/rashomon/test_region_statements.py::test_no_record_changes_more_than_its_limit",
+    ),
     "region_plan": (
         *_REGION,
         "tests/unit/families/rashomon_region/test_region_theory.py",

@@ -185,11 +185,14 @@ def class_weights(
     weights = [_check.positive(f"class_weight[{name!r}]", weight) for name, weight in stated.items()]
     if places is None:
         return (*weights, 1.0)
-    found = [1.0] * len(places)
+    found, named = [1.0] * len(places), set()
     for name, weight in zip(stated, weights, strict=True):
         word = label(name, text=text)
         if word is None or word not in places:
             raise InvalidParameter(f"class_weight names {name!r}, which is none of the classes.")
+        if word in named:
+            raise InvalidParameter(f"class_weight names {name!r} twice: 1, 1.0 and '1' are one label.")
+        named.add(word)
         found[places[word]] = weight
     return tuple(found)
 

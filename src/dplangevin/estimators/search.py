@@ -24,7 +24,7 @@ from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw import is_raw
 from dplangevin.estimators._raw_records import RawRecords
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.families.release import SEEDED
@@ -139,6 +139,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         rng, seeded = generator(self.random_state)
         split = _Split.of(records, self.holdout, adjacency, rng, self.estimator.n)
         candidates = [self._candidate(point, split, mu) for point in points]
+        _compared_alike([candidate.model for candidate in candidates])
         score = NoisySumsSchedule(
             groups=(SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / mu),),
             noise="gaussian",
@@ -154,7 +155,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         made = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
         winner = candidates[made.candidate]
-        words = [*winner.recipe.plan.guarantee.assumptions, *([SEEDED] if seeded else [])]
+        words = [*winner.recipe.plan.guarantee.assumptions, *winner.model._public_words()]
+        words += [SEEDED] if seeded else []
         if self.estimator.n is None or adjacency == "replace-one":
             words.append("the number of rows is public")
         kept = tuple(dict.fromkeys((*plan.guarantee.assumptions, *words)))
@@ -238,8 +240,9 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _candidate(self, parameters: dict[str, Any], split: _Split, mu: float) -> _Candidate:
         model = clone(self.estimator).set_params(**parameters)
         model.set_params(
-            epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None
-        )
+            epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None,
+            n=split.divisor,
+        )  # fmt: skip
         if is_raw(model):
             raise InvalidParameter(
                 "a search takes stated schemas; learn one with a fit and state its schema_."
@@ -252,7 +255,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         width = len(split.rows[0].names)
         if model.schema is not None:
             as_schema(model.schema).validate(split.rows[0].names)
-            width = len(SchemaEncoder(model.schema).get_feature_names_out())
+            model._prepare(split.rows[0], None, None)  # knots, by the public number of rows
+            width = len(SchemaEncoder(schema_of(model)).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
         # under add-remove the part that fits has a random number of rows
@@ -321,6 +325,11 @@ class _Split:
         a row that leaves would push another one from one part to the other."""
         table, targets = records
         total = len(table) if n is None else _check.count("n", n)
+        if adjacency == "replace-one" and total != len(table):
+            raise InvalidParameter(
+                f"X has {len(table)} rows but n = {total} is stated, and their number is public under replace-one; "
+                "state the true number, or use adjacency='add-remove'."
+            )
         scored = max(1, round(share * total))
         if total - scored < 1:
             raise InvalidParameter("a search needs rows to fit and rows to score.")
@@ -338,6 +347,19 @@ class _Split:
         )
 
 
+def _compared_alike(models: list[Any]) -> None:
+    """Losses of different labels, or cut off at different caps, do not compare."""
+    facts = [
+        tuple(model._classes(None).tolist()) if hasattr(model, "_stated") else model._bounds()
+        for model in models
+    ]
+    if any(fact != facts[0] for fact in facts):
+        raise InvalidParameter(
+            "the candidates' schemas state different classes or ranges of the target, so their losses do not compare; "
+            "state the target once."
+        )
+
+
 def _fitted_names(model: Any) -> dict[str, Any]:
-    names = ("classes_", "n_features_in_", "feature_names_in_")
+    names = ("classes_", "n_features_in_", "feature_names_in_", "schema_")
     return {name: vars(model)[name] for name in names if name in vars(model)}

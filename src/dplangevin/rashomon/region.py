@@ -222,7 +222,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
 
     def _model(self, theta: Floats) -> Any:
         problem = self.plan_.centre.problem
-        return self._template_.model(theta, problem, self.privacy_, self.plan_, self.plan_.objective.loss)
+        loss, head = self.plan_.objective.loss, self.ledger_head_
+        return self._template_.model(theta, problem, self.privacy_, self.plan_, loss, head=head)
 
     def _template(self) -> Template:
         """The estimator with the centre's budget; what cannot be done is refused before anything is read."""

@@ -115,10 +115,12 @@ class Template:
         privacy: Guarantee,
         plan: Any,
         loss: Loss | None = None,
+        *,
+        head: str | None = None,
     ) -> DPLinearModel:
-        """A fitted estimator with these parameters; `loss` where it is not the problem's."""
+        """A fitted estimator with these parameters; `loss` where it is not the problem's; `head` of the ledger."""
         made = copy.copy(self.estimator).from_theta(theta, problem, loss)
-        made.privacy_, made.plan_, made.n_iter_ = privacy, plan, 1
+        made.privacy_, made.plan_, made.n_iter_, made.ledger_head_ = privacy, plan, 1, head
         return made
 
     def promise(self, guarantee: Guarantee, seeded: bool) -> Guarantee:

@@ -26,6 +26,7 @@ from dplangevin.report.document import (
 )
 from dplangevin.report.html import Line, Plot
 from dplangevin.report.ranges import Range, RangePlot
+from dplangevin.report.rashomon import under_head
 from dplangevin.report.text import number
 
 VERSION = 1
@@ -77,6 +78,7 @@ def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -
         "gap_bound": region.gap_bound_,
         "least_threshold": plan.least_threshold,
         "guarantee": region.privacy_.to_dict(plan.centre.delta),
+        "ledger_head": region.ledger_head_,
         "inputs": inputs or f"{len(table.centre)} public inputs",
         "multiplicity": table.to_dict(),
         "applicants": _applicants(table),
@@ -344,6 +346,7 @@ def _promise(plain: dict[str, Any]) -> Facts:
         ("directions that the noise hides", Number(value=plain["unidentified_directions"])),
         ("smallest psi worth asking at this size and budget", Number(value=plain["least_threshold"])),
         ("theorem", promise["theorem"]),
+        *under_head(plain),
     ]
     if plain["gap_bound"] is not None:
         rows.insert(3, ("released model is worse than the best by at most", Number(value=plain["gap_bound"])))

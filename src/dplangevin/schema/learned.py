@@ -14,7 +14,7 @@ from typing import Any
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import CategoricalColumn, Column, column_from_dict
-from dplangevin.schema.schema import Schema, _target
+from dplangevin.schema.schema import VERSION, Schema, _target
 
 LEARN = "learn"
 MOST = 32
@@ -49,6 +49,12 @@ class LearnedNumber:
         _check.put(self, unit=unit)
         if self.transform is not None:
             _check.choice(f"columns.{self.name}.transform", self.transform, ("identity", "log1p"))
+        basis = self.rest.get("basis")
+        if isinstance(basis, Mapping) and basis.get("knots") is not None:
+            raise InvalidParameter(
+                f"columns.{self.name}.basis.knots need a stated range: a learned one may leave them outside. State "
+                "'hats', or the range."
+            )
         self.column({"range": [0.0, 1.0]})  # refuses wrong entries before anything is read
 
     def column(self, entry: Mapping[str, Any]) -> Column:
@@ -195,6 +201,8 @@ class SchemaToLearn:
         unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm"})
         if unknown:
             raise InvalidParameter(f"the schema has unknown entries {', '.join(unknown)}; remove them.")
+        if content.get("version", VERSION) != VERSION:
+            raise InvalidParameter(f"schema version must be {VERSION}, got {content['version']!r}.")
         return cls(
             columns=tuple(_column(str(name), entry) for name, entry in content["columns"].items()),
             target=_any_target(content.get("target")),

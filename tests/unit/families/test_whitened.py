@@ -33,6 +33,7 @@ from dplangevin.report.steps import steps_rows
 EXTRA: dict[str, dict[str, Any]] = {
     "poisson": {"target_bounds": (0.0, 20.0)},
     "multinomial": {"n_classes": 3},
+    "multiclass-svc": {"n_classes": 3},
 }
 
 

@@ -13,7 +13,18 @@ import pytest
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPAdditiveClassifier, DPLogisticRegression
+from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.ledger import Ledger
+from dplangevin.problem import (
+    Clipped,
+    Huber,
+    Logistic,
+    Loss,
+    Poisson,
+    SmoothedHinge,
+    SmoothedPinball,
+    Squared,
+)
 from dplangevin.rashomon import RashomonRegion, RashomonSampler, exact_region
 
 RNG = np.random.default_rng(7)
@@ -131,3 +142,36 @@ def test_what_several_classes_leave_open_grows_with_the_threshold() -> None:
         assert np.all(large.capacity >= small.capacity)
         assert np.all(large.low <= small.low)
         assert np.all(large.high >= small.high)
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [
+        (Logistic(), (0.0, 1.0)),
+        (SmoothedHinge(width=1.0), (0.0, 1.0)),
+        (Squared(), (-1.0, 1.0)),
+        (Huber(transition=0.2), (-1.0, 1.0)),
+        (SmoothedPinball(quantile=0.3, width=0.1), (-1.0, 1.0)),
+        (Clipped(Poisson(target_bound=9.0), 3.0), (0.0, 9.0)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_no_record_changes_more_than_its_limit(loss: Loss, labels: tuple[float, float]) -> None:
+    """A limit that is too small would clip records, and certify models that are not in the set."""
+    rng, worst = np.random.default_rng(5), 0.0
+    bounded = RegionObjective(
+        loss=loss, ridge=0.0, n=1, n_columns=2, row_norm=2.0, label_bound=max(map(abs, labels)),
+        adjacency="replace-one",
+    )  # fmt: skip
+    for _ in range(400):
+        centre, point = rng.standard_normal((2, 2)) * 10.0 ** rng.uniform(-2, 2, (2, 1))
+        limit = float(bounded.limits(centre, point[:, None])[0])
+        ways = np.array([point - centre, point + centre, *rng.standard_normal((4, 2))])
+        ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+        rows = 2.0 * np.concatenate([ways, -ways])
+        for label in np.linspace(*labels, 5):
+            moved = loss.value(rows @ point, np.full(12, label)) - loss.value(
+                rows @ centre, np.full(12, label)
+            )
+            worst = max(worst, float(np.abs(moved).max()) / limit)
+    assert 0.9 < worst <= 1 + 1e-9

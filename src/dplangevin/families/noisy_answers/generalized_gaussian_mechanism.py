@@ -116,7 +116,7 @@ class GeneralizedGaussianMechanism:
         _check.put(self, changed_counts=self._changed())
         _check.put(self, p=self._shape())
         scale = (
-            norm_scale(self.epsilon, self.delta)
+            norm_scale(self.epsilon, self.delta, secure=self.secure)
             if self.p == math.inf
             else smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
         )
@@ -155,7 +155,7 @@ class GeneralizedGaussianMechanism:
                 self.k, self.changed_counts, self.epsilon, self.delta, self.objective, secure=self.secure
             )
         if self.p == math.inf:
-            if not within_reach(self.k, self.changed_counts):
+            if not within_reach(self.k, self.changed_counts, secure=self.secure):
                 raise InvalidParameter(
                     f"p = inf would draw its noise for {self.k} counts of which {self.changed_counts} change by too "
                     "many rejections; use p = 1, or leave p out."

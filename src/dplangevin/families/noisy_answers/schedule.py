@@ -14,6 +14,8 @@ from dplangevin.problem.constants import ADJACENCIES, Adjacency
 SumNoise = Literal["geometric", "gamma", "gaussian"]
 SUM_NOISES: tuple[SumNoise, ...] = ("geometric", "gamma", "gaussian")
 LARGEST_POWER = 50.0
+WIDEST_LATTICE = 2.0**56
+"""k^2 times the scale in steps: the largest sum of sizes is a small multiple of it, and stays within 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +200,8 @@ class NoisyAnswersSchedule(CountedAnswers):
 class LargestNormSchedule(CountedAnswers):
     """answers + noise of density proportional to exp(-max(|x|_inf, |x|_1 / changed) / scale).
 
+    In secure mode the noise lies on the grid, with probabilities proportional to the same, its norm rounded up.
+
     Parameters
     ----------
     scale : sensitivity / epsilon.
@@ -209,16 +213,17 @@ class LargestNormSchedule(CountedAnswers):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, scale=_check.scale("scale", self.scale))
-        if self.secure:
+        if self.secure and not self.answers**2 * max(self.scale / self.grid, 1.0) <= WIDEST_LATTICE:
             raise InvalidParameter(
-                "noise of the largest norm has no secure form: its coordinates depend on one another and no exact "
-                "sampler of their rounded law is here. Use p = 1 (Laplace), or leave secure out."
+                f"secure noise of the largest norm on {self.answers} counts and of scale {self.scale:g} is too wide "
+                "for whole numbers of 64 bits; use p = 1."
             )
 
     @property
     def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two."""
-        return public_grid(self.scale)
+        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        grid = public_grid(self.scale)
+        return min(grid, 1.0) if self.secure else grid
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin._progress import watching
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.families.mechanism import Execution, Mechanism
 from dplangevin.families.release import Paid
@@ -66,11 +67,12 @@ class RepeatedSelection(Mechanism[RepeatedSelectionSchedule, Attempts, Selected]
 
     def _released(self, run: Execution[RepeatedSelectionSchedule, Attempts]) -> Selected:
         best: tuple[float, int, Any, str] = (-math.inf, -1, None, "")
-        for _ in range(run.schedule.number(run.rng)):
-            candidate = int(run.rng.integers(len(run.data.fits)))
-            score, value, digest = run.data.attempt(candidate, run.rng)
-            if best[1] < 0 or score > best[0]:
-                best = (score, candidate, value, digest)
+        with watching(quiet=True):  # bars, logs and callbacks would count the attempts
+            for _ in range(run.schedule.number(run.rng)):
+                candidate = int(run.rng.integers(len(run.data.fits)))
+                score, value, digest = run.data.attempt(candidate, run.rng)
+                if best[1] < 0 or score > best[0]:
+                    best = (score, candidate, value, digest)
         if best[1] < 0:
             raise DplangevinError(
                 f"the secret number of repetitions was 0, which happens with probability "

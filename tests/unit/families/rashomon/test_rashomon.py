@@ -165,6 +165,13 @@ def test_whole_trajectories_cost_composition() -> None:
     assert 15 <= release.n_steps < 30
     np.testing.assert_array_equal(release.iterates[release.n_steps], release.value)
     assert not run(last.plan, data, 1).iterates
+    long: dict[str, Any] = common | {"threshold": 0.05, "epsilon": 20.0, "n_steps": 2000}
+    small = stated(n=200, radius=0.3, ridge=0.5)
+    prices = [
+        plan_rashomon(small, route="ramp", tier="process", release=kind, **long).plan.guarantee.mu
+        for kind in ("last-iterate", "trajectory")
+    ]
+    assert prices[0] < 0.7 * prices[1]  # the walk forgets its start; its path does not
     with pytest.raises(InvalidParameter, match="draws have no other points"):
         plan_rashomon(task, release="trajectory", threshold=0.2, n_models=3, epsilon=2.0)
 
