@@ -11,7 +11,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("parts", "orders * cv.square_over(self.mu, 2)", "orders * cv.square_over(self.mu, 2.1)"),
     ("parts", "replace(self, mu=self.mu * size)", "replace(self, mu=self.mu * math.sqrt(size))"),
     ("parts", "self.slack + (1 - self.slack) * cv.pure_delta", "(1 - self.slack) * cv.pure_delta"),
-    ("parts", "np.asarray(orders) * (1 - 1e-12))", "np.asarray(orders) * (1 - 1e-12)) - 1"),
+    ("parts", "np.searchsorted(known, np.asarray(orders))", "np.searchsorted(known, np.asarray(orders)) - 1"),
     ("parts", "np.expm1(size * eps) / np.expm1(eps), size)", "size, size)"),
     ("parts", "return replace(self, count=self.count * _check", "return replace(self, count=self.count + _check"),
     ("guarantee", "extra_delta=self.extra_delta + other.extra_delta", "extra_delta=self.extra_delta"),

@@ -232,7 +232,7 @@ class Renyi(Part):
 
     def rdp(self, orders: Floats) -> Floats:
         known = np.asarray(self.orders)
-        place = np.searchsorted(known, np.asarray(orders) * (1 - 1e-12))
+        place = np.searchsorted(known, np.asarray(orders))
         return np.append(np.asarray(self.values), np.inf)[place]
 
 
