@@ -37,4 +37,4 @@ def hats_for(request: Request, n_curves: int, bands: bool = False) -> int:
 def _pure(columns: int, n_curves: int, hats: int, signal: float) -> float:
     """The same rule where noise grows with the root of all coefficients, the curves' own among them."""
     grown = (columns + hats * n_curves) / columns
-    return PURE_FACTOR * (signal / math.sqrt(grown)) ** (1 / 3)
+    return float(PURE_FACTOR * (signal / math.sqrt(grown)) ** (1 / 3))

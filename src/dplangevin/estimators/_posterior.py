@@ -81,7 +81,9 @@ def posterior(
     basis = np.asarray(np.kron(np.eye(problem.n_columns), turn), np.float64)
     scale, own = prior_scale(problem), np.diag(curvature.matrix)
     lost = own < LEAST_SEEN * doubts[0]
-    given = np.zeros((len(own), 0)) if flat is None else np.kron(flat, np.eye(turn.shape[1]))
+    given: Floats = np.zeros((len(own), 0))
+    if flat is not None:
+        given = np.asarray(np.kron(flat, np.eye(turn.shape[1])), np.float64)
     level = _unseen(curvature.matrix, given * ~lost[:, None], doubts[0])
     kept = _complement(np.column_stack([level, np.eye(len(own))[:, lost]]))
     kept[lost] = 0.0
