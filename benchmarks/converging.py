@@ -1,10 +1,11 @@
 """The default fit against plain descent and the model without privacy, on generated tables whose seeds chose nothing.
 
-Usage: python benchmarks/converging.py measure PART [--table 0] [--seeds 20] >> cells.jsonl
+Usage: python benchmarks/converging.py measure PART [--table 0] [--seeds 20] [--epsilons 1 8] >> cells.jsonl
        python benchmarks/converging.py print cells.jsonl
 
-Parts: ill (correlated columns and unequal scales), mixed (the generator of clip_law.py, a new set), noise (labels that
-do not depend on the rows), real (adult, breast_cancer, digits8; development data). A line is a cell.
+Parts: ill (correlated columns and unequal scales), mixed (the generator of clip_law.py, a new set), validation (that of
+validation.py, a new set), wide (500 to 2,000 columns), noise (labels that do not depend on the rows), real (adult,
+breast_cancer, digits8; development data). A line is a cell.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from accuracy import _figures
 from clip_law import shapes, table as mixed_table
 from loaders import Floats, load
 from scipy.optimize import minimize
+from validation import TABLES, table as validation_table
 
 from dplangevin.data import ArrayDataset
 from dplangevin.families.run import run
@@ -41,13 +43,22 @@ ILL = (
     ("both", 20_000, 30, 0.8),
 )
 MIXED = 12
+# kind, columns; 20,000 rows, 30 effects
+WIDE = (
+    ("ar", 500),
+    ("falling", 500),
+    ("sparse", 500),
+    ("falling", 1000),
+    ("sparse", 1000),
+    ("falling", 2000),
+)
 Table = tuple[Floats, Floats, Floats, Floats]
 
 
-def ill(place: int) -> Table:
+def ill(place: int, seed: int = FRESH) -> Table:
     """Columns that are correlated, or of unequal scales, or both; a constant column; rows of norm at most 1."""
     kind, n, p, much = ILL[place]
-    rng = np.random.default_rng(FRESH + place)
+    rng = np.random.default_rng(seed + place)
     X = rng.standard_normal((n + HELD_OUT, p))
     if kind in ("ar", "both"):
         for j in range(1, p):
@@ -69,6 +80,33 @@ def mixed(place: int) -> Table:
     return X[:-HELD_OUT], y[:-HELD_OUT], X[-HELD_OUT:], y[-HELD_OUT:]
 
 
+def validation(place: int) -> Table:
+    """A table of validation.py with another seed."""
+    X, y, _ = validation_table(list(TABLES)[place], FRESH + 500)
+    return X[:-20_000], y[:-20_000], X[-20_000:-HELD_OUT], y[-20_000:-HELD_OUT]
+
+
+def wide(place: int) -> Table:
+    """Many columns: correlated, with a falling spectrum, or rare indicators."""
+    kind, p = WIDE[place]
+    rng = np.random.default_rng(FRESH + 600 + place)
+    X = rng.standard_normal((20_000 + HELD_OUT, p - 1))
+    if kind == "ar":
+        for j in range(1, p - 1):
+            X[:, j] = 0.9 * X[:, j - 1] + math.sqrt(0.19) * X[:, j]
+    if kind == "falling":
+        X *= np.arange(1, p) ** -0.5
+    if kind == "sparse":
+        X = (rng.random(X.shape) < np.minimum(0.5, 3 / np.arange(1, p))).astype(float)
+    scores = X[:, :30] / X[:, :30].std(axis=0) @ rng.standard_normal(30)
+    chances = 1 / (1 + np.exp(-2 * (scores - scores.mean()) / scores.std()))
+    y = (rng.random(len(X)) < chances).astype(float)
+    rows = np.column_stack([X, np.ones(len(X))])
+    lengths = np.linalg.norm(rows, axis=1)
+    rows /= np.maximum(lengths, np.quantile(lengths, 0.95))[:, None]
+    return rows[:20_000], y[:20_000], rows[20_000:], y[20_000:]
+
+
 def noise(place: int) -> Table:
     """8,000 x 30, labels independent of the rows."""
     rng = np.random.default_rng(FRESH + 300 + place)
@@ -84,7 +122,10 @@ def real(place: int) -> Table:
     return split.X, np.asarray(split.y, float), split.X_test, np.asarray(split.y_test, float)
 
 
-PARTS = {"ill": (ill, len(ILL)), "mixed": (mixed, MIXED), "noise": (noise, 1), "real": (real, 3)}
+PARTS = {
+    "ill": (ill, len(ILL)), "mixed": (mixed, MIXED), "validation": (validation, len(TABLES)), "wide": (wide, len(WIDE)),
+    "noise": (noise, 1), "real": (real, 3),
+}  # fmt: skip
 
 
 def least(X: Floats, y: Floats, X_test: Floats, y_test: Floats) -> float:
@@ -101,11 +142,13 @@ def least(X: Floats, y: Floats, X_test: Floats, y_test: Floats) -> float:
     return float(loss.value(X_test @ (basis @ found), y_test).mean())
 
 
-def cells(part: str, place: int, seeds: int, adjacency: str) -> Iterator[dict[str, Any]]:
+def cells(
+    part: str, place: int, seeds: int, adjacency: str, epsilons: Sequence[float] = EPSILONS
+) -> Iterator[dict[str, Any]]:
     """Log-loss and accuracy of both fits at each epsilon."""
     X, y, X_test, y_test = PARTS[part][0](place)
     reference = least(X, y, X_test, y_test)
-    for epsilon in EPSILONS:
+    for epsilon in epsilons:
         cell: dict[str, Any] = {
             "part": part, "table": place, "n": len(X), "p": X.shape[1], "adjacency": adjacency, "epsilon": epsilon,
             "least": reference, "seeds": seeds,
@@ -164,13 +207,14 @@ def main() -> None:
     parser.add_argument("--table", type=int, default=None)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--adjacency", default="add-remove")
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     asked = parser.parse_args()
     if asked.what == "print":
         show([json.loads(line) for line in Path(asked.part).read_text().splitlines()])
         return
     places = range(PARTS[asked.part][1]) if asked.table is None else [asked.table]
     for place in places:
-        for cell in cells(asked.part, place, asked.seeds, asked.adjacency):
+        for cell in cells(asked.part, place, asked.seeds, asked.adjacency, asked.epsilons):
             json.dump(cell, sys.stdout)
             print(flush=True)
 

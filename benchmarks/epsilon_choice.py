@@ -1,4 +1,4 @@
-"""Is `epsilon_for` calibrated? Attained over asked excess on tables that it has not seen.
+"""Is `epsilon_for` calibrated? Attained excess over its target on tables that it has not seen.
 
 `python benchmarks/epsilon_choice.py [FIRST LAST]` prints a line for each table: 20 generated ones, adult and bank with
 two goals each. The schema is stated; the attained excess is the mean over four fits of the log-loss on held-out rows

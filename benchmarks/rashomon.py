@@ -187,7 +187,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "Ambiguity is the share of inputs that some model of the set {F <= F(centre) + psi} decides otherwise than the centre: `certified` is what the region proves (at least), `true` what the "
         "set itself has, by convex optimisation on the private rows. For randhie (squared loss) both columns are mean widths of the predictions' ranges, in units of the target scaled to [-1, 1].",
         "`gap` is F(centre) - min F: the true set around a private centre is the wider for it. `inside` is the share of reported points whose true objective is within psi (it may fall below 1 in one of twenty releases). `sampler` is the bound of RashomonSampler on the chance that one of ten models, radius 4, is in "
-        "the set at the same budget. Seconds are wall-clock on a shared machine with two cores, for all thresholds together; CPU seconds beside them. Runs that had a core to themselves took 6.8 to 7.6 seconds of wall-clock time on adult at epsilon 1; the others here shared it with other work.",
+        "the set at the same budget. Seconds are wall-clock for all thresholds together, on two cores that were shared with much other work; CPU seconds beside them are what a run takes.",
         "",
         "![certified and true ambiguity on adult](rashomon.svg)",
         "",

@@ -42,10 +42,10 @@ def jump(shape: rules.Shape, signal: float, pure: bool = False) -> float | None:
     return None if shape.least_clip is None else shape.least_clip if signal < 100 else 1.0
 
 
-def table(name: str) -> tuple[Floats, Floats, Floats]:
+def table(name: str, seed: int = 0) -> tuple[Floats, Floats, Floats]:
     """Rows of norm at most 1 with a constant column, logits and a generator's noise, all from a fixed seed."""
     n, p, decay, freedom, flipped, size = TABLES[name]
-    rng = np.random.default_rng(sum(map(ord, name)))
+    rng = np.random.default_rng(seed + sum(map(ord, name)))
     size_all = (n + 20_000, p)
     raw = rng.choice([-1.0, 1.0], size_all) if freedom == 0 else rng.standard_t(freedom, size_all)
     raw *= np.arange(1, p + 1) ** -decay

@@ -6,6 +6,7 @@ resolved there and written anew for the site, so that one text serves both; what
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -65,7 +66,7 @@ def on_files(files: Any, config: Any) -> Any:
         texts[f"benchmarks/{path.name}"] = path.read_text(encoding="utf-8")
     for path in sorted((ROOT / "benchmarks").glob("**/*.svg")):
         texts[path.relative_to(ROOT).as_posix()] = path.read_bytes()
-    texts |= _examples()
+    texts |= _examples() | _notebooks()
     for uri, content in texts.items():
         files.append(File.generated(config, uri, content=content))
     return files
@@ -93,9 +94,22 @@ def _examples() -> dict[str, str | bytes]:
     return pages
 
 
+def _notebooks() -> dict[str, str | bytes]:
+    """Every tutorial once more, to be downloaded and run in Jupyter."""
+    from tutorials import notebook, pages
+
+    return {
+        f"tutorials/{path.stem}.ipynb": json.dumps(notebook(path.read_text(encoding="utf-8")), indent=1)
+        for path in pages()
+    }
+
+
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links between places of the repository become links between pages."""
+    """Links between places of the repository become links between pages; tutorials offer their notebook."""
     here = page.file.src_uri
+    if here.startswith("tutorials/"):
+        offer = f"\\1\n\n[Download as a notebook]({Path(here).stem}.ipynb){{ .md-button download }}\n"
+        markdown = re.sub(r"\A(# .*)$", offer, markdown, count=1, flags=re.MULTILINE)
     parts = _FENCED.split(markdown)
     parts[::2] = [_LINK.sub(lambda found: found[1] + translated(found[2], here), text) for text in parts[::2]]
     return "".join(parts)

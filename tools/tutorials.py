@@ -116,6 +116,45 @@ def alike(first: str, second: str) -> bool:
     )
 
 
+def notebook(text: str) -> dict[str, object]:
+    """The page as a Jupyter notebook, with what its blocks printed; commands run in the notebook's shell."""
+    cells: list[dict[str, object]] = []
+
+    def words(said: str) -> None:
+        said = re.sub(r"!\[[^]]*\]\(\.\./images/(?!tutorials/)[^)]*\)\n*", "", said)
+        said = said.replace(
+            "](../images/tutorials/", "]("
+        )  # the code saves these pictures beside the notebook
+        said = re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", said)  # pages that are not beside it
+        if said.strip():
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(said.strip())})
+
+    end = 0
+    for found in BLOCK.finditer(text):
+        words(text[end : found.start()])
+        end = found.end()
+        code = found[2] if found[1] == "python" else re.sub(r"^\$ ", "!", found[2], flags=re.MULTILINE)
+        printed = [{"output_type": "stream", "name": "stdout", "text": _lines(found[3])}] if found[3] else []
+        cells.append(
+            {
+                "cell_type": "code",
+                "execution_count": None,
+                "metadata": {},
+                "outputs": printed,
+                "source": _lines(code.strip()),
+            }
+        )
+    words(text[end:])
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
+
+
 def main(wanted: list[str]) -> None:
     """Run and rewrite."""
     sys.path.insert(0, str(ROOT / "src"))

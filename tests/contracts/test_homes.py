@@ -177,9 +177,9 @@ def mirror(mode: str) -> Case:
     return Case(problem, lambda data: PublicMirrorDescent(public).run(plan, data, SEED).value, schedule)
 
 
-def curvature(loss: Any, delta: float, *, dispersion: bool = False, meat: bool = False) -> Case:
+def curvature(loss: Any, delta: float, *, dispersion: bool = False, slope_moment: bool = False) -> Case:
     problem = stated(loss)
-    groups = curvature_groups(problem, dispersion=dispersion, meat=meat)
+    groups = curvature_groups(problem, dispersion=dispersion, slope_moment=slope_moment)
     noise: Any = "gaussian" if delta else "gamma"
     sums = calibrated_sums(groups, epsilon=1.0, delta=delta, noise=noise, adjacency="replace-one")
     plan = Price(schedule=sums, delta=delta)
@@ -187,7 +187,7 @@ def curvature(loss: Any, delta: float, *, dispersion: bool = False, meat: bool =
 
     def release(data: Dataset) -> list[Any]:
         found = release_curvature(plan, data, theta, np.random.default_rng(SEED))
-        return [v for v in (found.matrix, found.slopes, found.bends, found.meat) if v is not None]
+        return [v for v in (found.matrix, found.slopes, found.bends, found.slope_moment) if v is not None]
 
     return Case(problem, release, None)
 
@@ -252,7 +252,7 @@ CASES: dict[str, Callable[[], Case]] = {
     **{f"public {mode}": functools.partial(mirror, mode) for mode in ("mirror", "mix", "gradient")},
     "curvature logistic": lambda: curvature(Logistic(), 0.0),
     "curvature squared": lambda: curvature(SQUARE, DELTA, dispersion=True),
-    "curvature with squared slopes": lambda: curvature(Huber(transition=0.5), DELTA, meat=True),
+    "curvature with squared slopes": lambda: curvature(Huber(transition=0.5), DELTA, slope_moment=True),
     "curvature multinomial": lambda: curvature(Softmax(n_classes=2), DELTA),
     **{f"diagnosed {name}": functools.partial(diagnosed, name) for name in SAMPLERS},
 }

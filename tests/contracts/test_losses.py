@@ -22,6 +22,7 @@ from dplangevin.problem import (
     Problem,
     RadialHuber,
     RecordLoss,
+    SeveralHinge,
     Sigmoid,
     SmoothedHinge,
     SmoothedPinball,
@@ -40,6 +41,8 @@ PLAIN: list[Loss] = [
     Mean(),
     Softmax(n_classes=2),
     Softmax(n_classes=4),
+    SeveralHinge(n_classes=2),
+    SeveralHinge(n_classes=4, width=0.5),
 ]
 SCALAR = [loss for loss in PLAIN if loss.score_dimension == 1 and loss.curvature_bound > 0]  # may be clipped
 CLIPPED: list[Loss] = [Clipped(loss, bound) for loss in SCALAR for bound in (0.25, 2.0)]

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 import warnings
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,17 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+from dplangevin import NoisyGradientSchedule, Plan, run
 from dplangevin.cli.main import run as main
+from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, model_file
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.ledger import Ledger
+from dplangevin.privacy.theorem import holes
+from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
 from dplangevin.schema import Schema
 from dplangevin.tables import Dialect, Files, table_of
@@ -165,16 +171,56 @@ def test_a_strict_data_set_reads_no_classes_and_refuses_no_row(tmp_path: Path) -
     zeroed = X.copy()
     X[7], zeroed[7] = np.nan, 0.0
     model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=strict, random_state=0).fit(X, y)
-    assert "outside the guarantee" not in " ".join(model.privacy_.assumptions)
+    assert holes(model.privacy_) == ()
     same = DPLogisticRegression(data_norm=1.0, classes=[0, 1], bad_rows="zero", random_state=0).fit(zeroed, y)
     np.testing.assert_array_equal(model.coef_, same.coef_)
-    for budget, words in (
-        (strict, {"bad_rows": "refuse"}),
-        (easy, {}),
-    ):  # what is stated, and the easy default
-        with pytest.raises(ValueError, match="NaN"):
-            DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=budget, **words).fit(X, y)
+    with pytest.raises(InvalidParameter, match="strict: bad_rows='refuse' would tell"):
+        DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=strict, bad_rows="refuse").fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=easy).fit(X, y)
     assert [len(budget.history()) for budget in (strict, easy)] == [1, 1]
+
+
+def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path: Path) -> None:
+    """Conditions, and errors that would tell of records, are refused before anything is charged or read."""
+    X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("strict", epsilon=100.0, delta=1e-3, strict=True)
+    easy = ledger.declare("easy", epsilon=100.0, delta=1e-3)
+    options = {"classes": [0, 1], "random_state": 0, "ledger": strict}
+    foreign = LogisticRegression().fit(X, y)
+    problem = Problem(
+        loss=Logistic(),
+        n=200,
+        bounds=DataBounds(data_norm=1.0, classes=2),
+        n_features=1,
+        fit_intercept=False,
+    )
+    plan = Plan(
+        problem=problem, schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=0.1, n_steps=3), delta=1e-6
+    )
+    with pytest.warns(UserWarning, match="conditional"):
+        conditional = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y).privacy_
+    refused: dict[str, Callable[[], object]] = {
+        "solver misses": lambda: DPLogisticRegression(
+            data_norm=1.0, mechanism="objective-perturbation", **options
+        ).fit(X, y),
+        "labels": lambda: DPLogisticRegression(data_norm="learn", ledger=strict).fit(X, y),
+        "fails on a record": lambda: private_score(foreign, X, y, epsilon=1.0, ledger=strict),
+        "DataBounds": lambda: run(plan, ArrayDataset(X, y, problem), 0, ledger=strict),
+        "CONDITIONAL": lambda: strict.charge(conditional),
+    }
+    for words, spend in refused.items():
+        with pytest.raises(InvalidParameter, match=words):
+            spend()
+    assert strict.history() == ()
+    X[7] = np.nan
+    learned = DPLogisticRegression(data_norm="learn", **options).fit(X, y)
+    assert holes(learned.privacy_) == ()
+    private_score(learned, X, y, epsilon=1.0, ledger=strict, random_state=0)
+    assert len(strict.history()) == 2
+    strict.enter(conditional, "a" * 64)  # what exists is entered, whatever it is
+    easy.charge(conditional)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "x", None, 1j])

@@ -89,7 +89,7 @@ def test_the_laws_miss_a_family_without_a_case(family: Any, monkeypatch: pytest.
 def test_errors_name_it(family: Any) -> None:
     from dplangevin import account, choose
 
-    with pytest.raises(InvalidParameter, match="lipschitz is missing of mechanism='one-step'"):
+    with pytest.raises(InvalidParameter, match="lipschitz is missing for mechanism='one-step'"):
         account(mechanism="one-step", n=10, noise_scale=1.0, delta=1e-6)
     with pytest.raises(InvalidParameter, match="state a delta"):
         choose(

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from docs._blocks import PAGES, ROOT, blocks, commands
-from dplangevin.cli.main import run
+from dplangevin.cli.main import app
+
+sys.path.insert(0, str(ROOT / "tools"))
+import tutorials
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LINKED = [
@@ -20,23 +26,26 @@ LINKED = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
-    for body in blocks(page, "python"):
-        exec(compile(body, str(page), "exec"), names)
+def test_blocks_and_commands_run(page: Path, tmp_path: Path) -> None:
+    tutorials.ran(page.read_text(encoding="utf-8"), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("page", "arguments"),
-    [(page, arguments) for page in PAGES for arguments in commands(page)],
-    ids=lambda value: value.name if isinstance(value, Path) else " ".join(value[:1]),
-)
-def test_commands_run(
-    page: Path, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(arguments) == 0
+SAID = re.compile(r"(?:^\$ |^|`)(dplangevin (?:[a-z]+ )*[^`\n]*--[^`\n]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *LINKED], ids=lambda page: page.name)
+def test_options_of_commands_exist(page: Path) -> None:
+    """Also of those that stand in a sentence, or need a server."""
+    wrong = []
+    for line in SAID.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+        words = line.partition(" # ")[0].split()[1:]
+        command: Any = typer.main.get_command(app)
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        command = getattr(command, "commands", {}).get("model", command)  # `audit` alone is `audit model`
+        known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+        wrong += [f"{line}: {word}" for word in words if re.match(r"--[a-z]", word) and word not in known]
+    assert not wrong
 
 
 LONG = {
@@ -77,7 +86,8 @@ def test_the_first_page_has_at_most_ten_links() -> None:
 def test_the_first_page_shows_what_was_measured() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     measured = "".join(
-        (ROOT / "benchmarks" / name).read_text(encoding="utf-8") for name in ("ACCURACY.md", "RESULTS.md")
+        (ROOT / "benchmarks" / name).read_text(encoding="utf-8")
+        for name in ("ACCURACY.md", "ADDITIVE.md", "RESULTS.md")
     )
     shares = re.findall(r"(\d\d\.\d\d)%", text)
     assert len(shares) >= 7

@@ -17,7 +17,7 @@ from docs._browser import CHROMIUM, opened
 NARROW = 400
 SAMPLE = (
     "index.html", "reference/cli.html", "reference/api/dplangevin.estimators.DPLogisticRegression.html",
-    "benchmarks/ACCURACY.html", "theory/noisy_sgd.html", "tutorial.html", "support.html",
+    "benchmarks/ACCURACY.html", "theory/noisy_sgd.html", "tutorials/accountant.html", "support.html",
 )  # fmt: skip
 MEASURE = """<script>
 const pages = PAGES;

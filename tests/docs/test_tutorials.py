@@ -13,7 +13,7 @@ from docs._blocks import ROOT
 sys.path.insert(0, str(ROOT / "tools"))
 import tutorials
 
-QUICK = {"own_table"}  # the others are run by `make test-all`
+QUICK = {"own_table", "accountant"}  # the others are run by `make test-all`
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,20 @@ def test_a_tutorial_that_says_something_else_is_noticed(tmp_path: Path) -> None:
 def test_a_command_that_fails_is_noticed(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit):
         tutorials.ran("```console\n$ dplangevin schema init\n```\n", tmp_path)
+
+
+@pytest.mark.parametrize("page", tutorials.pages(), ids=lambda page: page.stem)
+def test_a_notebook_has_the_blocks_and_what_they_print(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    made: Any = tutorials.notebook(text)
+    code = [cell for cell in made["cells"] if cell["cell_type"] == "code"]
+    blocks = tutorials.BLOCK.findall(text)
+    assert len(code) == len(blocks)
+    assert len({cell["id"] for cell in made["cells"]}) == len(made["cells"])
+    for cell, (language, body, said) in zip(code, blocks, strict=True):
+        source = "".join(cell["source"])
+        assert source == body.strip() if language == "python" else source.startswith("!dplangevin ")
+        assert "".join("".join(out["text"]) for out in cell["outputs"]) == said
+    prose = "".join("".join(cell["source"]) for cell in made["cells"] if cell["cell_type"] == "markdown")
+    assert "```" not in prose.replace("```sh", "")
+    assert "](../" not in prose

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.svm import LinearSVC
 
 from dplangevin import DPLinearSVC, DPLogisticRegression
 from dplangevin.errors import InvalidParameter
@@ -39,6 +41,28 @@ def test_weights_count_in_the_sensitivity_and_move_the_fit(cls: Any) -> None:
     assert "sample weights are clipped to [0, 3]" in " ".join(heavy.privacy_.assumptions)
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"mechanism": "objective-perturbation"}, {"mechanism": "noisy-sgd"}, {"delta": 0.0}]
+)
+def test_support_vectors_of_several_classes(options: dict[str, Any]) -> None:
+    """Near the hinge loss of Crammer and Singer without noise, and weights of classes count there too."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (4000, 3))
+    y = (4 * X @ rng.normal(size=(3, 4)) + rng.gumbel(size=(4000, 4))).argmax(axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # near enough
+        exact = LinearSVC(multi_class="crammer_singer", max_iter=500).fit(X, y).score(X, y)
+    found = model(DPLinearSVC, classes=[0, 1, 2, 3], **options).fit(X, y)
+    assert found.coef_.shape == (4, 3)
+    assert found.score(X, y) > exact - 0.04
+    assert found.privacy_.epsilon() <= 4.0
+    heavy = model(DPLinearSVC, classes=[0, 1, 2, 3], class_weight={3: 4.0}, **options).fit(X, y)
+    assert (heavy.predict(X) == 3).mean() > (found.predict(X) == 3).mean()
+    assert heavy.plan_.plan.problem.constants.lipschitz == pytest.approx(
+        4 * found.plan_.plan.problem.constants.lipschitz
+    )
+
+
 def test_class_weights_are_sample_weights() -> None:
     """The same release as with the sample weights that they stand for, and the product with stated ones."""
     X, y = data()
@@ -50,6 +74,14 @@ def test_class_weights_are_sample_weights() -> None:
     assert np.array_equal(both.coef_, same.coef_)
     light = model(class_weight={0: 0.5, 1: 0.25}).fit(X, y)
     assert light.plan_.plan.problem.bounds.weight_bound == 0.5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_label_that_no_weight_names_weighs_one_where_labels_are_read() -> None:
+    """Weights of a half for one label bound nothing: the other label's is 1."""
+    X, y = data()
+    read = model(class_weight={1: 0.5}, classes=None).fit(X, y)
+    assert read.plan_.plan.problem.bounds.weight_bound == 1.0
 
 
 def test_every_home(tmp_path: Path) -> None:
@@ -85,7 +117,7 @@ def test_no_record_weighs_more_than_the_bound() -> None:
     [
         ({"class_weight": "balanced"}, "would count the classes"), ({"class_weight": {2: 1.0}}, "none of the classes"),
         ({"class_weight": {1: -1.0}}, "class_weight"), ({"class_weight": {}}, "dictionary"),
-        ({"class_weight": [1, 2]}, "dictionary"),
+        ({"class_weight": [1, 2]}, "dictionary"), ({"class_weight": {1: 3.0, "1": 9.0}}, "twice"),
         ({"class_weight": {0: 0.5}, "intervals": True}, "equally weighted"),
         ({"class_weight": {0: 0.5}, "public_data": data(50)}, "public_data"),
     ],

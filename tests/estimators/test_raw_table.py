@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dplangevin import DPLogisticRegression, DPPoissonRegressor, DPRidge, Ledger, private_score, report
@@ -94,6 +95,17 @@ def test_a_padded_fit_has_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> Non
     assert fitted.coef_.shape[1] == len(SchemaEncoder(fitted.schema_).get_feature_names_out())
     assert fitted.plan_.plan.problem.n_features > 30
     assert fitted.score(table(), table().sick) > 0.7
+
+
+def test_a_category_may_have_any_name() -> None:
+    """Also one that looks like the filling of a padded list."""
+    words = ["other", "(no category was common enough)", "\0000", "\0001", "\u00e9", "e\u0301", "x" * 100_000]
+    data = table()
+    data["job"] = np.random.default_rng(0).choice(words, len(data))
+    for options in ({}, {"mechanism": "objective-perturbation", "delta": 1e-4}):
+        fitted = model(epsilon=8.0, **options).fit(data, "sick")
+        assert set(fitted.schema_.column("job").categories) == set(words)
+        assert len(fitted.predict(data)) == len(data)
 
 
 def test_coefficients_keep_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +202,8 @@ def test_schema_learn_alone_prints_the_call() -> None:
         (lambda: Schema.learn(a={"range": "learn", "unit": -1}), "unit"),
         (lambda: Schema.learn(a={"range": "learn", "colour": 1}), "colour"),
         (lambda: Schema.learn(a={"categories": "learn", "most": 0}), "most"),
+        (lambda: Schema.learn(a={"range": "learn", "basis": {"knots": [0.5]}}), "knots need a stated range"),
+        (lambda: SchemaToLearn.from_dict({**RAW.to_dict(), "version": 9}), "version"),
         (lambda: Schema.learn(a={"range": [0, 1]}), "no column is to be learned"),
         (lambda: Schema.from_dict(RAW.to_dict()), "only the fit"),
         (lambda: SchemaEncoder(RAW).transform(table()), "only the fit"),
@@ -276,6 +290,29 @@ def test_persons_are_told_apart_by_their_labels(tmp_path: Path) -> None:
     assert mask[:3].sum() == 1
     assert mask[[3, 5]].sum() == 1
     assert mask.sum() == 2
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["1234e567", "9876e999", "12e99", "12.1", "12.10", "True story", "inf."],  # no two are one person
+        [7, 8, 2**53 - 1],
+        [2**53, 2**53 + 1, 2**62, -(2**60)],  # rounded by a double: nobody's
+    ],
+)
+def test_no_two_persons_are_one_in_any_container(ids: list[Any], tmp_path: Path) -> None:
+    """Nor does one more row, which makes the container another type, change who a row's person is."""
+    nobody = all(isinstance(who, int) and abs(who) >= 2**53 for who in ids)
+    frames = [pd.DataFrame({"who": ids}), pd.DataFrame({"who": pd.Series(ids, dtype=object)})]
+    frames += [pd.DataFrame({"who": [*ids, None]}), pd.DataFrame({"who": [*ids, "x"]})]
+    frames += [pd.DataFrame({"who": pd.Series(list(map(str, ids)), dtype="category")})]
+    tables = [*frames, pa.table({"who": list(map(str, ids))})]
+    for given in tables:
+        codes = PersonCodes().of(table_of(given).column("who"))[: len(ids)]
+        assert (codes == -1).all() if nobody else len(set(codes[codes >= 0])) == len(ids)
+    pd.DataFrame({"who": [*ids, *ids], "x": 1}).to_csv(tmp_path / "w.csv", index=False)
+    mask = kept_in_files(tmp_path / "w.csv", "who", 1, np.random.default_rng(0))
+    assert mask.sum() == (0 if nobody else len(ids))
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])

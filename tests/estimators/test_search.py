@@ -12,7 +12,15 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from dplangevin import DPLinearSVC, DPLogisticRegression, DPRidge, DPSearchCV, Ledger
+from dplangevin import (
+    DPAdditiveClassifier,
+    DPLinearSVC,
+    DPLogisticRegression,
+    DPRidge,
+    DPSearchCV,
+    Ledger,
+    watching,
+)
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import _plain_search
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
@@ -151,6 +159,65 @@ def test_no_attempt_at_all_is_said() -> None:
     attempts = Attempts(fits=(one,), scores=(one,), attempt=lambda j, rng: (0.0, None, ""))
     with pytest.raises(DplangevinError, match="was 0"):
         RepeatedSelection().run(price, attempts, Never(np.random.PCG64(0)))
+
+
+def test_nothing_counts_the_attempts(capsys: pytest.CaptureFixture[str]) -> None:
+    table = data(1000)
+    seen: list[int] = []
+    with watching(lambda step, total: seen.append(step), log=True):
+        search(verbose=True).fit(table[["x"]], table.y)
+    assert not seen
+    assert capsys.readouterr().err == ""
+
+
+def test_candidates_are_compared_on_the_same_targets_and_rows(tmp_path: Path) -> None:
+    table, ledger = data(1000), Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
+    budget = ledger.declare("d", epsilon=5.0, delta=1e-5)
+    columns = {"x": {"range": [0, 10]}}
+    ranges = [
+        Schema.from_dict({"version": 1, "columns": columns, "target": {"name": "z", "range": [0, high]}})
+        for high in (10, 10_000)
+    ]
+    with pytest.raises(InvalidParameter, match="do not compare"):
+        search(estimator=DPRidge(), grid={"schema": ranges}, ledger=budget).fit(table[["x"]], table.x)
+    for rows in (900, 1100):
+        stated = DPLogisticRegression(classes=["no", "yes"], n=rows)
+        with pytest.raises(InvalidParameter, match="is stated"):
+            search(estimator=stated, ledger=budget).fit(table[["x"]], table.y)
+    assert not budget.history()
+    curves = DPAdditiveClassifier(classes=["no", "yes"])
+    found = search(estimator=curves, ledger=budget).fit(table[["x"]], table.y)
+    assert found.best_estimator_.schema_.additive
+    assert len(found.predict(table[["x"]])) == 1000
+    assert "the number of rows is public" in found.privacy_.assumptions
+
+
+@pytest.mark.parametrize("n", [None, 8])
+def test_a_row_that_leaves_moves_no_other_row(n: int | None) -> None:
+    """Under add-remove the parts of a table with and without its last row agree on all others, for every seed."""
+    from dplangevin.estimators.search import _Split
+    from dplangevin.tables.room import table_of
+
+    table = table_of(pd.DataFrame({"x": np.arange(8.0), "y": np.arange(8.0)}))
+    for seed in range(50):
+        splits = [
+            _Split.of(
+                (table.take(np.arange(rows)).without("y"), table.take(np.arange(rows)).column("y")),
+                0.25, "add-remove", np.random.default_rng(seed), n,
+            )
+            for rows in (8, 7)
+        ]  # fmt: skip
+        for one, other in zip(splits[0].targets, splits[1].targets, strict=True):
+            assert set(other.numbers()) == set(one.numbers()) - {7.0}
+        assert splits[0].scored == 2
+
+
+def test_an_unstated_number_of_rows_is_public_and_said() -> None:
+    model = DPRidge(data_norm=2.0, target_bounds=(-2, 2), adjacency="add-remove")
+    X = np.random.default_rng(0).uniform(-1, 1, (4000, 3))
+    found = search(estimator=model, grid=[{"alpha": [1e-3]}, {"alpha": [1e3]}]).fit(X, X[:, 0])
+    assert "the number of rows is public" in found.privacy_.assumptions
+    assert found.best_params_ == {"alpha": 1e-3}
 
 
 def test_a_plain_search_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:

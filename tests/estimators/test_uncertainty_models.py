@@ -237,8 +237,8 @@ def unit_sums(problem: Problem, **asked: bool) -> NoisySumsSchedule:
     [
         (Logistic(), {"dispersion": True}), (Clipped(Squared(), 0.5), {"dispersion": True}),
         (Huber(transition=0.2), {"dispersion": True}), (Clipped(Poisson(target_bound=9.0), 7.5), {"dispersion": True}),
-        (SmoothedPinball(quantile=0.7, width=0.1), {"dispersion": False, "meat": True}),
-        (SmoothedHinge(), {"dispersion": False, "meat": True}),
+        (SmoothedPinball(quantile=0.7, width=0.1), {"dispersion": False, "slope_moment": True}),
+        (SmoothedHinge(), {"dispersion": False, "slope_moment": True}),
         (Softmax(n_classes=3), {"dispersion": False}), (Softmax(n_classes=2), {"dispersion": False}),
     ],
     ids=["logistic", "squared", "huber", "poisson", "pinball", "hinge", "softmax", "softmax-two"],
@@ -310,7 +310,9 @@ def test_meat_is_what_it_says() -> None:
     rng = np.random.default_rng(6)
     problem = problem_of(SmoothedHinge(), 2.0, "replace-one", 300)
     X, y, theta = rng.uniform(-1, 1, (300, 2)), rng.integers(2, size=300), np.array([0.5, -1.0])
-    sums = _sums(ArrayDataset(X, y, problem), theta, unit_sums(problem, dispersion=False, meat=True).sizes)
+    sums = _sums(
+        ArrayDataset(X, y, problem), theta, unit_sums(problem, dispersion=False, slope_moment=True).sizes
+    )
     slopes = problem.loss.slope(X @ theta, y)
     np.testing.assert_allclose(unpacked(sums[1]), (X * slopes[:, None] ** 2).T @ X)
 

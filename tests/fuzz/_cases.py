@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
+from dplangevin.estimators import DPAdditiveRegressor, DPLogisticRegression, DPRidge, model_file
 from dplangevin.planner.choose import choose
 from dplangevin.privacy import serialize
 from dplangevin.privacy.plan_file import save_plan
+from dplangevin.schema import Schema
 
 numbers = st.one_of(
     st.sampled_from([0, 1, -1, 2, 0.5, 1e-300, 1e300, -1e300, 2**31, 2**63, 10**400, 0.1, 1e-5, 3.0]),
@@ -166,6 +167,23 @@ SCHEMA = {
     "missing": "middle",
     "row_norm": 1.0,
 }
+BENT = {
+    "version": 1,
+    "columns": {
+        "age": {"range": [17, 90], "basis": {"hats": 4, "smooth": 1}},
+        "gain": {
+            "range": [0, 99999],
+            "transform": "log1p",
+            "basis": {"knots": [100, 1000]},
+            "monotone": "increasing",
+        },
+        "job": {"categories": ["a", "b"], "other": "own"},
+    },
+    "products": [["age", "job"]],
+    "missing": "middle",
+    "row_norm": 1.0,
+}
+"""A schema with curves, a direction and a product."""
 TOML = """version = 1
 missing = "own"
 row_norm = 1.0
@@ -181,7 +199,7 @@ CSV = "age,job,gain,income\n25,a,0,<=50K\n60,b,1000,>50K\n40,a,3,<=50K\n33,b,70,
 
 
 def models(folder: Path) -> list[dict[str, Any]]:
-    """Plain data of model files of a classifier with a schema, a multinomial one and a regressor."""
+    """Plain data of model files: schemas stated, bent and learned, classes, numbers, a learned norm."""
     import pandas as pd
 
     rng = np.random.default_rng(0)
@@ -198,6 +216,19 @@ def models(folder: Path) -> list[dict[str, Any]]:
         ),
         DPRidge(epsilon=50.0, delta=1e-3, data_norm=2.0, target_bounds=(-1, 1), random_state=0).fit(
             X, X[:, 0]
+        ),
+        DPAdditiveRegressor(epsilon=50.0, delta=1e-3, schema=BENT, target_bounds=(-1, 1), random_state=0).fit(
+            table, X[:, 0]
+        ),
+        DPLogisticRegression(
+            epsilon=50.0,
+            delta=1e-3,
+            schema=Schema.learn(age="number", job="category"),
+            classes=[0, 1],
+            random_state=0,
+        ).fit(table[["age", "job"]], [0, 1] * 30),
+        DPLogisticRegression(epsilon=50.0, delta=1e-3, data_norm="learn", classes=[0, 1], random_state=0).fit(
+            X, [0, 1] * 30
         ),
     ]
     plains = []
@@ -219,7 +250,8 @@ def plans(folder: Path) -> list[dict[str, Any]]:
     }
     found = []
     for model, mechanism, secure in (
-        ("logistic", "noisy-gd", False), ("logistic", "noisy-gd", True), ("huber", "objective-perturbation", False),
+        ("logistic", "noisy-gd", False), ("logistic", "noisy-gd", True), ("logistic", "whitened-gd", False),
+        ("huber", "objective-perturbation", False),
         ("ridge", "output-perturbation", False), ("ridge", "sufficient-statistics", False),
     ):  # fmt: skip
         recipe = choose(model=model, mechanism=mechanism, secure=secure, fit_intercept=True, **asked)

@@ -80,12 +80,13 @@ def _chained(tables: Tables) -> Tables:
     for row in tables["dplangevin_dataset"]:
         words = ("epsilon", "delta", "adjacency", "max_rows_per_person", "strict", "created")
         name, entries = row.get("name"), tables["dplangevin_entry"]
-        head = genesis(identity, str(name), tuple(row.get(word) for word in words))
+        said = str(name).encode(errors="replace").decode()
+        head = genesis(identity, said, tuple(row.get(word) for word in words))
         row["genesis"] = head
         for sequence, entry in enumerate((each for each in entries if each["dataset"] == name), 1):
             if all(isinstance(entry[field], str) for field in _FIELDS):
                 fields = {field: entry[field].encode(errors="replace").decode() for field in _FIELDS}
-                entry["chain"] = head = link(head, sequence, Charge(dataset=str(name), **fields))
+                entry["chain"] = head = link(head, sequence, Charge(dataset=said, **fields))
         row["head"] = head
     return tables
 

@@ -6,23 +6,29 @@ import base64
 import contextlib
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from dplangevin.estimators import DPRidge
 from dplangevin.families.run_state import RunState
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.privacy.plan import Plan
+from dplangevin.rashomon import RashomonRegion
+from dplangevin.schema import Schema
 from fuzz._cases import LEAVES, places
 from unit.families.test_resume import CASES, Interrupted, budget, data, passes, run
 
 KINDS = (
     "noisy gradient descent", "langevin average", "secure", "public mirror", "langevin trajectory", "rashomon chains",
-    "secure shuffle", "objective perturbation",
+    "secure shuffle", "objective perturbation", "whitened",
 )  # fmt: skip
 
 
@@ -51,6 +57,73 @@ def stopped(name: str, folder: Path, *, paid: bool, left: int | None = None) -> 
     content = path.read_bytes()
     path.unlink()
     return Case(plan=plan, content=content, ledger=ledger)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """As Case, for a release that an estimator puts together itself."""
+
+    make: Callable[..., Any]
+    content: bytes
+    ledger: DatasetBudget
+
+    def resumed(self, path: Path) -> Any:
+        """Go on from the file, on the same records."""
+        fitted = self.make(state=path, ledger=self.ledger)
+        return SimpleNamespace(digest=lambda: fitted.ledger_head_)
+
+
+def _learned(**options: Any) -> Any:
+    schema = Schema.learn(a="number", b="number")
+    return DPRidge(epsilon=9.0, delta=1e-4, schema=schema, target_bounds=(-1, 1), **options).fit(
+        _TABLE, _TARGET
+    )
+
+
+def _norm(**options: Any) -> Any:
+    return DPRidge(epsilon=9.0, delta=1e-4, data_norm="learn", target_bounds=(-1, 1), **options).fit(
+        _TABLE.to_numpy(), _TARGET
+    )
+
+
+def _person(**options: Any) -> Any:
+    table = _TABLE.assign(who=np.arange(len(_TABLE)) // 2)
+    return DPRidge(
+        epsilon=9.0, delta=1e-4, data_norm=2.0, bad_rows="zero", target_bounds=(-1, 1), person="who", n=len(table),
+        **options,
+    ).fit(table, _TARGET)  # fmt: skip
+
+
+def _region(**options: Any) -> Any:
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1))
+    return RashomonRegion(
+        model, thresholds=0.1, epsilon=9.0, delta=1e-4, n_models=1, public_inputs=np.eye(2), **options
+    ).fit(_TABLE.to_numpy(), _TARGET)
+
+
+_TABLE = pd.DataFrame(np.random.default_rng(0).uniform(-1, 1, (200, 2)), columns=["a", "b"])
+_TARGET = _TABLE["a"].to_numpy() / 2
+FITS: dict[str, Callable[..., Any]] = {
+    "learned": _learned,
+    "norm": _norm,
+    "person": _person,
+    "region": _region,
+}
+
+
+def stopped_fit(name: str, folder: Path) -> Fit:
+    """A fit that was killed when its release was made and before it was noted."""
+    path, ledger, make = folder / "made.state", budget(folder), FITS[name]
+
+    def killed(*_: Any) -> None:
+        raise Interrupted
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Interrupted):
+        patch.setattr(DatasetBudget, "commit", killed)
+        make(state=path, ledger=ledger)
+    content = path.read_bytes()
+    path.unlink()
+    return Fit(make=make, content=content, ledger=ledger)
 
 
 def changed(plain: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _schema(path: Path) -> dict[str, Any]:
 FILES: dict[str, tuple[Callable[[Path], list[Any]], Callable[[Path], dict[str, Any]], float]] = {
     "model": (cases.models, _model, 0.25),
     "plan": (cases.plans, _plan, 0.2),
-    "schema": (lambda folder: [cases.SCHEMA], _schema, 0.1),
+    "schema": (lambda folder: [cases.SCHEMA, cases.BENT], _schema, 0.1),
 }
 
 

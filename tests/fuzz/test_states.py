@@ -21,16 +21,17 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> list[states.Case]:
-    found = []
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> list[states.Case | states.Fit]:
+    found: list[states.Case | states.Fit] = []
     for i, name in enumerate(states.KINDS):
         folder = tmp_path_factory.mktemp("states")
         found.append(states.stopped(name, folder, paid=i % 2 == 0))
+    found += [states.stopped_fit(name, tmp_path_factory.mktemp("states")) for name in states.FITS]
     folder = tmp_path_factory.mktemp("states")
     return [*found, states.stopped(states.KINDS[0], folder, paid=True, left=0)]  # no record was read yet
 
 
-def _shake(cases: list[states.Case], path: Path, count: int, seed: int) -> Counter[str]:
+def _shake(cases: list[states.Case | states.Fit], path: Path, count: int, seed: int) -> Counter[str]:
     rng, outcomes = np.random.default_rng(seed), Counter[str]()
     plains = [json.loads(case.content) for case in cases]
     for i in range(count):
@@ -49,7 +50,7 @@ def _shake(cases: list[states.Case], path: Path, count: int, seed: int) -> Count
     return outcomes
 
 
-def test_an_unchanged_state_goes_on(stopped: list[states.Case], tmp_path: Path) -> None:
+def test_an_unchanged_state_goes_on(stopped: list[states.Case | states.Fit], tmp_path: Path) -> None:
     """The honest twin: written anew, in another order and with other spaces, each case is released."""
     for case in stopped:
         path = tmp_path / "run.state"
@@ -58,12 +59,12 @@ def test_an_unchanged_state_goes_on(stopped: list[states.Case], tmp_path: Path) 
         assert case.resumed(path).digest()
 
 
-def test_no_release_from_a_changed_state(stopped: list[states.Case], tmp_path: Path) -> None:
+def test_no_release_from_a_changed_state(stopped: list[states.Case | states.Fit], tmp_path: Path) -> None:
     assert _shake(stopped, tmp_path / "run.state", SOME, 1) == {"refused": SOME}
 
 
 def test_the_fuzzer_sees_a_release(
-    stopped: list[states.Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stopped: list[states.Case | states.Fit], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sabotaged twin: without the two codes, changed states are released."""
     monkeypatch.setattr(run_state.hmac, "compare_digest", lambda one, two: True)
@@ -71,6 +72,8 @@ def test_the_fuzzer_sees_a_release(
 
 
 @pytest.mark.slow
-def test_no_release_from_very_many_changed_states(stopped: list[states.Case], tmp_path: Path) -> None:
+def test_no_release_from_very_many_changed_states(
+    stopped: list[states.Case | states.Fit], tmp_path: Path
+) -> None:
     count = int(MANY * SHARE)
     assert _shake(stopped, tmp_path / "run.state", count, 2) == {"refused": count}

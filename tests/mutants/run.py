@@ -37,10 +37,11 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE.parent))
 
 from _accounting import ACCOUNTING  # noqa: E402
+from _families_list import OTHER_FAMILIES  # noqa: E402
 from _list import EQUIVALENT, FILES, TESTS  # noqa: E402
 from _releases import RELEASES  # noqa: E402
 
-MUTANTS = ACCOUNTING + RELEASES
+MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES
 LONGEST = 900.0  # seconds
 Mutant = tuple[str, str, str]
 

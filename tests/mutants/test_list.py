@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from mutants._accounting import ACCOUNTING
+from mutants._families_list import OTHER_FAMILIES
 from mutants._list import EQUIVALENT, FILES, TESTS
 from mutants._releases import RELEASES
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = ACCOUNTING + RELEASES
+MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES
 
 
 def test_every_mutant_has_its_place() -> None:

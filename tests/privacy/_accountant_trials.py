@@ -28,12 +28,16 @@ _CUTS = 1201
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Public numbers, and the delta at eps that is known to be reached."""
+    """Public numbers, and the delta at eps that is known to be reached; constants are None for noisy answers.
+
+    mu : where the pair is N(0, 1) against N(mu, 1), and records in line with one another move it further.
+    """
 
     kind: str
-    constants: Constants
+    constants: Constants | None
     schedule: Schedule
     truth: Truth
+    mu: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

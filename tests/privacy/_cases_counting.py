@@ -123,7 +123,8 @@ def largest_norm(words: str, change: Any, shrink: float = 2.0, loose: str = "", 
 
     def scored(shrink: float) -> Draw:
         def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-            noise = np.array([mechanism.release(np.zeros(mechanism.k), rng) for _ in range(runs)]) / shrink
+            seed = None if mechanism.secure else rng
+            noise = np.array([mechanism.release(np.zeros(mechanism.k), seed) for _ in range(runs)]) / shrink
             x = side * move + noise
             return norm(x) - norm(x - move)
 
@@ -142,6 +143,7 @@ def largest_norm(words: str, change: Any, shrink: float = 2.0, loose: str = "", 
     )
 
 
+ON_GRID = "on the grid the promise is pure epsilon, which the Laplace curve of the noise does not attain at this delta"
 CASES = (
     largest_norm("20 counts, p = inf", [1.0] * 20, k=20),
     largest_norm(
@@ -152,6 +154,7 @@ CASES = (
         k=20,
         touched_counts=3,
     ),
+    largest_norm("20 counts, p = inf, secure", [1.0] * 20, loose=ON_GRID, k=20, secure=True),
     counts("20 counts, best p", k=20, p=None),
     counts("20 counts, p = 4", k=20, p=4.0),
     counts("8 counts, p = 1", k=8, p=1.0),

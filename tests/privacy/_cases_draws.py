@@ -13,12 +13,13 @@ from dplangevin.data import ArrayDataset
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.run import run
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.schedule import Schedule
-from dplangevin.problem import Ball, Clipped, DataBounds, Problem, Squared, WholeSpace
+from dplangevin.problem import Ball, Bump, Clipped, DataBounds, Problem, RecordLoss, Squared, WholeSpace
 from privacy._case import Case, Draw
 from privacy._cases_gradient import FAR
 
@@ -156,4 +157,48 @@ def chains() -> Case:
                 loose="the sensitivity of the ramp's gradient is a bound that no known pair attains")  # fmt: skip
 
 
-CASES = (langevin(), underdamped(), discrete(), gibbs(), exponential(), iterated(), rashomon(), chains())
+class Steep(RecordLoss):
+    """A loss of a user's own: gradients of size 10^6, clipped to 1."""
+
+    name = "steep"
+    gradient_bound = 1.0
+
+    def record_gradient(self, theta: Any, row: Any, label: float) -> Any:
+        return np.full(theta.shape, -label)
+
+
+def own_loss() -> Case:
+    """Two steps of noisy descent: the pulls add up, and the last iterate shows all that composition counts."""
+    of = replace(problem(1, 0.0, math.inf), loss=Steep())
+    schedule = NoisyGradientSchedule(step_size=0.5, noise_scale=3.0, n_steps=2)
+    exact = 2 * 2 / (3.0 * math.sqrt(2))
+    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    return pair("noisy gradient descent", "a user's loss, two steps", of,
+                (schedule, replace(schedule, noise_scale=1.5)), 1e-2, "NoisyGradientDescent",
+                exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
+
+
+def cells() -> Case:
+    """Two records that vote for one centre, and one of them for the other: draws by the envelope of cells."""
+    of = Problem(
+        loss=Bump(width=0.5), bounds=DataBounds(data_norm=1.0, target=(0, 1)), n=2, n_features=1, fit_intercept=False,
+        constraint=Ball(1.0),
+    )  # fmt: skip
+    tables = [ArrayDataset(np.array([[0.5], [side]]), np.zeros(2), of) for side in (0.5, -0.5)]
+
+    def draws(beta: float) -> Draw:
+        plan = Plan(problem=of, schedule=ExponentialSchedule(inverse_temperature=beta), delta=0.0)
+        return lambda side, runs, rng: np.array([run(plan, tables[side], rng).value[0] for _ in range(runs)])
+
+    claim = Plan(problem=of, schedule=ExponentialSchedule(inverse_temperature=0.5), delta=0.0).guarantee
+    return Case(
+        name="exponential mechanism", configuration="not convex, envelope of cells", covers=("ExponentialMechanism",),
+        claim=claim, honest=draws(0.5), sabotages={"temperature / 24": draws(12.0)}, runs=400,
+        loose="bumps are flat almost everywhere, and the promise is for slopes of 1 on the whole set",
+    )  # fmt: skip
+
+
+CASES = (
+    langevin(), underdamped(), discrete(), gibbs(), exponential(), iterated(), rashomon(), chains(), own_loss(),
+    cells(),
+)  # fmt: skip

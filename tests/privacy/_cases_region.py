@@ -9,9 +9,10 @@ import numpy as np
 from dplangevin.data import ArrayDataset
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
+from dplangevin.families.rashomon_region.flips import flip_totals
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.objective import RegionObjective
-from dplangevin.families.rashomon_region.plan import _curvature, _slack
+from dplangevin.families.rashomon_region.plan import _curvature, _flips, _slack
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.privacy.plan import Price
@@ -37,8 +38,18 @@ def _totals() -> list[float]:
     return found
 
 
-def _slack_runs(schedule: SlackSchedule) -> Draw:
-    plan, totals = Price(schedule=schedule, delta=DELTA), _totals()
+def _flip_totals() -> list[float]:
+    """Only a model at the end of the ball decides the input otherwise: worse by a whole share, or better by one."""
+    centre, inputs, tilt = np.array([300.0, -4.999]), np.array([[0.0, 1.0]]), 0.3
+    found = []
+    for side, label in ((tilt, 0.0), (-tilt, 1.0)):
+        data = ArrayDataset(np.array([[side, 1.0]]) / np.hypot(tilt, 1.0), [label], PROBLEM)
+        found.append(float(flip_totals(data, OBJECTIVE, centre, inputs, 5.0)[0]))
+    return found
+
+
+def _slack_runs(schedule: SlackSchedule, totals: list[float]) -> Draw:
+    plan = Price(schedule=schedule, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         exact = [np.array([totals[side]])]
@@ -70,8 +81,8 @@ def slack() -> Case:
         configuration="one record, centre far out, one point across",
         covers=("NoisySlack",),
         claim=Price(schedule=honest, delta=DELTA).guarantee,
-        honest=_slack_runs(honest),
-        sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale))},
+        honest=_slack_runs(honest, totals),
+        sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)},
         exact_ratio=abs(totals[0] - totals[1]) / honest.reach,
     )
 
@@ -91,4 +102,20 @@ def curvature() -> Case:
     )
 
 
-CASES = (slack(), curvature())
+def flips() -> Case:
+    honest = _flips(OBJECTIVE, MU, 1)
+    one = _flips(replace(OBJECTIVE, adjacency="add-remove"), MU, 1)
+    totals = _flip_totals()
+    return Case(
+        name="flip-cost level of a region",
+        configuration="one record, one input at the end of the ball",
+        covers=("NoisySlack",),
+        claim=Price(schedule=honest, delta=DELTA).guarantee,
+        honest=_slack_runs(honest, totals),
+        sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)},
+        exact_ratio=abs(totals[0] - totals[1]) / honest.reach,
+        slow=True,
+    )
+
+
+CASES = (slack(), curvature(), flips())

@@ -17,9 +17,8 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism
 from dplangevin.families.whitened.geometry import Frame, Geometry, Spectrum
-from dplangevin.families.whitened.mechanism import Walk, descend, looked
+from dplangevin.families.whitened.mechanism import Walk, descend, look, looked
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened.theorem import WhitenedComposition
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
@@ -79,11 +78,10 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 def second_moments(adjacency: str, noise: float) -> Draw:
     """The second look, the first one fixed: its own rows at right angles are those of the stretched coordinates."""
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    frames = (Frame(STRETCH * np.eye(2), 2.0),)
+    schedule, frame = replace(SCHEDULE, moment_noise=noise), Frame(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        exact = sides[side].summed(second_moment, frames)
-        return np.array([isometric(exact + noise * mechanism.symmetric_noise(2, rng)) for _ in range(runs)])
+        return np.array([isometric(look(schedule, sides[side], rng, frame)) for _ in range(runs)])
 
     return draw
 
@@ -93,7 +91,7 @@ def stretched() -> Geometry:
         values=np.ones(2), vectors=np.eye(2), resolved=np.ones(2, bool), top=np.ones(2), edge=0.1
     )
     frame = Frame(STRETCH * np.eye(2), 2.0)
-    return Geometry(frames=(frame,), moments=np.ones(2), tops=np.ones(2), spectrum=found)
+    return Geometry(frame=frame, moments=np.ones(2), tops=np.ones(2), spectrum=found)
 
 
 class WrongCoordinates:
@@ -106,7 +104,7 @@ class WrongCoordinates:
         return np.asarray(self.rng.standard_normal(shape) / STRETCH)
 
 
-def by_label(data: Dataset, block: Block, frames: tuple[Frame, ...]) -> Floats:
+def by_label(data: Dataset, block: Block, frame: Frame) -> Floats:
     """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
     return np.where(block.labels > 0, 1.0, 0.5)
 
@@ -174,6 +172,7 @@ CASES = (
     moment_case("first moment", first_moments, "replace-one"),
     moment_case("first moment", first_moments, "add-remove"),
     moment_case("second moment", second_moments, "replace-one"),
+    moment_case("second moment", second_moments, "add-remove"),
     step_case("replace-one"),
     step_case("add-remove"),
     Case(

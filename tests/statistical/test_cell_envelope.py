@@ -186,6 +186,20 @@ def test_packed_bumps_are_a_problem_that_runs() -> None:
     assert np.linalg.norm(draws - bumps.centres[:, [5]], axis=0).max() < 0.25
 
 
+def test_another_bump_is_not_believed() -> None:
+    class Steep(Bump):
+        def record_values(self, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            return 100 * super().record_values(theta, rows)
+
+    task = Problem(
+        loss=Steep(width=0.5), bounds=DataBounds(data_norm=1.0, target=(0, 1)), n=20, n_features=1,
+        constraint=Ball(1.0), fit_intercept=False,
+    )  # fmt: skip
+    plan = Plan(problem=task, schedule=ExponentialSchedule(inverse_temperature=3.0), delta=0.0)
+    with pytest.raises(InvalidParameter, match="not known to be bounded"):
+        run(plan, ArrayDataset(np.zeros((20, 1)), np.zeros(20), task))
+
+
 def test_a_users_loss_cannot_be_drawn() -> None:
     class Own(RecordLoss):
         name = "own"

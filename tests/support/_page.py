@@ -15,7 +15,8 @@ Every cell was tried: a small run that really asked for the feature, and whose r
 such option: Python itself refuses the keyword. `make support` writes this page, and a test compares it with new runs.
 
 Estimators leave the mechanism to the planner; the rows `mechanism="..."` ask for one by name, in `DPLogisticRegression`
-(`sufficient-statistics` in `DPRidge`). `RashomonSampler` takes from its estimator what it does not take itself.
+(`sufficient-statistics` in `DPRidge`). `DPSearchCV`, `RashomonSampler` and `RashomonRegion` take from their estimator
+what they do not take themselves. "Rows per person" is a stated bound, "person" a column that enforces it.
 """
 _REFUSED = re.compile(r"refused \[(\d+)\]")
 

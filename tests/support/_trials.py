@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from dplangevin import (
     DPAdditiveClassifier,
@@ -21,6 +22,7 @@ from dplangevin import (
     DplangevinError,
     DPLogisticRegression,
     DPRidge,
+    DPSearchCV,
     Ledger,
     Schema,
     private_score,
@@ -28,17 +30,19 @@ from dplangevin import (
 )
 from dplangevin.privacy.registry import recipe_names
 from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
-from dplangevin.rashomon import RashomonSampler
+from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from estimators._models import CLASSIFIERS, EVERY, made, table
 
 FEATURES = (
-    "replace-one", "add-remove", "pure", "secure", "weights", "rows per person", "files", "Dask", "schema", "state",
-    "ledger", "intervals", "public data",
+    "replace-one", "add-remove", "pure", "secure", "weights", "class weights", "rows per person", "person", "files",
+    "Dask", "sparse", "schema", "learned schema", "state", "ledger", "intervals", "public data",
 )  # fmt: skip
 YES, NO_OPTION = "yes", "no option"
 N = 400
 COLUMNS = {f"x{j}": {"range": [-1, 1]} for j in range(3)}
 SCHEMA = Schema.from_dict({"version": 1, "columns": COLUMNS, "row_norm": 2.0, "missing": "never"})
+TO_LEARN = Schema.learn(dict.fromkeys(COLUMNS, "number"))
+NAMED = ("schema", "learned schema", "person")  # features whose tables are read by the names of their columns
 
 
 class Ignored(Exception):
@@ -81,6 +85,8 @@ def _check_kept(feature: str, released: Released) -> None:
         "pure": lambda: math.isfinite(promise.epsilon(0.0)),
         "secure": lambda: promise.arithmetic == "discrete-grid",
         "rows per person": lambda: promise.rows_per_person == 2,
+        "person": lambda: any("person" in words for words in promise.assumptions),
+        "learned schema": lambda: isinstance(_fitted(released.model).schema_, Schema),
         "add-remove": lambda: promise.adjacency == "add-remove",
         "replace-one": lambda: promise.adjacency == "replace-one",
         "ledger": lambda: len(released.budget.history()) >= 1,
@@ -88,6 +94,10 @@ def _check_kept(feature: str, released: Released) -> None:
     }
     if feature in kept and not kept[feature]():
         raise Ignored(f"{feature} was accepted, but does not show in what was released.")
+
+
+def _fitted(model: Any) -> Any:
+    return getattr(model, "best_estimator_", model)
 
 
 def _sentence(message: str) -> str:
@@ -118,6 +128,12 @@ def _records(feature: str, folder: Path, X: np.ndarray, y: np.ndarray) -> tuple[
         return folder / "records.parquet", "y"
     if feature == "schema":
         return frame[list(COLUMNS)], y
+    if feature == "learned schema":
+        return frame, "y"
+    if feature == "person":
+        return frame.assign(who=np.arange(len(frame)) // 2), "y"
+    if feature == "sparse":
+        return csr_array(X), y
     if feature == "Dask":
         import dask.array as da
 
@@ -140,7 +156,10 @@ def _options(feature: str, folder: Path, taken: Any, **known: Any) -> dict[str, 
         "rows per person": {"max_rows_per_person": 2},
         "add-remove": {"adjacency": "add-remove"},
         "replace-one": {"adjacency": "replace-one"},
+        "class weights": {"class_weight": {0: 0.5, 1: 1.0}},
+        "person": {"person": "who", "max_rows_per_person": 2, "n": N, "schema": SCHEMA},
         "schema": {"schema": SCHEMA},
+        "learned schema": {"schema": TO_LEARN},
         "state": {"state": folder / "run.state"},
         "ledger": {"ledger": _budget(folder)} if feature == "ledger" else {},
         "intervals": {"intervals": True},
@@ -165,7 +184,7 @@ def fit(cls: type, **stated: Any) -> Trial:
         )
         if feature in ("secure", "rows per person"):
             options.pop("theorem", None)  # their promises come from other theorems
-        if feature == "schema":
+        if feature in NAMED:
             options["data_norm"] = None
         if cls in CLASSIFIERS:
             options["classes"] = [0, 1]
@@ -192,34 +211,46 @@ def additive(cls: type, linear: type) -> Trial:
         stated = {"epsilon": 2.0, "delta": 1e-6, "schema": SCHEMA, "random_state": 0}
         model = cls(**(stated | own | options))
         weights = {"sample_weight": np.linspace(0.1, 1.0, N)} if feature == "weights" else {}
-        home: Any = frame.drop(columns="y")
+        by_name = feature in ("files", "Dask", "person", "learned schema")
+        home: Any = (
+            _records(feature, folder, X, y)[0] if by_name or feature == "sparse" else frame[list(COLUMNS)]
+        )
         if feature in ("files", "Dask"):
             home = _called(feature, lambda: _table_at(feature, frame, folder))
-        target = "y" if feature in ("files", "Dask") else y
+        target = "y" if by_name else y
         _called(feature, lambda: model.fit(home, target, **weights))
         return Released(promise=model.privacy_, model=model, budget=options.get("ledger"))
 
     return trial
 
 
-def rashomon(feature: str, folder: Path) -> Released:
-    """Many models of one estimator, which states what the sampler does not."""
-    inner = inspect.signature(DPLogisticRegression).parameters
-    outer = inspect.signature(RashomonSampler).parameters
-    X, y = table(DPLogisticRegression, N)
-    public = {"public_data": table(DPLogisticRegression, 200, seed=1)}
-    if feature == "weights" and "sample_weight" not in inspect.signature(RashomonSampler.fit).parameters:
-        raise NoOption
-    asked = _options(feature, folder, {**inner, **outer}, **{"public data": public})
-    stated = {name: value for name, value in asked.items() if name not in outer}
-    fields = {"data_norm": 2.0, "classes": [0, 1], "radius": 2.0, "fit_intercept": False} | stated
-    if feature == "schema":
-        fields["data_norm"] = None
-    options = {"epsilon": 4.0, "random_state": 0} | {name: asked[name] for name in asked if name in outer}
-    sampler = RashomonSampler(DPLogisticRegression(**fields), threshold=0.3, n_models=2, **options)
-    rows, labels = _records(feature, folder, X, y)
-    _called(feature, lambda: sampler.fit(rows, labels))
-    return Released(promise=sampler.privacy_, model=sampler, budget=asked.get("ledger"))
+def around(cls: type, **own: Any) -> Trial:
+    """What is done with one estimator, which states what `cls` does not."""
+
+    def trial(feature: str, folder: Path) -> Released:
+        inner = inspect.signature(DPLogisticRegression).parameters
+        outer = inspect.signature(cls).parameters
+        X, y = table(DPLogisticRegression, N)
+        public = {"public_data": table(DPLogisticRegression, 200, seed=1)}
+        if feature == "weights" and "sample_weight" not in inspect.signature(cls.fit).parameters:
+            raise NoOption
+        asked = _options(feature, folder, {**inner, **outer}, **{"public data": public})
+        stated = {name: value for name, value in asked.items() if name not in outer}
+        fields = {"data_norm": 2.0, "classes": [0, 1], "radius": 2.0, "fit_intercept": False} | stated
+        if feature in NAMED:
+            fields["data_norm"] = None
+        options = own | {name: asked[name] for name in asked if name in outer}
+        if "public_inputs" in outer:
+            inputs = table(DPLogisticRegression, 30, seed=2)[0]
+            options["public_inputs"] = (
+                pd.DataFrame(inputs, columns=list(COLUMNS)) if feature in NAMED else inputs
+            )
+        model = cls(DPLogisticRegression(**fields), **({"epsilon": 4.0, "random_state": 0} | options))
+        rows, labels = _records(feature, folder, X, y)
+        _called(feature, lambda: model.fit(rows, labels))
+        return Released(promise=model.privacy_, model=model, budget=asked.get("ledger"))
+
+    return trial
 
 
 def score(feature: str, folder: Path) -> Released:
@@ -253,8 +284,8 @@ def counted(call: Callable[..., Any]) -> Trial:
 
     def trial(feature: str, folder: Path) -> Released:
         X, _ = table(DPRidge, N)
-        taken = {*inspect.signature(call).parameters, "adjacency"}
-        if feature in ("weights", "public data"):
+        taken = {*inspect.signature(call).parameters, "adjacency", "secure"}  # two of its noise options
+        if feature in ("weights", "sparse", "public data"):
             raise NoOption
         options = _options(feature, folder, taken)
         frame: Any = pd.DataFrame(X, columns=list(COLUMNS))
@@ -299,7 +330,9 @@ ROWS: dict[str, Trial] = {
     "DPAdditiveClassifier": additive(DPAdditiveClassifier, DPLogisticRegression),
     "DPAdditiveRegressor": additive(DPAdditiveRegressor, DPRidge),
     **{f'mechanism="{name}"': _by_name(name) for name in recipe_names() if not name.endswith("-secure")},
-    "RashomonSampler": rashomon,
+    "DPSearchCV": around(DPSearchCV, grid={"alpha": [0.001, 1.0]}),
+    "RashomonSampler": around(RashomonSampler, threshold=0.3, n_models=2),
+    "RashomonRegion": around(RashomonRegion, thresholds=0.05, n_models=2),
     "private_score": score,
     "private_selection": selection,
     "count_queries": counted(count_queries),

@@ -6,18 +6,18 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import beta
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._search import grown_until, whole_bisected
 from dplangevin.audit.claim import TradeOff, as_guarantee, trade_off
 from dplangevin.audit.result import AuditResult
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.guarantee import Guarantee
 
-Floats = NDArray[np.float64]
 Gain = Callable[[Floats, Floats], Floats]
 _CUTS = 250
 CHOOSING = 3

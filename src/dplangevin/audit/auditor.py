@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin._rng import generator
@@ -26,7 +25,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 METHODS = ("many-run", "one-run", "density")
 
 

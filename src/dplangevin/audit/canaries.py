@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 Records = tuple[Floats, Floats]
 Score = Callable[[Floats], Floats]
 _TILT = 0.1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dplangevin._arrays import Floats
 from dplangevin.audit.canaries import Canary, Records
 from dplangevin.audit.density import from_tests
 from dplangevin.audit.result import AuditResult
@@ -18,7 +18,6 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
 
-Floats = NDArray[np.float64]
 _TAIL = 9.0
 _MOST_NODES = 400
 _TURNS = (0.0, 0.15, -0.15, 0.5, -0.5)  # from the direction in which the means differ

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.guarantee import Guarantee, NotPrivate
 from dplangevin.privacy.parts import Approximate, Gaussian, Part, Pure
 
-Floats = NDArray[np.float64]
 _POINTS = 64
 _SMALLEST_DELTA = 1e-7
 

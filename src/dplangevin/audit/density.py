@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from dplangevin._arrays import Floats
 from dplangevin.audit.attack import _mu, allowed_points, checked_delta
 from dplangevin.audit.claim import as_guarantee, trade_off
 from dplangevin.audit.result import AuditResult
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.guarantee import Guarantee
 
-Floats = NDArray[np.float64]
 LogDensity = Callable[[Floats], Floats]
 _NODES = 4
 _CELLS = {1: 20_000, 2: 500}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 from scipy.stats import binom
 
@@ -17,8 +17,6 @@ from dplangevin.audit.result import AuditResult
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
-
-Floats = NDArray[np.float64]
 
 
 def one_run_attack(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.audit.attack import certifying, chosen
 from dplangevin.audit.canaries import Canary, Records, Score
 from dplangevin.audit.targets import AuditTarget, outputs
 from dplangevin.problem import Problem
-
-Floats = NDArray[np.float64]
 
 
 def direction(first: Floats, second: Floats) -> Floats:

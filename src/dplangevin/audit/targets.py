@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.audit.canaries import Records
 from dplangevin.data import ArrayDataset
@@ -19,7 +19,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 Runner = Callable[[np.random.Generator], Any]
 
 

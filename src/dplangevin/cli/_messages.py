@@ -24,6 +24,7 @@ _VALUES = {
     "--classes": "--classes A,B,...",
     "--public": "--public FILE",
 }
+_NAMES = re.compile(r"(?<=; did you mean )\w+|(?<=; the options are )[\w, ]+")
 _CLASS = re.compile(r"\bDP[A-Z]\w+ (?=needs|must)")
 _START = re.compile(r"^([a-z]\w*)(?= (?:(?:must|needs|has|is|and|differs)\b|= ))")
 
@@ -70,11 +71,14 @@ def in_flags(message: str, flags: Mapping[str, str]) -> str:
     'the model needs --data-norm, or epsilon with --secure; state --data-norm 1.0.'
     >>> in_flags("epsilon must be positive, got -1.", flags)
     '--epsilon must be positive, got -1.'
+    >>> in_flags("alfa is not an option; the options are epsilon, secure.", flags)
+    'alfa is not an option; the options are --epsilon, --secure.'
     >>> in_flags("epsilon = -1 is not positive.", flags)
     '--epsilon = -1 is not positive.'
     """
     text = _CLASS.sub("the model ", message)
     text = _START.sub(lambda found: flags.get(found[1], found[1]), text)
+    text = _NAMES.sub(lambda found: ", ".join(flags.get(name, name) for name in found[0].split(", ")), text)
     for name, flag in flags.items():
         bare = r"(?<![\w.\-'\"])" + re.escape(name)
         text = re.sub(bare + r"=True\b", flag, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,13 @@ def labels(text: str | None) -> list[str] | None:
     return found
 
 
-def stated_schema(path: Path | None, learn: str | None, numeric_target: str | None) -> Any:
-    """The schema of --schema or of --learn a=number,b=category, which learns the range of a numeric target too."""
+def stated_schema(
+    path: Path | None, learn: str | None, numeric_target: str | None, names: Callable[[], Iterable[str]]
+) -> Any:
+    """The schema of --schema or of --learn a=number,b=category, which learns the range of a numeric target too.
+
+    names : of the table's columns without the target, for the template.
+    """
     from dplangevin.schema import Schema, load_any
 
     if learn is None:
@@ -55,7 +60,12 @@ def stated_schema(path: Path | None, learn: str | None, numeric_target: str | No
         raise InvalidParameter('--schema and --learn are both given; a schema file may itself say "learn".')
     kinds = {}
     for part in learn.split(","):
-        name, _, kind = part.partition("=")
+        name, said, kind = part.partition("=")
+        if not said:
+            raise InvalidParameter(
+                f"--learn does not say what {part!r} is, number or category, and no type is guessed: fill in --learn "
+                f"'{','.join(f'{name}=number|category' for name in names())}', with the columns that are wanted."
+            )
         if not name.strip() or name.strip() in kinds:
             raise InvalidParameter(f"--learn must be like age=number,job=category; got {learn!r}.")
         kinds[name.strip()] = kind.strip()

@@ -38,7 +38,7 @@ Try next
       --strong-convexity 0.01 --step-size 1 --steps inf \\
       --epsilon 1 --delta 1e-6
   dplangevin plan --n 30000 --p 20 --epsilon 0.5
-  dplangevin --help           and docs/tutorial.md
+  dplangevin --help           and docs/tutorials/own_table.md
 (in a source checkout the command is .venv/bin/dplangevin)
 """
 

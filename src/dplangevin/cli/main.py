@@ -114,7 +114,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(message: object, code: int) -> int:
-    typer.echo("error: " + " ".join(str(message).split()), err=True)
+    """One line, and below it one for each reason where there are several."""
+    first, *reasons = (" ".join(part.split()) for part in str(message).split("\n - "))
+    typer.echo("\n - ".join((f"error: {first}", *reasons)), err=True)
     return code
 
 

@@ -189,11 +189,7 @@ def fit(
     _known(model)
     outputs = {"--output": output, "--report": report, "--state": state}
     _outputs.ready(outputs, reads=(data, schema, public), ledger=ledger, sign=sign)
-    numeric = target if target_bounds is None and model not in CLASSIFIERS else None
-    stated = _tables.stated_schema(schema, learn, numeric)
-    bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
-    if model in CLASSIFIERS:
-        bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
+    stated, bounds = _stated(model, target, target_bounds, classes, schema, learn, data, separator)
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
         mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
@@ -207,6 +203,25 @@ def fit(
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
     _deliver(estimator, output, report, sign)
     _tell(estimator, output, delta, as_json, quiet)
+
+
+def _stated(
+    model: str, target: str, target_bounds: str | None, classes: str | None, schema: Path | None, learn: str | None,
+    data: Path, separator: str | None,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """What is public about the table: its schema, and the range or the classes of its target."""
+    from dplangevin.cli import _tables
+
+    numeric = target if target_bounds is None and model not in CLASSIFIERS else None
+
+    def columns() -> list[str]:
+        return [name for name in _tables.read(data, separator).names if name != target]
+
+    stated = _tables.stated_schema(schema, learn, numeric, columns)
+    bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
+    if model in CLASSIFIERS:
+        bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
+    return stated, bounds
 
 
 def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
@@ -231,14 +246,31 @@ def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | Non
 
 
 def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool) -> None:
+    from dplangevin.schema import SchemaToLearn
+
     promise = estimator.privacy_.to_dict(delta)
+    raw = estimator.schema if isinstance(estimator.schema, SchemaToLearn) else None
     if as_json:
-        typer.echo(json.dumps({"output": str(output), "guarantee": promise}, indent=1))
+        learned = {} if raw is None else {"schema": estimator.schema_.to_dict()}
+        typer.echo(json.dumps({"output": str(output), "guarantee": promise, **learned}, indent=1))
     elif not quiet:
         typer.echo(str(estimator.plan_))
+        for column in () if raw is None else raw.unknown:
+            typer.echo(
+                f"Learned {_shown(estimator.schema_.column(column.name).to_dict())} for {column.name}."
+            )
         typer.echo(
             f"Wrote {output}: epsilon = {promise['epsilon']:.4g}, delta = {delta:g}, {promise['adjacency']}."
         )
+
+
+def _shown(entry: dict[str, Any]) -> str:
+    """A learned range or list in a line; labels are cut short, and written so that a terminal obeys none of them."""
+    if "range" in entry:
+        low, high = entry["range"]
+        scale = " on the scale log(1 + x)" if entry.get("transform") == "log1p" else ""
+        return f"the range {low:.6g} to {high:.6g}{scale}"
+    return "the categories " + ", ".join(repr(str(word)[:40]) for word in entry["categories"])
 
 
 def predict(

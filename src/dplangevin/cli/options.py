@@ -25,7 +25,7 @@ Mechanism = Annotated[
     _option(
         "--mechanism",
         "noisy-gd or noisy-sgd (default: from --sampling), objective-perturbation, output-perturbation, exponential, "
-        "gibbs, rashomon or counting.",
+        "gibbs, underdamped, rashomon, counting or largest-norm (counting with p = inf).",
         _RUN,
         "WORD",
     ),
@@ -115,6 +115,10 @@ ReleaseNoise = Annotated[
 InverseTemperature = Annotated[
     float | None, _option("--inverse-temperature", "beta of a draw of exp(-beta F).", _OTHER, "X")
 ]
+Friction = Annotated[float | None, _option("--friction", "Of underdamped Langevin.", _OTHER, "X")]
+InverseMass = Annotated[
+    float | None, _option("--inverse-mass", "Of underdamped Langevin: variance of a velocity.", _OTHER, "X")
+]
 Tier = Annotated[str | None, _option("--tier", "Of a draw: exact, certified or pure.", _OTHER, "WORD")]
 Models = Annotated[float | None, _option("--models", "Draws from a Rashomon set.", _OTHER, "N")]
 Threshold = Annotated[float | None, _option("--threshold", "Of the Rashomon set.", _OTHER, "X")]
@@ -153,6 +157,8 @@ def _of_a_run(
     noise: Noise = None,
     tolerance: Tolerance = None,
     release_noise: ReleaseNoise = None,
+    friction: Friction = None,
+    inverse_mass: InverseMass = None,
     tier: Tier = None,
     models: Models = None,
     threshold: Threshold = None,

@@ -61,6 +61,13 @@ Outer = Annotated[
     bool,
     typer.Option("--outer", help="Region: also bound what every model of the set says (at most 10 columns)."),
 ]
+FlipShares = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--flip-share",
+        help="Region: also bound the psi at which this share of the inputs is ambiguous (two classes).",
+    ),
+]
 Confidence = Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")]
 Folder = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
 OnlyPlan = Annotated[
@@ -88,6 +95,7 @@ def rashomon(
     reference: Reference = "released",
     confidence: Confidence = 0.95,
     outer: Outer = False,
+    flip_share: FlipShares = None,
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
     public: PublicInputs = None,
     group: Group = None,
@@ -112,15 +120,14 @@ def rashomon(
         "n_models": models, "epsilon": epsilon, "delta": delta, "random_state": seed, "state": state,
         "ledger": None if plan else _spender(ledger, dataset),
     }  # fmt: skip
+    more = {"confidence": confidence, "reference": reference, "outer": outer, "flip_shares": flip_share or ()}
     if chosen == "region":
-        made = _region(template, threshold, confidence, reference, outer, options)
+        made = _region(template, threshold, radius, more | options)
     else:
         made = _sampler(template, threshold, radius, chosen, tier, options)
     features, labels = _tables.target(_tables.read(data, separator), target)
     if plan:
-        columns = len(features.names) if stated is None else _encoded_columns(stated)
-        sizes = (len(features), columns, _n_classes(template))
-        typer.echo(f"{made.plan(*sizes)}\n{_recommended(template, threshold, radius, options, sizes)}")
+        _say_plan(made, threshold, radius, options, _sizes(features, stated, template))
         return
     wanted = _good_models.Wanted(
         inputs=_inputs(public, stated, target, group, separator), report=report, output=output, as_json=as_json,
@@ -139,35 +146,32 @@ def _go(made: Any, features: Any, labels: Any, wanted: Any) -> None:
     _good_models.sampler(made, features, labels, wanted, _known)
 
 
-def _recommended(
-    template: Any,
+def _say_plan(
+    made: Any,
     thresholds: list[float],
     radius: float | None,
     options: dict[str, Any],
     sizes: tuple[int, int, int],
-) -> Any:
-    """Region or sampler, at these sizes and this budget."""
+) -> None:
+    """What would be done, and region or sampler at these sizes and this budget."""
     from dplangevin.rashomon import recommend
 
     n, columns, classes = sizes
-    budget = {"epsilon": options["epsilon"], "delta": options["delta"], "n_models": options["n_models"] or 10}
-    return recommend(template, n, columns, thresholds=thresholds, radius=radius, n_classes=classes, **budget)
+    more = {"epsilon": options["epsilon"], "delta": options["delta"], "n_models": options["n_models"] or 10}
+    more |= {"thresholds": thresholds, "radius": radius, "n_classes": classes}
+    typer.echo(f"{made.plan(*sizes)}\n{recommend(made.estimator, n, columns, **more)}")
 
 
 def _region(
     template: Any,
     thresholds: list[float],
-    confidence: float,
-    reference: str,
-    outer: bool,
+    radius: float | None,
     options: dict[str, Any],
 ) -> Any:
     from dplangevin.rashomon import RashomonRegion
 
-    return RashomonRegion(
-        template, thresholds=tuple(thresholds), confidence=confidence, reference=reference, outer=outer,
-        **_stated(options, 100),
-    )  # fmt: skip
+    bounded = template if radius is None else template.set_params(radius=radius)
+    return RashomonRegion(bounded, thresholds=tuple(thresholds), **_stated(options, 100))
 
 
 def _sampler(
@@ -237,10 +241,12 @@ def _template(
     return stated, made
 
 
-def _encoded_columns(schema: Any) -> int:
+def _sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, int]:
+    """Rows, encoded columns, classes."""
     from dplangevin.estimators import SchemaEncoder
 
-    return len(SchemaEncoder(schema).get_feature_names_out())
+    names = features.names if schema is None else SchemaEncoder(schema).get_feature_names_out()
+    return len(features), len(names), _n_classes(estimator)
 
 
 def _inputs(

@@ -37,8 +37,8 @@ class PersonCodes:
         self._known: dict[str, int] = {}
 
     def of(self, cells: Cells) -> Codes:
-        """The code of each cell's label (a text keeps its characters: "01" is not "1"); -1 where it is missing."""
-        places, words = cells.labels(text=True)
+        """The code of each cell's person (`dplangevin.tables.cells.person`); -1 where it is nobody."""
+        places, words = cells.persons()
         table = [self._known.setdefault(word, len(self._known)) for word in words]
         return np.array([*table, -1], np.int64)[places]
 
@@ -69,7 +69,7 @@ def kept_on_dask(frame: Any, person: str, most: int, rng: np.random.Generator) -
 
 def _hashed(part: Any, person: str, key: bytes) -> NDArray[Any]:
     """A keyed hash for each row's person, empty where it is missing."""
-    places, words = table_of(part).column(person).labels(text=True)
+    places, words = table_of(part).column(person).persons()
     table = [hashlib.blake2b(word.encode(), key=key, digest_size=16).hexdigest().encode() for word in words]
     return np.array([*table, b""], "S32")[places]
 

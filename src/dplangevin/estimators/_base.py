@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._blocks import flat_directions
-from dplangevin.estimators._documentation import documented
+from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
 from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
@@ -39,10 +39,8 @@ from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
-
-Floats = NDArray[np.float64]
-
 
 UNBOUNDED_WEIGHTS = (
     "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
@@ -55,11 +53,13 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
-    field: the `__init__` that scikit-learn reads is generated. Its documentation is put in place of {shared}.
+    field: the `__init__` that scikit-learn reads is generated. Its documentation and
+    an example are put in place of {shared} and {example}.
     """
 
     _model: ClassVar[str]
     _own_parameters: ClassVar[str] = ""
+    _example: ClassVar[Example]
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
@@ -89,7 +89,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.__doc__ = documented(cls.__doc__, cls._own_parameters)
+        cls.__doc__ = documented(cls.__name__, cls.__doc__, cls._own_parameters, cls._example)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit under the stated guarantee: plan from public quantities, run once, keep only what may be seen.
@@ -300,9 +300,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
         words = ["the number of rows is public"] if counted else []
         if not self._total():
-            words.append(
-                "X and y were checked to be finite numbers of the right shape; that check is outside the guarantee"
-            )
+            words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
             words.append(SEEDED)
         guarantee = replace(
@@ -334,8 +332,12 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def _bad_rows(self) -> str:
         """What becomes of a row that is no row of finite numbers; a strict data set never tells of one."""
-        default = "zero" if self._strict() else "refuse"
-        given = default if self.bad_rows is None else self.bad_rows
+        strict = self._strict()
+        given = ("zero" if strict else "refuse") if self.bad_rows is None else self.bad_rows
+        if strict and given == "refuse":
+            raise InvalidParameter(
+                "this data set is strict: bad_rows='refuse' would tell of single rows; leave it out, or say 'zero'."
+            )
         return _check.choice("bad_rows", given, ("refuse", "zero"))
 
     def _total(self) -> bool:

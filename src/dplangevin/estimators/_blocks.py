@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.schema import CategoricalColumn, Column, NumericColumn, Schema
 from dplangevin.schema.basis import Basis, bound, coordinates
 from dplangevin.tables import MISSING, Cells
 
-Floats = NDArray[np.float64]
 PRODUCT_HATS = 4
 """A column with more knots enters products with so many."""
 

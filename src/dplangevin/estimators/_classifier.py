@@ -15,13 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._documentation import CLASSES
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import LabelEncoder
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
+from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn, labels_of
 from dplangevin.tables import Cells, label
@@ -32,6 +34,9 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the classifiers."""
 
     _own_parameters: ClassVar[str] = CLASSES
+    _example: ClassVar[Example] = Example(
+        "X[:, 0] + 0.3 * rng.standard_normal(5000) > 0", "classes=[False, True]", 0.8
+    )
     classes: Any = None
     class_weight: Any = None
 
@@ -134,7 +139,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         if self._stated() is not None:
             return ()
         return (
-            "CONDITIONAL on the set of class labels being public: it was read from y; state classes=[...] to avoid it",
+            f"{CONDITIONAL}the set of class labels being public: it was read from y; state classes=[...] to avoid it",
         )
 
     def _public_words(self) -> tuple[str, ...]:
@@ -180,11 +185,14 @@ def class_weights(
     weights = [_check.positive(f"class_weight[{name!r}]", weight) for name, weight in stated.items()]
     if places is None:
         return (*weights, 1.0)
-    found = [1.0] * len(places)
+    found, named = [1.0] * len(places), set[str]()
     for name, weight in zip(stated, weights, strict=True):
         word = label(name, text=text)
         if word is None or word not in places:
             raise InvalidParameter(f"class_weight names {name!r}, which is none of the classes.")
+        if word in named:
+            raise InvalidParameter(f"class_weight names {name!r} twice: 1, 1.0 and '1' are one label.")
+        named.add(word)
         found[places[word]] = weight
     return tuple(found)
 

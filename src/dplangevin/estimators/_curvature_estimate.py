@@ -10,9 +10,9 @@ that is left. All of it is post-processing.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
+
 VARIANCES = np.array([1e-6, 0.001, 0.004, 0.016, 0.064, 0.25])
 FLOOR = 2.0
 """The diagonal counts for at least so many deviations; an eigenvalue below so many counts as 0."""

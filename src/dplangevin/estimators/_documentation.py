@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 PARAMETERS = """\
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
@@ -14,8 +16,9 @@ PARAMETERS = """\
     adjacency : "replace-one" (a record is exchanged) or "add-remove".
     n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
         which is then public.
-    mechanism : "auto" or one of "noisy-gd", "noisy-sgd", "output-perturbation", "objective-perturbation",
-        "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also "sufficient-statistics").
+    mechanism : "auto" or one of "whitened-gd", "noisy-gd", "noisy-sgd", "output-perturbation",
+        "objective-perturbation", "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also
+        "sufficient-statistics").
     theorem : pin the accounting theorem by name.
     objective : "empirical", or "population": a draw whose ridge makes the bound on the risk of new records smallest.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
@@ -52,9 +55,33 @@ TARGET_BOUNDS = """\
 """
 
 
-def documented(text: str | None, own: str) -> str | None:
-    """The docstring with the parameters and attributes that are shared in place of its marker; `own` come first."""
+@dataclass(frozen=True)
+class Example:
+    """What an estimator's example says of its own: how targets arise, what is stated of them, a score it exceeds."""
+
+    targets: str
+    stated: str
+    score: float
+
+    def written(self, name: str) -> str:
+        """The example of the estimator of this name."""
+        return f"""\
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dplangevin import {name}
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (5000, 3))
+    >>> y = {self.targets}
+    >>> model = {name}(epsilon=1.0, delta=1e-6, data_norm=3**0.5, {self.stated}, random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > {self.score}), bool(model.privacy_.epsilon() <= 1.0)
+    (True, True)
+"""
+
+
+def documented(name: str, text: str | None, own: str, example: Example) -> str | None:
+    """The docstring with what is shared in place of its markers; among the parameters, `own` come first."""
     if text is None:  # python -OO
         return None
     shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
-    return text.replace("    {shared}\n", shared)
+    return text.replace("    {shared}\n", shared).replace("    {example}\n", example.written(name))

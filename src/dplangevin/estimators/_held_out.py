@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data import ArrowSource
 from dplangevin.data.dask import LOST, RETRIES, connected, delayed_parts, failures, is_dask
 from dplangevin.data.sources import source_of
@@ -19,7 +19,6 @@ from dplangevin.estimators._reading import by_name, finite_rows, is_table
 from dplangevin.estimators.schema_encoder import schema_of
 from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
 
-Floats = NDArray[np.float64]
 View = Callable[[Any], Any]  # the features as a model takes them
 Task = Callable[[View, Cells], Sequence[Floats]]
 Part = tuple[Sequence[Floats], int]

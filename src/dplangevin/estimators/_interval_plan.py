@@ -239,7 +239,7 @@ def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) 
         curvature_groups(
             problem,
             dispersion=not isinstance(problem.loss, LIKELIHOODS + SMOOTHED),
-            meat=isinstance(problem.loss, SMOOTHED),
+            slope_moment=isinstance(problem.loss, SMOOTHED),
         ),
         epsilon=epsilon,
         delta=delta,

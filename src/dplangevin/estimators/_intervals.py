@@ -6,12 +6,12 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainccinv, ndtr
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 
-Floats = NDArray[np.float64]
 _NODES = 64
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._large import LargeData, dataset_of
@@ -37,7 +37,6 @@ from dplangevin.tables import Table, cells_of
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
-Floats = NDArray[np.float64]
 ONE_NUMBER = Schema.learn(norm="number")
 
 
@@ -62,8 +61,10 @@ class NormRelease:
 def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     """Plan for rows of norm 1, charge once, learn the length, fit the scaled rows."""
     _refuse(model)
+    model._check_targets()
     twin = copy.copy(model)
-    twin.data_norm, twin.ledger, twin.state = 1.0, None, None
+    # what a strict ledger asks of the reading is settled before it is left out
+    twin.bad_rows, twin.data_norm, twin.ledger, twin.state = model._bad_rows(), 1.0, None, None
     rows, targets, loads = twin.read(X, y, weights)
     if isinstance(rows, LargeData):
         raise InvalidParameter("data_norm='learn' is for arrays in memory; state data_norm, or a schema.")

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._intervals import half_width
 from dplangevin.schema import labels_of
 from dplangevin.tables import Cells, cells_of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

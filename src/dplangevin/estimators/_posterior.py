@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.estimators._curvature_estimate import expected
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
@@ -37,7 +37,6 @@ from dplangevin.families.perturbation.schedule import ObjectivePerturbationSched
 from dplangevin.planner.rules import SHAPES
 from dplangevin.problem import Clipped, Logistic, Poisson, Problem, SmoothedHinge, Softmax
 
-Floats = NDArray[np.float64]
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 2.5
 """A direction whose released curvature is within so many deviations of 0 is not seen."""
@@ -165,8 +164,8 @@ def _complement(out: Floats) -> Floats:
 
 def _slopes(curvature: Curvature, known: Floats, kept: Floats, doubts: list[float]) -> Floats:
     """J: the curvature itself, a released multiple of it, or released itself."""
-    if curvature.meat is not None:
-        values, vectors = np.linalg.eigh(kept.T @ curvature.meat @ kept)
+    if curvature.slope_moment is not None:
+        values, vectors = np.linalg.eigh(kept.T @ curvature.slope_moment @ kept)
         return np.asarray((vectors * np.maximum(values, doubts[1])) @ vectors.T)
     return known * (_dispersion(curvature, doubts) or 1.0)
 

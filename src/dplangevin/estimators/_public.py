@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import Encode, LargeData, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
@@ -26,7 +27,6 @@ from dplangevin.tables import cells_of, matrix_of
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
-Floats = NDArray[np.float64]
 BASELINES = ("public-only", "warm-start", "mirror")
 # Bounds on the slope that the tuner tries; other models have the one their loss comes with.
 CLIPS: dict[str, tuple[float | None, ...]] = {
@@ -56,7 +56,7 @@ def fit_public(
 
     Returns theta, its problem, and the loss that prediction is calibrated for.
     """
-    _warn_shared(model.public_data, X.given if isinstance(X, LargeData) else X)
+    warn_shared(model.public_data, X.given if isinstance(X, LargeData) else X)
     tuner = _tuner(model, encode, request)
     tuned = tuner.tune(model.public_method)
     others = tuner.compare() if model.compare else {}
@@ -149,19 +149,25 @@ def _refuse(model: DPLinearModel, request: Request) -> None:
             )
 
 
-def _warn_shared(public: Any, X: Any) -> None:
-    """Warn when public and private rows lie in the same memory. Values are not compared: that would read them."""
+def warn_shared(public: Any, X: Any) -> None:
+    """Warn when public and private rows lie in the same memory."""
     table = public[0] if isinstance(public, (tuple, list)) and public else None
-    shared = table is X
-    if isinstance(table, np.ndarray) and isinstance(X, np.ndarray):
-        shared = np.may_share_memory(table, X) and _same_rows(table, X)
-    if shared:
+    if shares_rows(table, X):
         warnings.warn(
             "public_data and X share rows of one array: a record in both has no protection at all, and the comparison "
             "on held-out rows is too good. Give disjoint rows.",
             UserWarning,
             stacklevel=4,
         )
+
+
+def shares_rows(table: Any, X: Any) -> bool:
+    """Whether rows of both lie in the same memory. Values are not compared: that would read them."""
+    if table is None:
+        return False
+    if isinstance(table, np.ndarray) and isinstance(X, np.ndarray):
+        return bool(np.may_share_memory(table, X)) and _same_rows(table, X)
+    return table is X
 
 
 def _same_rows(first: NDArray[Any], second: NDArray[Any]) -> bool:

@@ -47,8 +47,12 @@ def raw_of(schema: Any) -> SchemaToLearn | None:
 
 def is_raw(model: DPLinearModel) -> bool:
     """Whether a fit learns its schema, or chooses rows by person."""
-    learns = isinstance(model.schema, SchemaToLearn) or _unstated(model.schema) or asks_to_learn(model.schema)
-    return learns or model.person is not None
+    return learns_schema(model) or model.person is not None
+
+
+def learns_schema(model: DPLinearModel) -> bool:
+    """Whether something of the schema is to be learned."""
+    return isinstance(model.schema, SchemaToLearn) or _unstated(model.schema) or asks_to_learn(model.schema)
 
 
 def _unstated(schema: Any) -> bool:
@@ -168,7 +172,7 @@ def _refuse(model: DPLinearModel, raw: SchemaToLearn | None) -> None:
 def _twin(model: DPLinearModel, raw: SchemaToLearn | None, records: RawRecords) -> DPLinearModel:
     """A copy that states the widest schema in place of what is to be learned; public mistakes are said here."""
     twin = copy.copy(model)
-    twin.ledger, twin.state = None, None
+    twin.bad_rows, twin.ledger, twin.state = model._bad_rows(), None, None
     for name in [name for name in vars(twin) if name.endswith("_") and not name.startswith("_")]:
         del twin.__dict__[name]
     if raw is not None:
@@ -254,8 +258,7 @@ class Fitting:
             return self.plan.recipe
         if not self.plan.may_run(recipe):
             return self.plan.recipe
-        learning = [words for words in self.plan.recipe.reasons if words not in recipe.reasons][:2]
-        return replace(recipe, reasons=(*learning, *recipe.reasons))
+        return replace(recipe, reasons=(*self.plan.words, *recipe.reasons))
 
     def _learned(self, records: RawRecords, rng: np.random.Generator) -> tuple[Schema, list[Counts]]:
         """The schema, and the exact counts it rests on."""

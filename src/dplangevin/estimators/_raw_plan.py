@@ -29,6 +29,10 @@ TAIL_SHARE = 0.1
 NOTHING_LEFT = (
     "nothing of epsilon = {:g} is left for the fit; raise epsilon, or leave mechanism and theorem out."
 )
+WHOSE = (
+    "the promise above is that of a row which is added or removed: at most {} rows of a person are used, and the whole "
+    "keeps its promise to persons; rows of nobody (no person, or a number of 2^53 or more) are left out"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +60,14 @@ class RawPlan:
     """The prices of what is learned, in order, and the recipe of the fit: charged together.
 
     recipe : for the widest schema that may be learned. The fit may run another plan that promises at least as much.
+    words : what is said of rows and of learning, the first of the recipe's reasons.
     """
 
     learning: tuple[Price, ...]
     recipe: Recipe
     people: People
     delta: float
+    words: tuple[str, ...] = ()
     guarantee: Guarantee = field(init=False)
 
     def __post_init__(self) -> None:
@@ -151,8 +157,10 @@ def _made(
             f"person= takes full batches only: a batch by {sampling} draws rows, not persons. Leave mechanism='auto'."
         )
     words = () if raw is None else _reasons(raw, learning, request, people, epsilon)
+    if people.by_rows:
+        words = (*words, WHOSE.format(people.rows))
     recipe = replace(recipe, reasons=(*words, *recipe.reasons))
-    return RawPlan(learning=learning, recipe=recipe, people=people, delta=request.delta)
+    return RawPlan(learning=learning, recipe=recipe, people=people, delta=request.delta, words=words)
 
 
 def _reasons(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data import ArrowSource
 from dplangevin.data.dask import connected, is_dask
 from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask, kept_rows
@@ -17,7 +18,6 @@ from dplangevin.families.learned_schema.cells import added, counted
 from dplangevin.families.learned_schema.mechanism import Counts
 from dplangevin.tables import Cells, Table, cells_of, is_path, table_of
 
-Floats = NDArray[np.float64]
 TARGET, WEIGHT = "\0target", "\0weight"  # names that no table has
 NAMED = (
     "learned schemas and person= read a table by the names of its columns: give a DataFrame, an Arrow table, files or "

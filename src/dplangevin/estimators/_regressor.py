@@ -9,9 +9,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel, Floats
-from dplangevin.estimators._documentation import TARGET_BOUNDS
+from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._documentation import TARGET_BOUNDS, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import column, numbers_of
 from dplangevin.estimators._targets import RangeEncoder
@@ -25,6 +26,9 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
     """Base of the regressors."""
 
     _own_parameters: ClassVar[str] = TARGET_BOUNDS
+    _example: ClassVar[Example] = Example(
+        "np.clip(X[:, 0] + 0.1 * rng.standard_normal(5000), -1, 1)", "target_bounds=(-1, 1)", 0.6
+    )
     target_bounds: Any = None
 
     def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:

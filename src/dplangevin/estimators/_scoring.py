@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._held_out import HeldOut, View
 from dplangevin.estimators._intervals import half_width, proportion_interval
 from dplangevin.estimators._metrics import (
@@ -30,10 +31,10 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoi
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.families.release import AnswersRelease
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import Cells
 
-Floats = NDArray[np.float64]
 METRICS = ("accuracy", "log-loss", "squared-error", "auc", "calibration")
 PER_RECORD = ("accuracy", "log-loss", "squared-error")
 CAPPED = ("log-loss", "squared-error")
@@ -190,6 +191,8 @@ class Scoring:
             words.append("the number of records scored is public")
         if self.metric in CAPPED:
             words.append(f"the loss of one record is cut off at {self.limit:g}")
+        if not isinstance(model, DPLinearModel):  # ours answer for every record
+            words.append(f"a model that fails on a record ends the run without a release; {OUTSIDE}")
         learned = learned_steps(model)
         if learned:
             words.append(

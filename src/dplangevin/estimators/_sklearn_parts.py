@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
 
 
 class ClippedLogistic(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.tables import cells_of
-
-Floats = NDArray[np.float64]
 
 
 class TargetEncoder(ABC):

@@ -15,6 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.logistic import DPLogisticRegression
@@ -23,7 +24,6 @@ from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.privacy import conversions as cv
 from dplangevin.schema import CategoricalColumn, Schema
 
-Floats = NDArray[np.float64]
 EPSILONS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MOST_ROWS = 10_000  # more rows are simulated with as much noise as they would have
 STRENGTHS = {"weak": 0.5, "usual": 1.5, "strong": 4.0}  # deviation of the twin's scores

@@ -23,16 +23,7 @@ class DPHuberRegressor(WithIntervals, DPLinearRegressor):
     ----------
     Huber (1964); the loss is convex and smooth, so every mechanism of the library applies.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPHuberRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (5000, 3))
-    >>> y = np.clip(X[:, 0] + 0.1 * rng.standard_normal(5000), -1, 1)
-    >>> model = DPHuberRegressor(epsilon=1.0, delta=1e-6, data_norm=3**0.5, target_bounds=(-1, 1), random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.7), bool(model.privacy_.epsilon() <= 1.0)
-    (True, True)
+    {example}
     """
 
     _model: ClassVar[str] = "huber"

@@ -1,8 +1,8 @@
-"""Differentially private linear support vector classifier (smoothed hinge)."""
+"""Differentially private linear support vector classifier (smoothed hinge), binary and of several classes."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
@@ -11,24 +11,21 @@ from dplangevin.estimators.uncertainty import WithIntervals
 class DPLinearSVC(WithIntervals, DPLinearClassifier):
     """Differentially private linear support vector classifier (smoothed hinge).
 
+    Several classes have one vector of coefficients each and the hinge loss of Crammer and Singer, smoothed: one
+    problem and one release, not one for each class.
+
     Parameters
     ----------
     {shared}
 
     References
     ----------
-    Chaudhuri, Monteleoni and Sarwate (2011), Section 3.4.
+    Chaudhuri, Monteleoni and Sarwate (2011), Section 3.4. Crammer and Singer (2001), for several classes.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPLinearSVC
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (5000, 3))
-    >>> y = X[:, 0] + 0.3 * rng.standard_normal(5000) > 0
-    >>> model = DPLinearSVC(epsilon=1.0, delta=1e-6, data_norm=3**0.5, classes=[False, True], random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.8), bool(model.privacy_.epsilon() <= 1.0)
-    (True, True)
+    {example}
     """
 
     _model: ClassVar[str] = "svc"
+
+    def _model_options(self, n_classes: int | None) -> dict[str, Any]:
+        return {} if n_classes in (None, 2) else {"model": "multiclass-svc", "n_classes": n_classes}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import expit, softmax
 
-from dplangevin.estimators._base import Floats
+from dplangevin._arrays import Floats
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
 from dplangevin.problem import Clipped, Loss, Problem
@@ -24,16 +24,7 @@ class DPLogisticRegression(WithIntervals, DPLinearClassifier):
     ----------
     Chaudhuri, Monteleoni and Sarwate (2011); Abadi et al. (2016); Dong, Roth and Su (2022).
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPLogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (5000, 3))
-    >>> y = X[:, 0] + 0.3 * rng.standard_normal(5000) > 0
-    >>> model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=3**0.5, classes=[False, True], random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.8), bool(model.privacy_.epsilon() <= 1.0)
-    (True, True)
+    {example}
     """
 
     _model: ClassVar[str] = "logistic"

@@ -142,6 +142,8 @@ def _estimator(plain: dict[str, Any]) -> DPLinearModel:
         _require(plainly and name not in _NOT_STORED, f"parameters.{name} must be a number, a word or a list")
     schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
     estimator: DPLinearModel = cls(**given, schema=schema)
+    if schema is not None:
+        estimator.schema_ = schema
     return estimator
 
 

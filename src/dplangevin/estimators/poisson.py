@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import Floats
+from dplangevin.estimators._documentation import Example
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.uncertainty import WithIntervals
 
@@ -23,19 +24,11 @@ class DPPoissonRegressor(WithIntervals, DPLinearRegressor):
     ----------
     McCullagh and Nelder (1989); the slope is clipped, which keeps the loss convex.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPPoissonRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (5000, 3))
-    >>> y = rng.poisson(np.exp(0.5 + X[:, 0]))
-    >>> model = DPPoissonRegressor(epsilon=1.0, delta=1e-6, data_norm=3**0.5, target_bounds=(0, 20), random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.1), bool(model.privacy_.epsilon() <= 1.0)
-    (True, True)
+    {example}
     """
 
     _model: ClassVar[str] = "poisson"
+    _example: ClassVar[Example] = Example("rng.poisson(np.exp(0.5 + X[:, 0]))", "target_bounds=(0, 20)", 0.1)
 
     def _bounds(self) -> tuple[float, float]:
         low, high = super()._bounds()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from dplangevin.errors import InvalidParameter
+from dplangevin._arrays import Floats
 from dplangevin.estimators._blocks import blocks_of, largest_norm
-from dplangevin.schema import Schema, SchemaToLearn
+from dplangevin.schema import as_schema as as_schema
 from dplangevin.tables import table_of
-
-Floats = NDArray[np.float64]
 
 
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -87,19 +84,3 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def schema_of(model: Any) -> Any:
     """What encodes the tables of a model: the schema that its fit worked out, or the one that was stated."""
     return getattr(model, "schema_", model.schema)
-
-
-def as_schema(given: Any) -> Schema:
-    """A Schema from one, or from the plain data of its file format."""
-    if given is None:
-        raise InvalidParameter("schema is missing; state the columns with their ranges and categories.")
-    if isinstance(given, str | os.PathLike):  # a file could change between fit and predict
-        raise InvalidParameter(
-            "schema is a path; read the file once: schema=dplangevin.schema.Schema.load(path)."
-        )
-    if isinstance(given, SchemaToLearn):
-        raise InvalidParameter(
-            "this schema is to be learned, which only the fit of an estimator does, inside its promise; afterwards its "
-            "schema_ is a public one."
-        )
-    return given if isinstance(given, Schema) else Schema.from_dict(given)

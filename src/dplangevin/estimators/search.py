@@ -6,15 +6,17 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._rng import generator
+from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._interval_plan import interval_share
@@ -22,7 +24,7 @@ from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw import is_raw
 from dplangevin.estimators._raw_records import RawRecords
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.families.release import SEEDED
@@ -36,7 +38,7 @@ from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES
-from dplangevin.tables import Cells, Table
+from dplangevin.tables import Cells, Table, is_path
 
 PROMISE = {
     "epsilon", "delta", "adjacency", "n", "max_rows_per_person", "person", "theorem", "weight_bound", "bad_rows",
@@ -137,6 +139,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         rng, seeded = generator(self.random_state)
         split = _Split.of(records, self.holdout, adjacency, rng, self.estimator.n)
         candidates = [self._candidate(point, split, mu) for point in points]
+        _compared_alike([candidate.model for candidate in candidates])
         score = NoisySumsSchedule(
             groups=(SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / mu),),
             noise="gaussian",
@@ -152,7 +155,10 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         made = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
         winner = candidates[made.candidate]
-        words = [*winner.recipe.plan.guarantee.assumptions, *([SEEDED] if seeded else [])]
+        words = [*winner.recipe.plan.guarantee.assumptions, *winner.model._public_words()]
+        words += [SEEDED] if seeded else []
+        if self.estimator.n is None or adjacency == "replace-one":
+            words.append("the number of rows is public")
         kept = tuple(dict.fromkeys((*plan.guarantee.assumptions, *words)))
         self.privacy_ = replace(plan.guarantee, assumptions=kept)
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
@@ -218,6 +224,9 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._suits = suits
 
     def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> tuple[Table, Cells]:
+        if is_dask(X) or is_path(X):
+            raise InvalidParameter("a search reads rows in memory; load the table first.")
+        X = cast(Any, X).toarray() if issparse(X) else X
         if isinstance(X, np.ndarray) and X.ndim != 2:
             raise InvalidParameter("X must be a table: rows and columns.")
         order = tuple(f"x{j}" for j in range(np.shape(X)[1])) if isinstance(X, np.ndarray) else None
@@ -226,15 +235,14 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             if order is not None and schema is not None:
                 order = as_schema(schema).names
         records = RawRecords.of(X, y, None, order)
-        if records.home != "memory":
-            raise InvalidParameter("a search reads rows in memory; load the table first.")
         return records.data.without(records.y), records.data.column(records.y)
 
     def _candidate(self, parameters: dict[str, Any], split: _Split, mu: float) -> _Candidate:
         model = clone(self.estimator).set_params(**parameters)
         model.set_params(
-            epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None
-        )
+            epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None,
+            n=split.divisor,
+        )  # fmt: skip
         if is_raw(model):
             raise InvalidParameter(
                 "a search takes stated schemas; learn one with a fit and state its schema_."
@@ -247,11 +255,12 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         width = len(split.rows[0].names)
         if model.schema is not None:
             as_schema(model.schema).validate(split.rows[0].names)
-            width = len(SchemaEncoder(model.schema).get_feature_names_out())
+            model._prepare(split.rows[0], None, None)  # knots, by the public number of rows
+            width = len(SchemaEncoder(schema_of(model)).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
-        more = model.n is not None and model.adjacency == "add-remove"
-        request = replace(request, epsilon=epsilon, more_rows=more)
+        # under add-remove the part that fits has a random number of rows
+        request = replace(request, epsilon=epsilon, more_rows=model.adjacency == "add-remove")
         recipe = chosen(request)
         found = recipe.plan.guarantee.mu
         if request.mechanism == "auto" and not (found is not None and found <= mu):  # pure noise, or draws
@@ -312,13 +321,19 @@ class _Split:
         rng: np.random.Generator,
         n: int | None,
     ) -> _Split:
-        """A fixed number of rows where their number is public, else a coin for each row by itself."""
+        """A fixed number of rows under replace-one. Under add-remove a coin for each row by itself: with a fixed number
+        a row that leaves would push another one from one part to the other."""
         table, targets = records
         total = len(table) if n is None else _check.count("n", n)
+        if adjacency == "replace-one" and total != len(table):
+            raise InvalidParameter(
+                f"X has {len(table)} rows but n = {total} is stated, and their number is public under replace-one; "
+                "state the true number, or use adjacency='add-remove'."
+            )
         scored = max(1, round(share * total))
         if total - scored < 1:
             raise InvalidParameter("a search needs rows to fit and rows to score.")
-        if adjacency == "replace-one" or n is None:
+        if adjacency == "replace-one":
             held = np.zeros(len(table), bool)
             held[rng.permutation(len(table))[:scored]] = True
         else:
@@ -332,6 +347,19 @@ class _Split:
         )
 
 
+def _compared_alike(models: list[Any]) -> None:
+    """Losses of different labels, or cut off at different caps, do not compare."""
+    facts = [
+        tuple(model._classes(None).tolist()) if hasattr(model, "_stated") else model._bounds()
+        for model in models
+    ]
+    if any(fact != facts[0] for fact in facts):
+        raise InvalidParameter(
+            "the candidates' schemas state different classes or ranges of the target, so their losses do not compare; "
+            "state the target once."
+        )
+
+
 def _fitted_names(model: Any) -> dict[str, Any]:
-    names = ("classes_", "n_features_in_", "feature_names_in_")
+    names = ("classes_", "n_features_in_", "feature_names_in_", "schema_")
     return {name: vars(model)[name] for name in names if name in vars(model)}

@@ -13,11 +13,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._blocks import ColumnBlock, blocks_of, largest_norm, shown_knots
 from dplangevin.estimators._intervals import half_width
@@ -26,7 +26,6 @@ from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.schema import NumericColumn, Schema
 from dplangevin.tables import Cells, cells_of
 
-Floats = NDArray[np.float64]
 _DRAWS = 4000
 
 

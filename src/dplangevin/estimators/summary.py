@@ -12,10 +12,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, gammaincc
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._intervals import half_width, two_sided
 from dplangevin.estimators._names import INTERCEPT
@@ -23,7 +23,6 @@ from dplangevin.estimators._names import INTERCEPT
 if TYPE_CHECKING:
     from dplangevin.estimators.uncertainty import Uncertainty
 
-Floats = NDArray[np.float64]
 HEADERS = ("released", "estimate", "std. error", "z", "p-value", "low", "high", "privacy share")
 _NEEDED = (
     "a summary with standard errors needs a fit with intervals=True (or a share of the budget): what they rest on is "

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import IntervalPlan
@@ -37,8 +37,6 @@ from dplangevin.families.run import run
 from dplangevin.families.run_state import RunState, StatePath
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,16 +6,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families._minimiser import rounding_floor
 from dplangevin.problem.constraints import ConstraintSet, WholeSpace
 
-Floats = NDArray[np.float64]
 MOST_STEPS = 200
 UNIT = 2.0**-53
 _SCALES = 24

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.privacy.theorem import Theorem
+from dplangevin.privacy.theorem import OUTSIDE, Theorem
 from dplangevin.problem.constants import Constants
 
-ASSUMPTIONS = (
-    "a run whose solver misses its tolerance stops and releases nothing; that event is outside the promise",
-)
+ASSUMPTIONS = (f"a run whose solver misses its tolerance stops and releases nothing; {OUTSIDE}",)
 
 
 ROOM = 16

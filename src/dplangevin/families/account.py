@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dplangevin import _check
+from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.options import described
 from dplangevin.families.other_runs import described_other
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.option_names import TARGETS
 from dplangevin.privacy.registry import option_names
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
@@ -22,8 +24,8 @@ def account(
     Options are those of `dplangevin account`, with underscores. Noisy gradient runs: n, lipschitz, noise_scale,
     step_size (numbers, one per step, or formulas such as "0.5/sqrt(t)"), steps (a number or infinity), mechanism,
     batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release, checkpoints, momentum. Other
-    mechanisms, see their `options.py`: objective-perturbation, output-perturbation, exponential, gibbs, rashomon and
-    counting. Exactly one of delta and epsilon; theorem to pin one.
+    mechanisms, see their `options.py`: objective-perturbation, output-perturbation, exponential, gibbs, underdamped,
+    rashomon, counting and largest-norm. Exactly one of delta and epsilon; theorem to pin one.
 
     Examples
     --------
@@ -34,6 +36,9 @@ def account(
     >>> f"{short.epsilon():.4f} {long.epsilon():.4f} {short.composition.epsilon():.4f}"
     '0.9927 0.9928 2.3885'
     """
+    for name in TARGETS:
+        if options.get(name) is not None:
+            raise InvalidParameter(f"{name} is what calibrate meets, not an option of account; leave it out.")
     return certify(*described_run(options), delta=delta, epsilon=epsilon, theorem=theorem)
 
 

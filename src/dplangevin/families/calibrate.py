@@ -26,8 +26,8 @@ def calibrate(
     """The price with the least noise that meets the target, or, given noise_scale and no steps, the most steps.
 
     The target is (epsilon, delta), or rdp = (order, value), or mu, or zcdp; with those delta only says where epsilon is
-    reported (default 1e-6). Other options are those of `account`, mechanism included; steps may be infinity. For
-    mechanisms without steps the number that is found is left out: noise_scale, or inverse_temperature.
+    reported (default 1e-6). Other options are those of `account`, mechanism included; steps may be infinity. For other
+    mechanisms than noisy gradients the number that is found is left out: noise_scale, or inverse_temperature.
 
     Examples
     --------
@@ -41,9 +41,7 @@ def calibrate(
     without_steps = mechanism in option_names()
     wanted = target(epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=without_steps)
     if without_steps:
-        if steps is not None:
-            raise InvalidParameter(f"steps has no meaning for mechanism={mechanism!r}; leave it out.")
-        return _other(wanted, theorem, options)
+        return _other(wanted, theorem, options if steps is None else {**options, "steps": steps})
     noise = options.pop("noise_scale", None)
     if steps is None and noise is None:
         raise InvalidParameter(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
@@ -21,8 +22,8 @@ from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Problem, RecordLoss
+from dplangevin.problem.losses.record import unseen
 
-Floats = NDArray[np.float64]
 Answers = Callable[[], Sequence[ArrayLike]]
 """Reads the records, once it is called, and gives the exact answers, an array for each of the schedule's sizes."""
 S = TypeVar("S", bound=Schedule)
@@ -149,6 +150,10 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
                 f"{self.family.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is one of "
                 "whole records. Use noisy gradient descent."
             )
+        if isinstance(loss, RecordLoss) and replace(plan.problem).constants != plan.problem.constants:
+            raise InvalidParameter(
+                f"the gradient bound of the {loss.name} loss has changed since the plan was made; make another plan."
+            )
         self.check(cast(S, plan.schedule), plan.problem)
 
     def check(self, schedule: S, problem: Problem) -> None:
@@ -156,9 +161,11 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
 
     @final
     def _released(self, run: Execution[S, Dataset]) -> Release:
-        if run.saved is not None:
-            run.saved.check_records(lambda salt: fingerprint(run.data, salt))
-        plan, drawn = cast(Plan, run.plan), self.draw(run)
+        plan = cast(Plan, run.plan)
+        with unseen(plan.problem.loss):
+            if run.saved is not None:
+                run.saved.check_records(lambda salt: fingerprint(run.data, salt))
+            drawn = self.draw(run)
         return Release(plan=plan, seeded=run.seeded, **vars(drawn))
 
     @abstractmethod

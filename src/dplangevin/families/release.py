@@ -8,37 +8,53 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
 
-Floats = NDArray[np.float64]
 SEEDED = "the noise came from random_state: the promise holds only against those who do not know it"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Release:
+class Paid:
+    """What every release carries: the price that was paid, whether a seed made its noise, its place in the ledger.
+
+    Parameters
+    ----------
+    plan : what ran; its guarantee is the promise.
+    seeded : the noise came from a user's seed. Whoever knows the seed can undo the noise.
+    ledger_head : the head of the ledger's chain after this release was charged; None without a ledger.
+    """
+
+    plan: Price
+    seeded: bool
+    ledger_head: str | None = field(default=None, repr=False)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What was promised."""
+        return self.plan.guarantee
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Release(Paid):
     """The released value and nothing that the guarantee does not cover.
 
     Parameters
     ----------
     value : the last iterate, the average, or the last checkpoint.
-    plan : the plan that ran; its guarantee is the promise.
-    seeded : the noise came from a user's seed. Whoever knows the seed can undo the noise.
+    plan : the plan that ran.
     iterates : the iterates the guarantee covers, by step.
     n_steps : the number of steps that ran (public).
-    ledger_head : the head of the ledger's chain after this release was charged; None without a ledger.
     beside : what else was released with the value, by name; the guarantee covers it.
     """
 
     value: Floats
     plan: Plan
-    seeded: bool
     n_steps: int
     iterates: Mapping[int, Floats] = field(default_factory=dict, repr=False)
-    ledger_head: str | None = field(default=None, repr=False)
     beside: Mapping[str, Floats] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -47,11 +63,6 @@ class Release:
         object.__setattr__(self, "value", _read_only(self.value))
         kept = {name: _read_only(array) for name, array in self.beside.items()}
         object.__setattr__(self, "beside", MappingProxyType(kept))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-        return self.plan.guarantee
 
     def iterate(self, step: int) -> Floats:
         """The iterate after `step` steps, if the guarantee covers it."""
@@ -77,18 +88,10 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AnswersRelease:
+class AnswersRelease(Paid):
     """Noisy answers, one array for each of the schedule's sizes; for a noisy max, the index."""
 
     values: tuple[Floats, ...]
-    plan: Price
-    seeded: bool
-    ledger_head: str | None = field(default=None, repr=False)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-        return self.plan.guarantee
 
     def digest(self) -> str:
         """A hash of the released numbers, for the ledger."""

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check, _files, _plain
+from dplangevin._arrays import Floats
 from dplangevin._rng import generator
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter
 from dplangevin.privacy import serialize
@@ -26,7 +26,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Priced, Spender, TokenSpender
 
-Floats = NDArray[np.float64]
 StatePath: TypeAlias = str | os.PathLike[str] | None
 VERSION = 3
 SAVE_EVERY = 60.0  # seconds

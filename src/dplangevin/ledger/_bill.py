@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.ledger._lattice import Lattice, Law
 from dplangevin.privacy import compose, conversions as cv, serialize
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Approximate, BoundedRange, Concentrated, Gaussian, Part, Pure
 
-Floats = cv.Floats
 GRID = 2.0**-13
 
 

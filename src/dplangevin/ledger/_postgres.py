@@ -12,7 +12,16 @@ from urllib.parse import urlsplit
 
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._chain import Charge
-from dplangevin.ledger._postgres_roles import FUNCTIONS, GRANTED, HAS, RIGHTS, grants
+from dplangevin.ledger._postgres_roles import (
+    ABOVE,
+    CREATORS,
+    FUNCTIONS,
+    GRANTED,
+    HAS,
+    RIGHTS,
+    ROLES_IN_HAS,
+    grants,
+)
 from dplangevin.ledger._store import SCHEMA_VERSION, WAIT_SECONDS, Session, Store, Uncertain
 
 _CREATION_LOCK = 0x64704C616E67  # any fixed number: creators and owners wait for one another on it
@@ -84,6 +93,7 @@ class PostgresStore(Store):
 
     def create(self) -> None:
         with self._connected() as session:
+            self._check_schemas(session)
             session.lock_declarations()
             there = session.rows(_EVERYWHERE)
             if there:
@@ -93,12 +103,26 @@ class PostgresStore(Store):
                 )
             self.initialise(session)
 
+    def _check_schemas(self, session: Session) -> None:
+        """The first question of a session, in full names: could another user's function run in it?"""
+        found = session.rows(CREATORS)
+        if found:
+            schema, role = found[0]
+            raise LedgerError(
+                f"the ledger {self.shown} is not safe: {role} may create in schema {schema}, and a function put there "
+                f"would run with the rights of others. An administrator mends it: REVOKE CREATE ON SCHEMA {schema} "
+                f"FROM {role}. {_NOT_CHARGED}"
+            )
+
     def prepare(self, session: Session) -> None:
+        for table, role in session.rows(GRANTED):  # older versions let spenders write to the tables
+            session.change(f"REVOKE ALL ON {table} FROM {role}")
+        self._prepare_functions(session)
+
+    def _prepare_functions(self, session: Session) -> None:
         for function in FUNCTIONS:
             session.change(function)
         schema = _schema(session)
-        for table, role in session.rows(GRANTED):  # older versions let spenders write to the tables
-            session.change(f"REVOKE ALL ON {table} FROM {role}")
         for name, signature in session.rows(
             "SELECT p.proname, pg_get_function_identity_arguments(p.oid) FROM pg_proc p JOIN pg_namespace n "
             "ON n.oid = p.pronamespace WHERE n.nspname = current_schema() AND p.proname LIKE 'dplangevin\\_%'"
@@ -111,18 +135,25 @@ class PostgresStore(Store):
             named = session.rows("SELECT quote_ident(rolname) FROM pg_roles WHERE rolname = ?", role)
             if not named:
                 raise InvalidParameter(f"the database has no role {role!r}; create it there first.")
+            if may != "nothing" and session.rows(ABOVE, role)[0][0]:
+                raise InvalidParameter(
+                    f"role {role!r} owns the ledger or can become its owner (SET ROLE, or an administrator), so it can "
+                    f"do everything and is no {may}; choose another role. Nothing was changed."
+                )
+            self._prepare_functions(session)  # ledgers of older versions get the present ones
             for statement in grants(named[0][0], _schema(session), may):
                 session.change(statement)
             # a GRANT by somebody who may not grant is only a warning to the server
-            if tuple(session.rows(HAS, role, role, role)[0]) != RIGHTS[may]:
+            if tuple(session.rows(HAS, *[role] * ROLES_IN_HAS)[0]) != RIGHTS[may]:
                 raise LedgerError(
-                    f"role {role!r} was not made {may!r}: only the owner of the ledger and of its schema may do that. "
-                    "Nothing was changed."
+                    f"role {role!r} was not made {may!r}: only the owner of the ledger and of its schema may do that, "
+                    "and the role must have no other rights on the tables. Nothing was changed."
                 )
 
     @contextmanager
     def transaction(self, *, write: bool = False, version: int = SCHEMA_VERSION) -> Iterator[Session]:
         with self._connected(write=write) as session:
+            self._check_schemas(session)
             if session.rows("SELECT to_regclass('dplangevin_ledger') IS NOT NULL")[0][0] is not True:
                 raise LedgerError(self._missing(session))
             self.check_version(session, version)
@@ -190,8 +221,10 @@ _EVERYWHERE = (
 )
 # the server ends what stalls, so that a dead spender blocks nobody
 _LIMITS = (
-    "SELECT set_config('lock_timeout', '{wait}s', true), set_config('statement_timeout', '{more}s', true), "
-    "set_config('idle_in_transaction_session_timeout', '{wait}s', true), set_config('synchronous_commit', 'on', true)"
+    "SELECT pg_catalog.set_config('lock_timeout', '{wait}s', true), "
+    "pg_catalog.set_config('statement_timeout', '{more}s', true), "
+    "pg_catalog.set_config('idle_in_transaction_session_timeout', '{wait}s', true), "
+    "pg_catalog.set_config('synchronous_commit', 'on', true)"
 )
 
 

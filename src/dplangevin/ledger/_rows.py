@@ -51,11 +51,13 @@ class Link:
 def account(session: Session, name: str) -> Account | None:
     """The row of the data set of this name, or of one that compares as equal; None when there is none."""
     found = session.rows(_ACCOUNT + "d.name = ?", name)
-    if not found:
-        found = session.rows(_ACCOUNT + "d.compared = ?", comparable(name))
-    if len(found) > 1:
-        spellings = ", ".join(repr(row[0]) for row in found)
-        raise InvalidParameter(f"{name!r} may mean one of {spellings}; write the name exactly.")
+    if not found:  # compared anew, not by what was written: the rule may have grown since
+        alike = [known for known in names(session) if comparable(known) == comparable(name)]
+        if len(alike) > 1:
+            raise InvalidParameter(
+                f"{name!r} may mean one of {', '.join(map(repr, alike))}; write the name exactly."
+            )
+        found = session.rows(_ACCOUNT + "d.name = ?", alike[0]) if alike else []
     return _account(found[0]) if found else None
 
 

@@ -88,6 +88,7 @@ class SQLiteStore(Store):
             os.fsync(file.fileno())
         try:
             os.link(draft, self.path)
+            draft.unlink()  # a ledger has one name
         except FileExistsError:
             self.check_vacant()
             raise LedgerError(f"cannot create the ledger {self.shown}: another process was first.") from None
@@ -145,6 +146,11 @@ class SQLiteStore(Store):
         if not self.path.exists():
             raise LedgerError(
                 f"there is no ledger {self.shown}; check the folder and the spelling, or {how}. Nothing was created."
+            )
+        if self.path.is_file() and self.path.stat().st_nlink > 1:
+            raise LedgerError(
+                f"the ledger {self.shown} has a second name (a hard link), and each name would have a log of its own, "
+                f"with charges that the other does not see. Remove the other name (find -samefile). {_NOT_CHARGED}"
             )
         if self.path.is_file() and self.path.stat().st_size == 0:
             raise LedgerError(

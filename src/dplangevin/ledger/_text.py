@@ -9,17 +9,14 @@ from dplangevin.errors import InvalidParameter
 
 _REFUSED = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _LONGEST = 200
-_ALIKE_SCRIPTS = {
-    "LATIN",
-    "CYRILLIC",
-    "GREEK",
-    "ARMENIAN",
-    "COPTIC",
-    "CHEROKEE",
-    "GEORGIAN",
-    "LISU",
-    "DESERET",
+# Letters and marks that show nothing, or a blank: Unicode's default ignorable ones that are not in _REFUSED already.
+_INVISIBLE = {
+    *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0",
+    *map(chr, range(0xFE00, 0xFE10)),
+    *map(chr, range(0xE0100, 0xE01F0)),
 }
+_TOGETHER = {"LATIN", "CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO"}
+"""Alphabets that are written side by side; any other one stands alone."""
 # Letters of other alphabets, digits and pairs that look like Latin letters once the case is folded.
 _LOOKS_LIKE = str.maketrans(
     {
@@ -28,7 +25,9 @@ _LOOKS_LIKE = str.maketrans(
         **dict(zip("αβγεικνορτυχωη", "abyeikvoptuxwn", strict=True)),  # Greek
         **dict(zip("աոսւօհցքզյ", "wnulohgpqj", strict=True)),  # Armenian
         **dict(zip("ıɩɑɡʋ", "iiagv", strict=True)),  # Latin
-        **dict(zip("01", "ol", strict=True)),
+        **dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnoprstuvwyz", strict=True)),  # small capitals
+        **dict(zip("01|", "oll", strict=True)),
+        **dict(zip("\u2018\u2019\u02bc\u2032\u2212", "''''-", strict=True)),
     }
 )
 
@@ -55,13 +54,15 @@ def checked(parameter: str, value: Any, *, empty: bool = False) -> str:
 
 
 def checked_name(parameter: str, value: Any) -> str:
-    """The name of a data set or part: as `checked`, and not a mixture of alphabets that look alike."""
+    """The name of a data set or part: as `checked`, all of it visible, and in one alphabet."""
     name = checked(parameter, value)
-    scripts = {_script(letter) for letter in unicodedata.normalize("NFKC", name)} & _ALIKE_SCRIPTS
-    if len(scripts) > 1:
+    if _INVISIBLE.intersection(name):
+        raise InvalidParameter(f"{parameter} must not hold invisible characters, got {name!a}; remove them.")
+    scripts = {_script(letter) for letter in unicodedata.normalize("NFKC", name)} - {""}
+    if len(scripts) > 1 and not scripts <= _TOGETHER:
         words = " and ".join(sorted(script.title() for script in scripts))
         raise InvalidParameter(
-            f"{parameter} mixes {words} letters, which look alike, got {name!a}; write it in one alphabet."
+            f"{parameter} mixes {words} letters, some of which look alike, got {name!a}; write it in one alphabet."
         )
     return name
 
@@ -69,14 +70,18 @@ def checked_name(parameter: str, value: Any) -> str:
 def comparable(name: str) -> str:
     """What a name is compared by: two names that a reader could take for one another are one name.
 
-    Compatibility forms and case are folded (NFKC, casefold), letters of other alphabets stand for the Latin ones they
-    look like, 0 for o, 1 and i for l, rn for m, and every dash and space for one of its kind.
+    Compatibility forms and case are folded (NFKC, casefold), letters of other alphabets and small capitals stand for
+    the Latin ones they look like, 0 for o, 1, | and i for l, rn for m, vv for w, every dash and apostrophe for one of
+    its kind, and spaces for one space.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    letters = folded.translate(_LOOKS_LIKE).replace("i", "l").replace("m", "rn")
-    kinds = {"Pd": "-", "Zs": " "}
-    return "".join(kinds.get(unicodedata.category(letter), letter) for letter in letters)
+    letters = folded.translate(_LOOKS_LIKE).replace("i", "l").replace("m", "rn").replace("w", "vv")
+    dashes = "".join("-" if unicodedata.category(letter) == "Pd" else letter for letter in letters)
+    return " ".join(dashes.split())
 
 
 def _script(letter: str) -> str:
-    return unicodedata.name(letter, "?").split(" ")[0] if letter.isalpha() else ""
+    """The alphabet of a letter or digit; "" for marks and for the digits 0 to 9, which belong to all."""
+    kind = unicodedata.category(letter)
+    spoken = kind[0] == "L" or (kind == "Nd" and letter > "9")
+    return unicodedata.name(letter, "?").split(" ")[0] if spoken else ""

@@ -23,6 +23,7 @@ from dplangevin.ledger.entry import Entry, Remaining
 from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Priced
+from dplangevin.privacy.theorem import holes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,9 @@ class DatasetBudget:
     name: str
     label: str = ""
     part_name: str = WHOLE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", store_for(self.url).url)  # absolute, whatever folder comes later
 
     def labelled(self, label: str) -> DatasetBudget:
         """The same budget, with words on who spends and for what."""
@@ -199,6 +203,8 @@ class DatasetBudget:
     def _attempt(self, guarantee: Guarantee, plan: str, token: str, whether_or_not: bool) -> bool:
         owner, books = self._read()
         cost = _cost(guarantee, owner)
+        if not whether_or_not:
+            _check_strict(guarantee, owner)
         content = serialize.dumps(cost)
         if not whether_or_not and not self._admitted(owner, books, cost, token, content):
             return True
@@ -277,6 +283,16 @@ def _cost(guarantee: Guarantee, owner: Account) -> Guarantee:
             f"{owner.adjacency}; plan with adjacency={owner.adjacency!r}."
         )
     return replace(guarantee, composition=None).group(owner.max_rows_per_person)
+
+
+def _check_strict(guarantee: Guarantee, owner: Account) -> None:
+    """Only promises for every data set, errors included, where the owner asked for that."""
+    found = holes(guarantee) if owner.strict else ()
+    if found:
+        raise InvalidParameter(
+            f"data set {owner.name!r} is strict, and this promise is not for every data set: {found[0]}. Use what has "
+            "no such line (descent, sums and counts have none); nothing was charged."
+        )
 
 
 def _now() -> str:

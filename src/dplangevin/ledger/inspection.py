@@ -12,7 +12,7 @@ from pathlib import Path
 from dplangevin.errors import DplangevinError
 from dplangevin.ledger import _rows
 from dplangevin.ledger._evidence import verify
-from dplangevin.ledger._postgres_roles import HAS
+from dplangevin.ledger._postgres_roles import ABOVE, HAS, ROLES_IN_HAS
 from dplangevin.ledger._sqlite import SQLiteStore
 from dplangevin.ledger._store import Session, store_for
 
@@ -65,8 +65,8 @@ def _permissions(path: Path) -> Diagnosis:
 
 def _rights(session: Session) -> Diagnosis:
     role = str(session.rows("SELECT current_user")[0][0])
-    reads, appends = session.rows(HAS, role, role, role)[0]
-    owns = session.rows("SELECT has_table_privilege(?, 'dplangevin_dataset', 'UPDATE')", role)[0][0]
+    reads, appends, writes = session.rows(HAS, *[role] * ROLES_IN_HAS)[0]
+    owns = writes or session.rows(ABOVE, role)[0][0]
     part = "owner" if owns else "spender" if appends else "reader" if reads else "nothing"
     state = "warning" if owns else "ok"
     more = "; spend under a role that is only a spender" if owns else ""

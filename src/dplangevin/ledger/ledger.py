@@ -48,6 +48,9 @@ class Ledger:
 
     url: str = field(repr=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "url", store_for(self.url).url)  # absolute, whatever folder comes later
+
     @classmethod
     def create(cls, url: str) -> Ledger:
         """Make a new, empty ledger; an error where there is one, or anything else. Its maker is its owner."""

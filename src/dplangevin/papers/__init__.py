@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         langevin_convex_population as langevin_convex_population,
         langevin_stability as langevin_stability,
         langevin_strongly_convex as langevin_strongly_convex,
+        langevin_strongly_convex_population as langevin_strongly_convex_population,
         moreau_excess as moreau_excess,
         nonconvex_excess as nonconvex_excess,
         regularised_exponential as regularised_exponential,

@@ -34,7 +34,7 @@ def choose(**options: Any) -> Recipe:
     >>> recipe = choose(model="logistic", n=30_000, n_features=20, epsilon=1.0, delta=1e-6, adjacency="replace-one",
     ...                 data_norm=1.0, fit_intercept=False)
     >>> recipe.plan.schedule.n_steps, bool(recipe.plan.guarantee.epsilon() <= 1.0)
-    (16, True)
+    (32, True)
     """
     return chosen(Request(**options))
 

@@ -13,7 +13,9 @@ SEEN = 0.6
 """Largest edge of the noise spectrum at which a moment is worth its share."""
 FINE = 0.5
 """Largest p times the edge of half the share at which a second look pays."""
-MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "poisson")
+WIDEST = 256
+"""Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
+MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
 """Models whose default fit is whitened descent."""
 
 
@@ -45,7 +47,7 @@ class Looks:
     @property
     def pay(self) -> bool:
         """Whether a second moment is worth its share."""
-        return self.edge(SHARE) <= SEEN
+        return self.edge(SHARE) <= SEEN and (self.columns <= WIDEST or self.number == 2)
 
     @property
     def number(self) -> int:

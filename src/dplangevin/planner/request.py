@@ -20,6 +20,7 @@ from dplangevin.problem import (
     Loss,
     Poisson,
     Problem,
+    SeveralHinge,
     SmoothedHinge,
     SmoothedPinball,
     Softmax,
@@ -29,7 +30,8 @@ from dplangevin.problem import (
 from dplangevin.problem.constants import ADJACENCIES
 
 MODELS = tuple(rules.SHAPES)
-CLASSIFIERS = ("logistic", "multinomial", "svc")
+SEVERAL = ("multinomial", "multiclass-svc")
+CLASSIFIERS = ("logistic", "svc", *SEVERAL)
 Objective = Literal["empirical", "population"]
 OBJECTIVES: tuple[Objective, ...] = ("empirical", "population")
 TRANSITION = 0.2
@@ -52,7 +54,7 @@ class Request:
     data_norm : bound on a row. fit_intercept : add a constant-one column to it.
     target_bounds : range of the target as the problem sees it. Regressors scale their target to [-1, 1] first (the
         default here); Poisson counts are not scaled.
-    n_classes : number of classes of a multinomial model.
+    n_classes : number of classes of a model of several.
     radius, alpha : stated bound on the coefficients and ridge per sample; None leaves them to the rules.
     mechanism : "auto" or the name of a recipe. theorem : pin a theorem. weight_bound : bound on sample weights.
     bad_rows : what becomes of a record that is not finite, "refuse" or "zero".
@@ -98,9 +100,9 @@ class Request:
             _check.put(self, radius=_check.positive("radius", self.radius))
         if self.alpha is not None:
             _check.put(self, alpha=_check.nonnegative("alpha", self.alpha))
-        if self.model == "multinomial":
+        if self.model in SEVERAL:
             if self.n_classes is None:
-                raise InvalidParameter("model='multinomial' needs n_classes, the public number of classes.")
+                raise InvalidParameter(f"model={self.model!r} needs n_classes, the public number of classes.")
             _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
         if self.model == "poisson" and self.target_bounds is None:
             raise InvalidParameter("model='poisson' needs target_bounds=(0, high), the range of the counts.")
@@ -123,7 +125,7 @@ class Request:
     @property
     def dimension(self) -> int:
         """Number of parameters."""
-        return self.columns * (self.n_classes or 2 if self.model == "multinomial" else 1)
+        return self.columns * (self.n_classes or 2 if self.model in SEVERAL else 1)
 
     @property
     def mu(self) -> float:
@@ -157,6 +159,8 @@ class Request:
             return Clipped(Poisson(target_bound=top), max(clip, min(top, sharpness * clip)))
         if self.model == "svc":
             return SmoothedHinge(width=1.0)
+        if self.model == "multiclass-svc":
+            return SeveralHinge(n_classes=self.n_classes or 2, width=1.0)
         plain: Loss = Logistic() if self.model == "logistic" else Squared()
         return plain if bound is None or bound >= plain.slope_bound else Clipped(plain, bound)
 

@@ -9,11 +9,9 @@ to four times what is measured. Sampling error is not part of it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.planner.rules import Descent
-
-Floats = NDArray[np.float64]
 
 
 def descent_risk(descent: Descent, *, curvature: float, noise: float, size: float, dimension: int) -> float:

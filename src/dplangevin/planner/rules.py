@@ -44,6 +44,7 @@ SHAPES = {
     "huber": Shape(reach=1.5, least_clip=None, tail=0.8),
     "quantile": Shape(reach=1.5, least_clip=None, tail=0.8),
     "svc": Shape(reach=4.0, least_clip=None, tail=2 / 3),
+    "multiclass-svc": Shape(reach=2.0, least_clip=None, tail=2 / 3),
     "poisson": Shape(reach=6.0, least_clip=None, tail=2 / 3),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dplangevin import _check
@@ -11,6 +12,8 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.registry import known_leak, theorem_named, theorems_for
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
+
+_ABOUT_OTHERS = ("the bound for that sampling", "Use sampling='shuffle', or order='secret'")
 
 
 def certify(
@@ -49,7 +52,7 @@ def certify(
     else:
         offers, reasons = _offers(constants, schedule)
         if not offers:
-            raise NotPrivateError("no theorem covers this run: " + " ".join(reasons.values()))
+            raise NotPrivateError("\n - ".join(("no theorem covers this run:", *told(reasons))))
         best = offers[0]
         if len(offers) > 1:
             best = min(offers, key=lambda g: (cost(g), g.theorem != "composition"))
@@ -68,6 +71,15 @@ def certify(
 def refusals(constants: Constants, schedule: Schedule) -> dict[str, str]:
     """Why each theorem that does not apply to this run does not."""
     return _offers(constants, schedule)[1]
+
+
+def told(refusals: Mapping[str, str]) -> tuple[str, ...]:
+    """One line per reason, with the theorems that share it; those about another sampling are left out."""
+    shared: dict[str, list[str]] = {}
+    for name, words in refusals.items():
+        if not any(phrase in words for phrase in _ABOUT_OTHERS):
+            shared.setdefault(words.removeprefix(f"{name} does not apply: "), []).append(name)
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in shared.items())
 
 
 def _offers(constants: Constants | None, schedule: Schedule) -> tuple[list[Guarantee], dict[str, str]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin._search import bisected
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy._pld import GRID, connect_the_dots
@@ -53,7 +54,7 @@ def gaussian_mu(parts: Parts) -> float | None:
     return math.nextafter(largest * math.sqrt(squares) * (1 + 4e-16), math.inf)
 
 
-def renyi(parts: Parts, orders: cv.Floats) -> cv.Floats | None:
+def renyi(parts: Parts, orders: Floats) -> Floats | None:
     """Sum of the Renyi curves, or None when a part has none."""
     total = np.zeros_like(orders)
     for part in parts:

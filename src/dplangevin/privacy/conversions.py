@@ -11,14 +11,13 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr, ndtri
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._search import bisected, grown_until
-
-Floats = NDArray[np.float64]
 
 ORDERS: Floats = np.unique(
     np.concatenate(

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammainccinv, gammaln
 
+from dplangevin._arrays import Floats
 from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, LossSum, PrivacyLoss
 
-Floats = NDArray[np.float64]
 RESOLUTION = 256
 TAIL = 1e-30
 """Probability of each tail of one coordinate that is moved to an infinite loss."""

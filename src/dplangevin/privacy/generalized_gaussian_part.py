@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import (
     LOSS_ROUNDING,
@@ -20,8 +21,6 @@ from dplangevin.privacy.generalized_gaussian import (
 )
 from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss, smallest_epsilon
 from dplangevin.privacy.parts import Part
-
-Floats = cv.Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +34,25 @@ class GeneralizedGaussian(Part):
     answers: int
 
     def delta(self, epsilon: float) -> float:
-        return 0.0 if epsilon >= self.pure() else _delta(self.p, self.shift, self.changed, epsilon)
+        if epsilon >= self.pure():
+            return 0.0
+        if self._laplace:
+            return min(1.0, -math.expm1((epsilon - self.shift) / 2) * (1 + 1e-15))
+        return _delta(self.p, self.shift, self.changed, epsilon)
 
     def epsilon(self, delta: float) -> float:
         if delta <= 0:
             return self.pure()
+        if self._laplace:  # 1 - e^((eps - s) / 2) = delta, rounded up
+            exact = self.shift + 2 * math.log1p(-delta)
+            return min(self.shift, max(0.0, exact + 1e-15 * (self.shift + delta)))
         spread = math.sqrt(self.changed * fisher_information(self.p)) * self.shift
-        return min(self.pure(), smallest_epsilon(self.delta, delta, cv.gdp_epsilon(spread, delta) + 1e-9))
+        return min(self.pure(), smallest_epsilon(self.delta, delta, _first_guess(spread, delta)))
+
+    @property
+    def _laplace(self) -> bool:
+        """One Laplace answer, whose curve is known in closed form."""
+        return self.p == 1 and self.changed == 1
 
     def pure(self) -> float:
         return self.changed * self.shift if self.p == 1 else math.inf
@@ -86,7 +97,7 @@ class CorrectedNoise(Part):
         return self.losses(*self._grid(epsilon)).delta(epsilon)
 
     def epsilon(self, delta: float) -> float:
-        return smallest_epsilon(self.delta, delta, cv.gdp_epsilon(self._spread(), delta) + 1e-9)
+        return smallest_epsilon(self.delta, delta, _first_guess(self._spread(), delta))
 
     def pld(self, grid: float) -> Any:
         return _to_pld(self.losses(*self._grid(0.0)), grid)
@@ -99,6 +110,11 @@ class CorrectedNoise(Part):
     def _grid(self, epsilon: float) -> tuple[float, float]:
         single = math.sqrt(fisher_information(self.noise.p)) * self.noise.shift
         return max(single / 128, 24 * self._spread() / 2**19), epsilon + 40 + 12 * self._spread()
+
+
+def _first_guess(spread: float, delta: float) -> float:
+    """That of Gaussian noise; not much less than one loss, since the search takes steps of its size."""
+    return max(cv.gdp_epsilon(spread, delta), 0.05 * spread) + 1e-9
 
 
 def response_loss(epsilon: float, step: float, count: int) -> PrivacyLoss:

@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.privacy import compose, readouts
-from dplangevin.privacy.conversions import Floats
 from dplangevin.privacy.origins import Origin, origin_of
 from dplangevin.privacy.parts import Part
 from dplangevin.problem.constants import Adjacency

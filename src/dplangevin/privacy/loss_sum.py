@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import CalibrationFailed
 
-Floats = NDArray[np.float64]
 UNIT = 2.3e-16
 LARGEST_TRANSFORM = 2**22
 

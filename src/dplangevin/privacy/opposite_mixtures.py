@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
+from dplangevin._arrays import Floats
 from dplangevin.privacy import conversions as cv, sampled_gaussian as sg
 from dplangevin.privacy._pld import gaussian_pld, symmetric_profile
 from dplangevin.privacy.parts import Part
 
-Floats = sg.Floats
 _BANDS = ((1.0, 64.0, 0.5), (64.0, 256.0, 0.25))  # orders above, up to, and the share of the usual step
 _MOST_NOISE = 1e8  # beyond, the threshold of the best test is lost in rounding
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from dplangevin.errors import InvalidParameter
 
-QUESTION = ("delta", "epsilon", "theorem", "rdp", "mu", "zcdp")
+TARGETS = ("rdp", "mu", "zcdp")
+QUESTION = ("delta", "epsilon", "theorem", *TARGETS)
 """What is asked of a run, beside the options that describe it."""
 
 
@@ -25,7 +26,11 @@ def check_names(
     for name in options:
         if name not in allowed and name != "mechanism":
             near = get_close_matches(name, allowed, 1, 0.7)
-            hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(sorted(allowed))}."
+            hint = (
+                f"did you mean {near[0]}?"
+                if near
+                else f"the options are {', '.join(sorted(set(allowed) - set(TARGETS)))}."
+            )
             raise InvalidParameter(f"{name} is not an option{where}; {hint}")
     missing = [
         name
@@ -34,6 +39,6 @@ def check_names(
     ]
     if missing:
         raise InvalidParameter(
-            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{where}."
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{where.replace(' of ', ' for ')}."
         )
     return {name: value for name, value in options.items() if name in taken}

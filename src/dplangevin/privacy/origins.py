@@ -18,7 +18,6 @@ _PROOFS: dict[str, str] = {
     "density-error": "docs/theory/langevin_and_gibbs.md, section 6",
     "gibbs-law-with-a-log-sobolev-inequality": "docs/theory/langevin_and_gibbs.md, section 3",
     "strongly-convex-gibbs-law": "",
-    "underdamped-trajectory": "",
     "langevin-trajectory": "",
     "langevin-last-iterate": "",
     "sgld-trajectory": "",
@@ -39,8 +38,9 @@ class Origin:
 
 
 def stated(name: str, proof: str) -> None:
-    """Note where the proof of a theorem stands; "" for published ones."""
-    _PROOFS[_key(name)] = proof
+    """Note where the proof of a theorem stands; "" for published ones. One name has one origin."""
+    if _PROOFS.setdefault(_key(name), proof) != proof:
+        raise TypeError(f"two theorems are called {name!r} and come from different places.")
 
 
 def origin_of(theorem: str) -> Origin:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import conversions as cv, sampled_gaussian as sg
 from dplangevin.privacy._pld import (
@@ -23,8 +24,6 @@ from dplangevin.privacy._pld import (
     sampled_gaussian_pld,
     symmetric_profile,
 )
-
-Floats = cv.Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +232,7 @@ class Renyi(Part):
 
     def rdp(self, orders: Floats) -> Floats:
         known = np.asarray(self.orders)
-        place = np.searchsorted(known, np.asarray(orders) * (1 - 1e-12))
+        place = np.searchsorted(known, np.asarray(orders))
         return np.append(np.asarray(self.values), np.inf)[place]
 
 

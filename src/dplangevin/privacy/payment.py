@@ -61,6 +61,7 @@ def pay(
     rows_per_person : what was promised to whom, where the request states it: it must be what the ledger states.
     """
     check_rows(ledger, rows_per_person)
+    check_strict(ledger, plan)
     try:
         if saved is None:
             rng, seeded = generator(random_state)
@@ -86,4 +87,15 @@ def check_rows(ledger: Spender | None, rows_per_person: int | None) -> None:
         raise InvalidParameter(
             f"max_rows_per_person = {rows_per_person!r} differs from the ledger's {stated!r}: the request and the "
             "budget would promise to different people. State the same number in both."
+        )
+
+
+def check_strict(ledger: Spender | None, plan: Priced) -> None:
+    """A strict data set has no errors that depend on records; the ledger itself looks at what the promise assumes."""
+    problem = getattr(plan, "problem", None)
+    refuses = problem is not None and problem.bounds.bad_rows == "refuse"
+    if refuses and getattr(ledger, "strict", False):
+        raise InvalidParameter(
+            "this data set is strict, and the plan refuses records that are no finite numbers, which tells of them; "
+            "state bad_rows='zero' in its DataBounds. Nothing was charged."
         )

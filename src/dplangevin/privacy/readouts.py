@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import compose
-from dplangevin.privacy.conversions import Floats
 from dplangevin.privacy.parts import Part
 
 _UP = 1 + 1e-12

@@ -12,10 +12,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
+
 BLOCKS = 6000
 _REACH = 40.0  # standard deviations: beyond them lies less than any delta that doubles can hold
 _ROUNDING = 1e-9

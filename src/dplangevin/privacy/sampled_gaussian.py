@@ -25,9 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, log_ndtr, ndtr
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-
-Floats = NDArray[np.float64]
 
 _INFLATION = 1 + 1e-9
 _LARGEST_SUM = 20_000  # orders above it take the bound without sampling, alpha / (2 nm^2)

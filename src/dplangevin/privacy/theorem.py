@@ -93,6 +93,17 @@ def _for_these_rows(certify: Callable[[Any, Any, S], Guarantee]) -> Callable[[An
     return checked
 
 
+OUTSIDE = "that event is outside the promise"
+"""How an assumption ends that speaks of an error which depends on the records."""
+CONDITIONAL = "CONDITIONAL on "
+"""How an assumption begins that a promise hangs on as a whole."""
+
+
+def holes(guarantee: Guarantee) -> tuple[str, ...]:
+    """Where the promise is not for every data set: conditions, and errors that tell of records."""
+    return tuple(word for word in guarantee.assumptions if word.startswith(CONDITIONAL) or OUTSIDE in word)
+
+
 COMMON_ASSUMPTIONS = (
     "noise is ideal real-valued noise from a secret seed",
     "n, bounds, step sizes, noise and number of steps are public and not chosen from the private data",

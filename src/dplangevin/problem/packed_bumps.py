@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.constants import Adjacency, Constants
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,7 +11,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.problem.bounds import DataBounds
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
 from dplangevin.problem.constraints import ConstraintSet, WholeSpace
-from dplangevin.problem.losses import Loss, RadialHuber, RecordLoss
+from dplangevin.problem.losses import LOSSES, Clipped, Loss, RadialHuber, RecordLoss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +72,11 @@ class Problem:
     def _check_loss(self) -> None:
         if not isinstance(self.loss, Loss):
             raise InvalidParameter(f"loss must be a Loss such as Logistic(), got {self.loss!r}.")
+        if not _proved(self.loss):
+            raise InvalidParameter(
+                f"{type(self.loss).__name__} is no loss of this library: nothing proves its slope bound and its "
+                "convexity. Subclass RecordLoss, whose gradients are clipped record by record."
+            )
         if isinstance(self.loss, RecordLoss) and self.loss.score_dimension != 1:
             raise InvalidParameter("a loss of whole records has one parameter for each column of the row.")
         if math.isinf(self.loss.slope_bound):
@@ -175,3 +180,10 @@ class Problem:
         if not math.isinf(self.constraint.diameter(self.dimension)):
             words.append(f"every iterate is projected on the {self.constraint.name}")
         return (*words, *self.loss.assumptions)
+
+
+def _proved(loss: Loss) -> bool:
+    """Whether the bounds hold whatever the class says: a loss of this library as it is, or one that is clipped here."""
+    if type(loss) is Clipped:
+        return _proved(loss.loss)
+    return isinstance(loss, RecordLoss) or type(loss) in LOSSES.values()

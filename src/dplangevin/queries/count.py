@@ -25,7 +25,7 @@ from dplangevin.queries.count_table import CountTable
 from dplangevin.queries.duckdb_table import SqlCounter
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.row_queries import RowQueries
-from dplangevin.schema.schema import Schema
+from dplangevin.schema import Schema, as_schema
 from dplangevin.tables import Dialect, Files, Table, is_path, table_of
 
 Progress = Callable[[int], None]
@@ -60,6 +60,7 @@ def count_queries(
     noise : objective, p, secure, adjacency of GeneralizedGaussianMechanism. With secure=True values are rounded to the
         noise's public grid row by row.
     """
+    schema = None if schema is None else as_schema(schema)
     rows = table_of(table, None if schema is None else schema.names)
     with RowQueries.of(queries, rows, schema) as asked:
         mechanism = planned(
@@ -93,6 +94,7 @@ def count_marginals(
 
     The cells come from the schema: categories as listed, ranges cut into `bins` (a number, or edges per column).
     """
+    schema = as_schema(schema)
     rows = table_of(table, schema.names)
     cells = Marginals.over(schema, ways=ways, columns=columns, bins=bins)
     for name in cells.axes:
@@ -134,6 +136,7 @@ def count_file(
         raise InvalidParameter(
             "counting in a file needs a schema: the type of a column must not be guessed from private values."
         )
+    schema = as_schema(schema)
     if not is_path(path):
         raise InvalidParameter(
             f"count_file reads Parquet, Arrow or text files by their paths, not a {type(path).__name__}; count tables "

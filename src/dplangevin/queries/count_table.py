@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _files
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.queries import postprocess
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.optional import optional
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
-
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
 
 
 def nonnegative(values: ArrayLike, total: float | None = None) -> Floats:

@@ -9,7 +9,8 @@ from dplangevin.rashomon.fairness import FairnessRange, fairness_range, private_
 from dplangevin.rashomon.multiplicity import Multiplicity
 from dplangevin.rashomon.recommend import Recommendation, recommend
 from dplangevin.rashomon.region import RashomonRegion
-from dplangevin.rashomon.region_table import RegionLevel, RegionTable
+from dplangevin.rashomon.region_levels import RegionLevel
+from dplangevin.rashomon.region_table import RegionTable
 from dplangevin.rashomon.reliance import Cloud, coefficient_cloud, model_reliance
 from dplangevin.rashomon.sampler import RashomonSampler
 from dplangevin.rashomon.spread import Spread, ambiguity, conflicted, disagreement, discrepancy, score_spread

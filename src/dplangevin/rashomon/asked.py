@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from dplangevin._arrays import Floats
+from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.shape import Ellipsoid
 from dplangevin.problem import Loss, Softmax
 
-Floats = NDArray[np.float64]
 MOST_ENDS = 4000  # inputs times classes that get ends of their own; the rest is answered through the hull
 ASCENT_STEPS = 6
 SHIFTS = 5  # rearrangements that a reliance averages over
@@ -158,6 +159,15 @@ def _ends(shape: Ellipsoid, rows: Floats) -> Floats:
         return shape.ends(rows)
     weights = np.eye(shape.classes) - 1 / shape.classes
     return shape.ends(np.repeat(rows, shape.classes, axis=0), np.tile(weights, (len(rows), 1)))
+
+
+def place_of(threshold: float, known: tuple[float, ...]) -> int:
+    """Where this threshold is among those that were asked for."""
+    if threshold not in known:
+        raise InvalidParameter(
+            f"threshold = {threshold!r} was not asked for; choose one of {', '.join(f'{psi:g}' for psi in known)}."
+        )
+    return known.index(threshold)
 
 
 def is_likelihood(loss: Loss) -> bool:

@@ -10,13 +10,13 @@ References: Hsu and Calmon (2022), definition 3; Blahut (1972) and Arimoto (1972
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 
-Floats = NDArray[np.float64]
 _BLOCK = 4_000_000  # numbers per block of inputs
 
 

@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
 from dplangevin.problem import Problem
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.template import Template
 
-Floats = NDArray[np.float64]
 _STEPS = 60
 _ROWS = 512
 
@@ -81,7 +80,7 @@ def exact_region(
     psi = tuple(
         sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()})
     )
-    template = Template(model, None, 0.0, ledger=None, bounded=False)
+    template = Template(model, None, 0.0, ledger=getattr(model, "ledger", None), bounded=False)
     solver, problem = _read(template, X, y)
     asked = PublicRows.read(template, problem, X if inputs is None else inputs).rows
     best = solver.minimum()

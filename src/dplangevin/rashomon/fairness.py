@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoise
@@ -23,8 +24,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

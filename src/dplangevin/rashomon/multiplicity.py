@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.rashomon.capacity import rashomon_capacity
 from dplangevin.rashomon.fairness import FairnessRange, fairness_range, public_counts
 from dplangevin.rashomon.reliance import Cloud, coefficient_cloud, model_reliance
 from dplangevin.rashomon.spread import Spread, ambiguity, conflicted, disagreement, discrepancy, score_spread
 
-Floats = NDArray[np.float64]
 _SHIFTS = 5
 
 

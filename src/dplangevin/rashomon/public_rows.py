@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators._names import INTERCEPT, column_names
@@ -19,8 +20,6 @@ from dplangevin.problem import Loss, Problem
 from dplangevin.rashomon.asked import Asked
 from dplangevin.rashomon.template import Template
 from dplangevin.tables import matrix_of, table_of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._large import dataset_of
-from dplangevin.estimators._public import tuned_plan
+from dplangevin.estimators._public import check_without_public, shares_rows, tuned_plan, warn_shared
 from dplangevin.estimators._targets import TargetEncoder
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
@@ -32,13 +32,16 @@ from dplangevin.planner.choose import chosen
 from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
-from dplangevin.rashomon.asked import Asked
+from dplangevin.rashomon.asked import Asked, place_of
 from dplangevin.rashomon.public_rows import PublicRows
 from dplangevin.rashomon.region_table import RegionTable
 from dplangevin.rashomon.template import Template
 
-Floats = NDArray[np.float64]
 REFERENCES = ("released", "best")
+PRIVATE_INPUTS = (
+    "public_inputs and X share rows of one array: an input is published as it is, so a record in both has no "
+    "protection at all. Give public inputs of their own."
+)
 
 
 class RashomonRegion(BaseEstimator):  # type: ignore[misc]
@@ -52,7 +55,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     estimator : an unfitted estimator of this library; its model, data_norm or schema, classes or target_bounds, alpha,
         fit_intercept, adjacency, mechanism and public_data are used, its epsilon and delta are not.
     thresholds : psi, one or several, on F = (1/n) sum loss + (alpha/2) |theta|^2 with the model's plain loss (alpha = 0
-        unless stated). They share the release.
+        unless stated; regressors other than Poisson: of the target scaled to [-1, 1]). They share the release.
     epsilon, delta : the promise for everything together; delta > 0.
     public_inputs : the inputs to be asked about, PUBLIC; each gets ends of its own. Others are answered later, more
         narrowly. public_labels, groups : of these inputs, for reliance and fairness.
@@ -61,6 +64,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         (the estimator's radius, or what the planner's rule expects), whose distance costs a part of the budget.
     outer : also bound what EVERY model of the set says (logistic and squared loss, at most ten columns); costs a part
         of the budget, and may still prove nothing at small n or epsilon.
+    flip_shares : also bound, from both sides, the threshold at which each of these shares of the inputs (the first 100)
+        can be decided otherwise by a model within `radius`; two classes; costs a part of the budget, and time.
     ledger, state, random_state, verbose : as in the estimators.
 
     Attributes
@@ -69,6 +74,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     centre_ : the released model. scale_ : mean and least scale of the certified points per threshold.
     unidentified_ : directions that the noise hides. gap_bound_ : bound on F(centre) - F(best), None unless asked.
     whole_ : for reference="best", (U, radii): every model within, in the norm of U, is certified; None where none is.
+    flip_levels_ : one for each of flip_shares.
     privacy_ : the composed promise. plan_ : what was planned. release_ : everything released.
 
     Examples
@@ -99,6 +105,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         confidence: float = 0.95,
         reference: str = "released",
         outer: bool = False,
+        flip_shares: Any = (),
         ledger: Spender | None = None,
         state: StatePath = None,
         random_state: Any = None,
@@ -115,6 +122,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         self.confidence = confidence
         self.reference = reference
         self.outer = outer
+        self.flip_shares = flip_shares
         self.ledger = ledger
         self.state = state
         self.random_state = random_state
@@ -128,6 +136,9 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> RashomonRegion:
         """Release the region. The guarantee covers everything that is kept."""
         template = self._template()
+        warn_shared(self.estimator.public_data, X)
+        if shares_rows(self.public_inputs, X):
+            warnings.warn(PRIVATE_INPUTS, UserWarning, stacklevel=2)
         rows, targets, encode = template.read(X, y)
         divisor = template.estimator.divisor(rows.shape[0])
         request = template.request(divisor, rows.shape[1], encode.n_classes)
@@ -158,7 +169,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             centre,
             asked.directions,
             self.random_state,
-            public=asked.digest(),
+            public=asked.digest() + ("" if mechanism is None else str(mechanism._settings())),
+            inputs=public.rows,
             ledger=self.ledger,
             state=self.state,
         )
@@ -168,7 +180,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def models(self, threshold: float | None = None) -> list[Any]:
         """The drawn models of a threshold (the largest by default), as fitted estimators; each is certified."""
         check_is_fitted(self, "release_")
-        index = self._index(threshold)
+        psi = self.plan_.thresholds
+        index = place_of(psi[-1] if threshold is None else threshold, psi)
         return [self._model(theta) for theta in self.release_.points(index)[:, : self.n_models].T]
 
     def multiplicity(self, X: Any = None) -> RegionTable:
@@ -191,7 +204,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         self.plan_, self.release_, self.ledger_head_ = plan, release, release.ledger_head
         self.privacy_ = replace(template.promise(plan.guarantee, release.seeded), at_delta=plan.centre.delta)
         self.gap_bound_ = release.gap
-        self.whole_ = release.whole
+        self.whole_, self.flip_levels_ = release.whole, release.flips
         self.unidentified_ = release.shape.unidentified
         self.scale_ = {
             psi: (float(scales.mean()), float(scales.min()))
@@ -209,17 +222,8 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
 
     def _model(self, theta: Floats) -> Any:
         problem = self.plan_.centre.problem
-        return self._template_.model(theta, problem, self.privacy_, self.plan_, self.plan_.objective.loss)
-
-    def _index(self, threshold: float | None) -> int:
-        if threshold is None:
-            return len(self.plan_.thresholds) - 1
-        if threshold not in self.plan_.thresholds:
-            raise InvalidParameter(
-                f"threshold = {threshold!r} was not asked for; choose one of "
-                f"{', '.join(f'{psi:g}' for psi in self.plan_.thresholds)}."
-            )
-        return self.plan_.thresholds.index(threshold)
+        loss, head = self.plan_.objective.loss, self.ledger_head_
+        return self._template_.model(theta, problem, self.privacy_, self.plan_, loss, head=head)
 
     def _template(self) -> Template:
         """The estimator with the centre's budget; what cannot be done is refused before anything is read."""
@@ -227,8 +231,10 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         made = template.estimator
         if self.delta is None or self.delta == 0:
             raise InvalidParameter(NEEDS_DELTA)
-        if made.secure or made.intervals:
-            raise InvalidParameter("secure and intervals have no form with a region; leave them out.")
+        if made.secure or made.intervals or made.compare:
+            raise InvalidParameter(
+                "secure, intervals and compare have no form with a region; leave them out."
+            )
         made.set_params(epsilon=centre_epsilon(self.epsilon, self.delta), delta=self.delta)
         _check.count("n_models", self.n_models)
         _check.open_unit("confidence", self.confidence)
@@ -242,6 +248,12 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             raise InvalidParameter("thresholds must be one positive number or a list of them.")
         return tuple(sorted({_check.positive("a threshold", value) for value in given.tolist()}))
 
+    def _shares(self) -> tuple[float, ...]:
+        given = (
+            () if self.flip_shares is None else np.atleast_1d(np.asarray(self.flip_shares, object)).tolist()
+        )
+        return tuple(sorted({_check.open_unit("a flip share", value) for value in given}))
+
     def _plan(
         self, template: Template, request: Request, encode: TargetEncoder | None
     ) -> tuple[RegionPlan, Any]:
@@ -251,6 +263,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             encode = estimator.encoder(estimator.public_data[1]) if encode is None else encode
             centre, mechanism = tuned_plan(estimator, encode, request)
         else:
+            check_without_public(estimator)
             centre = _centre(request)
         request = replace(request, mechanism="auto", theorem=None)
         objective = RegionObjective.of(centre.problem, request.loss(None), template.alpha)
@@ -265,6 +278,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             best=self.reference == "best",
             radius=reach,
             outer=_check.flag("outer", self.outer),
+            flip_shares=self._shares(),
         )
         return plan, mechanism
 

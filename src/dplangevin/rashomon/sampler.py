@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,8 +18,6 @@ from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.rashomon.multiplicity import Multiplicity
 from dplangevin.rashomon.template import Template
-
-Floats = NDArray[np.float64]
 
 
 class RashomonSampler(BaseEstimator):  # type: ignore[misc]
@@ -43,7 +40,8 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     models_ : K fitted estimators, each released. hit_probability_ : bound on the chance that a model is in the set.
-    privacy_ : the promise for all models. plan_ : what was chosen, and what would be worth running.
+    privacy_ : the promise for all models. plan_ : what was chosen, and what would be worth running. ledger_head_ : of
+        the ledger's chain after the charge, or None.
 
     References
     ----------
@@ -125,12 +123,15 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         release = run(
             recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state, rows_per_person=1
         )
-        self.plan_ = recipe
+        self.plan_, self.ledger_head_ = recipe, release.ledger_head
         promise = template.promise(recipe.plan.guarantee, release.seeded)
         self.privacy_ = replace(promise, at_delta=recipe.plan.delta)
         self.hit_probability_ = recipe.hit_probability
         self.parameters_ = np.array(release.value)
-        self.models_ = [template.model(theta, problem, self.privacy_, recipe) for theta in self.parameters_.T]
+        self.models_ = [
+            template.model(theta, problem, self.privacy_, recipe, head=release.ledger_head)
+            for theta in self.parameters_.T
+        ]
         self.feature_names_ = tuple(map(str, self.models_[0].get_feature_names_out()))
         self.n_features_in_ = template.estimator.n_features_in_
         if hasattr(template.estimator, "classes_"):

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,20 +7,23 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._learned_norm import learns_norm
+from dplangevin.estimators._monotone import monotone_columns
+from dplangevin.estimators._raw import learns_schema
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.planner.request import Request
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Loss, Problem
 
-Floats = NDArray[np.float64]
 RIDGE_SHARE = 0.1
 """The default ridge adds at most half of this share of the threshold to the objective of any model in the ball."""
 
@@ -48,6 +51,7 @@ class Template:
                 "estimator must be an unfitted estimator of this library, e.g. DPLogisticRegression(data_norm=1.0, "
                 f"classes=[0, 1], radius=1.0); got {type(estimator).__name__}."
             )
+        _refuse_unheard(estimator, ledger)
         if bounded:
             _refuse_extras(estimator)
         if estimator.max_rows_per_person != 1:
@@ -111,15 +115,42 @@ class Template:
         privacy: Guarantee,
         plan: Any,
         loss: Loss | None = None,
+        *,
+        head: str | None = None,
     ) -> DPLinearModel:
-        """A fitted estimator with these parameters; `loss` where it is not the problem's."""
+        """A fitted estimator with these parameters; `loss` where it is not the problem's; `head` of the ledger."""
         made = copy.copy(self.estimator).from_theta(theta, problem, loss)
-        made.privacy_, made.plan_, made.n_iter_ = privacy, plan, 1
+        made.privacy_, made.plan_, made.n_iter_, made.ledger_head_ = privacy, plan, 1, head
         return made
 
     def promise(self, guarantee: Guarantee, seeded: bool) -> Guarantee:
         """The guarantee with what the estimator's own fitting would say."""
         return self.estimator.promise(guarantee, seeded, "the promise covers all released models together")
+
+
+def _refuse_unheard(estimator: Any, ledger: Spender | None) -> None:
+    """What is stated in the estimator and would not happen: a charge, a learned bound, a projected model."""
+    if estimator.ledger is not None and estimator.ledger is not ledger:
+        raise InvalidParameter(
+            "the estimator's ledger would not be charged: give ledger to RashomonRegion or RashomonSampler, and leave "
+            "it out of the estimator."
+        )
+    if learns_norm(estimator) or learns_schema(estimator):
+        raise InvalidParameter(
+            "a Rashomon set needs stated bounds: learn them with a fit of their own, and state its schema_ (or "
+            "data_norm_) here."
+        )
+    for name in _directed(estimator):
+        raise InvalidParameter(
+            f"column {name!r} is monotone: a model that is projected afterwards is not the one that was certified or "
+            "drawn; leave 'monotone' out."
+        )
+
+
+def _directed(estimator: Any) -> list[str]:
+    """Columns with a stated direction."""
+    stated = [] if estimator.schema is None else monotone_columns(as_schema(estimator.schema))
+    return [column.name for column in stated] + list(getattr(estimator, "monotone", None) or ())
 
 
 def _refuse_extras(estimator: Any) -> None:

@@ -13,7 +13,7 @@ from dplangevin.errors import DplangevinError
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.accountant import refusals
+from dplangevin.privacy.accountant import refusals, told
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.registry import option_names, options_named
@@ -28,7 +28,6 @@ from dplangevin.report.curve import (
 )
 
 Options = Mapping[str, Any]
-_UNINFORMATIVE = ("Use the bound for that sampling", "Use sampling='shuffle', or order='secret'")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +139,8 @@ def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, 
     run = options if stays else at_steps(options, math.inf, delta)
     if options.get("theorem") is not None or (level is not None and run is not options):
         return {"plateau": level}
-    return {"plateau": level, "refusals": _grouped(refusals(*describe(run)))}
-
-
-def _grouped(refusals: Mapping[str, str]) -> tuple[str, ...]:
-    """One line per reason, with the theorems that share it; what only says "another sampling" is left out."""
-    shared: dict[str, list[str]] = {}
-    for name, words in refusals.items():
-        if name != "composition" and not any(phrase in words for phrase in _UNINFORMATIVE):
-            shared.setdefault(words.removeprefix(f"{name} does not apply: "), []).append(name)
-    return tuple(f"{', '.join(names)}: {reason}" for reason, names in shared.items())
+    reasons = refusals(*describe(run))
+    return {
+        "plateau": level,
+        "refusals": told({name: reasons[name] for name in reasons if name != "composition"}),
+    }

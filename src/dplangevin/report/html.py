@@ -21,6 +21,7 @@ table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
 th, td { padding: .25rem .6rem .25rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ccc; }
 thead th { border-bottom: 2px solid #111; } tbody th { font-weight: 400; color: #333; } .facts th { width: 45%; }
 .wide td { white-space: nowrap; } .wide th { min-width: 4.5rem; } .facts td { white-space: normal; }
+.wide th, .wide td { overflow-wrap: break-word; } .wide td:last-child { white-space: normal; }
 figure { margin: 1rem 0; } svg { width: 100%; height: auto; display: block; } figcaption, footer { color: #333; }
 figcaption, footer { font-size: .9rem; } ul { padding-left: 1.2rem; } li { margin: .2rem 0; }
 @media print { body { margin: 0; max-width: none; font-size: 11pt; } h2, figure, tr { break-inside: avoid; }

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon import Cloud, Multiplicity, RashomonSampler
@@ -27,8 +26,6 @@ from dplangevin.report.html import Line, Plot
 VERSION = 1
 BINS = 20
 SHOWN = 15  # inputs and columns in a table
-
-Floats = NDArray[np.float64]
 
 
 def rashomon_document(sampler: RashomonSampler, multiplicity: Multiplicity, inputs: str = "") -> Document:
@@ -86,6 +83,7 @@ def rashomon_plain(sampler: RashomonSampler, multiplicity: Multiplicity, inputs:
         "hit_bound": recipe.sentence(),
         "advice": str(recipe.advice),
         "guarantee": sampler.privacy_.to_dict(delta),
+        "ledger_head": sampler.ledger_head_,
         "inputs": inputs or f"{multiplicity.scores.shape[1]} public inputs",
         "multiplicity": multiplicity.to_dict(),
         "scores": {"edges": edges.tolist(), "counts": means.tolist()},
@@ -112,6 +110,12 @@ def _changed(multiplicity: Multiplicity) -> list[dict[str, Any]]:
     ]
 
 
+def under_head(plain: dict[str, Any]) -> list[tuple[str, Cell]]:
+    """The row that says which ledger paid, where one did."""
+    head = plain["ledger_head"]
+    return [("charged under the ledger's head", head)] if head else []
+
+
 def _promise(plain: dict[str, Any]) -> Facts:
     promise = plain["guarantee"]
     return Facts(
@@ -127,6 +131,7 @@ def _promise(plain: dict[str, Any]) -> Facts:
                 Number(value=plain["hit_probability"], down=True),
             ),
             ("theorem", promise["theorem"]),
+            *under_head(plain),
         ]
     )
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin._version import __version__
 from dplangevin.rashomon.region import RashomonRegion
-from dplangevin.rashomon.region_table import RegionLevel, RegionTable
+from dplangevin.rashomon.region_levels import RegionLevel
+from dplangevin.rashomon.region_table import RegionTable, flip_words
 from dplangevin.report.document import (
     Block,
     Bullets,
@@ -26,12 +26,12 @@ from dplangevin.report.document import (
 )
 from dplangevin.report.html import Line, Plot
 from dplangevin.report.ranges import Range, RangePlot
+from dplangevin.report.rashomon import under_head
+from dplangevin.report.text import number
 
 VERSION = 1
 SHOWN = 12  # applicants and columns in a picture
 DECIDING, MORE = 3, 6  # columns named for an applicant, and others shown
-
-Floats = NDArray[np.float64]
 
 
 def region_document(region: RashomonRegion, table: RegionTable, inputs: str = "") -> Document:
@@ -69,6 +69,7 @@ def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -
         "library": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": type(region.centre_).__name__,
+        "objective": f"{plan.objective}{', targets scaled to [-1, 1]' if table.public.half != 1 else ''}",
         "route": "region",
         "thresholds": list(plan.thresholds),
         "models": len(region.models_),
@@ -77,6 +78,7 @@ def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -
         "gap_bound": region.gap_bound_,
         "least_threshold": plan.least_threshold,
         "guarantee": region.privacy_.to_dict(plan.centre.delta),
+        "ledger_head": region.ledger_head_,
         "inputs": inputs or f"{len(table.centre)} public inputs",
         "multiplicity": table.to_dict(),
         "applicants": _applicants(table),
@@ -96,9 +98,7 @@ def _applicants(table: RegionTable) -> list[dict[str, Any]]:
     level = _level(table)
     width = level.high - level.low
     chosen = np.argsort(-width, kind="stable")
-    if level.changes is not None and table.flip_costs is not None:
-        chosen = np.array([i for i in np.argsort(table.flip_costs, kind="stable") if level.changes[i]], int)
-    elif level.changes is not None:
+    if level.changes is not None:
         chosen = np.array([i for i in chosen if level.changes[i]], int)
     made = []
     for i in chosen[:SHOWN]:
@@ -139,7 +139,7 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
             )
     if not found:
         return [*blocks, Text(words="No certified model decides any of these inputs otherwise.")]
-    border = None if table.decisions is None else (0.5 if _probabilities(table) else 0.0)
+    border = _border(table)
     deciding = Counter(
         name for row in found for name in row["deciding"]
     )  # those that tell the rows apart, first
@@ -166,12 +166,29 @@ def _who(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
         f"psi = {level.threshold:g}. Rows are named by {', '.join(named)}. The circle is the released model; the bar, "
         "what certified models say."
     )
+    if table.decisions is not None and border is None:
+        caption += " All of them are decided otherwise by some certified model."
     if border is not None:
         caption += " A bar that crosses the dashed line is decided by the choice of model."
-    return [*blocks, Figure(plot=picture, caption=caption), _people(found, table)]
+    blocks += [Figure(plot=picture, caption=caption), _people(found)]
+    if table.flip_costs is not None:
+        blocks.append(
+            Text(
+                words="The flip cost of an input says how much worse, on the scale of psi, a model must be to decide "
+                "it otherwise. It is an estimate; the ranges are certified."
+            )
+        )
+    return blocks
 
 
-def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
+def _border(table: RegionTable) -> float | None:
+    """Where a decision changes; with more than two classes the largest of several probabilities decides."""
+    if table.decisions is None or len(table.public.classes or ()) > 2:
+        return None
+    return 0.5 if _probabilities(table) else 0.0
+
+
+def _people(found: list[dict[str, Any]]) -> Bullets:
     """Each applicant in a sentence: the decision, the range, the columns that decide it, and all values."""
     items = []
     for row in found:
@@ -185,8 +202,8 @@ def _people(found: list[dict[str, Any]], table: RegionTable) -> Bullets:
         rest = ", ".join(f"{name} = {row['values'][name]}" for name in others[:MORE])
         cost = f" Flip cost about {row['flip_cost']:.2g} (estimate)." if "flip_cost" in row else ""
         items.append(
-            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {row['low']:.3g} to "
-            f"{row['high']:.3g} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
+            f"{values}{f' (and {rest})' if rest else ''}: {says}, equally good models say {number(row['low'])} to "
+            f"{number(row['high'], down=True)} (certified), mostly decided by {', '.join(row['deciding'])}.{cost}"
         )
     return Bullets(items=items)
 
@@ -219,6 +236,7 @@ def _overall(table: RegionTable, plain: dict[str, Any]) -> list[Block]:
     return [
         Figure(plot=plot, caption=f"Every public input at psi = {level.threshold:g}."),
         _numbers(table, plain),
+        *(Text(words=f"{words[0].upper()}{words[1:]}.") for words in flip_words(table.flip_levels)),
     ]
 
 
@@ -238,7 +256,7 @@ def _numbers(table: RegionTable, plain: dict[str, Any]) -> ReportTable:
     }
     levels = plain["multiplicity"]["levels"]
     rows: list[list[Cell]] = [
-        [words, *(Number(value=level[name], down=True) for level in levels), status]
+        [words, *(Number(value=level[name], down="at most" not in status) for level in levels), status]
         for name, (words, status) in names.items()
         if all(name in level for level in levels)
     ]
@@ -297,7 +315,7 @@ def _fairness(table: RegionTable) -> ReportTable:
     rows: list[list[Cell]] = [
         [
             f"{name} gap, psi = {level.threshold:g}",
-            Number(value=low, down=True),
+            Number(value=low),
             Number(value=high, down=True),
             "certified",
         ]
@@ -308,8 +326,12 @@ def _fairness(table: RegionTable) -> ReportTable:
 
 
 def _status(table: RegionTable) -> Facts:
-    decided = {"ambiguity", "discrepancy", "capacity", "fairness", "flip cost"}
-    skipped = set() if table.decisions is not None else decided
+    level = table.level()
+    given = {
+        "ambiguity": level.ambiguity, "discrepancy": level.discrepancy, "capacity": level.capacity,
+        "reliance": level.reliance, "fairness": level.fairness or None, "flip cost": table.flip_costs,
+    }  # fmt: skip
+    skipped = {name for name, value in given.items() if value is None}
     return Facts(rows=[(name, words) for name, words in table.status.items() if name not in skipped])
 
 
@@ -319,10 +341,12 @@ def _promise(plain: dict[str, Any]) -> Facts:
         ("epsilon, for everything on this page together", Number(value=promise["epsilon"])),
         ("delta", Number(value=promise["delta"])),
         ("adjacency", promise["adjacency"]),
+        ("objective that psi is measured on", plain["objective"]),
         ("certified models", Number(value=plain["certified_points"])),
         ("directions that the noise hides", Number(value=plain["unidentified_directions"])),
         ("smallest psi worth asking at this size and budget", Number(value=plain["least_threshold"])),
         ("theorem", promise["theorem"]),
+        *under_head(plain),
     ]
     if plain["gap_bound"] is not None:
         rows.insert(3, ("released model is worse than the best by at most", Number(value=plain["gap_bound"])))

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
 
-Floats = NDArray[np.float64]
 Columns = NDArray[np.intp]
 _LARGEST_BLOCK = 64
 

@@ -9,16 +9,15 @@ N(0, (S + strength I / R)^-1), corrected for t0; t = t0 + Exp(strength); then th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem.constraints import Ball
 from dplangevin.samplers.potential import Counted, Draws, Potential
 from dplangevin.samplers.rejection import rejection
 from dplangevin.samplers.self_concordance import kappa
-
-Floats = NDArray[np.float64]
 
 
 def active_ball(

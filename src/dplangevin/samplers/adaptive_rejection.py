@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.log_concave import Columns, Envelope, bracket_mode, refuse_violation
 from dplangevin.samplers.potential import Counted, Draws, Potential
 
-Floats = NDArray[np.float64]
 Line = Callable[[Floats], Floats]
 _MOST_TANGENTS = 60
 

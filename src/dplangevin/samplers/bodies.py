@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaln
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import constraints
 from dplangevin.samplers import log_concave
 from dplangevin.samplers.log_concave import Columns, draw_log_concave
 from dplangevin.samplers.truncated import gamma_below, truncated_normal
-
-Floats = NDArray[np.float64]
 
 
 class Body(ABC):

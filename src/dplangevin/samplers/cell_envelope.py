@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Draws, Evaluations, Potential
 from dplangevin.samplers.rejection import rejection
 
-Floats = NDArray[np.float64]
 _BLOCK = 512
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed
 from dplangevin.privacy.proximal_certificate import START_GAP
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import Potential
 
-Floats = NDArray[np.float64]
 _TRIES = (200, 2_000, 20_000, 200_000)
 
 

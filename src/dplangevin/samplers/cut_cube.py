@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
+
 _DIRECT = 30  # up to here the alternating sum loses fewer than four digits
 _NODES = np.arange(0.0, 40.0, 1 / 8)
 

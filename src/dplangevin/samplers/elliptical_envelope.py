@@ -13,18 +13,17 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln, logsumexp
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Counted, Draws, Potential
 from dplangevin.samplers.rejection import rejection
 from dplangevin.samplers.self_concordance import kappa
 from dplangevin.samplers.truncated import gamma_above, gamma_below, unit_directions
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

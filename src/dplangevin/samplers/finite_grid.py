@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-
-Floats = NDArray[np.float64]
 
 
 def finite_grid(scores: ArrayLike, size: int, rng: np.random.Generator) -> NDArray[np.intp]:

@@ -6,16 +6,14 @@ Reference: Smith (1984); Lovasz and Vempala (2006). Published rates have no usab
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check, _progress
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import BallBody, Body, BoxBody
 from dplangevin.samplers.log_concave import Columns, draw_log_concave
 from dplangevin.samplers.potential import Counted, Draws, Potential
 from dplangevin.samplers.truncated import unit_directions
-
-Floats = NDArray[np.float64]
 
 
 def hit_and_run(

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import BallBody, Body
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

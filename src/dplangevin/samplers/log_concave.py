@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed
 
-Floats = NDArray[np.float64]
 Columns = NDArray[np.intp]
 Curve = Callable[[Floats, Columns], Floats]
 """h or h' at t[..., k] of the k laws with the given column numbers."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check, _progress
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Counted, Draws, Potential
-
-Floats = NDArray[np.float64]
 
 
 def mala(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _progress
+from dplangevin._arrays import Floats
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Potential
-
-Floats = NDArray[np.float64]
 
 
 def approximate_minimiser(

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed
 from dplangevin.samplers.potential import FunctionPotential, Potential
 from dplangevin.samplers.sgld import sgld
-
-Floats = NDArray[np.float64]
 
 
 def overdamped(

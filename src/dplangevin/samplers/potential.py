@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
-
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
 
 
 @runtime_checkable

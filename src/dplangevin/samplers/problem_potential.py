@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.problem.reach import full_lipschitz
-
-Floats = NDArray[np.float64]
 
 
 class ProblemPotential:

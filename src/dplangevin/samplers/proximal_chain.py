@@ -15,15 +15,14 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check, _progress
+from dplangevin._arrays import Floats
 from dplangevin.samplers._proposals import BackwardOracle, Columns, checked_start
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.log_concave import refuse_violation
 from dplangevin.samplers.potential import Counted, Draws, Potential
 
-Floats = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 
 

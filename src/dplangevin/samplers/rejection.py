@@ -6,14 +6,13 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.errors import AssumptionFailed
 from dplangevin.samplers.log_concave import refuse_violation
 
-Floats = NDArray[np.float64]
 _LARGEST_BATCH = 4096
 
 

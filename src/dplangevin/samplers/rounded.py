@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import public_grid
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Source = Callable[[int], bytes]
 Bounds = Callable[[int], tuple[Fraction, Fraction]]

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.samplers.potential import Potential
-
-Floats = NDArray[np.float64]
 
 
 class ScorePotential:

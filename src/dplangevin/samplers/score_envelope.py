@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.elliptical_envelope import EllipticalEnvelope, fit_envelope
@@ -21,7 +22,6 @@ from dplangevin.samplers.rejection import rejection
 from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.truncated import gamma_above, gamma_below, unit_directions
 
-Floats = NDArray[np.float64]
 MOST = 600.0
 """Largest beta (psi + tau/2) whose masses double precision can tell apart."""
 

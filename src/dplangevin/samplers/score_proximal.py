@@ -14,15 +14,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check, _progress
+from dplangevin._arrays import Floats
 from dplangevin.samplers._proposals import BackwardOracle, Columns, checked_start
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.log_concave import refuse_violation
 from dplangevin.samplers.score import ScorePotential
-
-Floats = NDArray[np.float64]
 
 
 def score_proximal(

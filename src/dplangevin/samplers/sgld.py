@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check, _progress
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.potential import Potential
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +86,14 @@ def sgld(
     return LangevinRun(last=theta, average=average, iterates=kept, n_steps=done)
 
 
-def geometric_weights(learning_rate: float, strong_convexity: float, n_steps: int) -> Floats:
-    """Weights proportional to (1 - a m)^-(t + 1), t < n_steps, scaled to end at 1 (uniform when m = 0)."""
-    rate = _check.positive("learning_rate", learning_rate) * _check.nonnegative(
-        "strong_convexity", strong_convexity
-    )
-    if rate >= 1:
-        raise InvalidParameter(
-            f"learning_rate * strong_convexity must be below 1, got {rate!r}; take smaller steps."
-        )
-    return np.asarray((1 - rate) ** np.arange(n_steps - 1, -1, -1, dtype=float))
+def geometric_weights(learning_rate: ArrayLike, strong_convexity: float, n_steps: int) -> Floats:
+    """Weights a_t / ((1 - a_0 m) ... (1 - a_t m)), t < n_steps, scaled to end at 1: (1 - a m)^-(t + 1) for one a."""
+    rates = _per_step("learning_rate", learning_rate, n_steps)
+    shrink = 1 - rates * _check.nonnegative("strong_convexity", strong_convexity)
+    if not shrink.min() > 0:
+        raise InvalidParameter("learning_rate * strong_convexity must be below 1; take smaller steps.")
+    later = np.append(np.cumprod(shrink[:0:-1])[::-1], 1.0)
+    return np.asarray(rates / rates[-1] * later)
 
 
 def _per_step(name: str, value: ArrayLike, n_steps: int) -> Floats:

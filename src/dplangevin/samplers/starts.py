@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Potential
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

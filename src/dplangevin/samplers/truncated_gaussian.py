@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.rejection import rejection
-
-Floats = NDArray[np.float64]
 
 
 def isotropic_gaussian(

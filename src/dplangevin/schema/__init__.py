@@ -2,7 +2,7 @@
 
 from dplangevin.schema.basis import Basis
 from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, labels_of
-from dplangevin.schema.learned import SchemaToLearn, load_any
+from dplangevin.schema.learned import SchemaToLearn, as_schema, load_any
 from dplangevin.schema.schema import Schema
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "NumericColumn",
     "Schema",
     "SchemaToLearn",
+    "as_schema",
     "labels_of",
     "load_any",
 ]

@@ -18,7 +18,7 @@ def checked_products(given: Any, columns: tuple[Column, ...]) -> tuple[tuple[str
         if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] == pair[1]:
             raise InvalidParameter(f"products holds {pair!r}; each entry is a pair of two different columns.")
         for name in pair:
-            if name not in known:
+            if not isinstance(name, str) or name not in known:
                 raise InvalidParameter(f"products names {name!r}, which the schema's columns do not list.")
             column = known[name]
             if isinstance(column, NumericColumn) and column.monotone is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from typing import Any
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.columns import CategoricalColumn, Column, column_from_dict
-from dplangevin.schema.schema import Schema, _target
+from dplangevin.schema.schema import VERSION, Schema, _target
 
 LEARN = "learn"
 MOST = 32
@@ -47,6 +49,12 @@ class LearnedNumber:
         _check.put(self, unit=unit)
         if self.transform is not None:
             _check.choice(f"columns.{self.name}.transform", self.transform, ("identity", "log1p"))
+        basis = self.rest.get("basis")
+        if isinstance(basis, Mapping) and basis.get("knots") is not None:
+            raise InvalidParameter(
+                f"columns.{self.name}.basis.knots need a stated range: a learned one may leave them outside. State "
+                "'hats', or the range."
+            )
         self.column({"range": [0.0, 1.0]})  # refuses wrong entries before anything is read
 
     def column(self, entry: Mapping[str, Any]) -> Column:
@@ -93,7 +101,8 @@ class LearnedCategories:
     def filled(self, learned: Column) -> Column:
         """The learned list with empty categories up to `most`."""
         kept = [str(word) for word in learned.categories] if isinstance(learned, CategoricalColumn) else []
-        return self.column([*kept, *(f"\0{place}" for place in range(self.most - len(kept)))])
+        empty = (word for place in range(2 * self.most) if (word := f"\0{place}") not in kept)
+        return self.column([*kept, *itertools.islice(empty, self.most - len(kept))])
 
     @property
     def widest(self) -> Column:
@@ -192,6 +201,8 @@ class SchemaToLearn:
         unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm"})
         if unknown:
             raise InvalidParameter(f"the schema has unknown entries {', '.join(unknown)}; remove them.")
+        if content.get("version", VERSION) != VERSION:
+            raise InvalidParameter(f"schema version must be {VERSION}, got {content['version']!r}.")
         return cls(
             columns=tuple(_column(str(name), entry) for name, entry in content["columns"].items()),
             target=_any_target(content.get("target")),
@@ -292,3 +303,19 @@ def _any_target(entry: Any) -> AnyColumn | None:
             raise InvalidParameter("a learned target has 'name', 'range' and perhaps 'unit'.")
         return LearnedNumber(name=entry["name"], unit=entry.get("unit", 1.0), transform="identity")
     return _target(entry)
+
+
+def as_schema(given: Any) -> Schema:
+    """A Schema from one, or from the plain data of its file format."""
+    if given is None:
+        raise InvalidParameter("schema is missing; state the columns with their ranges and categories.")
+    if isinstance(given, str | os.PathLike):  # a file could change between fit and predict
+        raise InvalidParameter(
+            "schema is a path; read the file once: schema=dplangevin.schema.Schema.load(path)."
+        )
+    if isinstance(given, SchemaToLearn):
+        raise InvalidParameter(
+            "this schema is to be learned, which only the fit of an estimator does, inside its promise; afterwards its "
+            "schema_ is a public one."
+        )
+    return given if isinstance(given, Schema) else Schema.from_dict(given)

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.tables import cells
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2
 
@@ -43,6 +43,10 @@ class Cells(ABC):
     @abstractmethod
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
         """Every cell as `cells.label` reads it: places in a list of labels (which may repeat), -1 where missing."""
+
+    @abstractmethod
+    def persons(self) -> tuple[Codes, Sequence[str]]:
+        """Every cell as `cells.person` reads it: places in a list (which may repeat), -1 where it is nobody."""
 
     def codes(self, listed: Mapping[str, int], *, text: bool = False) -> Codes:
         """The code of each cell's label; OTHER where it is not listed, MISSING where there is none."""
@@ -104,8 +108,16 @@ class ArrayCells(Cells):
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
         if self._array.dtype.kind in "biuf":
             return _number_labels(np.asarray(self.numbers(), np.float64))
+        return self._read(lambda cell: cells.label(cell, text=text))
+
+    def persons(self) -> tuple[Codes, Sequence[str]]:
+        if self._array.dtype.kind in "biuf":
+            return _number_labels(_sure(self.numbers()))
+        return self._read(cells.person)
+
+    def _read(self, read: Callable[[Any], str | None]) -> tuple[Codes, Sequence[str]]:
         places: dict[str | None, int] = {None: -1}
-        found = _each(self._array, lambda cell: cells.label(cell, text=text))
+        found = _each(self._array, read)
         codes = np.fromiter((places.setdefault(word, len(places) - 1) for word in found), np.int64, len(self))
         return codes, [word for word in places if word is not None]
 
@@ -122,6 +134,13 @@ def _each(array: NDArray[Any], read: Callable[[Any], Any]) -> Any:
                 known.clear()
             known[cell] = read(cell)
         yield known[cell]
+
+
+def _sure(values: NDArray[np.floating[Any]]) -> Floats:
+    """Numbers that surely tell persons apart; NaN in place of others."""
+    wide = np.asarray(values, np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(wide) < cells.SURE, wide, cells.NAN)
 
 
 def _number_labels(values: Floats) -> tuple[Codes, Sequence[str]]:
@@ -207,10 +226,16 @@ class ArrowCells(Cells):
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.float32), *parts])
 
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
+        return self._joined(lambda chunk: self._labels(chunk, text))
+
+    def persons(self) -> tuple[Codes, Sequence[str]]:
+        return self._joined(self._persons)
+
+    def _joined(self, read: Callable[[Any], tuple[Codes, list[str]]]) -> tuple[Codes, Sequence[str]]:
         codes = [np.empty(0, np.int64)]
         words: list[str] = []
         for chunk in self._chunks:
-            places, found = self._labels(chunk, text)
+            places, found = read(chunk)
             codes.append(np.where(places >= 0, places + len(words), -1))
             words += found
         return np.concatenate(codes), words
@@ -260,8 +285,17 @@ class ArrowCells(Cells):
         if _typed_number(self._arrow, chunk.type):
             places, words = _number_labels(np.asarray(self._numbers(chunk), np.float64))
             return places, list(words)
+        return self._read(chunk, lambda cell: cells.label(cell, text=text))
+
+    def _persons(self, chunk: Any) -> tuple[Codes, list[str]]:
+        if _typed_number(self._arrow, chunk.type):
+            places, words = _number_labels(_sure(self._numbers(chunk)))
+            return places, list(words)
+        return self._read(chunk, cells.person)
+
+    def _read(self, chunk: Any, one: Callable[[Any], str | None]) -> tuple[Codes, list[str]]:
         places, distinct = self._distinct(chunk)
-        read = [cells.label(cell, text=text) for cell in distinct]
+        read = [one(cell) for cell in distinct]
         words = [word for word in dict.fromkeys(read) if word is not None]
         order = {word: i for i, word in enumerate(words)}
         table = np.array([*(-1 if word is None else order[word] for word in read), -1], np.int64)

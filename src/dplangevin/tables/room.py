@@ -243,3 +243,7 @@ class _CategoryCells(Cells):
     def labels(self, *, text: bool = False) -> tuple[NDArray[np.int64], Sequence[str]]:
         places, words = self._values.labels(text=text)
         return np.append(places, -1)[self._codes], words
+
+    def persons(self) -> tuple[NDArray[np.int64], Sequence[str]]:
+        places, words = self._values.persons()
+        return np.append(places, -1)[self._codes], words

@@ -20,9 +20,14 @@ from dplangevin.families.learned_schema.cells import (
     counted,
     fine_span,
     octaves,
+    populated,
 )
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule, calibrated_learning
+from dplangevin.families.learned_schema.schedule import (
+    LearnedSchemaSchedule,
+    calibrated_learning,
+    deviation,
+)
 from dplangevin.families.learned_schema.theorem import LearnedSchemaTheorem
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.plan import Price
@@ -244,6 +249,17 @@ def test_pure_noise_gives_the_default_range() -> None:
     """False-alarm rate: 129 cells of 4.5 deviations and their partial sums, below 0.002 for each of 40 seeds."""
     found = [_range(np.full(10, np.nan), 50.0, seed=seed)[:2] for seed in range(40)]
     assert found.count((-1.0, 1.0)) >= 39
+
+
+def test_pure_noise_of_a_pure_promise_too() -> None:
+    """Geometric noise has longer tails: 200 empty columns, of which each shows somebody with chance below 0.002."""
+    schedule = calibrated_learning(
+        numbers=200, cells=CELLS, categories=0, adjacency="replace-one", epsilon=1.0
+    )
+    plan = Price(schedule=schedule, delta=0.0)
+    noisy = LearnedCounts().run(plan, lambda: Counts(np.zeros((200, CELLS)), []), 0).cells
+    found = [populated(cells, deviation(schedule), 1000) for cells in noisy]
+    assert found.count(None) >= 197
 
 
 def test_labels_below_the_threshold_never_leave() -> None:

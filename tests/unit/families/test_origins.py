@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,24 @@ def test_composed_and_unknown_promises() -> None:
     )
     assert origins.origin_of("exponential mechanism, certified sampler").kind == origins.PROVED_HERE
     assert origins.origin_of("composition + nobody's").kind == origins.UNSTATED
+
+
+def test_one_name_has_one_origin_whatever_was_imported_first() -> None:
+    with pytest.raises(TypeError, match="different places"):
+        origins.stated("composition", "docs/theory/accountant.md")
+    asked = "from dplangevin.privacy.origins import origin_of; print(origin_of('underdamped trajectory'))"
+    first = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert first.stdout.strip() == str(origins.origin_of("underdamped-trajectory"))
+    assert origins.origin_of("underdamped-trajectory").kind == origins.PROVED_HERE
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=[schedule.__name__ for schedule in FAMILIES])
+def test_published_theorems_say_where_in_the_paper(family: dict[str, object]) -> None:
+    for name, theorem in family.items():
+        if origins.origin_of(name).kind == origins.PUBLISHED:
+            place = r"(Theorems?|Propositions?|Lemmas?|Corollary|Algorithm|sections?) [0-9A-D]"
+            assert re.search(place, theorem.reference), name  # type: ignore[attr-defined]
+            assert re.match(r"[^;]*" + place, theorem.reference), name  # type: ignore[attr-defined]
 
 
 def test_reports_show_it() -> None:

@@ -143,6 +143,8 @@ RUN: dict[str, Any] = {**RIDGE, "step_size": 1.0, "noise_scale": 0.02, "steps": 
         ({"mechanism": "noisy"}, "mechanism must be one of"),
         ({"mechanism": "gibbs", "noise_scale": None}, "inverse_temperature is missing"),
         ({"mechanism": "counting", "answers": 3}, "is not an option of mechanism='counting'"),
+        ({"mu": 0.5}, "mu is what calibrate meets"),
+        ({"rdp": (2, 0.5)}, "rdp is what calibrate meets"),
     ],
 )
 def test_errors_name_the_option(changes: dict[str, Any], words: str) -> None:
@@ -165,6 +167,12 @@ def test_formulas_are_the_sequences_they_stand_for() -> None:
         )
     )
     assert formula.epsilon() == pytest.approx(numbers.epsilon(), rel=1e-12)
+
+
+def test_the_largest_norm_has_its_own_name() -> None:
+    with pytest.raises(InvalidParameter, match="mechanism='largest-norm'"):
+        account(mechanism="counting", answers=3, noise_scale=1.0, p=math.inf, delta=0.0)
+    assert account(mechanism="largest-norm", answers=3, noise_scale=4.0, delta=0.0).epsilon() == 0.25
 
 
 # --- the command line ---------------------------------------------------------------------------------------------
@@ -242,3 +250,29 @@ def test_commands_take_other_mechanisms_and_targets(capsys: pytest.CaptureFixtur
     assert "noise scale" in capsys.readouterr().out
     assert run(["account", "--mechanism", "gibbs", *LINE, "--delta", "1e-6"]) == 2
     assert "--inverse-temperature is missing" in capsys.readouterr().err
+
+
+def test_underdamped_langevin_is_asked_about_like_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """mu = beta (2 L / n) sqrt(T eta u / (2 gamma)) = 100 (2 / 10000) sqrt(50 x 0.1 x 3 / 8), by hand."""
+    line = (
+        "--n",
+        "10000",
+        "--lipschitz",
+        "1",
+        "--mechanism",
+        "underdamped",
+        "--step-size",
+        "0.1",
+        "--steps",
+        "50",
+    )
+    more = (*line, "--friction", "4", "--inverse-mass", "3")
+    found = ask(capsys, "account", *more, "--inverse-temperature", "100", "--delta", "1e-6")
+    assert found["mu"] == pytest.approx(0.02 * math.sqrt(1.875), rel=1e-8)
+    assert found["origin"] == "proved here"
+    met = ask(capsys, "calibrate", *more, "--mu", "0.05")
+    assert met["inverse_temperature"] == pytest.approx(100 * 0.05 / (0.02 * math.sqrt(1.875)), rel=1e-4)
+    assert run(["calibrate", *line[:-2], "--mu", "0.05"]) == 2
+    assert "--steps is missing for --mechanism 'underdamped'" in capsys.readouterr().err
+    assert run(["account", *line, "--inverse-temperature", "1", "--answers", "3", "--delta", "1e-6"]) == 2
+    assert "the options are --adjacency," in capsys.readouterr().err

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 
+from dplangevin import DPLogisticRegression, DPSearchCV
 from dplangevin.cli.main import run as command
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import DPLogisticRegression
 from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.queries import column, count_queries
+from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.rashomon.fairness import private_counts
 from dplangevin.report import write
 from dplangevin.schema import Schema
@@ -67,6 +69,13 @@ def fit(rows: int, labels: Any, **options: Any) -> Any:
         **options,
     )  # fmt: skip
     return model.fit(X, labels).coef_
+
+
+def learned(rows: int, labels: Any, **options: Any) -> Any:
+    table = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": labels})
+    schema = Schema.learn(a="number", b="number", target={"name": "y", "classes": [0, 1]})
+    model = DPLogisticRegression(epsilon=1.0, schema=schema, max_rows_per_person=rows, **options)
+    return model.fit(table, "y").coef_
 
 
 def score(rows: int, labels: Any, **options: Any) -> Any:
@@ -120,13 +129,14 @@ def sparse_vector(rows: int, labels: Any, **options: Any) -> Any:
 
 
 SPENDERS: dict[str, Callable[..., Any]] = {
-    "fit": fit, "score": score, "selection": selection, "count": count, "sums": sums, "noise": noise,
-    "sparse vector": sparse_vector,
+    "fit": fit, "learned schema": learned, "score": score, "selection": selection, "count": count, "sums": sums,
+    "noise": noise, "sparse vector": sparse_vector,
 }  # fmt: skip
 KINDS = pytest.mark.parametrize("kind", SPENDERS)
 
 
 def budget(tmp_path: Path, rows: int = 1) -> DatasetBudget:
+    tmp_path.mkdir(exist_ok=True)
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     return ledger.declare("d", epsilon=100.0, delta=1e-3, max_rows_per_person=rows)
 
@@ -158,7 +168,40 @@ def test_other_rows_a_person_are_refused(kind: str, owner: int, asked: int, tmp_
     assert STOP.reads == reads
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SPENDERS if kind not in ("fit", "sums")])
+def search(model: Any, **options: Any) -> Any:
+    return DPSearchCV(model, {"alpha": [0.01, 1.0]}, epsilon=1.0, **options).fit(X, Y)
+
+
+def region(model: Any, **options: Any) -> Any:
+    return RashomonRegion(model, epsilon=1.0, public_inputs=X[:5], n_models=2, **options).fit(X, Y)
+
+
+def sampler(model: Any, **options: Any) -> Any:
+    return RashomonSampler(model, epsilon=1.0, radius=1.0, n_models=2, **options).fit(X, Y)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("spender", [search, region, sampler])
+def test_what_has_no_group_promise_takes_one_row_a_person_only(
+    spender: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Asked for 3 rows, or charged to a ledger of 3, it is refused; with 1 and 1 it is paid once."""
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1])
+    of_many, of_one = budget(tmp_path, 3), budget(tmp_path / "one")
+    with pytest.raises(InvalidParameter, match="differs from the ledger's 3"):
+        spender(model, ledger=of_many, random_state=0)
+    for ledger in (of_many, of_one):
+        with pytest.raises(InvalidParameter, match="max_rows_per_person"):
+            spender(clone(model).set_params(max_rows_per_person=3), ledger=ledger, random_state=0)
+        assert not ledger.history()
+    found = spender(model, ledger=of_one, random_state=0)
+    (entry,) = of_one.history()
+    assert entry.guarantee.rows_per_person == 1
+    assert 0.95 < entry.guarantee.epsilon(1e-6) <= 1.0
+    assert entry.guarantee.epsilon(1e-6) == pytest.approx(found.privacy_.epsilon(1e-6))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPENDERS if kind not in ("fit", "learned schema", "sums")])
 def test_an_answer_goes_on_after_a_crash(kind: str, tmp_path: Path, monkeypatch) -> None:
     ledger, path = budget(tmp_path), tmp_path / "run.state"
     expected = spend(kind)
@@ -175,7 +218,7 @@ def test_an_answer_goes_on_after_a_crash(kind: str, tmp_path: Path, monkeypatch)
     assert not path.exists()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SPENDERS if kind != "fit"])
+@pytest.mark.parametrize("kind", [kind for kind in SPENDERS if kind not in ("fit", "learned schema")])
 def test_a_crash_before_the_commit_allows_the_same_records_only(
     kind: str, tmp_path: Path, monkeypatch
 ) -> None:

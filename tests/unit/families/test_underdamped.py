@@ -55,7 +55,7 @@ def test_a_run_has_the_law_of_its_steps() -> None:
 
 
 def test_the_accountant_and_refusals() -> None:
-    options = {"mechanism": "underdamped", "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "n_steps": 50}
+    options = {"mechanism": "underdamped", "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "steps": 50}
     promise = account(**options, inverse_temperature=100.0, delta=1e-6)
     assert promise.mu == pytest.approx(100 * 2 / 1000 * math.sqrt(5 / 4), rel=1e-8)
     price = calibrate(**options, epsilon=1.0, delta=1e-6)

@@ -22,7 +22,7 @@ from dplangevin.families.whitened.geometry import Geometry, first_look, second_l
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.shrinkage import Shrunk, shrink
+from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
 from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
@@ -33,6 +33,7 @@ from dplangevin.report.steps import steps_rows
 EXTRA: dict[str, dict[str, Any]] = {
     "poisson": {"target_bounds": (0.0, 20.0)},
     "multinomial": {"n_classes": 3},
+    "multiclass-svc": {"n_classes": 3},
 }
 
 
@@ -75,7 +76,7 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         made = first_look(matrices[kind], noise, looks == 2)
         if looks == 2:
             made = second_look(made, matrices[kind], noise)
-        weights, z = whitened(X, made.frames)
+        weights, z = whitened(X, made.frame)
         assert ((weights >= 0) & (weights <= 1)).all()
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
@@ -86,17 +87,17 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     X, y = scales(300, 6, 2)
     problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=300, n_features=6,
                       fit_intercept=False)  # fmt: skip
-    frames = geometry(6, 2).frames
+    frame = geometry(6, 2).frame
     data = ArrayDataset(X, y, problem, np.random.default_rng(0).random(300))
     other = ArrayDataset(np.vstack([X[:1], X[:0:-1]]), 1 - y, problem)
-    first, second = (row_weights(d, next(iter(d.blocks())), frames) for d in (data, other))
+    first, second = (row_weights(d, next(iter(d.blocks())), frame) for d in (data, other))
     assert first[0] == pytest.approx(second[0], rel=1e-14)
-    np.testing.assert_allclose(second_moment(data, frames), second_moment(other, frames), rtol=1e-12)
-    reweighted = data.reweighted(row_weights, frames)
+    np.testing.assert_allclose(second_moment(data, frame), second_moment(other, frame), rtol=1e-12)
+    reweighted = data.reweighted(row_weights, frame)
     block, own = next(iter(reweighted.blocks())), next(iter(data.blocks()))
     assert own.weights is not None
     np.testing.assert_allclose(block.weights, first * own.weights)
-    long = own._replace(rows=own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True))
+    long = own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True)
     assert np.linalg.norm(bounded_rows(data, long), axis=1).max() <= 1 + 1e-15
 
 
@@ -130,7 +131,7 @@ def test_the_shares_add_up_to_the_budget(adjacency: str, n: int) -> None:
     assert isinstance(schedule, WhitenedSchedule)
     assert schedule.looks == (1 if n == 3000 else 2)
     moment, step = recipe.plan.guarantee.parts
-    assert (moment.count, step.count) == ((1, 32) if n == 3000 else (2, 16))
+    assert (moment.count, step.count) == ((1, 32) if n == 3000 else (2, 32))
     spent = [part.count * part.mu**2 / mu**2 for part in (moment, step)]  # type: ignore[attr-defined]
     assert spent == pytest.approx([0.1, 0.9], rel=1e-7)
     assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
@@ -149,7 +150,7 @@ def test_coordinates_turn_with_the_rows() -> None:
     for fine in (False, True):
         here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
         assert here.bound == pytest.approx(there.bound, rel=1e-9)
-        own, turned = whitened(X, here.frames), whitened(X @ turn.T, there.frames)
+        own, turned = whitened(X, here.frame), whitened(X @ turn.T, there.frame)
         np.testing.assert_allclose(own[0], turned[0], rtol=1e-7)
         np.testing.assert_allclose(np.abs(own[1]), np.abs(turned[1]), rtol=1e-5, atol=1e-9)
 
@@ -161,7 +162,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     schedule, data = plan.schedule, ArrayDataset(X, y, plan.problem)
     assert isinstance(schedule, WhitenedSchedule)
     made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
-    weights, z = whitened(X, made.frames)
+    weights, z = whitened(X, made.frame)
     etas = np.sqrt(step_sizes(schedule, made))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
@@ -206,13 +207,16 @@ def test_every_model_has_the_default(model: str) -> None:
         ({"mechanism": "noisy-gd"}, "noisy-gradient"),
         ({"delta": 0.0}, "objective-perturbation"),
         ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
+        ({"n_features": 256}, "whitened-gd"),  # one look
+        ({"n_features": 257}, "noisy-gradient"),
+        ({"n_features": 257, "n": 2_000_000}, "whitened-gd"),  # two looks
         ({"mechanism": "whitened-gd", "n": 300, "epsilon": 0.1}, "whitened-gd"),
     ],
 )
 def test_what_is_stated_keeps_its_route(changes: dict[str, Any], kind: str) -> None:
     recipe = choose(**stated(**changes))
     assert recipe.plan.schedule.mechanism == kind
-    fallback = changes == {"n": 300, "epsilon": 0.1}
+    fallback = changes in ({"n": 300, "epsilon": 0.1}, {"n_features": 257})
     assert ("no second moment" in str(recipe)) == fallback
 
 
@@ -221,6 +225,49 @@ def test_the_branch_is_public() -> None:
     assert (few.pay, some.pay, many.pay) == (False, True, True)
     assert (some.number, many.number) == (1, 2)
     assert some.edge(0.1) == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({"n": 200_000}, 32),  # a pass over 4 million numbers
+        ({"n": 20_000}, 64),  # short passes, much signal
+        ({"n": 20_000, "epsilon": 0.7}, 32),
+        ({"n": 3000, "epsilon": 0.5}, 32),
+        ({"n": 200_000, "model": "ridge"}, 16),
+    ],
+)
+def test_steps_follow_public_quantities(changes: dict[str, Any], steps: int) -> None:
+    schedule = choose(**stated(**{"epsilon": 8.0, **changes})).plan.schedule
+    assert isinstance(schedule, WhitenedSchedule)
+    assert schedule.n_steps == steps
+
+
+def test_rare_positives_are_fitted() -> None:
+    """1% positives, 50,000 x 10, epsilon 8: the loss is flat, and 16 steps would stop 10% above maximum likelihood."""
+    rng = np.random.default_rng(21)
+    X = np.column_stack([rng.standard_normal((60_000, 9)), np.ones(60_000)])
+    scores = X[:, :9] @ rng.standard_normal(9)
+    y = (rng.random(60_000) < expit(2 * scores / scores.std() - 6.5)).astype(float)
+    X /= np.linalg.norm(X, axis=1).max()
+    plan, loss = choose(**stated(n=50_000, n_features=10, epsilon=8.0)).plan, Logistic()
+    found = run(plan, ArrayDataset(X[:50_000], y[:50_000], plan.problem), 0).value
+    values = [
+        loss.value(X[50_000:] @ theta, y[50_000:]).mean() for theta in (found, best(X[:50_000], y[:50_000]))
+    ]
+    assert y.mean() < 0.02
+    assert values[0] <= 1.03 * values[1]
+
+
+def test_the_sample_is_noise_too() -> None:
+    """Where every window has reached the minimiser, the posterior mean of a coefficient of variance v, seen with the
+    sampling error 1 / (n h), is its share v / (v + 1 / (n h)) of it."""
+    curvatures, prior = np.array([0.25, 0.1, 0.02]), np.array([1.0, 0.3, 2.0])
+    minimiser = np.array([0.7, -1.1, 0.4])
+    for n in (50.0, 1e4):
+        _, means = _resolved(np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, 1e-6, 32, n)
+        signal = DEVIATIONS[:, None] ** 2 * prior
+        np.testing.assert_allclose(means, minimiser * signal / (signal + 1 / (n * curvatures)), rtol=1e-3)
 
 
 def test_ridges_and_radii_are_refused_by_name() -> None:
@@ -233,7 +280,7 @@ def test_ridges_and_radii_are_refused_by_name() -> None:
 def test_an_estimator_keeps_the_geometry_it_paid_for() -> None:
     X, y = scales(5000, 6, 8)
     model = DPLogisticRegression(epsilon=2.0, data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
-    assert model.n_iter_ == 16  # two looks
+    assert model.n_iter_ == 32
     assert set(model.geometry_) == {"moment", "basis", "resolved"}
     assert model.geometry_["moment"].shape == (7, 7)
     joint = np.column_stack([X, np.ones(5000)])
@@ -276,7 +323,7 @@ def test_strong_effects_leave_the_mean_of_the_tail_bit_by_bit() -> None:
     etas = np.full(12, 0.5)
     tail = 200.0 * np.random.default_rng(11).standard_normal(12) / np.linalg.norm(made.basis, axis=0)
     reached = response(32, etas / 4 * made.moments).reached
-    found = shrink(reached.T * tail, made, etas, 1e-4, 0.25, 32)
+    found = shrink(reached.T * tail, made, etas, 1e-4, 0.25, 32, 1e6)
     assert found.weak < 1e-12
     np.testing.assert_array_equal(found.value, (reached.T * tail)[2])
 
@@ -355,7 +402,7 @@ def test_noise_is_what_the_schedule_says() -> None:
     made, start = coordinates(schedule, noisy), np.zeros((5, 1))
     walk = Walk(moments=noisy, step=0, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
-    weights, z = whitened(X, made.frames)
+    weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made) * (exact + noise), rtol=1e-9)

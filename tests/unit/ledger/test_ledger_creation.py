@@ -66,6 +66,12 @@ def test_a_data_set_is_declared_and_then_opened(ledger: Ledger) -> None:
         ("cope", "\u0441\u043e\u0440\u0435"),  # Cyrillic, every letter of it
         ("ao", "\u03b1\u03bf"),  # Greek
         ("straße", "STRASSE"),
+        ("census", "\u1d04\u1d07\u0274\ua731\u1d1c\ua731"),  # small capitals
+        ("a b", "a  b"),
+        ("a-b", "a\u2212b"),  # a minus sign
+        ("ada's", "ada\u2019s"),
+        ("wave", "vvave"),
+        ("d1", "d|"),
     ],
 )
 def test_names_that_look_alike_are_one_budget(ledger: Ledger, name: str, alike: str) -> None:
@@ -80,14 +86,42 @@ def test_names_that_look_alike_are_one_budget(ledger: Ledger, name: str, alike: 
         ledger.dataset(alike).part(alike).charge(pure(0.5))
 
 
-@pytest.mark.parametrize("name", ["c\u0435nsus", "\u03b1bc", "cen\u0455us"])
+@pytest.mark.parametrize(
+    "letter", ["\ufe0f", "\u034f", "\u3164", "\u115f", "\u2800", "\u17b4", "\u180b", "\U000e0100"]
+)
+def test_invisible_letters_are_refused(ledger: Ledger, letter: str) -> None:
+    ledger.declare("census", epsilon=1, delta=0)
+    with pytest.raises(InvalidParameter, match="invisible"):
+        ledger.declare(f"cen{letter}sus", epsilon=1, delta=0)
+    with pytest.raises(InvalidParameter, match="invisible"):
+        ledger.declare("census", parts=[f"a{letter}"])
+    with pytest.raises(LedgerError, match="no data set"):
+        ledger.dataset(f"census{letter}")
+
+
+@pytest.mark.parametrize(
+    "name", ["c\u0435nsus", "\u03b1bc", "cen\u0455us", "cen\u05e1us", "x\u0967", "\u09e6o"]
+)
 def test_mixed_alphabets_are_refused(ledger: Ledger, name: str) -> None:
     with pytest.raises(InvalidParameter, match="look alike"):
         ledger.declare(name, epsilon=1, delta=0)
 
 
 def test_names_that_differ_stay_apart(ledger: Ledger) -> None:
-    names = ["census 2020", "census 2021", "north", "south", "été", "ete", "данные", "데이터", "数据 x"]
+    names = [
+        "census 2020",
+        "census 2021",
+        "north",
+        "south",
+        "été",
+        "ete",
+        "данные",
+        "데이터",
+        "数据 x",
+        "データ",
+        "2020年",
+        "نتائج",
+    ]
     for name in names:
         ledger.declare(name, epsilon=1, delta=0)
     assert sorted(ledger.names()) == sorted(names)

@@ -128,6 +128,72 @@ def test_a_spender_cannot_touch_the_tables(roles: dict[str, str], statement: str
     assert budget.remaining().epsilon == 5
 
 
+_RAISES = "LANGUAGE plpgsql AS $$ BEGIN EXECUTE 'UPDATE public.dplangevin_dataset SET epsilon = 100'; RETURN {}; END $$"
+_HIJACKS = (  # each fits the library's call better than the system's own function does
+    "convert_to(text, text) RETURNS bytea " + _RAISES.format("pg_catalog.convert_to($1, 'UTF8'::name)"),
+    f"concat_ws({', '.join(['text'] * 10)}) RETURNS text " + _RAISES.format("'x'"),
+    "concat(text, text, text) RETURNS text " + _RAISES.format("'x'"),
+    "quote_ident(name) RETURNS text " + _RAISES.format("pg_catalog.quote_ident($1::text)"),
+    "has_schema_privilege(text, text, text) RETURNS boolean " + _RAISES.format("true"),
+)
+
+
+@pytest.mark.parametrize("hijack", _HIJACKS, ids=lambda text: text.partition("(")[0])
+def test_functions_beside_the_ledger_never_run_with_the_owners_rights(
+    roles: dict[str, str], url: str, hijack: str
+) -> None:
+    """Up to PostgreSQL 14 everybody may create in the schema `public`."""
+    budget = Ledger.open(roles["spender"]).dataset("a")
+    token, content = budget.charge(pure(1.0)), serialize.dumps(pure(0.1))
+    head = budget.head().partition("-")[2]
+    execute(url, "GRANT CREATE ON SCHEMA public TO spender")
+    execute(roles["spender"], f"CREATE FUNCTION public.{hijack}")
+    # straight at the functions, past this library
+    values = ["a", head, "ab" * 32, "", "", "now", postgres_digest(content), content, "{}", "x"]
+    assert execute(
+        roles["spender"], "SELECT dplangevin_append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)", *values
+    ) == [(True,)]
+    execute(roles["spender"], "SELECT dplangevin_note('a', %s, 'ab', 'now')", token)
+    for ask in (
+        lambda: Ledger.open(roles["owner"]).grant("stranger", "reader"),
+        lambda: Ledger.open(roles["owner"]).declare("b", epsilon=1, delta=0),
+        lambda: Ledger.open(roles["reader"]).dataset("a"),
+        lambda: budget.charge(pure(0.1)),
+    ):
+        with pytest.raises(LedgerError, match="REVOKE CREATE ON SCHEMA public FROM spender"):
+            ask()
+    assert execute(url, "SELECT epsilon FROM public.dplangevin_dataset") == [(5.0,)]
+    execute(url, "REVOKE CREATE ON SCHEMA public FROM spender")
+    assert [entry.release_hash for entry in budget.history()] == ["ab", None]
+
+
+def test_no_ledger_is_made_where_everybody_may_create(url: str) -> None:
+    execute(url, "GRANT USAGE, CREATE ON SCHEMA public TO PUBLIC")
+    with pytest.raises(LedgerError, match="REVOKE CREATE ON SCHEMA public FROM PUBLIC"):
+        Ledger.create(as_role(url, "owner"))
+    execute(url, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+    Ledger.create(as_role(url, "owner")).declare("a", epsilon=1, delta=0)
+
+
+def test_a_role_that_can_become_the_owner_is_no_spender(roles: dict[str, str], url: str) -> None:
+    execute(url, "DROP ROLE IF EXISTS sly")
+    execute(url, "CREATE ROLE sly LOGIN NOINHERIT")
+    execute(url, "GRANT owner TO sly")
+    ledger = Ledger.open(roles["owner"])
+    for role in ("sly", "owner", "ledger"):
+        with pytest.raises(InvalidParameter, match="can do everything"):
+            ledger.grant(role, "spender")
+    execute(url, "REVOKE owner FROM sly")
+    execute(url, "GRANT UPDATE ON public.dplangevin_dataset TO PUBLIC")
+    with pytest.raises(LedgerError, match="no other rights"):
+        ledger.grant("sly", "spender")
+    execute(url, "REVOKE UPDATE ON public.dplangevin_dataset FROM PUBLIC")
+    ledger.grant("sly", "spender")
+    Ledger.open(as_role(url, "sly")).dataset("a").charge(pure(0.5))
+    ledger.grant("sly", "nothing")
+    execute(url, "DROP OWNED BY sly")
+
+
 def test_a_spender_can_append_only_true_links(roles: dict[str, str]) -> None:
     import psycopg
 
@@ -136,7 +202,14 @@ def test_a_spender_can_append_only_true_links(roles: dict[str, str]) -> None:
     head, content = budget.head().partition("-")[2], serialize.dumps(pure(0.1))
     call = "SELECT dplangevin_append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
     good = ["a", head, "ab" * 32, "", "", "now", "", content, "{}", "x"]
-    for place, lie in ((6, "00" * 32), (2, "short"), (3, "fresh part"), (4, "two\nlines")):
+    for place, lie in (
+        (6, "00" * 32),
+        (2, "short"),
+        (3, "fresh part"),
+        (4, "two\nlines"),
+        (4, None),
+        (7, None),
+    ):
         values = list(good)
         values[6] = postgres_digest(content)
         values[place] = lie

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dplangevin.errors import DplangevinError, InvalidParameter, LedgerError
+from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError
 from dplangevin.ledger import DatasetBudget, Ledger, _books, _sqlite as sqlite_store
 from unit._ledger import pure
 
@@ -328,3 +328,35 @@ def test_one_of_many_processes_creates_the_ledger(file: Path) -> None:
     assert sorted(opener.returncode for opener in openers) == [0, 3, 3, 3], said
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert Ledger.open(f"sqlite:///{file}").names() == ()
+
+
+def test_a_second_name_of_the_file_is_refused(tmp_path: Path) -> None:
+    """Each name has its own log: charges under one were not seen under the other, and the budget was spent twice."""
+    path, other = tmp_path / "a.db", tmp_path / "b.db"
+    budget = Ledger.create(f"sqlite:///{path}").declare("a", epsilon=1, delta=0)
+    with closing(sqlite3.connect(path)) as reader:  # keeps the log open
+        reader.execute("SELECT * FROM dplangevin_ledger").fetchall()
+        budget.charge(pure(0.75))
+        os.link(path, other)
+        for address in (path, other):
+            with pytest.raises(LedgerError, match="second name"):
+                Ledger.open(f"sqlite:///{address}").dataset("a").charge(pure(0.75))
+        other.unlink()
+        with pytest.raises(BudgetExceeded):
+            budget.charge(pure(0.75))
+    (tmp_path / "link.db").symlink_to(path)  # a symbolic link is the same name
+    with pytest.raises(BudgetExceeded):
+        Ledger.open(f"sqlite:///{tmp_path}/link.db").dataset("a").charge(pure(0.75))
+
+
+def test_a_relative_address_is_made_absolute_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Ledger.create("sqlite:///a.db").declare("a", epsilon=1, delta=0)
+    ledger, budget = Ledger("sqlite:///a.db"), DatasetBudget(url="sqlite:///a.db", name="a")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Ledger.create("sqlite:///a.db").declare("a", epsilon=1, delta=0)
+    budget.charge(pure(0.75))
+    with pytest.raises(BudgetExceeded):
+        ledger.dataset("a").charge(pure(0.75))
+    assert Ledger("sqlite:///a.db").dataset("a").history() == ()

@@ -23,6 +23,7 @@ from dplangevin.privacy.conversions import gdp_mu
 
 EXTRA: dict[str, dict[str, Any]] = {
     "multinomial": {"n_classes": 4},
+    "multiclass-svc": {"n_classes": 4},
     "poisson": {"target_bounds": (0.0, 30.0)},
 }
 ADULT: dict[str, Any] = {

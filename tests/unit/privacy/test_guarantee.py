@@ -362,3 +362,13 @@ def test_a_printed_promise_names_what_it_rests_on() -> None:
         "by t (unstated): r",
         "- assumes: rows are clipped",
     ]
+
+
+def test_a_pair_known_at_a_large_epsilon_alone_keeps_its_curve_below_it() -> None:
+    """(3, 0.01)-DP: delta(eps) = 0.01 + 0.99 (1 - e^(eps - 3)) / (1 + e^-3), at 0 (and at 1) far above a half."""
+    from dplangevin.privacy._pld import connect_the_dots
+
+    made = connect_the_dots(np.array([3.0]), np.array([0.01]), 1e-3)
+    for eps in (0.0, 1.0, 2.5):
+        exact = 0.01 + 0.99 * -math.expm1(eps - 3) / (1 + math.exp(-3))
+        assert exact * (1 - 1e-9) <= made.get_delta_for_epsilon(eps) <= exact + 1e-3  # type: ignore[union-attr]

@@ -209,3 +209,9 @@ def test_more_is_never_told_to_be_less() -> None:
     assert np.all(small.tradeoff([0.01, 0.5]) > large.tradeoff([0.01, 0.5]))
     assert small.advantage().posterior < large.advantage().posterior
     assert cv.square_over(0.0, 2) == 0
+
+
+def test_an_order_just_above_a_known_one_takes_the_next() -> None:
+    """Divergences may be infinite right above a known order, so nothing is rounded down to it."""
+    part = Renyi(orders=(2.0, 3.0), values=(0.1, 5.0))
+    assert part.rdp(np.array([2.0, math.nextafter(2.0, 3.0), 3.0, 3.1])).tolist() == [0.1, 5.0, 5.0, math.inf]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
 from dplangevin.papers import quadratic_exact
 from dplangevin.papers.gallery.tightness import attained
-from dplangevin.problem import Ball, Clipped, DataBounds, Mean, Problem, RadialHuber, RecordLoss
+from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Mean, Problem, RadialHuber, RecordLoss
 from dplangevin.problem.losses.radial_huber import clipped_gradients
 from dplangevin.problem.risk import gaussian_smoothing_excess, moreau_excess
 
@@ -102,6 +103,54 @@ def test_only_what_is_proved_is_believed() -> None:
         assert constants.gradient_sensitivity == 3.0
     known = problem(RadialHuber(width=0.5), 100, ridge=0.1).constants
     assert (known.lipschitz, known.smoothness, known.convex, known.hessian_rank) == (0.5, 1.1, True, None)
+
+
+def test_a_loss_that_nothing_bounds_is_refused() -> None:
+    """A class of one's own states bounds that nothing enforces; gradients of 100 with a bound of 1 were believed."""
+
+    class Own(Logistic):
+        def slope(self, score: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return np.full(np.shape(score), 100.0)
+
+    for loss in (Own(), Clipped(Own(), 0.5)):
+        with pytest.raises(InvalidParameter, match="Subclass RecordLoss"):
+            Problem(loss=loss, bounds=DataBounds(data_norm=1.0, classes=2), n=10, n_features=1)
+
+
+class Loud(RecordLoss):
+    """Warns, is complex or ends the program for some records."""
+
+    name = "loud"
+    gradient_bound = 1.0
+
+    def record_gradient(self, theta: np.ndarray, row: np.ndarray, label: float) -> Any:
+        if row[0] > 1:
+            warnings.warn(f"seen: {row}", stacklevel=1)
+        if label > 0.5:
+            raise SystemExit(3)
+        return (theta - row) * (1j if row[0] < -1 else 1)
+
+
+@pytest.mark.parametrize(("x", "label"), [(1.5, 0.0), (-1.5, 0.0), (0.0, 1.0)])
+def test_what_a_record_does_is_not_seen(x: float, label: float) -> None:
+    task = problem(Loud(), 10, 1)
+    rows, labels = np.zeros((10, 1)), np.zeros(10)
+    rows[3], labels[3] = x, label
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        release = run(plan(task, n_steps=3), ArrayDataset(rows, labels, task), 0)
+    assert np.isfinite(release.value).all()
+
+
+def test_a_bound_that_grew_since_the_plan_is_refused() -> None:
+    class Growing(Wild):
+        gradient_bound = 1.0
+
+    task = problem(Growing(), 10)
+    made, data = plan(task), ArrayDataset(np.zeros((10, 2)), np.zeros(10), task)
+    Growing.gradient_bound = 50.0
+    with pytest.raises(InvalidParameter, match="has changed"):
+        run(made, data, 0)
 
 
 def plan(task: Problem, **options: Any) -> Plan:

@@ -223,6 +223,7 @@ def test_one_charge_and_none_for_what_is_refused(tmp_path: Path) -> None:
         region(ledger=budget, public_inputs=PUBLIC[:, :2]).fit(X, Y)
     assert not budget.history()
     made = region(ledger=budget).fit(X, Y)
+    assert made.ledger_head_ == budget.head() == made.centre_.ledger_head_ == made.models_[0].ledger_head_
     (entry,) = budget.history()
     assert entry.release_hash == made.release_.digest()
     with pytest.raises(BudgetExceeded):

@@ -244,6 +244,7 @@ def test_synchronous_chains_stay_close():
 def test_geometric_weights():
     assert geometric_weights(0.5, 0.2, 3) == pytest.approx([0.81, 0.9, 1.0])
     assert geometric_weights(0.5, 0.0, 2) == pytest.approx([1.0, 1.0])
+    assert geometric_weights([0.5, 1.0], 0.2, 2) == pytest.approx([0.5 * 0.8, 1.0])
     with pytest.raises(InvalidParameter, match="below 1"):
         geometric_weights(5.0, 0.2, 3)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data._moments import moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
@@ -25,8 +25,6 @@ from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.problem_potential import ProblemPotential
 from dplangevin.samplers.proximal_chain import proximal
 from dplangevin.samplers.truncated_gaussian import quadratic_gaussian
-
-Floats = NDArray[np.float64]
 
 
 def draw(

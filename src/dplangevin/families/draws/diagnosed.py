@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._rng import generator
 from dplangevin.data.dataset import Dataset
 from dplangevin.privacy.guarantee import NotPrivate
@@ -19,7 +19,6 @@ from dplangevin.samplers.overdamped_chain import overdamped
 from dplangevin.samplers.problem_potential import ProblemPotential
 from dplangevin.samplers.underdamped_chain import underdamped
 
-Floats = NDArray[np.float64]
 Sampler = Literal["mala", "hit-and-run", "overdamped", "underdamped"]
 SAMPLERS: tuple[Sampler, ...] = ("mala", "hit-and-run", "overdamped", "underdamped")
 

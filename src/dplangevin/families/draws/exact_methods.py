@@ -66,13 +66,18 @@ def box_lipschitz(problem: Problem) -> float:
     return problem.constants.lipschitz + problem.ridge * corner
 
 
+def envelope_slack(problem: Problem, inverse_temperature: float, cells: int) -> float:
+    """How far the envelope of so many cells per axis lies above the law at a cell's centre, in the exponent."""
+    radius = problem.constants.diameter * math.sqrt(problem.dimension) / (2 * cells)
+    flat = box_lipschitz(problem) * radius
+    return inverse_temperature * min(flat, problem.constants.smoothness * radius**2 / 2)
+
+
 def cells_per_axis(problem: Problem, inverse_temperature: float) -> int:
     """The fewest cells whose envelope is within 1 of the law in the exponent, or as many as are allowed."""
     most, slack = MOST_CELLS[problem.dimension], math.inf
     for cells in sorted({min(most, round(8 * 1.25**k)) for k in range(60)}):
-        radius = problem.constants.diameter * math.sqrt(problem.dimension) / (2 * cells)
-        flat = box_lipschitz(problem) * radius
-        slack = inverse_temperature * min(flat, problem.constants.smoothness * radius**2 / 2)
+        slack = envelope_slack(problem, inverse_temperature, cells)
         if slack <= 1:
             return cells
     if slack > MOST_SLACK:

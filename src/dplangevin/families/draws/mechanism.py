@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.draws._draw import draw
 from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
@@ -17,8 +17,6 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.problem import Ball, Bump, Problem
 from dplangevin.samplers.bodies import body_of
 from dplangevin.samplers.lens import LensBody
-
-Floats = NDArray[np.float64]
 
 
 class ExponentialMechanism(FitMechanism[DrawSchedule]):
@@ -39,7 +37,12 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
                 cells_per_axis(problem, schedule.inverse_temperature)
         else:
             body_of(problem.constraint, problem.dimension)
-        if not isinstance(problem.loss, Bump):
+        if isinstance(problem.loss, Bump):
+            if type(problem.loss) is not Bump:
+                raise InvalidParameter(
+                    "values of another class than Bump itself are not known to be bounded."
+                )
+        else:
             problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))
 
     def draw(self, run: Fit[DrawSchedule]) -> Draw:

@@ -44,7 +44,8 @@ class SamplerPlan:
     stability : uniform stability of the draw, 2 L^2 / (m n), for objective="population": what the mean loss of new
         records exceeds that of the records by, at most, in expectation.
     population_risk : bound on the expected excess of the mean loss (without the ridge) of new records over its minimum
-        on the set: excess_risk, the bias m r^2 / 2 of the ridge, stability, and the sampler's error.
+        on the set: excess_risk, the bias m r^2 / 2 of the ridge, stability, and the sampler's error; None where the set
+        is unbounded or the run is a process.
     """
 
     plan: Plan
@@ -154,7 +155,8 @@ def _generalised(planned: SamplerPlan) -> SamplerPlan:
     problem, excess = planned.plan.problem, planned.excess_risk
     reach, lipschitz = tiers.start_distance(problem), problem.constants.lipschitz
     stability = risk.gibbs_stability(lipschitz, problem.ridge, problem.n)
-    if excess is None or planned.tier == "process":  # a run of finite length has a start-up error as well
+    unbounded = not math.isfinite(problem.constants.diameter)  # the ridge's bias is then an assumption
+    if excess is None or unbounded or planned.tier == "process":  # a finite run has a start-up error as well
         return replace(planned, stability=stability)
     beta = getattr(planned.plan.schedule, "inverse_temperature", None)
     error = 0.0 if beta is None else max(0.0, excess - risk.exponential_excess(problem.dimension, beta))

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 from dplangevin.errors import AssumptionFailed, CalibrationFailed
 from dplangevin.families.draws.chains import certified_chain, mean_curvature, pure_chain
-from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
+from dplangevin.families.draws.exact_methods import cells_per_axis, envelope_slack, exact_method
 from dplangevin.families.draws.schedule import DrawSchedule, ExponentialSchedule, GibbsSchedule
 from dplangevin.families.draws.theorems.exponential_mechanism import (
     exponential_temperature,
@@ -93,7 +93,9 @@ def exact(problem: Problem, epsilon: float, delta: float, law: Law = "auto", gri
     schedule, theorem = _drawn(beta, gibbs, tier="exact", grid=grid)
     costs = {"grid": float(grid**problem.dimension), "line": 100.0, "gaussian": 2.0}
     if method == "cells":
-        costs["cells"] = 2.0 * cells_per_axis(problem, beta) ** problem.dimension + 100.0
+        cells = cells_per_axis(problem, beta)
+        rejected = math.exp(envelope_slack(problem, beta, cells))  # where the law is flat; slopes average out
+        costs["cells"] = 2.0 * cells**problem.dimension + 100.0 * rejected
     excess = draw_excess(problem, beta)
     if grid:
         excess = grid_excess(problem, beta, grid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
 from dplangevin.families.mechanism import Execution, Mechanism
-from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.families.release import Paid
 from dplangevin.privacy.plan import Price
 
 Floats = NDArray[np.float64]
@@ -27,19 +27,11 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LearnedRelease:
+class LearnedRelease(Paid):
     """Noisy counts of cells, and of the selected labels of each category column, in the order of the labels."""
 
     cells: Floats
     labels: tuple[Mapping[str, float], ...]
-    plan: Price
-    seeded: bool
-    ledger_head: str | None = field(default=None, repr=False)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-        return self.plan.guarantee
 
     def digest(self) -> str:
         """A hash of the released numbers, for the ledger."""

@@ -47,7 +47,7 @@ class LearnedSchemaSchedule(AnswerSchedule):
         for name in ("numbers", "cells", "categories"):
             _check.put(self, **{name: _check.count(name, getattr(self, name), least=0)})
         _check.put(self, noise=_check.choice("noise", self.noise, ("gaussian", "geometric")))
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, scale=_check.scale("scale", self.scale))
         _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
         if self.columns < 1 or (self.numbers > 0 and self.cells < 2):
             raise InvalidParameter("a learned schema has a column to learn, and at least two cells a number.")
@@ -88,7 +88,8 @@ class LearnedSchemaSchedule(AnswerSchedule):
         if self.threshold is None:
             return 0.0
         rows, k = self.rows_per_person, self.categories
-        seen = [float(ndtr((a - self.threshold) / self.scale)) for a in range(1, rows + 1)]
+        # never 0, however far the threshold is: where doubles underflow there is still a chance
+        seen = [max(float(ndtr((a - self.threshold) / self.scale)), 1e-300) for a in range(1, rows + 1)]
         if rows == 1:
             return -math.expm1(k * math.log1p(-seen[0])) if seen[0] < 1 else 1.0
         return min(1.0, k * rows * max(chance / a for a, chance in enumerate(seen, 1)))
@@ -147,8 +148,11 @@ def appearing(tail: float) -> float:
 
 
 def deviation(schedule: Schedule) -> float:
-    """The standard deviation of the noise on a count."""
+    """The standard deviation of the noise on a count, as the rule that reads ranges off counts takes it.
+
+    For geometric noise, whose tails are longer, that of the Gaussian noise which passes 4.5 deviations as rarely.
+    """
     assert isinstance(schedule, LearnedSchemaSchedule)
     if schedule.noise == "gaussian":
         return schedule.scale
-    return 1 / (math.sqrt(2) * math.sinh(1 / (2 * schedule.scale)))
+    return schedule.scale * -math.log(2 * float(ndtr(-4.5))) / 4.5

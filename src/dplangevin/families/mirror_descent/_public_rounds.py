@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import ArrayDataset
 from dplangevin.families.mirror_descent.mechanism import advance
 from dplangevin.families.mirror_descent.mirror_map import MirrorMap, QuadraticMap
 from dplangevin.families.mirror_descent.public_sample import PublicSample
 from dplangevin.families.mirror_descent.schedule import Mode
 from dplangevin.problem import Problem
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
@@ -19,8 +19,6 @@ from dplangevin.families.noisy_gradient.theorems.discrete_composition import rec
 from dplangevin.families.run_state import Position
 from dplangevin.problem import Problem
 from dplangevin.samplers.rounded import rounded_gaussian
-
-Floats = NDArray[np.float64]
 
 
 class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):

@@ -8,17 +8,16 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families._minimise import Objective, _advance, _newton_step, _projected, quadratic_minimiser
 from dplangevin.problem.constraints import Ball, ConstraintSet, WholeSpace
 
-Floats = NDArray[np.float64]
 NEWTON_STEPS = 100
 ACCURACY = 1e-11
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families._minimise import Objective, _curvatures, hessian_sum
@@ -21,7 +22,6 @@ from dplangevin.families.moments.mechanism import moments
 from dplangevin.problem import Clipped, Loss, Problem, Softmax, Squared, WholeSpace
 from dplangevin.problem.bounds import as_array
 
-Floats = NDArray[np.float64]
 RIDGE_SHARE = 1e-3
 """The ridge of a map for which none is stated, as a share of the mean eigenvalue of the public Hessian."""
 

@@ -26,9 +26,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mirror_descent._public_rounds import PublicSetting, Round
@@ -39,7 +40,6 @@ from dplangevin.families.mirror_descent.theorem import mirror_noise
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
-Floats = NDArray[np.float64]
 METHODS = ("mirror", "mirror-loss", "mix", "warm-start", "public-only")
 MODES: dict[str, Mode] = {"mix": "mix", "warm-start": "gradient"}
 START_RIDGES = (1e-3, 1e-2, 1e-1, 1.0)  # in units of the mean eigenvalue of the public Hessian

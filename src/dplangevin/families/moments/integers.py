@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.samplers.rounded import gaussian_scale, rounded_sums
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 BITS = 17
 """A record has entries up to 2^17: products of 2^34, whose sums over 2^19 records are exact in doubles, and over 2^29

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data._moments import moments as moments
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
@@ -13,8 +13,6 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.integers import secure_moments
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
-
-Floats = NDArray[np.float64]
 
 
 class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):

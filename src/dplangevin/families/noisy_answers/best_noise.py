@@ -13,11 +13,14 @@ from dplangevin.families.noisy_answers.maximum_error import IndependentError
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
 from dplangevin.samplers.cut_cube import cube_sampler
+from dplangevin.samplers.norm_lattice import lattice_acceptance
 
 Objective = Literal["max", "rmse"]
 _SHAPES = (1.0, 1.3, 1.6, 2.0, 2.6, 3.4, 4.5, 6.0, 9.0)
-_GAIN = 0.995  # dependent noise composes worse and has no secure form: it has to win by more than this
+_GAIN = 0.995  # dependent noise composes worse: it has to win by more than this
 _LARGEST_COST = 5e8  # numbers drawn, on average, for one release
+_LARGEST_SECURE_COST = 1e7
+_MOST_SECURE = 2**17  # so that sums of sizes stay within 64 bits
 
 
 def error_law(k: int, changed: int, p: float) -> IndependentError | CubeError:
@@ -25,13 +28,17 @@ def error_law(k: int, changed: int, p: float) -> IndependentError | CubeError:
     return CubeError(k, changed) if p == math.inf else IndependentError(k, p)
 
 
-def norm_scale(epsilon: float, delta: float) -> float:
-    """The smallest scale of the noise exp(-|x|_K / scale): that of one Laplace answer."""
+def norm_scale(epsilon: float, delta: float, *, secure: bool = False) -> float:
+    """The smallest scale of the noise exp(-|x|_K / scale): that of one Laplace answer; on a grid it is pure."""
+    if secure:  # a hair more, for the rounding of the cost
+        return smallest_sigma(1.0, 1, epsilon, 0.0) * (1 + 2e-9)
     return smallest_sigma(1.0, 1, epsilon, delta)
 
 
-def within_reach(k: int, changed: int) -> bool:
+def within_reach(k: int, changed: int, *, secure: bool = False) -> bool:
     """Whether the noise of the largest norm is drawn in seconds."""
+    if secure:
+        return k <= min(_MOST_SECURE, _LARGEST_SECURE_COST * lattice_acceptance(k, changed)[1])
     return k <= _LARGEST_COST * cube_sampler(k, float(changed)).acceptance
 
 
@@ -40,7 +47,7 @@ def best_noise(
 ) -> float:
     """The p with the smallest error, inf among them. When one count changes, p = inf is p = 1."""
     p = 1.0 if delta == 0 else best_shape(k, changed, epsilon, delta, objective)
-    if secure or changed == 1:
+    if changed == 1:
         return p
 
     def size(shape: float) -> float:
@@ -48,10 +55,10 @@ def best_noise(
         return law.expected_maximum() if objective == "max" else law.power_mean(2.0)
 
     most = _GAIN * smallest_sigma(p, changed, epsilon, delta) * size(p)
-    scale = norm_scale(epsilon, delta)
+    scale = norm_scale(epsilon, delta, secure=secure)
     if delta > 0 and scale * changed / 4 > most:  # both errors are at least changed / 4: see the theory page
         return p
-    return math.inf if within_reach(k, changed) and scale * size(math.inf) < most else p
+    return math.inf if within_reach(k, changed, secure=secure) and scale * size(math.inf) < most else p
 
 
 def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Objective) -> float:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 from scipy.special import gammainccinv, gammaincinv, gammaln
 
+from dplangevin._arrays import Floats
 from dplangevin.samplers.cut_cube import log_irwin_hall
 
-Floats = NDArray[np.float64]
 _TINY = 1e-16
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.mechanism import NoisySums
@@ -21,7 +21,6 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.privacy.plan import Price
 from dplangevin.problem import Clipped, Loss, Poisson, Problem, Softmax
 
-Floats = NDArray[np.float64]
 MATRIX_SHARE = 0.8  # of the budget, for the curvature when two scalars take the rest
 SANDWICH_SHARE = 0.7  # of the budget, for the curvature when the matrix of squared slopes takes the rest
 
@@ -35,27 +34,28 @@ class Curvature:
     Parameters
     ----------
     slopes, bends : sum h'^2 and sum h''.
-    meat : sum h'^2 x x^T.
+    slope_moment : sum h'^2 x x^T.
     """
 
     matrix: Floats
     slopes: float | None = None
     bends: float | None = None
-    meat: Floats | None = None
+    slope_moment: Floats | None = None
 
 
-def curvature_groups(problem: Problem, *, dispersion: bool, meat: bool = False) -> Groups:
+def curvature_groups(problem: Problem, *, dispersion: bool, slope_moment: bool = False) -> Groups:
     """The sums and one record's bounds: |x x^T|_F <= row_norm^2, h'' <= curvature_bound, h'^2 <= slope_bound^2.
 
-    One group: the curvature; two: also sum h'^2 x x^T (`meat`); three: also sum h'^2 and sum h'' (`dispersion`).
+    One group: the curvature; two: also the `slope_moment`, sum h'^2 x x^T; three: also, for the `dispersion`, sum h'^2
+    and sum h''.
     """
     loss, largest = problem.loss, largest_curvature(problem.loss)
-    if (dispersion or meat or not isinstance(loss, Softmax)) and loss.score_dimension != 1:
+    if (dispersion or slope_moment or not isinstance(loss, Softmax)) and loss.score_dimension != 1:
         raise InvalidParameter(f"squared slopes are released for losses of one score; {loss.name} has more.")
     size = problem.n_columns * max(loss.score_dimension - 1, 1)
     unit = problem.row_norm**2 * (1 + 1e-12)
     matrix = size * (size + 1) // 2
-    if meat:
+    if slope_moment:
         square = loss.slope_bound**2 * unit
         return [(matrix, largest * unit, SANDWICH_SHARE), (matrix, square, 1 - SANDWICH_SHARE)]
     if not dispersion:
@@ -93,7 +93,7 @@ def release_curvature(plan: Price, data: Dataset, theta: Floats, rng: np.random.
     release = NoisySums().run(plan, lambda: _sums(data, theta, schedule.sizes), rng)
     matrix, *more = release.values
     if len(more) == 1:
-        return Curvature(matrix=unpacked(matrix), meat=unpacked(more[0]))
+        return Curvature(matrix=unpacked(matrix), slope_moment=unpacked(more[0]))
     slopes, bends = (float(value[0]) for value in more) if more else (None, None)
     return Curvature(matrix=unpacked(matrix), slopes=slopes, bends=bends)
 
@@ -120,8 +120,8 @@ def _sums(data: Dataset, theta: Floats, sizes: tuple[int, ...]) -> list[Floats]:
     return np.split(data.summed(task, theta, len(sizes) == 2)[: ends[-1]], ends[:-1])
 
 
-def _sum(data: Dataset, theta: Floats, meat: bool) -> Floats:
-    """The packed curvature, and then the packed meat, or sum h'^2 and sum h'', one after the other."""
+def _sum(data: Dataset, theta: Floats, slope_moment: bool) -> Floats:
+    """The packed curvature, and then the packed slope_moment, or sum h'^2 and sum h'', one after the other."""
     problem = data.problem
     matrix, squares = np.zeros((2, problem.n_columns, problem.n_columns))
     slopes = bends = 0.0
@@ -131,17 +131,17 @@ def _sum(data: Dataset, theta: Floats, meat: bool) -> Floats:
         curvatures = _curvatures(problem.loss, scores, block)
         matrix += block.rows.T @ (curvatures[:, None] * block.rows)
         slope = np.clip(problem.loss.slope(scores, block.labels), *_limits(problem.loss))
-        if meat:
+        if slope_moment:
             sloped = slope[:, None] * block.rows
             squares += sloped.T @ sloped
         slopes += float(slope @ slope)
         bends += float(curvatures.sum())
         seen += len(scores)
     data.check_rows(seen)
-    return np.concatenate([packed(matrix), packed(squares) if meat else [slopes, bends]])
+    return np.concatenate([packed(matrix), packed(squares) if slope_moment else [slopes, bends]])
 
 
-def _softmax_sum(data: Dataset, theta: Floats, meat: bool) -> Floats:
+def _softmax_sum(data: Dataset, theta: Floats, slope_moment: bool) -> Floats:
     """The packed curvature in contrasts of the classes; entry (column j, contrast c) is at j (K - 1) + c."""
     classes, columns = data.problem.loss.score_dimension, data.problem.n_columns
     basis, free = contrasts(classes), classes - 1

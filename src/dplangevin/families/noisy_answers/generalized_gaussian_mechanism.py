@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import (
@@ -39,7 +40,6 @@ from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.samplers.rounded import rounded_sums
 
-Floats = NDArray[np.float64]
 LARGEST_EPSILON = 1000.0
 _BLOCK = 2**20
 
@@ -116,7 +116,7 @@ class GeneralizedGaussianMechanism:
         _check.put(self, changed_counts=self._changed())
         _check.put(self, p=self._shape())
         scale = (
-            norm_scale(self.epsilon, self.delta)
+            norm_scale(self.epsilon, self.delta, secure=self.secure)
             if self.p == math.inf
             else smallest_sigma(self.p, self.changed_counts, self.epsilon, self.delta)
         )
@@ -155,7 +155,7 @@ class GeneralizedGaussianMechanism:
                 self.k, self.changed_counts, self.epsilon, self.delta, self.objective, secure=self.secure
             )
         if self.p == math.inf:
-            if not within_reach(self.k, self.changed_counts):
+            if not within_reach(self.k, self.changed_counts, secure=self.secure):
                 raise InvalidParameter(
                     f"p = inf would draw its noise for {self.k} counts of which {self.changed_counts} change by too "
                     "many rejections; use p = 1, or leave p out."

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
+from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.samplers.cut_cube import cube_sampler
-
-Floats = NDArray[np.float64]
+from dplangevin.samplers.norm_lattice import norm_noise
 
 
 class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
     """answers + scale Gamma(k + 1) U, U uniform in the unit ball of the norm, rounded to a public grid.
+
+    In secure mode the noise is drawn exactly from its law on the grid, from the operating system's generator.
 
     The noise is drawn by rejection, without looking at the answers: its running time says nothing about them.
 
@@ -29,6 +31,10 @@ class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
     def draw(
         self, schedule: LargestNormSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
+        if schedule.secure:
+            whole = whole_numbers(exact[0].ravel(), schedule.grid)
+            moved = norm_noise(schedule.answers, schedule.changed, schedule.scale / schedule.grid)
+            return (np.asarray((whole + moved) * schedule.grid),)
         noise = largest_norm_noise(schedule.answers, schedule.changed, rng)
         noisy = exact[0].ravel() + schedule.scale * noise
         return (np.round(noisy / schedule.grid) * schedule.grid,)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule, NoisySumsSchedule, SumGroup, SumNoise
 from dplangevin.families.noisy_answers.secure import permute_and_flip, whole_numbers
 from dplangevin.privacy.schedule import public_grid
 from dplangevin.samplers.gamma_norm import gamma_norm
 from dplangevin.samplers.rounded import gaussian_scale, geometric_noise, rounded_sums
-
-Floats = NDArray[np.float64]
 
 
 class NoisySums(AnswerMechanism[NoisySumsSchedule]):

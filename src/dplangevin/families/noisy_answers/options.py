@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule, NoisyAnswersSchedule
 
 
@@ -15,6 +18,8 @@ def counting(
     adjacency: str = "replace-one",
 ) -> tuple[None, NoisyAnswersSchedule]:
     """Answers plus generalised Gaussian noise of density exp(-(|x|_p / noise_scale)^p)."""
+    if p == math.inf:
+        raise InvalidParameter("p = inf, noise of the largest norm, is mechanism='largest-norm' here.")
     return None, NoisyAnswersSchedule(
         answers=answers,
         changed=answers if changed is None else changed,

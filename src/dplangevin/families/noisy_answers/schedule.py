@@ -14,6 +14,8 @@ from dplangevin.problem.constants import ADJACENCIES, Adjacency
 SumNoise = Literal["geometric", "gamma", "gaussian"]
 SUM_NOISES: tuple[SumNoise, ...] = ("geometric", "gamma", "gaussian")
 LARGEST_POWER = 50.0
+WIDEST_LATTICE = 2.0**56
+"""k^2 times the scale in steps: the largest sum of sizes is a small multiple of it, and stays within 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +64,8 @@ class SumGroup:
 
     def __post_init__(self) -> None:
         _check.put(self, answers=_check.count("answers", self.answers))
-        _check.put(self, unit=_check.positive("unit", self.unit))
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, unit=_check.scale("unit", self.unit))
+        _check.put(self, scale=_check.scale("scale", self.scale))
 
     def reach(self, noise: SumNoise, adjacency: Adjacency) -> float:
         """The largest move of the group between neighbours, in the norm of the noise."""
@@ -120,8 +122,8 @@ class NoisyMaxSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, candidates=_check.count("candidates", self.candidates, least=2))
-        _check.put(self, unit=_check.positive("unit", self.unit))
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, unit=_check.scale("unit", self.unit))
+        _check.put(self, scale=_check.scale("scale", self.scale))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -151,7 +153,7 @@ class CountedAnswers(AnswerSchedule):
         super().__post_init__()
         _check.put(self, answers=_check.count("answers", self.answers))
         _check.put(self, changed=_check.count("changed", self.changed))
-        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.put(self, sensitivity=_check.scale("sensitivity", self.sensitivity))
         _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
         if self.changed > self.answers:
             raise InvalidParameter(
@@ -185,7 +187,7 @@ class NoisyAnswersSchedule(CountedAnswers):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, p=checked_power(self.p))
-        _check.put(self, sigma=_check.positive("sigma", self.sigma))
+        _check.put(self, sigma=_check.scale("sigma", self.sigma))
 
     @property
     def grid(self) -> float:
@@ -198,6 +200,8 @@ class NoisyAnswersSchedule(CountedAnswers):
 class LargestNormSchedule(CountedAnswers):
     """answers + noise of density proportional to exp(-max(|x|_inf, |x|_1 / changed) / scale).
 
+    In secure mode the noise lies on the grid, with probabilities proportional to the same, its norm rounded up.
+
     Parameters
     ----------
     scale : sensitivity / epsilon.
@@ -208,17 +212,18 @@ class LargestNormSchedule(CountedAnswers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, scale=_check.positive("scale", self.scale))
-        if self.secure:
+        _check.put(self, scale=_check.scale("scale", self.scale))
+        if self.secure and not self.answers**2 * max(self.scale / self.grid, 1.0) <= WIDEST_LATTICE:
             raise InvalidParameter(
-                "noise of the largest norm has no secure form: its coordinates depend on one another and no exact "
-                "sampler of their rounded law is here. Use p = 1 (Laplace), or leave secure out."
+                f"secure noise of the largest norm on {self.answers} counts and of scale {self.scale:g} is too wide "
+                "for whole numbers of 64 bits; use p = 1."
             )
 
     @property
     def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two."""
-        return public_grid(self.scale)
+        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        grid = public_grid(self.scale)
+        return min(grid, 1.0) if self.secure else grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,8 +248,8 @@ class CorrectedAnswersSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, hits=_check.count("hits", self.hits))
-        _check.put(self, search_epsilon=_check.positive("search_epsilon", self.search_epsilon))
-        _check.put(self, answer_epsilon=_check.positive("answer_epsilon", self.answer_epsilon))
+        _check.put(self, search_epsilon=_check.scale("search_epsilon", self.search_epsilon))
+        _check.put(self, answer_epsilon=_check.scale("answer_epsilon", self.answer_epsilon))
         _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
         if self.secure or self.noise.secure:
             raise InvalidParameter(

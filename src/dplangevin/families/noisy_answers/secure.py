@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.rounded import Source, Uniform, survival_bounds
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LARGEST = 2.0**52
 

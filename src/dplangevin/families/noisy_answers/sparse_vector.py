@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import gammainccinv
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import best_shape
@@ -33,8 +34,6 @@ from dplangevin.privacy.loss_sum import decreasing_root
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LARGEST_BOUND = 2**50
 """Whole numbers below 2^53 are exact in doubles, sums of squares of admissible records included."""

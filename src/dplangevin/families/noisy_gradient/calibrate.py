@@ -10,6 +10,7 @@ from typing import TypeVar
 from dplangevin._search import grown_until, whole_bisected
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.privacy.accountant import told
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.registry import theorem_named, theorems_for
 from dplangevin.privacy.target import Target, target
@@ -65,7 +66,7 @@ def _least(
     """The schedule with the least noise, and the theorem that allows it."""
     names = [*theorems_for(schedule)] if theorem is None else [theorem_named(theorem, schedule).name]
     best: tuple[float, str] | None = None
-    reasons: list[str] = []
+    reasons: dict[str, str] = {}
     refused = False
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
         try:
@@ -73,15 +74,15 @@ def _least(
                 theorem_named(name, schedule), constants, schedule, wanted, None if best is None else best[0]
             )
         except (AssumptionFailed, CalibrationFailed) as error:
-            reasons.append(str(error))
+            reasons[name] = str(error)
             refused = isinstance(error, AssumptionFailed)
             continue
         if factor is not None and (best is None or factor < best[0]):
             best = (factor, name)
     if best is None:
         if theorem is not None and refused:
-            raise AssumptionFailed(reasons[0])
-        raise CalibrationFailed("no theorem covers this run at any noise: " + " ".join(reasons))
+            raise AssumptionFailed(reasons[names[0]])
+        raise CalibrationFailed("\n - ".join(("no theorem covers this run at any noise:", *told(reasons))))
     return _scaled(schedule, best[0]), best[1]
 
 

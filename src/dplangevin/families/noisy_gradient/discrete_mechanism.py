@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
@@ -12,8 +12,6 @@ from dplangevin.families.noisy_gradient.mechanism import drawn_batches, redrawn,
 from dplangevin.families.noisy_gradient.theorems.discrete_composition import integer_bound
 from dplangevin.families.run_state import Position
 from dplangevin.samplers.rounded import rounded_gaussian
-
-Floats = NDArray[np.float64]
 
 
 class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
+
 Maps = Sequence[tuple[float, Callable[[Floats], Floats]]]
 _MASS_ERROR = 1e-9
 _CUTS = 401

@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 
-Floats = NDArray[np.float64]
 LONGEST_TEXT = 200
 MOST_STEPS = 10**7
 _DEEPEST = 20

@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
+
 Complexes = NDArray[np.complex128]
 
 _SERIES = 14  # powers of a small jump that are summed in closed form; the rest is below 4e-15 of the first

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.free_walk import (
     BernoulliJumps,
     EpochJumps,
@@ -30,7 +30,6 @@ from dplangevin.families.noisy_gradient.free_walk import (
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 _MOST_WEIGHTS = 20_000
 _MOST_CELLS = 400_000
 _CUTS = 161

@@ -11,13 +11,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from dplangevin._arrays import Floats
 from dplangevin.families.whitened.response import response, windows as windows
 from dplangevin.families.whitened.shrinkage import CENTRE, solved, weighted_fit
 
-Floats = NDArray[np.float64]
 DECAYS = (0.0, 0.5, 1.0, 1.5)
 HEADS = (0.0, 0.5)
 """Share of the trace in one direction that stands out."""

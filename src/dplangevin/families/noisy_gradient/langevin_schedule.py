@@ -35,7 +35,7 @@ def LangevinSchedule(
     step_size : eta_t, a number or one per step.
     n_steps, release, checkpoints : as in `NoisyGradientSchedule`.
     weights : of the average of the iterates 0 .. n_steps - 1: "uniform", or "geometric", proportional to
-        (1 - a ridge)^-(t + 1), for strongly convex objectives.
+        a_t / ((1 - a_0 ridge) ... (1 - a_t ridge)), for strongly convex objectives.
 
     Examples
     --------
@@ -49,8 +49,6 @@ def LangevinSchedule(
         if isinstance(value, tuple) and len(value) != n_steps:
             raise InvalidParameter(f"{name} has {len(value)} entries, but n_steps is {n_steps}.")
     average = _check.choice("weights", weights, AVERAGES)
-    if average == "geometric" and (isinstance(beta, tuple) or isinstance(eta, tuple)):
-        raise InvalidParameter("geometric weights need one inverse_temperature and one step_size.")
     rate = np.multiply(eta, beta)
     noise = np.sqrt(np.divide(2.0, eta)) / beta
     return NoisyGradientSchedule(

@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from dplangevin import _check
@@ -28,7 +27,6 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy import conversions as cv
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 Bound = Callable[[Constants, NoisyGradientSchedule, float], float | None]
 WALKS = ("full", "without-replacement", "poisson")
 """Samplings whose walk on an interval is computed."""

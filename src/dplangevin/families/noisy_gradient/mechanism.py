@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin._check import count
 from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
@@ -19,7 +20,6 @@ from dplangevin.families.run_state import Position, RunState
 from dplangevin.problem import Problem, RecordLoss
 from dplangevin.samplers.sgld import geometric_weights, running_shares
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Stop = Callable[[int, Floats], bool]
 
@@ -200,7 +200,7 @@ def average_shares(schedule: NoisyGradientSchedule, ridge: float, steps: int) ->
         return None
     if schedule.weights == "leading":
         return running_shares(np.ones(steps), steps)
-    return running_shares(geometric_weights(float(np.asarray(schedule.step_size)), ridge, steps), steps)
+    return running_shares(geometric_weights(schedule.step_size, ridge, steps), steps)
 
 
 def _kept(schedule: NoisyGradientSchedule, steps: int) -> frozenset[int]:

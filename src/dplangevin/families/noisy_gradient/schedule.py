@@ -134,8 +134,8 @@ class NoisyGradientSchedule(Schedule):
                 f"weights={self.weights!r} are of the average of all iterates; use release='average' and "
                 "average_from=0, or leave weights out."
             )
-        if self.weights == "geometric" and (self.momentum or not self.constant):
-            raise InvalidParameter("geometric weights need plain steps of one size and one noise scale.")
+        if self.weights == "geometric" and self.momentum:
+            raise InvalidParameter("geometric weights need plain steps, without momentum.")
 
     def check_meaningful(self, constants: Constants) -> None:
         """Refuse combinations for which no theorem exists, whatever the numbers."""

@@ -25,8 +25,8 @@ def secure_recipe(request: Request) -> Recipe:
     if request.mechanism not in ("auto", "noisy-gd", BATCHED):
         raise AssumptionFailed(
             f"secure mode has no proof for mechanism={request.mechanism!r}: its noise is real-valued and passes "
-            "through a minimiser or a sampler. Use 'noisy-gd', 'noisy-sgd', 'output-perturbation' or (ridge) "
-            "'sufficient-statistics', or leave it at 'auto'."
+            "through a minimiser, a sampler or coordinates made from it. Use 'noisy-gd', 'noisy-sgd', "
+            "'output-perturbation' or (ridge) 'sufficient-statistics', or leave it at 'auto'."
         )
     if request.theorem not in (None, DiscreteComposition.name):
         raise AssumptionFailed(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.samplers.gamma_norm import gamma_norm
-
-Floats = NDArray[np.float64]
 
 
 def perturbation(noise: str, dimension: int, scale: float, rng: np.random.Generator) -> Floats:

@@ -6,8 +6,8 @@ Output perturbation: the minimiser of the problem plus noise.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families._minimise import Objective, minimise
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
@@ -19,8 +19,6 @@ from dplangevin.families.perturbation.schedule import (
 from dplangevin.privacy.schedule import public_grid
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.samplers.rounded import gaussian_scale, rounded_sums
-
-Floats = NDArray[np.float64]
 
 
 class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):

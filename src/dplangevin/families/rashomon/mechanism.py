@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families._minimise import Objective, minimise
@@ -28,8 +28,6 @@ from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import MOST, score_envelope
 from dplangevin.samplers.score_proximal import score_proximal
 from dplangevin.samplers.sgld import LangevinRun, sgld
-
-Floats = NDArray[np.float64]
 
 
 class RashomonDraws(FitMechanism[RashomonSchedule]):
@@ -90,9 +88,11 @@ class RashomonChains(FitMechanism[RashomonChainSchedule]):
             )
 
     def draw(self, run: Fit[RashomonChainSchedule]) -> Draw:
-        """The last point of each chain."""
+        """The last point of each chain, and all others when the whole trajectory is released."""
         schedule, data, rng = run.schedule, run.data, run.rng
-        return Draw(value=data.problem.constraint.project(_chains(run.saved, schedule, data, rng)))
+        made = _chains(run.saved, schedule, data, rng)
+        value = data.problem.constraint.project(made.last)
+        return Draw(value=value, n_steps=made.n_steps, iterates=made.iterates)
 
 
 def exact_dimensions(problem: Problem) -> bool:
@@ -139,7 +139,7 @@ def _exact(score: ScorePotential, centre: Floats, body: Body, size: int, rng: np
 
 def _chains(
     saved: RunState | None, schedule: RashomonChainSchedule, data: Dataset, rng: np.random.Generator
-) -> Floats:
+) -> LangevinRun:
     problem = data.problem
     score, _ = _score(data, 1.0, schedule)
     # a public coin, independent of the data: the promise is that of the most steps
@@ -153,11 +153,12 @@ def _chains(
         stop,
         rng,
         project=problem.constraint.project,
+        keep=tuple(range(stop + 1)) if schedule.release == "trajectory" else (),
         **_position(saved, rng),
     )
     if not math.isfinite(float(np.sum(run.last))):
         raise AssumptionFailed("the chains overflowed; take a smaller step_size.")
-    return run.last
+    return run
 
 
 def _position(state: RunState | None, rng: np.random.Generator) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
@@ -116,6 +116,7 @@ def plan_rashomon(
     tier: str = "auto",
     ramp: float | None = None,
     n_steps: int | None = None,
+    release: str = "last-iterate",
 ) -> RashomonRecipe:
     """The plan for n_models draws under (epsilon, delta) in all; nothing is measured from data.
 
@@ -126,6 +127,7 @@ def plan_rashomon(
         threshold, chains; needs interior minimisers and delta > 0).
     tier : "auto", or how models are made: "exact", "pure" (delta = 0), "certified" (delta > 0), "process" (chains).
     ramp : width of the smooth edge; default psi / 20 for draws, psi for chains. n_steps : most steps of a chain.
+    release : of chains: "last-iterate", or "trajectory", every point of every chain at the price of composition.
     """
     route, chosen = _check.choice("route", route, ROUTES), _check.choice("tier", tier, TIERS)
     psi = _threshold(problem, threshold)
@@ -139,14 +141,8 @@ def plan_rashomon(
         )
     chosen = _tier(route, chosen, slack)
     edge = _ramp(route, chosen, psi, ramp)
-    schedule: RashomonSchedule | RashomonChainSchedule
     common = {"threshold": psi, "n_models": models, "epsilon": budget, "delta": slack, "ramp": edge}
-    if chosen == "process":
-        schedule = chain_schedule(problem, n_steps=n_steps, **common)  # type: ignore[arg-type]
-    else:
-        if n_steps is not None:
-            raise InvalidParameter("n_steps is for the process tier; draws need as many steps as are proved.")
-        schedule = draw_schedule(problem, tier=_check.choice("tier", chosen, DRAW_TIERS), **common)  # type: ignore[arg-type]
+    schedule = _schedule(problem, chosen, n_steps, release, common)
     plan = Plan(problem=problem, schedule=schedule, delta=slack)
     spent = plan.guarantee.epsilon(slack)
     if not spent <= budget * (1 + 1e-9):
@@ -165,6 +161,19 @@ def plan_rashomon(
         stability=stability,
         population_risk=risk_bound,
     )
+
+
+def _schedule(
+    problem: Problem, tier: Tier, n_steps: int | None, release: str, common: dict[str, Any]
+) -> RashomonSchedule | RashomonChainSchedule:
+    """Chains for the process tier, draws for the others."""
+    if tier == "process":
+        return replace(chain_schedule(problem, n_steps=n_steps, **common), release=release)  # type: ignore[arg-type]
+    if n_steps is not None:
+        raise InvalidParameter("n_steps is for the process tier; draws need as many steps as are proved.")
+    if release != "last-iterate":
+        raise InvalidParameter("release is for the process tier; draws have no other points.")
+    return draw_schedule(problem, tier=_check.choice("tier", tier, DRAW_TIERS), **common)
 
 
 def _population(

@@ -62,11 +62,12 @@ class RashomonChainSchedule(Schedule):
     """n_models chains theta <- project(theta - eta beta grad h(F - F*)(theta) + N(0, 2 eta I)).
 
     The chains' own noise is the privacy. They start at 0 and stop after a number of steps drawn uniformly from
-    n_steps/2, ..., n_steps - 1 by a public coin; the last points are released. Parameters as in RashomonSchedule, and
+    n_steps/2, ..., n_steps - 1 by a public coin. Parameters as in RashomonSchedule, and
 
     full_lipschitz : L_F of the full F on the set, regulariser included (a bound).
     interior : every data set's minimiser is a zero of the gradient; needed by the sharp threshold (ramp = 0).
     step_size : eta; eta beta is the learning rate. n_steps : the most steps a chain makes.
+    release : "last-iterate", the last points; "trajectory", every point of every chain.
     """
 
     mechanism: ClassVar[str] = "rashomon-chain"
@@ -79,14 +80,14 @@ class RashomonChainSchedule(Schedule):
     n_steps: int
     ramp: float = 0.0
     interior: bool = False
-    release: Literal["last-iterate"] = "last-iterate"
+    release: Literal["last-iterate", "trajectory"] = "last-iterate"
 
     def __post_init__(self) -> None:
         _common(self)
         _check.put(self, full_lipschitz=_check.scale("full_lipschitz", self.full_lipschitz))
         _check.put(self, step_size=_check.scale("step_size", self.step_size))
         _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
-        _check.put(self, release=_check.choice("release", self.release, ("last-iterate",)))
+        _check.put(self, release=_check.choice("release", self.release, ("last-iterate", "trajectory")))
 
     @property
     def tier(self) -> str:

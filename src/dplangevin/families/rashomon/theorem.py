@@ -27,15 +27,13 @@ from dplangevin.families.noisy_gradient.theorems.langevin_process import sgld_la
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem
+from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, OUTSIDE, Theorem
 from dplangevin.problem.constants import Constants
 
 NO_PEEKING = (
     "nothing that depends on the data is said of the draws: membership, training loss, acceptance, time"
 )
-STOPS = (
-    "a run whose minimiser misses its tolerance stops and releases nothing; that event is outside the promise"
-)
+STOPS = f"a run whose minimiser misses its tolerance stops and releases nothing; {OUTSIDE}"
 
 
 def minimum_error(constants: Constants, tolerance: float) -> float:
@@ -100,7 +98,7 @@ class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
     """
 
     name = "rashomon-draws"
-    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range by Durfee and Rogers (2019)"
+    reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
     proof = "docs/theory/rashomon.md, section 1"
 
     def certify(self, constants: Constants, schedule: RashomonSchedule) -> Guarantee:
@@ -134,6 +132,8 @@ class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
 class RashomonChainsTheorem(Theorem[RashomonChainSchedule]):
     """K chains with the gradient of the score: Gaussian composition over steps, or the convex last-iterate bound.
 
+    Composition covers every point of every chain, so whole trajectories may be released at its price.
+
     Sensitivity of the gradient: Delta + L_F (oscillation + e) / tau for a ramp; for the sharp threshold max{Delta,
     min(L_F, Delta + sqrt(2 M (psi + e)))}, which needs interior minimisers.
     """
@@ -147,7 +147,7 @@ class RashomonChainsTheorem(Theorem[RashomonChainSchedule]):
         beta, eta, steps = schedule.inverse_temperature, schedule.step_size, schedule.n_steps
         score = score_constants(constants, schedule)
         offers = [sgld_trajectory(score, beta, eta, steps)]
-        if schedule.ramp > 0:
+        if schedule.ramp > 0 and schedule.release == "last-iterate":
             # any number of steps up to n_steps: the bound at the most steps covers the public stopping time
             with contextlib.suppress(AssumptionFailed):
                 offers.append(sgld_last_iterate(score, beta, eta, steps))

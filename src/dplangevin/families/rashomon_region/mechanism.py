@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
-
-Floats = NDArray[np.float64]
 
 
 class NoisySlack(AnswerMechanism[SlackSchedule]):

@@ -15,8 +15,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem import (
     Clipped,
@@ -32,7 +32,6 @@ from dplangevin.problem import (
 )
 from dplangevin.problem.constants import Adjacency
 
-Floats = NDArray[np.float64]
 _HAIR = 1 + 1e-12
 
 
@@ -125,6 +124,10 @@ class RegionObjective:
             label_bound=max(map(abs, problem.bounds.label_range)),
             adjacency=problem.adjacency,
         )
+
+    def __str__(self) -> str:
+        ridge = f" + {self.ridge / 2:g} |theta|^2" if self.ridge else ""
+        return f"mean {self.loss.name} loss of the records, clipped to their bounds{ridge}"
 
     @property
     def classes(self) -> int:

@@ -12,13 +12,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.problem import Logistic, Squared
 
-Floats = NDArray[np.float64]
 MOST_COLUMNS = 11  # ten and the intercept; beyond, the noise leaves nothing to say
 PAIR = 2.0  # weight of a - l'' beside l'': (l'')^2 + PAIR^2 (a - l'')^2 <= 1/16 for the logistic loss
 REACHES = np.geomspace(1e-2, 1e3, 60)  # rho, public

@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+from dplangevin.families.rashomon_region.flips import FLIP_TOLERANCE, check_flips, largest_share, noise_reach
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.outer import PAIR, check_outer
 from dplangevin.families.rashomon_region.schedule import SlackSchedule
@@ -27,6 +28,7 @@ CENTRE_SHARE = 0.5  # of mu^2
 SLACK_SHARE = 0.6  # of what the centre leaves; the curvature takes the rest
 GAP_SHARE = 0.2  # of the slack's, where the best model is the reference
 GRADIENT_SHARE = 0.5  # of the slack's, where outer statements are asked for
+FLIP_SHARE = 0.5  # of the slack's, where flip-cost levels are asked for
 GAP_TOLERANCE = (
     0.05  # of one record's largest share: the error of the minimiser that the gap is measured with
 )
@@ -52,8 +54,9 @@ class RegionPlan:
     Parameters
     ----------
     centre : the plan of the fit. objective : F, whose good models are asked for.
-    curvature, slack, gap, gradient : the prices of the majorant's matrix, of the slack, of the distance to the best
-        model (None where the released model is the reference) and of the gradient (None without outer statements).
+    curvature, slack, gap, gradient, flips : the prices of the majorant's matrix, of the slack, of the distance to the
+        best model (None where the released model is the reference), of the gradient (None without outer statements)
+        and of flip-cost levels (None without flip_shares).
     thresholds : psi, in increasing order. confidence : of every certificate, jointly. radius : rho, how far from the
         centre the best model is looked for.
     """
@@ -64,6 +67,8 @@ class RegionPlan:
     slack: Price
     gap: Price | None = None
     gradient: Price | None = None
+    flips: Price | None = None
+    flip_shares: tuple[float, ...] = ()
     thresholds: tuple[float, ...]
     confidence: float
     radius: float
@@ -71,7 +76,7 @@ class RegionPlan:
 
     def __post_init__(self) -> None:
         total = self.centre.guarantee + self.curvature.guarantee + self.slack.guarantee
-        for more in (self.gap, self.gradient):
+        for more in (self.gap, self.gradient, self.flips):
             if more is not None:
                 total += more.guarantee
         total = replace(total, release=f"{self.centre.schedule.release} + noisy-answers")
@@ -108,8 +113,9 @@ class RegionPlan:
 
     @property
     def failure(self) -> float:
-        """beta of one noise: the slack's; the gap's and the curvature's from above; the gradient's and from below."""
-        return (1 - self.confidence) / (1 + 2 * (self.gap is not None) + 2 * (self.gradient is not None))
+        """beta of a noise: the slack's; the gap's and the curvature's; the gradient's and the Hessian's; the flips'."""
+        parts = 1 + 2 * (self.gap is not None) + 2 * (self.gradient is not None) + (self.flips is not None)
+        return (1 - self.confidence) / parts
 
     @property
     def floor(self) -> float:
@@ -157,6 +163,16 @@ class RegionPlan:
         assert isinstance(schedule, SlackSchedule)
         return schedule.scale / self.objective.n * self._steepness() * self.radius
 
+    @property
+    def level_width(self) -> float:
+        """How far the two bounds of a flip-cost level are apart: known beforehand."""
+        if self.flips is None:
+            return math.nan
+        schedule = self.flips.schedule
+        assert isinstance(schedule, SlackSchedule)
+        reach = noise_reach(schedule.scale, len(self.flip_shares), self.failure)
+        return (2 * reach + FLIP_TOLERANCE) * largest_share(self.objective, self.radius) / self.objective.n
+
     def __str__(self) -> str:
         problem, promise = self.centre.problem, self.guarantee
         delta = promise.at_delta or 0.0
@@ -176,6 +192,12 @@ class RegionPlan:
         ]
         if self.gradient is not None:
             lines.append("  outer statements: a noisy gradient, and the Hessian beside the majorant")
+        if self.flips is not None:
+            shares = ", ".join(f"{share:g}" for share in self.flip_shares)
+            lines.append(
+                f"  flip-cost levels: the psi at which a share of {shares} of the inputs is ambiguous, between bounds "
+                f"that are {self.level_width:.2g} apart; models within {self.radius:g} of the centre"
+            )
         if self.gap is not None:
             lines.append(
                 f"  reference: the best model within {self.radius:g} of the centre; its gap is known to about "
@@ -208,22 +230,25 @@ def plan_region(
     best: bool = False,
     radius: float = 1.0,
     outer: bool = False,
+    flip_shares: tuple[float, ...] = (),
 ) -> RegionPlan:
     """The plan whose composed guarantee meets (epsilon, delta), given that of the centre."""
     if delta == 0:
         raise InvalidParameter(NEEDS_DELTA)
-    if (
-        best and centre.problem.more_rows
-    ):  # the minimiser's tolerance rests on the curvature of at most n records
+    if (best or flip_shares) and centre.problem.more_rows:
+        # a minimiser's tolerance rests on the curvature of at most n records
+        name = "reference='best'" if best else "flip_shares"
         raise InvalidParameter(
-            "reference='best' is proved for at most n records, and with a stated n the data may hold more: leave n out "
-            "(the number of rows is then public), or use reference='released'."
+            f"{name} is proved for at most n records, and with a stated n the data may hold more: leave n out (the "
+            f"number of rows is then public), or leave {name} out."
         )
     if outer:
         check_outer(objective)
+    if flip_shares:
+        check_flips(objective, radius)
     goal = cv.gdp_mu(_check.positive("epsilon", epsilon), _check.open_unit("delta", delta))
 
-    prices = partial(_prices, objective, delta=delta, best=best, outer=outer)
+    prices = partial(_prices, objective, delta=delta, best=best, outer=outer, levels=len(flip_shares))
 
     def made(rest: float) -> RegionPlan:
         return RegionPlan(
@@ -232,6 +257,7 @@ def plan_region(
             thresholds=thresholds,
             confidence=confidence,
             radius=radius,
+            flip_shares=flip_shares,
             **prices(rest),
         )
 
@@ -255,7 +281,7 @@ def plan_region(
 
 
 def _prices(
-    objective: RegionObjective, rest: float, *, delta: float, best: bool, outer: bool
+    objective: RegionObjective, rest: float, *, delta: float, best: bool, outer: bool, levels: int
 ) -> dict[str, Price]:
     """What the centre leaves, mu = rest, shared between the other releases."""
     slack, prices = SLACK_SHARE * rest**2, {}
@@ -265,6 +291,9 @@ def _prices(
     if best:
         gap, slack = GAP_SHARE * slack, (1 - GAP_SHARE) * slack
         prices["gap"] = _slack(objective, math.sqrt(gap), GAP_TOLERANCE)
+    if levels:
+        flips, slack = FLIP_SHARE * slack, (1 - FLIP_SHARE) * slack
+        prices["flips"] = _flips(objective, math.sqrt(flips), levels)
     matrices = 2 if outer and not isinstance(objective.loss, Squared) else 1
     curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest, matrices)
     schedules = {"curvature": curvature, "slack": _slack(objective, math.sqrt(slack)), **prices}
@@ -296,4 +325,11 @@ def _slack(objective: RegionObjective, mu: float, tolerance: float = 0.0, answer
     """Shares of either sign; a tolerance of the minimiser moves the number by as much again on both sides."""
     unit = (1 + 2 * tolerance) * (1 + 1e-9)
     schedule = SlackSchedule(unit=unit, scale=1.0, answers=answers, adjacency=objective.adjacency)
+    return replace(schedule, scale=schedule.reach / max(mu, 1e-12))
+
+
+def _flips(objective: RegionObjective, mu: float, levels: int) -> SlackSchedule:
+    """Each level moves by one share of a record (two, replaced), and by the tolerance of its minimiser."""
+    unit = (1 + FLIP_TOLERANCE) * math.sqrt(levels) * (1 + 1e-9)
+    schedule = SlackSchedule(unit=unit, scale=1.0, answers=levels, adjacency=objective.adjacency)
     return replace(schedule, scale=schedule.reach / max(mu, 1e-12))

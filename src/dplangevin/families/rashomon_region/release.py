@@ -8,12 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
 from dplangevin.families.mechanism import fingerprint
 from dplangevin.families.noisy_answers.curvature import unpacked
 from dplangevin.families.noisy_answers.mechanism import NoisySums
+from dplangevin.families.rashomon_region.flips import (
+    MOST_FLIPS,
+    FlipLevel,
+    flip_totals,
+    kept_flips,
+    largest_share,
+    reachable,
+    told_levels,
+)
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.outer import PAIR, OuterEllipsoid, outer_ellipsoid
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
@@ -25,7 +34,6 @@ from dplangevin.families.run_state import RunState, StatePath
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender
 
-Floats = NDArray[np.float64]
 Directions = Callable[[Floats, Ellipsoid, Floats, np.random.Generator], Floats]
 """(centre, shape, radii, rng) -> directions[dimension, k] of length at most 1 in S: public values and coins only."""
 MOST_STEPS = 20_000
@@ -41,7 +49,7 @@ class RegionRelease:
     slack : tau, the upper bound on T, None when no threshold was left to certify. gap : Gam, None unless asked for.
     directions [dimension, k], lengths, limits [thresholds, k], scales : the points and what is certified of them.
     thresholds : those that are certified relative to the centre: psi, or psi - Gam, 0 where nothing is.
-    outer : per threshold, an ellipsoid that holds every model of the set; None where none is proved.
+    outer : per threshold, an ellipsoid that holds every model of the set; None where none is proved. flips : levels.
     whole : (U, a radius per threshold): every model with |theta - centre|_U within it is in the set of the best model;
         None unless the gap was asked for and the ball of radius rho is large enough to say so.
     """
@@ -60,13 +68,14 @@ class RegionRelease:
     n_steps: int
     gradient: Floats | None = None
     outer: tuple[OuterEllipsoid | None, ...] = ()
+    flips: tuple[FlipLevel, ...] = ()
     ledger_head: str | None = None  # the till writes it
 
     def digest(self) -> str:
         """A hash of what was released."""
         content = hashlib.sha256(self.centre.tobytes())
         content.update(self.matrix.tobytes())
-        content.update(repr((self.slack, self.gap)).encode())
+        content.update(repr((self.slack, self.gap, *self.flips)).encode())
         content.update(b"" if self.gradient is None else self.gradient.tobytes())
         return content.hexdigest()
 
@@ -83,23 +92,26 @@ def run_region(
     random_state: object,
     *,
     public: str = "",
+    inputs: Floats | None = None,
     ledger: Spender | None = None,
     state: StatePath = None,
 ) -> RegionRelease:
     """Charge the composed guarantee once, and release.
 
     centre : runs the centre's plan on the same data with the given generator. public : what else makes this run
-        another one (a hash of the public inputs).
+        another one (hashes of the public inputs, and of the public data of the centre). inputs : those of the flip-cost
+        levels, encoded.
     """
-    more = [price and price.schedule for price in (plan.gap, plan.gradient)]
+    more = [price and price.schedule for price in (plan.gap, plan.gradient, plan.flips)]
     parts = (plan.curvature.schedule, plan.slack.schedule, *more)
-    saved = RunState.at(state, plan.centre, parts, plan.objective, plan.thresholds, plan.confidence, public)
+    asked = (plan.objective, plan.thresholds, plan.confidence, plan.radius, plan.flip_shares, public)
+    saved = RunState.at(state, plan.centre, parts, *asked)
 
     def release(rng: np.random.Generator, seeded: bool) -> RegionRelease:
         if saved is not None:
             saved.check_records(lambda salt: fingerprint(data, salt))
         middle = centre(rng)
-        return _released(plan, data, middle, directions, rng, seeded)
+        return _released(plan, data, middle, directions, rng, seeded, inputs)
 
     return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=1)
 
@@ -111,12 +123,16 @@ def _released(
     directions: Directions,
     rng: np.random.Generator,
     seeded: bool,
+    inputs: Floats | None,
 ) -> RegionRelease:
     objective, theta = plan.objective, np.array(middle.value, float).ravel()
     matrix, hessian = _curvatures(plan, data, theta, rng)
     shape = Ellipsoid.of(matrix, plan.floor, objective.ridge, objective.classes)
     gap = None if plan.gap is None else _gap(plan, data, theta, rng)
     gradient, outer = (None, ()) if plan.gradient is None else _outer(plan, data, theta, hessian, rng)
+    flips = (
+        () if plan.flips is None or inputs is None else _flips(plan, data, theta, inputs[:MOST_FLIPS], rng)
+    )
     thresholds = np.maximum(np.array(plan.thresholds) - (gap or 0.0), 0.0)
     lengths = np.sqrt([plan.squared_radius(psi) for psi in thresholds])
     made = directions(theta, shape, lengths, rng)
@@ -139,6 +155,7 @@ def _released(
         n_steps=middle.n_steps,
         gradient=gradient,
         outer=outer,
+        flips=flips,
     )
 
 
@@ -181,6 +198,33 @@ def _outer(
             failure=plan.failure / len(plan.thresholds),
         )
         for psi in plan.thresholds
+    )
+
+
+def _flips(
+    plan: RegionPlan, data: Dataset, centre: Floats, rows: Floats, rng: np.random.Generator
+) -> tuple[FlipLevel, ...]:
+    """Thresholds at which these shares of the rows are ambiguous, bounded from both sides."""
+    assert plan.flips is not None
+    objective, schedule = plan.objective, plan.flips.schedule
+    assert isinstance(schedule, SlackSchedule)
+    possible = int(reachable(rows, centre, plan.radius).sum())
+
+    def exact() -> list[Floats]:
+        totals = flip_totals(data, objective, centre, rows, plan.radius)
+        return [np.clip(kept_flips(totals, plan.flip_shares)[0], -1e300, 1e300)]
+
+    counts = kept_flips(np.zeros(len(rows)), plan.flip_shares)[1]
+    return told_levels(
+        NoisySlack().run(plan.flips, exact, rng).values[0],
+        possible,
+        counts,
+        plan.flip_shares,
+        inputs=len(rows),
+        radius=plan.radius,
+        unit=largest_share(objective, plan.radius) / objective.n,
+        deviation=schedule.scale,
+        failure=plan.failure,
     )
 
 

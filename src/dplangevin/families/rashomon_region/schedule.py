@@ -1,4 +1,4 @@
-"""The schedule of signed answers: the slack (one number, the worst of many public points), a gap, or a gradient."""
+"""The schedule of signed answers: the slack (the worst of many public points), a gap, a gradient, or flip costs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class SlackSchedule(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, unit=_check.positive("unit", self.unit))
-        _check.put(self, scale=_check.positive("scale", self.scale))
+        _check.put(self, unit=_check.scale("unit", self.unit))
+        _check.put(self, scale=_check.scale("scale", self.scale))
         _check.put(self, answers=_check.count("answers", self.answers))
 
     @property

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.curvature import packed
@@ -17,7 +17,6 @@ from dplangevin.families.rashomon_region.objective import RegionObjective, major
 from dplangevin.families.rashomon_region.outer import PAIR
 from dplangevin.problem import Logistic, Loss
 
-Floats = NDArray[np.float64]
 _ROWS, _TILE = 256, 256  # scores in work at a time stay in the cache
 
 

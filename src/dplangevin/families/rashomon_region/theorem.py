@@ -4,7 +4,8 @@ Proof. Each total moves by at most `reach` between neighbours: adding a record a
 value; replacing one takes a share away and adds another, and shares of either sign may differ by 2 unit. A maximum of
 functions that each move by at most `reach` moves by at most `reach`, whatever their number. The points are functions of
 public values and of earlier releases, so the composition is adaptive. A vector moves by the length of one share, or by
-that of a difference of two.
+that of a difference of two. The k-th smallest of functions that each move by at most `reach` moves by no more either,
+so m of them are a vector with sqrt(m) times the unit.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(
         schedule="schedule:RepeatedSelectionSchedule",
         theorems=("theorem:RepeatedSelectionTheorem",),
+        known_leak="self_check:known_leak",
         mechanism="mechanism:RepeatedSelection",
     ),
 )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dplangevin._progress import watching
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.families.mechanism import Execution, Mechanism
+from dplangevin.families.release import Paid
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
-from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 
 
@@ -33,21 +34,13 @@ class Attempts:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Selected:
+class Selected(Paid):
     """The winner: its place among the candidates, its noisy score, and what it released."""
 
     candidate: int
     score: float
     value: Any
     value_digest: str
-    plan: Price
-    seeded: bool
-    ledger_head: str | None = field(default=None, repr=False)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What was promised."""
-        return self.plan.guarantee
 
     def digest(self) -> str:
         """A hash of what is released, for the ledger."""
@@ -74,11 +67,12 @@ class RepeatedSelection(Mechanism[RepeatedSelectionSchedule, Attempts, Selected]
 
     def _released(self, run: Execution[RepeatedSelectionSchedule, Attempts]) -> Selected:
         best: tuple[float, int, Any, str] = (-math.inf, -1, None, "")
-        for _ in range(run.schedule.number(run.rng)):
-            candidate = int(run.rng.integers(len(run.data.fits)))
-            score, value, digest = run.data.attempt(candidate, run.rng)
-            if best[1] < 0 or score > best[0]:
-                best = (score, candidate, value, digest)
+        with watching(quiet=True):  # bars, logs and callbacks would count the attempts
+            for _ in range(run.schedule.number(run.rng)):
+                candidate = int(run.rng.integers(len(run.data.fits)))
+                score, value, digest = run.data.attempt(candidate, run.rng)
+                if best[1] < 0 or score > best[0]:
+                    best = (score, candidate, value, digest)
         if best[1] < 0:
             raise DplangevinError(
                 f"the secret number of repetitions was 0, which happens with probability "

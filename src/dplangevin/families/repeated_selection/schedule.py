@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dplangevin import _check
+from dplangevin._search import bisected
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
 
@@ -36,7 +37,7 @@ class RepeatedSelectionSchedule(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, mu=_check.positive("mu", self.mu), law=_check.choice("law", self.law, LAWS))
+        _check.put(self, mu=_check.scale("mu", self.mu), law=_check.choice("law", self.law, LAWS))
         _check.put(self, repetitions=_check.positive("repetitions", self.repetitions))
         if not 1 <= self.repetitions <= 1e6:
             raise InvalidParameter(
@@ -61,11 +62,7 @@ class RepeatedSelectionSchedule(AnswerSchedule):
         def mean(logarithm: float) -> float:  # of log(1 / gamma)
             return math.expm1(logarithm) / logarithm
 
-        low, high = 1e-12, 50.0
-        for _ in range(200):
-            middle = (low + high) / 2
-            low, high = (middle, high) if mean(middle) < self.repetitions else (low, middle)
-        return math.exp(-high)
+        return math.exp(-bisected(lambda at: mean(at) >= self.repetitions, 50.0, 1e-12, rounds=200))
 
     def number(self, rng: np.random.Generator) -> int:
         """K, drawn."""

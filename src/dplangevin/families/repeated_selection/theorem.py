@@ -36,7 +36,7 @@ class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule]):
 
     def certify(self, constants: None, schedule: RepeatedSelectionSchedule) -> Guarantee:
         orders = cv.ORDERS[cv.ORDERS > 1]
-        single = orders * schedule.mu**2 / 2
+        single = orders * cv.square_over(schedule.mu, 2)
         curve = single + math.log(schedule.repetitions) / (orders - 1)
         if schedule.law == "poisson":
             near = np.log1p(1 / (orders - 1))

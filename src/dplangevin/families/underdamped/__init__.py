@@ -9,6 +9,7 @@ MEMBERS: tuple[Member, ...] = (
         schedule="schedule:UnderdampedSchedule",
         theorems=("theorem:UnderdampedTheorem",),
         mechanism="mechanism:UnderdampedLangevin",
+        known_leak="self_check:known_leak",
         options={"underdamped": "options:underdamped"},
         knob=Knob(name="inverse_temperature", rising=False),
     ),

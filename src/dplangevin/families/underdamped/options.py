@@ -13,7 +13,7 @@ def underdamped(
     lipschitz: float,
     inverse_temperature: float,
     step_size: float,
-    n_steps: int,
+    steps: int,
     friction: float = 2.0,
     inverse_mass: float = 1.0,
     adjacency: str = "replace-one",
@@ -24,5 +24,5 @@ def underdamped(
         friction=friction,
         inverse_mass=inverse_mass,
         step_size=step_size,
-        n_steps=n_steps,
+        n_steps=steps,
     )

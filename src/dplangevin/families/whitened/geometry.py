@@ -6,7 +6,6 @@ Everything here is a function of released matrices and public numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,10 +60,14 @@ def spectrum(noisy: Floats, noise: float, fine: bool) -> Spectrum:
 
 
 class Frame(NamedTuple):
-    """Coordinates B (in columns) and the bound R on what a row may be in them."""
+    """Coordinates B (in columns) and the bound R on what a row may be in them.
+
+    earlier : e with |B_1' x|^2 / R_1^2 = sum_j e_j (B' x)_j^2, for coordinates made within earlier ones.
+    """
 
     basis: Floats
     bound: float
+    earlier: Floats | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,13 +76,13 @@ class Geometry:
 
     Parameters
     ----------
-    frames : of the weights: w = min(1, R / |B' x|), and after a second look min(w^2, R / |B' x|), with which the
-        second moment was measured, so that steps stay safe.
+    frame : of the weights: w = min(1, R / |B' x|), and after a second look min(w_1^2, R / |B' x|), w_1 the weights of
+        the first one, with which the second moment was measured, so that steps stay safe.
     moments : expected second moment of each coordinate. tops : bounds on them, for step sizes.
     spectrum : of the last look.
     """
 
-    frames: tuple[Frame, ...]
+    frame: Frame
     moments: Floats
     tops: Floats
     spectrum: Spectrum
@@ -87,12 +90,12 @@ class Geometry:
     @property
     def basis(self) -> Floats:
         """B."""
-        return self.frames[-1].basis
+        return self.frame.basis
 
     @property
     def bound(self) -> float:
         """R, the largest norm of w B' x."""
-        return self.frames[-1].bound
+        return self.frame.bound
 
 
 def first_look(noisy: Floats, noise: float, fine: bool) -> Geometry:
@@ -103,35 +106,37 @@ def first_look(noisy: Floats, noise: float, fine: bool) -> Geometry:
     moments = np.ones(len(noisy)) if fine else found.values ** (1 - 2 * power)
     frame = Frame(basis, math.sqrt(float(moments.sum())))
     return Geometry(
-        frames=(frame,), moments=moments, tops=found.top * found.values ** (-2 * power), spectrum=found
+        frame=frame, moments=moments, tops=found.top * found.values ** (-2 * power), spectrum=found
     )
 
 
 def second_look(first: Geometry, noisy: Floats, noise: float) -> Geometry:
-    """Coordinates within the first ones, from the second moment of w B' x / R."""
+    """Coordinates within the first ones, from the second moment of w B' x / R.
+
+    B' x = e^-1/2 U' (B_1' x) / R_1 with U orthogonal, so that |B_1' x| / R_1 can be read off B' x.
+    """
     found = spectrum(noisy, noise, True)
     basis = (first.basis / first.bound) @ (found.vectors * found.values**-WHITE)
-    frame = Frame(basis, math.sqrt(len(noisy)))
     return Geometry(
-        frames=(*first.frames, frame),
+        frame=Frame(basis, math.sqrt(len(noisy)), found.values),
         moments=np.ones(len(noisy)),
         tops=found.top / found.values,
         spectrum=found,
     )
 
 
-def whitened(rows: Floats, frames: Sequence[Frame]) -> tuple[Floats, Floats]:
-    """Weights w of rows x with |w B' x| <= R in the last frame, and B' x.
+def whitened(rows: Floats, frame: Frame) -> tuple[Floats, Floats]:
+    """Weights w of rows x with |w B' x| <= R, and B' x.
 
-    A weight depends on its own row and on released values only. The last line is what the promise rests on: it holds
-    for every B, R and row, finite or not.
+    A weight depends on its own row and on released values only. The comparison at the end is what the promise rests on:
+    it holds for every B, R and row, finite or not.
     """
-    weights, coordinates = np.ones(len(rows)), rows
-    for place, frame in enumerate(frames):
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            coordinates = rows @ frame.basis
-            lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
-            weights = np.minimum(weights**2 if place else weights, frame.bound / lengths)
-            inside = weights * lengths <= frame.bound * (1 + 1e-12)
-        weights = np.where(inside, weights, 0.0)
-    return weights, coordinates
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        coordinates = rows @ frame.basis
+        lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
+        weights = np.minimum(1.0, frame.bound / lengths)
+        if frame.earlier is not None:
+            before = (coordinates * coordinates) @ frame.earlier  # (|B_1' x| / R_1)^2
+            weights = np.minimum(weights, 1 / before)
+        inside = weights * lengths <= frame.bound * (1 + 1e-12)
+    return np.where(inside, weights, 0.0), coordinates

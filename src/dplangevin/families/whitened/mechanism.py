@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
+from dplangevin.families.whitened.geometry import Frame, Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.shrinkage import shrink
@@ -82,13 +82,20 @@ def _begun(problem: Problem, moments: Floats) -> Walk:
 
 def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     """The noisy second moments, [looks, p, p]: each is a function of the records and of the ones before it."""
-    problem, found = data.problem, np.empty((0, data.problem.n_columns, data.problem.n_columns))
+    found = np.empty((0, data.problem.n_columns, data.problem.n_columns))
     for _ in range(schedule.looks):
-        frames = coordinates(schedule, found).frames if len(found) else ()
-        exact = data.summed(second_moment, frames) / problem.n
-        noise = schedule.moment_noise * symmetric_noise(problem.n_columns, rng)
-        found = np.concatenate([found, ((exact + exact.T) / 2 + noise)[None]])
+        frame = coordinates(schedule, found).frame if len(found) else None
+        found = np.concatenate([found, look(schedule, data, rng, frame)[None]])
     return found
+
+
+def look(
+    schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator, frame: Frame | None = None
+) -> Floats:
+    """One noisy second moment, in the coordinates of the frame."""
+    exact = data.summed(second_moment, frame) / data.problem.n
+    noise = schedule.moment_noise * symmetric_noise(data.problem.n_columns, rng)
+    return np.asarray((exact + exact.T) / 2 + noise)
 
 
 def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
@@ -115,7 +122,7 @@ def descend(
     """q [p, K] after all steps from where the walk stands: the mean of the tail, shrunk where the schedule says so."""
     problem, basis, bound = data.problem, geometry.basis, geometry.bound
     etas = step_sizes(schedule, geometry)[:, None]
-    weighted = data.reweighted(row_weights, geometry.frames)
+    weighted = data.reweighted(row_weights, geometry.frame)
     seen, unit = windows(schedule.n_steps), problem.row_norm * bound * problem.n
     for t in progress(range(walk.step, schedule.n_steps), "whitened descent"):
         point = walk.theta + (t / (t + 3)) * (walk.theta - walk.previous)
@@ -135,7 +142,7 @@ def descend(
         return np.asarray(walk.totals[-1])
     return shrink(
         walk.totals[:, :, 0], geometry, etas[:, 0], bound * schedule.noise_scale, 1 / schedule.step_size,
-        schedule.n_steps,
+        schedule.n_steps, problem.n,
     ).value[:, None]  # fmt: skip
 
 

@@ -35,12 +35,19 @@ class Shrunk(NamedTuple):
 
 
 def shrink(
-    windows: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, n_steps: int
+    windows: Floats,
+    geometry: Geometry,
+    steps: Floats,
+    noise: float,
+    slope: float,
+    n_steps: int,
+    records: float,
 ) -> Shrunk:
     """lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability that sd <= STRONG.
 
     windows : [3, p] in q. steps : step size of each coordinate. noise : standard deviation on a coordinate of the
-    gradient. slope : the largest curvature of the loss in the score.
+    gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
+    minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
     resolved = geometry.spectrum.resolved
     prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
@@ -50,12 +57,12 @@ def shrink(
     for i, share in enumerate(CURVATURES):
         fit, means[i][:, resolved] = _resolved(
             windows[:, resolved], share * slope * geometry.moments[resolved], prior[resolved], steps[resolved],
-            noise, n_steps,
+            noise, n_steps, records,
         )  # fmt: skip
         for j, decay in enumerate(DECAYS):
             more, middle, right = _unresolved(
                 windows[:, ~resolved], _guess(geometry, decay) * share * slope, prior[~resolved],
-                steps[~resolved], noise, n_steps,
+                steps[~resolved], noise, n_steps, records,
             )  # fmt: skip
             parts.append((middle, right))
             logs[i, j] = fit + more - np.log(DEVIATIONS / CENTRE) ** 2 / 2
@@ -84,21 +91,28 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
 
 
 def _covariances(
-    u: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int
+    u: Floats, curvatures: Floats, steps: Floats, noise: float, n_steps: int, records: float
 ) -> tuple[Floats, Floats, Floats]:
-    """For each coordinate the prior's outer product, the noise's covariance, and phi."""
+    """For each coordinate phi phi', the covariance of what is no coefficient (noise and the sample), and phi."""
     seen = response(n_steps, u)
-    outer = prior[:, None, None] * seen.reached[:, :, None] * seen.reached[:, None, :]
-    return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise, seen.reached
+    outer = seen.reached[:, :, None] * seen.reached[:, None, :]
+    sample = (1 / (records * curvatures))[:, None, None] * outer
+    return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise + sample, seen.reached
 
 
 def _resolved(
-    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int
+    windows: Floats,
+    curvatures: Floats,
+    prior: Floats,
+    steps: Floats,
+    noise: float,
+    n_steps: int,
+    records: float,
 ) -> tuple[Floats, Floats]:
     """Log-likelihood and posterior means, for each deviation."""
     squares = DEVIATIONS**2
-    outer, spread, reached = _covariances(steps * curvatures, prior, steps, noise, n_steps)
-    joint = _regular(squares[:, None, None, None] * outer + spread)  # [d, p, 3, 3]
+    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    joint = _regular(squares[:, None, None, None] * prior[:, None, None] * outer + spread)  # [d, p, 3, 3]
     values = windows.T[None, :, :, None]
     inverse = np.linalg.solve(joint, np.broadcast_to(values, (*joint.shape[:2], 3, 1)))[..., 0]
     fit = np.einsum("dpj,jp->dp", inverse, windows) + np.linalg.slogdet(joint)[1]
@@ -107,14 +121,22 @@ def _resolved(
 
 
 def _unresolved(
-    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, noise: float, n_steps: int
+    windows: Floats,
+    curvatures: Floats,
+    prior: Floats,
+    steps: Floats,
+    noise: float,
+    n_steps: int,
+    records: float,
 ) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of coordinates whose curvatures are known up to their order, and the parts of their weights."""
     if not windows.size:
         zero = np.zeros(len(DEVIATIONS))
         return zero, np.zeros((len(zero), 3, 3)), np.zeros((len(zero), 3))
-    outer, spread, reached = _covariances(steps * curvatures, prior, steps, noise, n_steps)
-    return weighted_fit(windows, curvatures, outer, spread, prior[:, None] * reached, DEVIATIONS)
+    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    return weighted_fit(
+        windows, curvatures, prior[:, None, None] * outer, spread, prior[:, None] * reached, DEVIATIONS
+    )
 
 
 def weighted_fit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,41 +11,54 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.families.whitened.geometry import Frame, whitened
 
 Floats = NDArray[np.float64]
+CACHE_BYTES = 1 << 19
+"""Of rows at a time: with their coordinates they stay in the cache, and freed memory is used again at once."""
 
 
-def bounded_rows(data: Dataset, block: Block) -> Floats:
+def pieces(rows: Floats) -> Iterator[Floats]:
+    """The rows in order, a few at a time."""
+    step = max(64, CACHE_BYTES // (8 * rows.shape[1]))
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]
+
+
+def bounded_rows(data: Dataset, rows: Floats) -> Floats:
     """The rows; whatever rounding left above the largest norm is scaled back."""
-    rows, bound = block.rows, data.problem.row_norm
+    bound = data.problem.row_norm
     squares = np.einsum("ij,ij->i", rows, rows)
     if squares.max(initial=0.0) > bound**2:
         rows = rows / np.maximum(np.sqrt(squares) / bound, 1.0)[:, None]
     return rows
 
 
-def second_moment(data: Dataset, frames: tuple[Frame, ...] = ()) -> Floats:
-    """sum z z' over rows z = x / row_norm, or z = w B' x / R in the coordinates of the frames. Labels play no part.
+def second_moment(data: Dataset, frame: Frame | None = None) -> Floats:
+    """sum z z' over rows z = x / row_norm, or z = w B' x / R in the coordinates of the frame. Labels play no part.
 
     B stays inside the sum: taken out of it, it would enlarge the rounding of the sum.
     """
     size, unit = data.problem.n_columns, data.problem.row_norm
     total, seen = np.zeros((size, size)), 0
     for block in data.blocks():
-        rows = bounded_rows(data, block)
-        if frames:
-            weights, rows = whitened(rows, _scaled(data, frames))
-            rows[weights == 0] = 0.0  # be they finite or not
-            rows *= (weights / frames[-1].bound)[:, None]
-        total += rows.T @ rows
-        seen += len(rows)
+        for rows in pieces(block.rows):
+            if frame is None:
+                rows = bounded_rows(data, rows)
+            else:
+                weights, rows = whitened(rows, _scaled(data, frame))
+                rows[weights == 0] = 0.0  # be they finite or not
+                rows *= (weights / frame.bound)[:, None]
+            total += rows.T @ rows
+        seen += len(block.rows)
     data.check_rows(seen)
-    return total if frames else total / unit**2
+    return total / unit**2 if frame is None else total
 
 
-def row_weights(data: Dataset, block: Block, frames: tuple[Frame, ...]) -> Floats:
+def row_weights(data: Dataset, block: Block, frame: Frame) -> Floats:
     """w of each record, for its gradient."""
-    return whitened(block.rows, _scaled(data, frames))[0]
+    scaled = _scaled(data, frame)
+    parts = [whitened(rows, scaled)[0] for rows in pieces(block.rows)]
+    return np.concatenate(parts) if parts else np.ones(0)
 
 
-def _scaled(data: Dataset, frames: tuple[Frame, ...]) -> list[Frame]:
-    """The frames for rows that are not divided by the largest norm."""
-    return [Frame(frame.basis / data.problem.row_norm, frame.bound) for frame in frames]
+def _scaled(data: Dataset, frame: Frame) -> Frame:
+    """The frame for rows that are not divided by the largest norm."""
+    return frame._replace(basis=frame.basis / data.problem.row_norm)

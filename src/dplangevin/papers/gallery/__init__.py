@@ -21,6 +21,7 @@ FIGURES: dict[str, str] = {
     "plateau": "plateau",
     "erm-rates": "erm_rates",
     "sco-rates": "sco_rates",
+    "rashomon-rates": "rashomon_rates",
     "drift": "drift",
     "split-regimes": "split_regimes",
     "packing": "packing",

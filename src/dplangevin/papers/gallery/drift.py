@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.papers.gallery import _draw
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Appendix H: drift against Brownian motion, and no convergence"
-Floats = NDArray[np.float64]
 BUDGET = 15.0
 """mu n / (2 L): inverse temperature times the square root of 2 T (the privacy of the path fixes this product)."""
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.integrate import quad
 
+from dplangevin._arrays import Floats
 from dplangevin.families.draws.theorems.iterated_exponential import iterated_schedule
 from dplangevin.papers.gallery import _draw
 from dplangevin.papers.gallery._rates import RateRow, slopes_figure
@@ -19,22 +19,13 @@ from dplangevin.problem.risk import langevin_strongly_convex
 from dplangevin.samplers.truncated import gamma_below, unit_directions
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes"
-Floats = NDArray[np.float64]
 DELTA, RADIUS, FAIL = 1e-6, 0.5, 1e-6
 
 
 def draw(output: Path, *, quick: bool) -> str:
     """Excess empirical risk of every row on an instance that its bound is about, with fitted slopes."""
     repeats = 200 if quick else 2000
-    rows = (
-        RateRow("ERM convex, eps", cone_exponential, (-1, 1, -1)),
-        RateRow("ERM m-SC, eps (iterated)", iterated, (-2, 2, -2)),
-        RateRow("ERM non-convex, eps", worst_plateau, (-1, 1, -1)),
-        RateRow("ERM convex, (eps, delta)", cone_diffusion, (-1, 0.5, -1)),
-        RateRow("ERM m-SC, (eps, delta)", strongly_convex_diffusion, (-2, 1, -2)),
-        RateRow("Rashomon, eps", thresholded, (-1, 1, -1)),
-    )
-    made, fitted = slopes_figure(rows, repeats, start=(20_000, 8, 0.25))
+    made, fitted = slopes_figure(rows(), repeats, start=(20_000, 8, 0.25))
     _draw.save(made, output / "erm-rates.svg")
     _draw.table(output / "erm-rates.csv", *fitted.table())
     return (
@@ -49,6 +40,18 @@ def draw(output: Path, *, quick: bool) -> str:
         "printed is 2 epsilon-DP under replacement; the draws here use epsilon n / (2 L |C|). In the second table's "
         "(epsilon, delta) column beta must be proportional to epsilon^2, and the row holds only for thresholds up to "
         "about L^2/(M n^2), with minimisers in the interior."
+    )
+
+
+def rows() -> tuple[RateRow, ...]:
+    """The rows of the tables."""
+    return (
+        RateRow("ERM convex, eps", cone_exponential, (-1, 1, -1)),
+        RateRow("ERM m-SC, eps (iterated)", iterated, (-2, 2, -2)),
+        RateRow("ERM non-convex, eps", worst_plateau, (-1, 1, -1)),
+        RateRow("ERM convex, (eps, delta)", cone_diffusion, (-1, 0.5, -1)),
+        RateRow("ERM m-SC, (eps, delta)", strongly_convex_diffusion, (-2, 1, -2)),
+        RateRow("Rashomon, eps", thresholded, (-1, 1, -1)),
     )
 
 

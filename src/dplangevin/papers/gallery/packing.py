@@ -6,14 +6,13 @@ import math
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin._progress import progress
 from dplangevin.papers.gallery import _draw
 from dplangevin.samplers.finite_grid import finite_grid
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Theorem G.1: the non-convex lower-bound instance"
-Floats = NDArray[np.float64]
 WIDTH = 0.25
 EPSILON = 1.0
 

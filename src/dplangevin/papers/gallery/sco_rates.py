@@ -26,17 +26,7 @@ TITLE = (
 def draw(output: Path, *, quick: bool) -> str:
     """Population risk where sampling error rules (large epsilon) and where privacy does (small epsilon)."""
     repeats = 200 if quick else 2000
-    rows = (
-        RateRow("convex, eps, privacy rules", lambda n, p, e, k, rng: linear_pure(100 * n, p, e / 1000), (-1, 1, -1)),
-        RateRow("convex, eps, sampling rules", lambda n, p, e, k, rng: linear_pure(n, p, 30 * e), (-0.5, 0, 0)),
-        RateRow("convex, (eps, delta), privacy rules",
-            lambda n, p, e, k, rng: linear_gibbs(100 * n, p, e / 400), (-1, 0.5, -1)),
-        RateRow("m-SC, eps, privacy rules", lambda n, p, e, k, rng: quadratic(100 * n, p, e / 12, k, rng), (-2, 2, -2)),
-        RateRow("m-SC, sampling rules", lambda n, p, e, k, rng: quadratic(n, p, 400 * e, k, rng), (-1, 0, 0)),
-        RateRow("m-SC, (eps, delta), privacy rules",
-            lambda n, p, e, k, rng: quadratic_gaussian(100 * n, p, e / 200, k, rng), (-2, 1, -2)),
-    )  # fmt: skip
-    made, fitted = slopes_figure(rows, repeats, start=(4000, 8, 1.0))
+    made, fitted = slopes_figure(rows(), repeats, start=(4000, 8, 1.0))
     _draw.save(made, output / "sco-rates.svg")
     _draw.table(output / "sco-rates.csv", *fitted.table())
     bound = langevin_convex_population(20, gdp_mu(1.0, DELTA), 30_000, 1.0, 2.0)
@@ -51,6 +41,20 @@ def draw(output: Path, *, quick: bool) -> str:
         f"sqrt(p/(mu n)^2 + 1/n), {bound:.4f} at n = 30,000, p = 20, D = 2, (1, 1e-6). For the iterated mechanism the "
         "stability of the last stage is applied to a set that depends on the data: its population bound is indicative."
     )
+
+
+def rows() -> tuple[RateRow, ...]:
+    """The rows of the table, each where one of its terms rules."""
+    return (
+        RateRow("convex, eps, privacy rules", lambda n, p, e, k, rng: linear_pure(100 * n, p, e / 1000), (-1, 1, -1)),
+        RateRow("convex, eps, sampling rules", lambda n, p, e, k, rng: linear_pure(n, p, 30 * e), (-0.5, 0, 0)),
+        RateRow("convex, (eps, delta), privacy rules",
+            lambda n, p, e, k, rng: linear_gibbs(100 * n, p, e / 400), (-1, 0.5, -1)),
+        RateRow("m-SC, eps, privacy rules", lambda n, p, e, k, rng: quadratic(100 * n, p, e / 12, k, rng), (-2, 2, -2)),
+        RateRow("m-SC, sampling rules", lambda n, p, e, k, rng: quadratic(n, p, 400 * e, k, rng), (-1, 0, 0)),
+        RateRow("m-SC, (eps, delta), privacy rules",
+            lambda n, p, e, k, rng: quadratic_gaussian(100 * n, p, e / 200, k, rng), (-2, 1, -2)),
+    )  # fmt: skip
 
 
 def linear_pure(n: int, p: int, epsilon: float) -> float:
@@ -88,14 +92,14 @@ def _linear(n: int, p: int, beta: float, ridge: float) -> float:
 
 def quadratic(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
     """Iterated exponential mechanism: the error of the sample mean and that of the draw add up."""
-    return _sampling(n) + iterated(n, p, epsilon, repeats, rng)
+    return sampling_error(n) + iterated(n, p, epsilon, repeats, rng)
 
 
 def quadratic_gaussian(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
     """The weighted average of the diffusion; its privacy term alone rules at these epsilon."""
-    return _sampling(n) + strongly_convex_diffusion(n, p, epsilon, repeats, rng)
+    return sampling_error(n) + strongly_convex_diffusion(n, p, epsilon, repeats, rng)
 
 
-def _sampling(n: int) -> float:
+def sampling_error(n: int) -> float:
     """E |mean of n - mean|^2 / 2 for points on the sphere of radius R/2."""
     return (RADIUS / 2) ** 2 / (2 * n)

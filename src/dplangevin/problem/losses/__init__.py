@@ -9,6 +9,7 @@ from dplangevin.problem.losses.mean import Mean
 from dplangevin.problem.losses.poisson import Poisson
 from dplangevin.problem.losses.radial_huber import RadialHuber
 from dplangevin.problem.losses.record import RecordLoss
+from dplangevin.problem.losses.several_hinge import SeveralHinge
 from dplangevin.problem.losses.sigmoid import Sigmoid
 from dplangevin.problem.losses.smoothed_hinge import SmoothedHinge
 from dplangevin.problem.losses.smoothed_pinball import SmoothedPinball
@@ -22,6 +23,7 @@ LOSSES: dict[str, type[Loss]] = {
         Squared,
         Huber,
         SmoothedHinge,
+        SeveralHinge,
         SmoothedPinball,
         Poisson,
         Softmax,
@@ -43,6 +45,7 @@ __all__ = [
     "Poisson",
     "RadialHuber",
     "RecordLoss",
+    "SeveralHinge",
     "Sigmoid",
     "SmoothedHinge",
     "SmoothedPinball",

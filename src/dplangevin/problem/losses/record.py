@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -86,12 +89,25 @@ class RecordLoss(Loss):
         )
 
 
+@contextmanager
+def unseen(loss: Loss) -> Iterator[None]:
+    """No warning of a user's function is shown: it would tell about a record."""
+    if not isinstance(loss, RecordLoss):
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def gradient_alone(loss: RecordLoss, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
     """The clipped gradient of one record, on copies; zero when it fails."""
     try:
         with np.errstate(all="ignore"):
             gradient = np.array(loss.record_gradient(theta.copy(), row.copy(), label), float)
-    except Exception:  # what a record does to a user's function must not be seen in the run
+    except KeyboardInterrupt:  # a user's, not a record's
+        raise
+    except BaseException:  # what a record does to a user's function must not be seen in the run
         return np.zeros(theta.shape)
     if gradient.shape != theta.shape or not np.isfinite(gradient).all():
         return np.zeros(theta.shape)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
+
 Kind = Literal["affine", "logistic", "exponential", "hinge"]
 KINDS: tuple[Kind, ...] = ("affine", "logistic", "exponential", "hinge")
 

@@ -363,7 +363,6 @@ def test_bad_schedules(fields, word):
         ({"step_size": (0.1, 0.2)}, "2 entries"),
         ({"checkpoints": (2,)}, "checkpoints"),
         ({"release": "checkpoints"}, "checkpoints"),
-        ({"weights": "geometric", "step_size": (0.1, 0.1, 0.1)}, "geometric"),
     ],
 )
 def test_bad_processes(fields, word):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import gamma, kstest
+from scipy.stats import binomtest, chisquare, gamma, kstest
 
 from dplangevin import account
 from dplangevin.errors import InvalidParameter
@@ -17,8 +17,12 @@ from dplangevin.families.noisy_answers.cube_error import CubeError
 from dplangevin.families.noisy_answers.largest_norm import largest_norm_noise
 from dplangevin.families.noisy_answers.maximum_error import IndependentError
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
+from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
+from dplangevin.privacy.generalized_gaussian import single_delta
 from dplangevin.privacy.plan import Price
+from dplangevin.samplers import norm_lattice
 from dplangevin.samplers.cut_cube import cube_sampler, log_irwin_hall
+from dplangevin.samplers.norm_lattice import lattice_scale, norm_noise
 
 
 def norm(x: np.ndarray, m: float) -> np.ndarray:
@@ -160,7 +164,9 @@ def test_the_search_leaves_it_where_it_loses() -> None:
     def shape(**options: Any) -> float:
         return GeneralizedGaussianMechanism(**({"epsilon": 1.0, "delta": 1e-6} | options)).p
 
-    assert shape(k=10, delta=0.0, secure=True) == 1.0
+    assert shape(k=10, delta=0.0, secure=True) == shape(k=10, secure=True) == math.inf
+    assert shape(k=60, delta=0.0, changed_counts=9, secure=True) == math.inf
+    assert shape(k=400, delta=0.0, changed_counts=130, secure=True) == 1.0  # its lattice is out of reach
     assert shape(k=10, delta=0.0, changed_counts=1) == 1.0
     assert shape(k=1000, delta=0.0, touched_counts=1) == 1.0  # the gain is below half a percent
     assert shape(k=10, delta=0.0, touched_counts=2) == math.inf
@@ -212,8 +218,11 @@ def test_errors_in_other_norms() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(InvalidParameter, match="no secure form"):
-        GeneralizedGaussianMechanism(k=3, epsilon=1.0, delta=0.0, p=math.inf, secure=True)
+    for options in ({"k": 400, "changed_counts": 130}, {"k": 1_000_000}):
+        with pytest.raises(InvalidParameter, match="too many rejections"):
+            GeneralizedGaussianMechanism(epsilon=1.0, delta=0.0, p=math.inf, secure=True, **options)
+    with pytest.raises(InvalidParameter, match="64 bits"):
+        GeneralizedGaussianMechanism(k=100_000, epsilon=1e-9, delta=0.0, p=math.inf, secure=True)
     assert not within_reach(10_000_000, 2_000_000)
     with pytest.raises(InvalidParameter, match="too many rejections"):
         GeneralizedGaussianMechanism(
@@ -230,3 +239,137 @@ def test_plain_data_and_the_accountant() -> None:
     promise = account(mechanism="largest-norm", answers=10, noise_scale=3.0, sensitivity=3.0, delta=0.0)
     assert promise.epsilon() == pytest.approx(1.0, rel=1e-9)
     assert "10 counts" in ours.describe()
+
+
+# --- on whole numbers --------------------------------------------------------------------------------------------
+
+
+def ceiled(x: np.ndarray, m: int) -> np.ndarray:
+    return np.maximum(np.abs(x).max(axis=-1), -(-np.abs(x).sum(axis=-1) // m))
+
+
+def lattice_law(k: int, m: int, t: float, reach: int) -> tuple[np.ndarray, np.ndarray]:
+    """All points of a box, and their probabilities."""
+    axes = np.meshgrid(*[np.arange(-reach, reach + 1)] * k, indexing="ij")
+    points = np.stack(axes, axis=-1).reshape(-1, k)
+    weights = np.exp(-ceiled(points, m) / t)
+    return points, weights / weights.sum()
+
+
+def fits_of_law(k: int, m: int, t: float, count: int, *claimed: float) -> list[float]:
+    """p-values of chi-square of draws with scale t against the laws with the scales `claimed`."""
+    source, reach = np.random.default_rng(1).bytes, int(24 * lattice_scale(t)) + 2
+    draws = np.array([norm_noise(k, m, t, source) for _ in range(count)])
+    place = np.ravel_multi_index(tuple((draws + reach).T), [2 * reach + 1] * k)
+    found = []
+    for scale in claimed:
+        points, law = lattice_law(k, m, lattice_scale(scale), reach)
+        seen, wanted = np.bincount(place, minlength=len(points)), count * law
+        common = wanted > 10
+        seen = np.append(seen[common], seen[~common].sum())
+        wanted = np.append(wanted[common], wanted[~common].sum())
+        found.append(float(chisquare(seen, wanted).pvalue))
+    return found
+
+
+@pytest.mark.parametrize(("k", "m", "t"), [(1, 1, 2.3), (2, 2, 1.7), (2, 1, 1.4), (3, 2, 1.1), (4, 2, 0.7)])
+def test_lattice_noise_has_its_law(k: int, m: int, t: float) -> None:
+    """Chi-square over all points; an honest sampler fails once in 10,000 times. A scale 20% off is seen."""
+    honest, wrong = fits_of_law(k, m, t, 3000, t, 1.2 * t)
+    assert honest > 1e-4 > wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "m"), [(2, 2), (5, 1)])
+def test_lattice_noise_at_a_million_draws_and_its_tail(k: int, m: int) -> None:
+    """Chi-square of (z_1, norm), and the share of norms beyond three deviations."""
+    t, total, source = 2.6, 1_000_000, np.random.default_rng(k).bytes
+    draws = np.array([norm_noise(k, m, t, source) for _ in range(total)])
+    norms = ceiled(draws, m)
+    # the number of points of each norm: cube shells, or shells of the cross-polytope (m = 1)
+    sizes = np.arange(400)
+    ball = (
+        (2.0 * sizes + 1) ** k
+        if m == k
+        else np.array(
+            [sum(2.0**i * math.comb(k, i) * math.comb(int(j), i) for i in range(k + 1)) for j in sizes]
+        )
+    )
+    law = np.diff(ball, prepend=0.0) * np.exp(-sizes / lattice_scale(t))
+    law /= law.sum()
+    common = total * law > 10
+    seen = np.bincount(norms, minlength=400)
+    observed = np.append(seen[common], seen[~common].sum())
+    assert chisquare(observed, np.append(total * law[common], total * law[~common].sum())).pvalue > 1e-4
+    mean = float(law @ sizes)
+    edge = int(mean + 3 * math.sqrt(float(law @ (sizes - mean) ** 2)))
+    assert binomtest(int((norms > edge).sum()), total, float(law[sizes > edge].sum())).pvalue > 1e-4
+    assert abs((draws[:, 0] > 0).sum() - (draws[:, 0] < 0).sum()) < 4 * math.sqrt(total)
+
+
+def test_every_lattice_coin_through_the_exact_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(norm_lattice, "MARGIN", 2.0)
+    honest, wrong = fits_of_law(2, 2, 0.8, 1000, 0.8, 1.1)
+    assert honest > 1e-4 > wrong
+
+
+@pytest.mark.parametrize(("k", "m"), [(1, 1), (2, 1), (2, 2), (3, 2)])
+def test_no_move_on_the_lattice_costs_more_than_was_promised(k: int, m: int) -> None:
+    """Every point and every move of at most m answers by at most 2 steps, enumerated; half the noise is caught."""
+    sensitivity, t = 2, 3.5
+    schedule = LargestNormSchedule(answers=k, changed=m, sensitivity=sensitivity, scale=t, secure=True)
+    promise = account_of(schedule)
+    assert promise.arithmetic == "discrete-grid"
+    steps = np.stack(
+        np.meshgrid(*[np.arange(-sensitivity, sensitivity + 1)] * k, indexing="ij"), axis=-1
+    ).reshape(-1, k)
+    moves = steps[(steps != 0).sum(axis=1) <= m]
+    points = lattice_law(k, m, t, 8)[0]
+    worst = max(int(np.abs(ceiled(points + move, m) - ceiled(points, m)).max()) for move in moves)
+    assert worst / t <= promise.epsilon() <= worst / t * (1 + 1e-8)
+    assert worst / (t / 2) > promise.epsilon()
+    over = steps[(steps != 0).sum(axis=1) > m]  # moves of more answers than were stated are not covered
+    assert all(int(np.abs(ceiled(points + move, m) - ceiled(points, m)).max()) >= worst for move in over)
+
+
+def account_of(schedule: LargestNormSchedule) -> Any:
+    return Price(schedule=schedule, delta=0.0).guarantee
+
+
+def test_secure_counts_of_the_largest_norm_err_as_plain_ones_and_have_no_low_bits() -> None:
+    """1000 releases of 10 counts: the mean of the largest error has a standard error of 1%."""
+    for options in ({}, {"touched_counts": 2}):
+        plain = GeneralizedGaussianMechanism(k=10, epsilon=1.0, delta=0.0, p=math.inf, **options)
+        secure = GeneralizedGaussianMechanism(
+            k=10, epsilon=1.0, delta=0.0, p=math.inf, secure=True, **options
+        )
+        assert secure.sigma == pytest.approx(plain.sigma, rel=1e-8)
+        assert 1 - 2e-6 < secure.guarantee.epsilon() <= 1.0
+        counts = np.arange(10)
+        errors = np.array([secure.release(counts) for _ in range(1000)]) - counts
+        steps = errors / secure.grid
+        assert np.array_equal(steps, np.rint(steps))
+        largest = np.abs(errors).max(axis=1)
+        assert largest.mean() == pytest.approx(
+            plain.expected_maximum_error(), abs=4 * largest.std() / math.sqrt(1000)
+        )
+        assert abs(np.mean(steps % 2) - 0.5) < 4 * 0.5 / math.sqrt(steps.size)
+        # the low-bit attack: every output fits every neighbour
+        assert all(float(y - 1) + 1 == y for y in (errors + counts).ravel())
+    with pytest.raises(InvalidParameter, match="whole numbers"):
+        secure.release(np.full(10, 1e-9))
+    with pytest.raises(InvalidParameter, match="random_state"):
+        secure.release(counts, 0)
+
+
+@pytest.mark.parametrize("shift", [1e-6, 0.0218, 0.4995, 1.0, 6.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-4, 0.01, 0.2, 0.5])
+def test_one_laplace_answer_has_its_closed_form_at_every_delta(shift: float, delta: float) -> None:
+    """1 - e^((eps - s) / 2) = delta, also where Gaussian noise of the same spread would cost nothing at all."""
+    schedule = LargestNormSchedule(answers=4, changed=4, sensitivity=1.0, scale=1 / shift)
+    found = LargestNormTheorem().certify(None, schedule).epsilon(delta)
+    exact = max(0.0, shift + 2 * math.log1p(-delta))
+    assert exact <= found <= exact + 1e-14 * (shift + delta)
+    part = LargestNormTheorem().certify(None, schedule).parts[0]
+    assert part.delta(found) <= delta * (1 + 1e-12) + 1e-15
+    assert part.delta(0.5 * shift) == pytest.approx(single_delta(1.0, shift, 0.5 * shift), rel=1e-9)

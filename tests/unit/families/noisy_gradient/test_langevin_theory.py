@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.draws.theorems import gibbs
+from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule, power_temperatures
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems import langevin_process as process
 from dplangevin.families.noisy_gradient.theorems.composition import Composition
@@ -21,6 +22,7 @@ from dplangevin.papers import langevin_formulas as paper
 from dplangevin.privacy import conversions as cv
 from dplangevin.problem import risk
 from dplangevin.problem.constants import Constants
+from dplangevin.samplers.sgld import geometric_weights
 
 
 def constants(**changes):
@@ -216,6 +218,49 @@ def test_thresholded_gibbs_takes_the_smaller_bound():
     assert sharp.parts[0].rho == pytest.approx(0.057735**2 / 2, rel=1e-4)
     worse = gibbs.thresholded_gibbs(here, 7500.0, 0.0, 1.01, interior_minimisers=True, minimum_error=1e-4)
     assert worse.epsilon(1e-6) > sharp.epsilon(1e-6)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.floats(0.01, 20.0),
+    st.floats(1e-4, 0.3),
+    st.floats(1e-3, 1.0),
+    st.floats(1.0, 50.0),
+    st.integers(10, 10**7),
+)
+def test_theorem_2_7_pays_for_draws_that_miss(x, psi, m, condition, n):
+    """rho >= x e^x (x = beta psi <= 1) and e x^2 beyond, for every n: a hit bound of 1/2 costs epsilon 14 at 1e-6."""
+    here = Constants(n=n, lipschitz=1.0, smoothness=m * condition, strong_convexity=m, diameter=2 / m)
+    full = max(2.0, math.sqrt(2 * m * psi))  # some point has F = F* + psi
+    steep = gibbs.threshold_sensitivity(here, psi, full, interior_minimisers=True)
+    rho = (
+        gibbs.gibbs_log_sobolev(here, x / psi, steep, gibbs.log_sobolev_constant(x / psi, m, psi))
+        .parts[0]
+        .rho
+    )
+    assert rho >= (x * math.exp(x) if x <= 1 else math.e * x * x) * (1 - 1e-9)
+    assert risk.hit_probability(1, 0.999) < 0.5 < risk.hit_probability(1, 1.001)
+    assert cv.zcdp_epsilon(math.e, 1e-6) > 13
+
+
+@pytest.mark.parametrize("beta", [3.0, 60.0])
+@pytest.mark.parametrize("psi", [0.0, 0.02, 0.3])
+def test_thresholded_laws_of_neighbours_stay_close(beta, psi):
+    """The largest distance of quantiles is the smallest of all couplings: at most sqrt(2 psi/m) + Delta/m, L = 1."""
+    t, m, gap = np.linspace(-4, 4, 160_001), 0.5, 0.2
+    bound = risk.thresholded_stability(1.0, m, round(2 / gap), psi)
+    worst = 0.0
+    for bend in (0.0, 0.3, 1.0):
+        for corner in (-0.2, 0.0, 0.4):
+            for tilt in (gap * t, gap * np.abs(t - 0.3)):  # gradients differ by at most Delta
+                base = m * t**2 / 2 + bend * np.maximum(t - corner, 0)
+                quantiles = []
+                for score in (base, base + tilt):
+                    law = np.exp(-beta * np.maximum(score - score.min() - psi, 0))
+                    total = np.cumsum(law) / law.sum()
+                    quantiles.append(np.interp(np.linspace(1e-6, 1 - 1e-6, 4001), total, t))
+                worst = max(worst, float(np.abs(quantiles[0] - quantiles[1]).max()))
+    assert 0.2 * bound < worst <= bound * (1 + 1e-3)
 
 
 def test_boundary_minimiser():
@@ -722,3 +767,37 @@ def test_reflected_diffusion_of_the_norm():
     ours = risk.langevin_last(p, beta, 1.0, 1 / 40, 1.0)
     assert last <= ours == pytest.approx(1.90, rel=0.02)
     assert paper.paper_last_iterate_risk(p, beta, 1.0, 1 / 40) == pytest.approx(1.33, rel=0.01)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 4.0])
+def test_power_temperatures_have_their_bound(exponent):
+    """F = m |theta|^2 / 2: second moments of the chain are exact; their weighted mean is below both bounds."""
+    p, m, start, steps = 20, 0.1, 1.0, 20_000
+    mu, sensitivity = 0.24, 2e-4
+    beta, time, bound = risk.langevin_strongly_convex(p, mu, sensitivity, start, m, exponent)
+    temperatures = np.asarray(power_temperatures(beta, exponent, steps))
+    schedule = LangevinSchedule(
+        inverse_temperature=temperatures, step_size=time / steps, n_steps=steps, release="average",
+        weights="geometric",
+    )  # fmt: skip
+    here = Constants(n=10_000, lipschitz=1.0, smoothness=m, strong_convexity=m)
+    assert Composition().certify(here, schedule).mu == pytest.approx(mu, rel=1e-3)
+    rates = np.asarray(schedule.step_size)
+    weights, squares = geometric_weights(rates, m, steps), np.empty(steps)
+    square = start**2
+    for t in range(steps):
+        squares[t] = square
+        square = (1 - rates[t] * m) ** 2 * square + 2 * p * time / steps
+    found = float(weights @ squares / weights.sum()) * m / 2
+    discrete = risk.sgld_average(p, temperatures, start, rates, steps, m, m)
+    assert 0.3 * bound < found <= bound * (1 + 1e-3)
+    assert found <= discrete == pytest.approx(bound, rel=5e-3)
+
+
+def test_rising_temperatures_are_better_than_constant_ones():
+    """Theorem F.2 at (1, 1e-6), n = 10,000: a third less risk at exponent 8; Theorem F.5 adds stability."""
+    mu = cv.gdp_mu(1.0, 1e-6)
+    flat, rising = (risk.langevin_strongly_convex(20, mu, 2e-4, 1.0, 0.1, a)[2] for a in (0.0, 8.0))
+    assert rising == pytest.approx(0.68 * flat, rel=0.02)
+    population = risk.langevin_strongly_convex_population(20, mu, 10_000, 1.0, 1.0, 0.1, 8.0)
+    assert population == pytest.approx(rising + 2 / (0.1 * 10_000))

@@ -139,14 +139,41 @@ def test_a_ball_that_just_holds_every_minimiser_is_enough() -> None:
 
 
 def test_stability_and_population_risk_of_a_draw_are_told() -> None:
-    """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6: 4 L sqrt(2 psi / m) + 2 L^2 / (m n)."""
+    """Ganesh, Thakurta and Upadhyay (2023), Theorems 2.5 and 2.6, sharpened: L sqrt(2 psi / m) + 2 L^2 / (m n)."""
     recipe = plan_rashomon(stated(ridge=0.5), threshold=0.05, n_models=2, epsilon=1.0, tier="exact")
-    stability = 4 * math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
+    stability = math.sqrt(2 * 0.05 / 0.5) + 2 / (0.5 * 2000)
     assert recipe.stability == pytest.approx(stability)
     assert recipe.population_risk == pytest.approx(stability + 0.05 + 2 / recipe.schedule.inverse_temperature)
     assert "uniform stability" in str(recipe)
     ramp = plan_rashomon(stated(), threshold=0.05, n_models=2, epsilon=1.0, tier="exact", route="ramp")
     assert ramp.stability is None
+
+
+def test_whole_trajectories_cost_composition() -> None:
+    """Every point of every chain comes out at the price of the steps; the last ones alone may be cheaper."""
+    task = stated(n=200, ridge=0.5)
+    common: dict[str, Any] = {"threshold": 0.2, "n_models": 3, "epsilon": 2.0, "delta": 1e-6, "n_steps": 30}
+    last = plan_rashomon(task, route="ramp", tier="process", **common)
+    path = plan_rashomon(task, route="ramp", tier="process", release="trajectory", **common)
+    assert last.plan.guarantee.mu <= path.plan.guarantee.mu
+    assert path.plan.guarantee.epsilon(1e-6) <= 2.0
+    assert path.plan.guarantee.release == "trajectory"
+    rng = np.random.default_rng(0)
+    data = ArrayDataset(rng.normal(size=(200, task.n_features)), rng.integers(0, 2, 200).astype(float), task)
+    release = run(path.plan, data, 1)
+    assert sorted(release.iterates) == list(range(release.n_steps + 1))
+    assert 15 <= release.n_steps < 30
+    np.testing.assert_array_equal(release.iterates[release.n_steps], release.value)
+    assert not run(last.plan, data, 1).iterates
+    long: dict[str, Any] = common | {"threshold": 0.05, "epsilon": 20.0, "n_steps": 2000}
+    small = stated(n=200, radius=0.3, ridge=0.5)
+    prices = [
+        plan_rashomon(small, route="ramp", tier="process", release=kind, **long).plan.guarantee.mu
+        for kind in ("last-iterate", "trajectory")
+    ]
+    assert prices[0] < 0.7 * prices[1]  # the walk forgets its start; its path does not
+    with pytest.raises(InvalidParameter, match="draws have no other points"):
+        plan_rashomon(task, release="trajectory", threshold=0.2, n_models=3, epsilon=2.0)
 
 
 @settings(max_examples=40, deadline=None)

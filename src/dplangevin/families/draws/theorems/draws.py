@@ -20,12 +20,12 @@ from dplangevin.families.draws.theorems.sampler_certificates import (
 )
 from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import Theorem
+from dplangevin.privacy.theorem import OUTSIDE, Theorem
 from dplangevin.problem.constants import Constants
 
 REAL = "arithmetic is exact, the seed is secret"
 PUBLIC = "n, bounds, inverse temperature, step size and number of steps are public and not chosen from the private data"
-STOPS = "a run that misses the minimiser it starts from stops and releases nothing; that event is outside the promise"
+STOPS = f"a run that misses the minimiser it starts from stops and releases nothing; {OUTSIDE}"
 MOST_CELL_AXES = 3
 """Parameters of a loss that is not convex for which the envelope of cells is an exact sampler."""
 
@@ -43,7 +43,7 @@ class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
     """
 
     name = "exponential-mechanism"
-    reference = "McSherry and Talwar (2007); bounded range by Durfee and Rogers (2019)"
+    reference = "McSherry and Talwar (2007), Theorem 6; bounded range by Durfee and Rogers (2019), section 4"
     proof = ""
 
     def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:

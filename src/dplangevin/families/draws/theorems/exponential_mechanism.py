@@ -19,7 +19,7 @@ from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
 
 NAME = "exponential mechanism"
-REFERENCE = "McSherry and Talwar (2007); bounded range by Durfee and Rogers (2019)"
+REFERENCE = "McSherry and Talwar (2007), Theorem 6; bounded range by Durfee and Rogers (2019), section 4"
 DRAW_ASSUMPTIONS = (
     "the draw is exact in real arithmetic, from a secret seed",
     "running time and number of proposals are not observed",

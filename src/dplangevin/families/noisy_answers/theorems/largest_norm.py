@@ -6,7 +6,8 @@ from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
 from dplangevin.families.noisy_answers.theorems.generalized_gaussian import answer_words
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import Theorem, arithmetic
+from dplangevin.privacy.parts import Part, Pure
+from dplangevin.privacy.theorem import Theorem, arithmetic, inflated
 
 
 class LargestNormTheorem(Theorem[LargestNormSchedule]):
@@ -14,7 +15,8 @@ class LargestNormTheorem(Theorem[LargestNormSchedule]):
 
     |x|_K = max(|x|_inf, |x|_1 / changed) is the norm whose unit ball is the convex hull of the moves: at most `changed`
     coordinates, each by at most 1. Along the line of a move the log density is concave and has slopes of at most
-    |move|_K / scale, so its trade-off function is above the Laplace one.
+    |move|_K / scale, so its trade-off function is above the Laplace one. In secure mode answers move by whole steps of
+    the grid, at most D = sensitivity / grid in the norm, and so does the norm rounded up: pure D grid / scale.
 
     Examples
     --------
@@ -29,13 +31,16 @@ class LargestNormTheorem(Theorem[LargestNormSchedule]):
 
     def certify(self, constants: None, schedule: LargestNormSchedule) -> Guarantee:
         cost = schedule.sensitivity / schedule.scale
+        part: Part = GeneralizedGaussian(p=1.0, shift=cost, changed=1, answers=1)
+        if schedule.secure:
+            part = Pure(value=inflated(cost))
         return Guarantee(
-            parts=(GeneralizedGaussian(p=1.0, shift=cost, changed=1, answers=1),),
+            parts=(part,),
             adjacency=schedule.adjacency,
             release=schedule.release,
             theorem=self.name,
             reference=self.reference,
             assumptions=answer_words(schedule, "the queries and the scale are public"),
-            arithmetic=arithmetic(secure=False),
+            arithmetic=arithmetic(secure=schedule.secure),
             rows_per_person=schedule.rows_per_person,
         )

@@ -17,11 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.privacy._pld import lower_hull
-
-Floats = NDArray[np.float64]
 
 LARGEST = 200.0  # eps beyond it are left to the older recursion: e^eps would overflow
 _SHARES = (0.0, 0.05, 0.12, 0.22, 0.36)

@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dplangevin._arrays import Floats
 
 _LARGEST = 300.0  # sqrt(2 lambda) Z is followed up to here; beyond, Z is replaced by its largest value
 _STEP = 0.5

@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.theorems._random_batches import RandomBatchRun
 
-Floats = NDArray[np.float64]
 Start = Callable[[float, Floats], Floats]
 """(k, lambda) -> log E exp(lambda Z^2), or a bound of it, for the distance Z of the two runs k steps before the end."""
 

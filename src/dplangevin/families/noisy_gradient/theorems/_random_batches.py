@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import bdtrc
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import ROUNDING, contraction, require_hidden_state
 from dplangevin.privacy import sampled_gaussian as sg
 from dplangevin.problem.constants import Constants
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

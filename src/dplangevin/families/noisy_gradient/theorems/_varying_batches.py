@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._distance_moment import DistanceMoment, log_mixture
@@ -29,7 +30,6 @@ from dplangevin.families.noisy_gradient.theorems._random_batches import check_ru
 from dplangevin.privacy import sampled_gaussian as sg
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 VARYING_SHARES: Floats = SHARES[2::5]
 _MOST_CLASSES = 16
 _LEVELS = 200

@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
+from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
@@ -38,7 +39,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Profile
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 SMALLEST_DELTA = 1e-15  # the profile is computed down to this delta
 COARSE, FINE = 60, 120  # grid points; twice as many lower eps by 0.3% or less
 _FLOOR = 1e-299

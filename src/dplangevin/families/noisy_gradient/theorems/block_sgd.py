@@ -18,8 +18,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._capped_composition import capped_sweep
@@ -45,7 +45,6 @@ from dplangevin.privacy.parts import Profile
 from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 _SWEEPS = 40
 
 

@@ -48,7 +48,8 @@ class Composition(NoisyGradientTheorem):
 
     name = "composition"
     reference = (
-        "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019); Zhu, Dong and Wang (2022)"
+        "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019), section 3; Zhu, Dong and Wang "
+        "(2022), Theorem 10"
     )
     proof = ""
 

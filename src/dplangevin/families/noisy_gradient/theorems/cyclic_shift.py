@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import (
@@ -16,7 +17,7 @@ from dplangevin.families.noisy_gradient.theorems._units import (
     require_hidden_state,
     units,
 )
-from dplangevin.families.noisy_gradient.theorems.optimal_shift import Floats, hull_energy, minorant_energy
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import hull_energy, minorant_energy
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import inflated
@@ -130,7 +131,7 @@ class CyclicShift(NoisyGradientTheorem):
     """Last iterate of noisy SGD over a fixed public partition: mu-GDP at the worst position of the record."""
 
     name = "cyclic-shift"
-    reference = "Bok, Su and Altschuler (2024), shifted interpolation with cyclic batches"
+    reference = "Bok, Su and Altschuler (2024), section 4 (shifted interpolation with cyclic batches)"
     proof = ""
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erf
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import units
@@ -26,7 +27,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Renyi
 from dplangevin.problem.constants import Constants
 
-Floats = NDArray[np.float64]
 SPLITS: Floats = np.arange(2, 100) / 100
 """v2^2 / v^2: the share of the noise that mixes."""
 

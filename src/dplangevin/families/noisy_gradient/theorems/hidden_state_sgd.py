@@ -16,8 +16,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._noise_split import (
@@ -38,8 +38,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Renyi
 from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
-
-Floats = NDArray[np.float64]
 
 
 def hidden_state_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> Split:

@@ -27,7 +27,7 @@ from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, inflated
 from dplangevin.problem.constants import Constants
 
 TRAJECTORY_REFERENCE = "Ganesh, Thakurta and Upadhyay (2022), lemma C.1, as Gaussian differential privacy"
-LAST_REFERENCE = "Bok, Su and Altschuler (2024), shifted interpolation"
+LAST_REFERENCE = "Bok, Su and Altschuler (2024), sections 3 and 4 (shifted interpolation)"
 IDEAL = "the continuous diffusion is run exactly (no software does: use the SGLD guarantee of the run itself)"
 START = "the start does not depend on the private data"
 ONLY_LAST = "only the last iterate is released: no other iterate, average or data-dependent stopping time"

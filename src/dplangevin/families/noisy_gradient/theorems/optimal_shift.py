@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._units import (
@@ -26,8 +26,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import inflated
 from dplangevin.problem.constants import Constants
-
-Floats = NDArray[np.float64]
 
 
 def minorant_energy(logs: Floats, widths: Floats, rises: Floats) -> float:
@@ -139,8 +137,8 @@ class OptimalShift(NoisyGradientTheorem):
 
     name = "optimal-shift"
     reference = (
-        "Bok, Su and Altschuler (2024), shifted interpolation; Altschuler and Talwar (2022), Propositions 2.8 and 3.2; "
-        "Chourasia, Ye and Shokri (2021)"
+        "Bok, Su and Altschuler (2024), sections 3 and 4 (shifted interpolation); Altschuler and Talwar (2022), "
+        "Propositions 2.8 and 3.2; Chourasia, Ye and Shokri (2021)"
     )
     proof = ""
 

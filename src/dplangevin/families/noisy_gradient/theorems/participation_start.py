@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dplangevin._arrays import Floats
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems._base import NoisyGradientTheorem
 from dplangevin.families.noisy_gradient.theorems._distance_moment import DistanceMoment, log_mixture
@@ -41,8 +41,6 @@ from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
 from dplangevin.privacy.conversions import ORDERS
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Constants
-
-Floats = NDArray[np.float64]
 
 _FRACTIONS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97, 1.0)
 

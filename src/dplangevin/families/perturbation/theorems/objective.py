@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._arrays import Floats
 from dplangevin._search import bisected, grown_until
 from dplangevin.errors import CalibrationFailed
 from dplangevin.families._minimiser import (
@@ -30,8 +30,6 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Profile, Pure
 from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
-
-Floats = NDArray[np.float64]
 
 
 class ObjectivePerturbationTheorem(Theorem[ObjectivePerturbationSchedule]):

@@ -1,0 +1,89 @@
+"""Contracts that every family is under, new ones too: they are read from the table and from the folders."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+
+import grimp
+import pytest
+
+import dplangevin.families
+from architecture._source import ROOT
+from dplangevin.families.mechanism import Mechanism
+from dplangevin.privacy import registry
+
+SOLVERS = {"scipy", "dplangevin._search", "dplangevin.samplers"}
+
+
+@cache
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("dplangevin", include_external_packages=True)
+
+
+def chains(of: grimp.ImportGraph, sources: Iterable[str], targets: Iterable[str]) -> list[str]:
+    found = [of.find_shortest_chain(source, target) for source in sources for target in targets]
+    return [" -> ".join(chain) for chain in found if chain]
+
+
+def proofs() -> set[str]:
+    """The modules of schedules and theorems, as the table names them."""
+    return {
+        f"{family}.{name.partition(':')[0]}"
+        for family in registry.FAMILIES
+        for member in importlib.import_module(family).MEMBERS
+        for name in (member.schedule, *member.theorems)
+    }
+
+
+def mechanisms() -> set[str]:
+    """The modules that define a mechanism, whatever they are called and whether or not the table lists it."""
+    for module in pkgutil.walk_packages(dplangevin.families.__path__, "dplangevin.families."):
+        importlib.import_module(module.name)
+    found: set[str] = set()
+    left: list[type] = [Mechanism]
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        found.add(kind.__module__)
+    return {name for name in found if name.startswith("dplangevin.families.")}
+
+
+def test_every_folder_is_a_family_of_the_table() -> None:
+    folders = {
+        f"dplangevin.families.{each.name}"
+        for each in pkgutil.iter_modules(dplangevin.families.__path__)
+        if each.ispkg
+    }
+    assert folders == set(registry.FAMILIES)
+
+
+def test_the_page_on_the_architecture_names_every_family() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert [name for name in registry.FAMILIES if f"`{name.rpartition('.')[2]}`" not in page] == []
+
+
+def test_what_is_proved_does_not_know_what_runs() -> None:
+    assert len(proofs()) > 30
+    assert len(mechanisms()) > 15
+    assert chains(graph(), proofs(), mechanisms()) == []
+
+
+@pytest.mark.parametrize("face", ["cli", "report"])
+def test_faces_parse_call_and_show(face: str) -> None:
+    """They solve nothing themselves: no solver, search or sampler is imported there."""
+    inside = {name for name in graph().modules if name.startswith(f"dplangevin.{face}")}
+    used = {other for name in inside for other in graph().find_modules_directly_imported_by(name) - inside}
+    assert not {other for other in used if any(f"{other}.".startswith(f"{word}.") for word in SOLVERS)}
+
+
+def test_the_detector_detects() -> None:
+    made = grimp.ImportGraph()
+    for name in ("a.theorem", "a.shared", "a.runs"):
+        made.add_module(name)
+    made.add_import(importer="a.theorem", imported="a.shared")
+    assert chains(made, {"a.theorem"}, {"a.runs"}) == []
+    made.add_import(importer="a.shared", imported="a.runs")
+    assert chains(made, {"a.theorem"}, {"a.runs"}) == ["a.theorem -> a.shared -> a.runs"]

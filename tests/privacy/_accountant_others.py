@@ -1,0 +1,358 @@
+"""Random releases of the other mechanisms, with a delta at eps that a test of them attains, computed by itself.
+
+Each is the worst pair that is known in closed form: Gaussian shifts that records within the bounds do make, linear
+losses (whose minimisers and draws are Gaussian), Laplace and geometric noise, the largest of a random number of scores.
+Sizes are in random units, up to 1e+-40.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincc, ndtr
+
+from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule
+from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
+from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
+from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
+from dplangevin.families.noisy_answers.schedule import (
+    LargestNormSchedule,
+    NoisyAnswersSchedule,
+    NoisyMaxSchedule,
+    NoisySumsSchedule,
+    SumGroup,
+)
+from dplangevin.families.perturbation.schedule import (
+    ObjectivePerturbationSchedule,
+    OutputPerturbationSchedule,
+)
+from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.repeated_selection.schedule import FEWEST, RepeatedSelectionSchedule
+from dplangevin.families.underdamped.schedule import UnderdampedSchedule
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.problem.constants import ADJACENCIES, Constants
+from privacy._accountant_draws import Rng, _log, _pick
+from privacy._accountant_trials import Trial, Truth, gaussian_truth, tests_truth
+
+_PRECISE = 1e-7
+
+
+def _unit(rng: Rng) -> float:
+    return 10.0 ** int(rng.integers(-40, 41)) if rng.random() < 0.4 else 1.0
+
+
+def _gaussian(kind: str, mu: float, schedule: Any, constants: Constants | None = None) -> Trial:
+    return Trial(kind=kind, constants=constants, schedule=schedule, truth=gaussian_truth(mu), mu=mu)
+
+
+def _sides(adjacency: str) -> int:
+    return 2 if adjacency == "replace-one" else 1
+
+
+def slack(rng: Rng) -> Trial:
+    """A share of -unit that becomes one of +unit, or comes."""
+    unit, mu, adjacency = _unit(rng), _log(rng, 0.01, 5.0), _pick(rng, *ADJACENCIES)
+    scale = _sides(adjacency) * unit / mu
+    answers = int(rng.integers(1, 5))
+    schedule = SlackSchedule(unit=unit, scale=scale, answers=answers, adjacency=adjacency)
+    return _gaussian("slack", mu, schedule)
+
+
+def sums(rng: Rng) -> Trial:
+    """Contributions at right angles in every group; a single sum moves by one unit."""
+    adjacency, groups, square = _pick(rng, *ADJACENCIES), [], 0.0
+    for _ in range(int(rng.integers(1, 4))):
+        unit, answers, scale = _unit(rng), int(rng.integers(1, 5)), _log(rng, 0.3, 50.0)
+        groups.append(SumGroup(answers=answers, unit=unit, scale=scale * unit))
+        square += (_sides(adjacency) if answers > 1 else 1) / scale**2
+    schedule = NoisySumsSchedule(groups=tuple(groups), noise="gaussian", adjacency=adjacency)
+    return _gaussian("sums", math.sqrt(square), schedule)
+
+
+def geometric_truth(moves: int, shift: int, scale: float) -> Truth:
+    """`moves` counts that each move by `shift`, a two-sided geometric noise on each: all but far tails are summed."""
+    reach = math.ceil(40 * scale) + shift
+    place = np.arange(-reach, reach + shift + 1)
+    first, second = (
+        math.tanh(1 / (2 * scale)) * np.exp(-np.abs(place - at) / scale) for at in (0, shift)
+    )  # (1 - a) / (1 + a), a = e^(-1/scale)
+    if moves == 2:
+        first, second = np.multiply.outer(first, second[::-1]), np.multiply.outer(second, first[::-1])
+
+    def truth(eps: float) -> float:
+        if eps > 690:
+            return 0.0
+        return float(np.maximum(first * (1 - 1e-12) - math.exp(eps) * second * (1 + 1e-12), 0.0).sum())
+
+    return truth
+
+
+def counts(rng: Rng) -> Trial:
+    """Geometric noise: a record leaves one count, and enters another."""
+    adjacency, unit, scale = _pick(rng, *ADJACENCIES), int(rng.integers(1, 4)), _log(rng, 0.3, 6.0)
+    if rng.random() < 0.5:
+        schedule: Any = NoisySumsSchedule(
+            groups=(SumGroup(answers=3, unit=unit, scale=scale),), noise="geometric", adjacency=adjacency
+        )
+    else:
+        schedule = LearnedSchemaSchedule(
+            numbers=1, cells=4, categories=0, noise="geometric", scale=scale, adjacency=adjacency, rows_per_person=unit
+        )  # fmt: skip
+    truth = geometric_truth(_sides(adjacency), unit, scale)
+    return Trial(kind="counts", constants=None, schedule=schedule, truth=truth)
+
+
+def noisy_max(rng: Rng) -> Trial:
+    """Two candidates whose lead moves by 2 units (1 under add-remove): the probability that the first one wins."""
+    adjacency, unit, ratio = _pick(rng, *ADJACENCIES), _unit(rng), _log(rng, 0.05, 5.0)
+    schedule = NoisyMaxSchedule(candidates=2, unit=unit, scale=unit / ratio, adjacency=adjacency)
+    lead = np.linspace(-6, 6, 241) * ratio
+
+    def wins(gap: Any) -> Any:  # of two exponentials; 1 - wins(gap) = wins(-gap)
+        return np.where(gap > 0, 1 - np.exp(-np.abs(gap)) / 2, np.exp(-np.abs(gap)) / 2)
+
+    after = lead + _sides(adjacency) * ratio
+    power, size = (
+        np.concatenate([wins(after), wins(-lead)]),
+        np.concatenate([wins(lead), wins(-after)]),
+    )
+    truth = tests_truth(power * (1 - 1e-12), size * (1 + 1e-12))
+    return Trial(kind="max", constants=None, schedule=schedule, truth=truth)
+
+
+def answers(rng: Rng) -> Trial:
+    """Generalised Gaussian noise: all moves for p = 2, one of them for other p."""
+    p, shift, unit = (
+        float(_pick(rng, 1.0, 2.0, 2.0, 3.0, p=(0.4, 0.3, 0.25, 0.05))),
+        _log(rng, 0.02, 3.0),
+        _unit(rng),
+    )
+    changed = int(rng.integers(1, 6)) if p == 2 else 1  # several moves of other noise take a second each
+    schedule = NoisyAnswersSchedule(
+        answers=changed + int(rng.integers(0, 3)), changed=changed, sensitivity=unit, p=p, sigma=unit / shift,
+        adjacency=_pick(rng, *ADJACENCIES),
+    )  # fmt: skip
+    if p == 2:
+        return _gaussian("answers", math.sqrt(2 * changed) * shift, schedule)
+    cuts = np.linspace(-8, 8 + shift, 801)
+    above, below = (
+        np.where(cuts > at, 0.5 * gammaincc(1 / p, np.abs(cuts - at) ** p), 0.0) for at in (shift, 0.0)
+    )  # half-lines beyond both means
+    kept = cuts > shift
+    truth = tests_truth(above[kept] * (1 - 1e-11), below[kept] * (1 + 1e-11))
+    return Trial(kind="answers", constants=None, schedule=schedule, truth=truth)
+
+
+def largest_norm(rng: Rng) -> Trial:
+    """All k answers move by the sensitivity s: that every one exceeds t >= s has probability e^(s - t) / 2^k."""
+    k, shift, unit = int(rng.integers(1, 6)), _log(rng, 0.05, 6.0), _unit(rng)
+    schedule = LargestNormSchedule(
+        answers=k, changed=k, sensitivity=unit, scale=unit / shift, adjacency=_pick(rng, *ADJACENCIES)
+    )
+    if k == 1:
+        truth: Truth = lambda eps: max(0.0, -math.expm1((eps - shift) / 2)) * (1 - 1e-12)  # noqa: E731
+    else:
+        truth = lambda eps: max(0.0, -math.expm1(eps - shift)) / 2**k * (1 - 1e-12)  # noqa: E731
+    return Trial(kind="largest norm", constants=None, schedule=schedule, truth=truth)
+
+
+def whitened(rng: Rng) -> Trial:
+    """A row turned by a right angle, or turned round: moments move by sqrt 2 and gradients too, or gradients by 2."""
+    add = rng.random() < 0.5
+    n, row, slope = int(rng.integers(1, 10**6)), _unit(rng), _log(rng, 0.1, 10.0)
+    looks, steps = int(rng.integers(1, 3)), int(rng.integers(1, 80))
+    moment, step = _log(rng, 0.01, 2.0), _log(rng, 0.001, 1.0)
+    constants = Constants(
+        n=n, lipschitz=slope * row, row_norm=row, adjacency="add-remove" if add else "replace-one"
+    )
+    schedule = WhitenedSchedule(
+        moment_noise=1 / (n * moment), noise_scale=slope / (n * step), n_steps=steps, step_size=1.0, reach=1.0,
+        looks=looks,
+    )  # fmt: skip
+    turned = looks * moment**2 + steps * step**2
+    square = turned if add else max(2 * turned, 4 * steps * step**2)
+    return _gaussian("whitened", math.sqrt(square), schedule, constants)
+
+
+def underdamped(rng: Rng) -> Trial:
+    """Linear losses: x_T moves by (u beta Delta / g^2) r and has variance (2 u / g^2) r, r = g T - 1 + e^(-g T)."""
+    adjacency, n, loss = _pick(rng, *ADJACENCIES), int(rng.integers(1, 1000)), _unit(rng)
+    gamma, u, beta = _log(rng, 0.1, 20.0), _log(rng, 0.1, 10.0), _log(rng, 0.1, 10.0)
+    steps, eta = int(rng.integers(1, 200)), _log(rng, 0.01, 2.0)
+    reach = gamma * steps * eta
+    part = reach + math.expm1(-reach)
+    mu = beta * _sides(adjacency) / n * math.sqrt(u / 2 * part) / gamma  # move / deviation
+    return _gaussian(
+        "underdamped",
+        mu * (1 - 1e-9),
+        UnderdampedSchedule(
+            inverse_temperature=beta / loss, friction=gamma, inverse_mass=u, step_size=eta, n_steps=steps
+        ),
+        Constants(n=n, lipschitz=loss, adjacency=adjacency),
+    )
+
+
+def learned(rng: Rng) -> Trial:
+    """docs/theory/learned_schema.md, section 4: columns where the old label, the new one, both or none are rare."""
+    adjacency, scale = _pick(rng, *ADJACENCIES), _log(rng, 0.5, 30.0)
+    numbers, labels = int(rng.integers(0, 4)), int(rng.integers(1, 4))
+    threshold = 1 + scale * rng.uniform(0.5, 6.0)
+    schedule = LearnedSchemaSchedule(
+        numbers=numbers, cells=8, categories=labels, noise="gaussian", scale=scale, threshold=threshold,
+        adjacency=adjacency,
+    )  # fmt: skip
+    seen = float(ndtr((1 - threshold) / scale)) * (1 - 1e-12)
+    sides = _sides(adjacency)
+    rare = [int(rng.integers(0, labels + 1)) for _ in range(2)]  # columns whose old, or new, label is rare
+    if sides == 1:
+        rare[1 if rng.random() < 0.5 else 0] = 0
+        common = labels - max(rare)
+    else:
+        common = 2 * labels - sum(rare)
+    leaves, comes = (-math.expm1(count * math.log1p(-seen)) for count in rare)
+    gaussian = gaussian_truth(math.sqrt(sides * numbers + common) / scale)
+
+    def truth(eps: float) -> float:
+        at = eps + math.log((1 - comes) / (1 - leaves))
+        rest = gaussian(at) if numbers + common else max(0.0, -math.expm1(at))
+        rest = rest if at >= 0 else max(0.0, -math.expm1(at))  # a test that accepts everything is one too
+        return leaves + (1 - leaves) * rest * (1 - 1e-12)
+
+    return Trial(kind="learned", constants=None, schedule=schedule, truth=truth)
+
+
+def selection(rng: Rng) -> Trial:
+    """Scores N(0, 1) against N(mu, 1), the largest of K released: half-lines, by the generating function of K."""
+    law, mu = _pick(rng, "poisson", "geometric", "logarithmic"), _log(rng, 0.01, 2.0)
+    mean = _log(rng, FEWEST if law == "poisson" else 1.1, 300.0)
+    schedule = RepeatedSelectionSchedule(mu=mu, repetitions=mean, law=law, adjacency=_pick(rng, *ADJACENCIES))
+    gamma = schedule.gamma if law == "logarithmic" else 1 / mean
+
+    def beyond(miss: Any) -> Any:  # Pr[some score is above the cut], each with probability `miss`
+        if law == "poisson":
+            return -np.expm1(-mean * miss)
+        if law == "geometric":
+            return miss / (gamma + (1 - gamma) * miss)
+        return np.log1p((1 / gamma - 1) * miss) / math.log(1 / gamma)
+
+    cuts = np.linspace(-9, 9 + mu, 1201)
+    high, low = beyond(ndtr(mu - cuts)), beyond(ndtr(-cuts))
+    power, size = np.concatenate([high, 1 - low]), np.concatenate([low, 1 - high])
+    truth = tests_truth(power * (1 - 1e-9) - 1e-12, size * (1 + 1e-9) + 1e-12)
+    return Trial(kind="selection", constants=None, schedule=schedule, truth=truth)
+
+
+def minimiser(rng: Rng) -> Trial:
+    """Linear losses and a ridge m: the minimiser moves by Delta / (n m)."""
+    adjacency, n, loss = _pick(rng, *ADJACENCIES), int(rng.integers(1, 1000)), _unit(rng)
+    ridge, mu = _log(rng, 0.01, 1.0) * loss, _log(rng, 0.02, 4.0)
+    constants = Constants(
+        n=n, lipschitz=loss, smoothness=2 * ridge, strong_convexity=ridge, adjacency=adjacency, dimension=1,
+        hessian_rank=1,
+    )  # fmt: skip
+    sides = _sides(adjacency)
+    if rng.random() < 0.5:
+        schedule: Any = OutputPerturbationSchedule(
+            noise_scale=sides * loss / (n * ridge * mu), tolerance=_PRECISE * loss, noise="gaussian"
+        )
+        return _gaussian("minimiser", mu, schedule, constants)
+    # the sum of losses is tilted by N(0, noise^2); the release noise is far below and blurs a little
+    noise = sides * loss / mu
+    schedule = ObjectivePerturbationSchedule(
+        noise_scale=noise,
+        tolerance=_PRECISE * loss,
+        release_noise=1e-3 * noise / (n * ridge),
+        noise="gaussian",
+    )
+    return _gaussian("minimiser", mu * 0.999, schedule, constants)
+
+
+def moments(rng: Rng) -> Trial:
+    """Rows at every angle: |x x' - y y'|_F^2 = 2 (1 - s^2), |x + y|^2 = 2 (1 + s) for labels of opposite sign."""
+    adjacency, row, label, weight = (
+        _pick(rng, *ADJACENCIES),
+        _unit(rng) ** 0.5,
+        _log(rng, 0.1, 10.0),
+        _log(rng, 0.1, 9.0),
+    )
+    constants = Constants(
+        n=50, lipschitz=1.0, row_norm=row, label_bound=label, weight_bound=weight, adjacency=adjacency
+    )
+    gram, cross = _log(rng, 0.01, 3.0), _log(rng, 0.01, 3.0)
+    schedule = SufficientStatisticsSchedule(
+        gram_noise=weight * row**2 / gram, cross_noise=weight * row * label / cross, eigenvalue_floor=1.0
+    )
+    s = np.linspace(0, 1, 101)
+    square = gram**2 + cross**2
+    if adjacency == "replace-one":
+        square = float(np.max(2 * gram**2 * (1 - s**2) + 2 * cross**2 * (1 + s)))
+    return _gaussian("moments", math.sqrt(square), schedule, constants)
+
+
+def mirror(rng: Rng) -> Trial:
+    """Every step a Gaussian mechanism, with noise of its own."""
+    adjacency, n, loss, steps = (
+        _pick(rng, *ADJACENCIES),
+        int(rng.integers(1, 1000)),
+        _unit(rng),
+        int(rng.integers(1, 30)),
+    )
+    each = np.exp(rng.uniform(-5, 0, steps))
+    schedule = PublicMirrorSchedule(
+        step_size=1.0, noise_scale=tuple((_sides(adjacency) * loss / (n * each)).tolist()), n_steps=steps
+    )
+    constants = Constants(n=n, lipschitz=loss, adjacency=adjacency)
+    return _gaussian("mirror", float(np.linalg.norm(each)) * (1 - 1e-13), schedule, constants)
+
+
+def draw(rng: Rng) -> Trial:
+    """Linear losses: N(-g / m, 1 / (beta m)) with a ridge; without one, exponentials on an interval."""
+    adjacency, n, loss, mu = (
+        _pick(rng, *ADJACENCIES),
+        int(rng.integers(1, 1000)),
+        _unit(rng),
+        _log(rng, 0.02, 4.0),
+    )
+    sides = _sides(adjacency)
+    if rng.random() < 0.5:
+        ridge = _log(rng, 0.01, 1.0) * loss
+        constants = Constants(
+            n=n,
+            lipschitz=loss,
+            smoothness=2 * ridge,
+            strong_convexity=ridge,
+            adjacency=adjacency,
+            dimension=1,
+        )
+        beta = mu**2 * ridge * (n / (sides * loss)) ** 2
+        return _gaussian("draw", mu * (1 - 1e-9), GibbsSchedule(inverse_temperature=beta), constants)
+    constants = Constants(
+        n=n, lipschitz=loss, diameter=1.0, smoothness=loss, adjacency=adjacency, dimension=1
+    )
+    beta = n * mu / loss
+    slopes = (mu, -mu if sides == 2 else 1e-9)
+    cuts = np.linspace(0, 1, 201)[1:-1]
+    here, there = (-np.expm1(-a * cuts) / -math.expm1(-a) for a in slopes)  # Pr[x < cut], density e^(-a x)
+    truth = tests_truth(
+        np.concatenate([here, 1 - there]) * (1 - 1e-9), np.concatenate([there, 1 - here]) * (1 + 1e-9) + 1e-12
+    )
+    return Trial(
+        kind="draw", constants=constants, schedule=ExponentialSchedule(inverse_temperature=beta), truth=truth
+    )
+
+
+OTHERS: tuple[Callable[[Rng], Trial], ...] = (
+    slack, sums, counts, noisy_max, answers, largest_norm, whitened, underdamped, learned, selection, minimiser,
+    moments, mirror, draw,
+)  # fmt: skip
+
+
+def other_trials(seed: int) -> Any:
+    """Endless trials, each kind in turn."""
+    rng = np.random.default_rng(seed)
+    while True:
+        for made in OTHERS:
+            yield made(rng)
