@@ -15,7 +15,7 @@ from dplangevin._arrays import Floats
 
 VARIANCES = np.array([1e-6, 0.001, 0.004, 0.016, 0.064, 0.25])
 FLOOR = 2.0
-"""The diagonal counts for at least so many deviations."""
+"""The diagonal counts for at least so many deviations; an eigenvalue below so many counts as 0."""
 _ROUNDS = 200
 
 
@@ -34,7 +34,7 @@ def expected(matrix: Floats, deviation: float) -> tuple[Floats, Floats]:
     doubt[first, second] = doubt[second, first] = left
     values, vectors = np.linalg.eigh(whole * scale)
     return (
-        np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T),
+        np.asarray((vectors * np.where(values > FLOOR * deviation, values, 0.0)) @ vectors.T),
         np.asarray(doubt * scale**2 + deviation**2 * np.eye(size)),
     )
 
