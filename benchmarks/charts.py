@@ -101,12 +101,9 @@ def accuracy_figures(found: dict[str, dict[str, list[dict[str, str]]]]) -> None:
 
 def additive_points(text: str) -> Points:
     """Accuracy of the additive classifier on Adult, add-remove, up to epsilon 1."""
-    [rows] = [rows for heading, rows in tables(text) if heading == "adult"]
-    return [
-        point
-        for point in points([row for row in rows if row["promise"] == "add-remove"], "additive")
-        if point[0] <= 1
-    ]
+    [rows] = [rows for heading, rows in tables(text) if heading == "Cells"]
+    adult = [row for row in rows if row["data"] == "adult" and row["promise"] == "add-remove"]
+    return [point for point in points(adult, "additive") if point[0] <= 1]
 
 
 def front_figure(adult: dict[str, list[dict[str, str]]], beside: dict[str, Points], curves: Points) -> None:
