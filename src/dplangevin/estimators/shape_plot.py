@@ -189,8 +189,8 @@ def _curve(shape: ColumnShape) -> str:
     if even:
         marks = [(tick, tick) for tick in _ticks(points[0], points[-1])]
     parts += [
-        f'<text x="{min(x(place), _WIDTH - 24):.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
-        f"{_mark(point)}</text>"
+        f'<text x="{min(x(place), _WIDTH - 5 * len(_mark(point))):.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
+        f'text-anchor="middle">{_mark(point)}</text>'
         for place, point in marks
     ]
     parts.append(

@@ -9,6 +9,10 @@ from dplangevin.estimators.shapes import ColumnShape
 from dplangevin.report.document import Block, Figure, Number, Picture, ReportTable, Section, Text
 
 _MOST = 40
+_BARE = (
+    "There are no bands: the model was fitted without intervals. Where few records lie, a curve is noise and prior; "
+    "intervals=True draws how far it may be off."
+)
 
 
 def shape_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
@@ -22,7 +26,7 @@ def shape_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
     rows = [(shape.name, Number(value=float(f"{shape.importance:.4g}"))) for shape in shapes]
     blocks: list[Block] = [
         Text(words="The score is a sum: what each column adds to it is drawn below, the largest first."),
-        *([Text(words=LEGEND)] if banded else []),
+        Text(words=LEGEND if banded else _BARE),
         ReportTable(headers=("column", "largest minus smallest contribution"), rows=rows),
         *(_figure(shape) for shape in shapes[:_MOST]),
     ]
