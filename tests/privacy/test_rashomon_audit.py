@@ -40,7 +40,7 @@ def problem() -> Problem:
 def scores(schedule: RashomonSchedule, label: float, seed: int) -> np.ndarray:
     data = ArrayDataset([[1.0]], [label], problem())
     theta = _draws(replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
-    return theta.reshape(RUNS, MODELS).sum(axis=1)
+    return theta.last.reshape(RUNS, MODELS).sum(axis=1)
 
 
 @pytest.mark.parametrize("tier", ["exact", "pure"])

@@ -212,8 +212,10 @@ def test_bad_input_is_one_sentence(
     code, out, err = ask("account", *arguments)
     assert (code, out) == (expected, "")
     assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    assert words in err
+    first, *reasons = err.splitlines()  # one sentence, and one for each theorem that was asked
+    assert words in first
+    assert all(line.startswith(" - ") for line in reasons)
+    assert not reasons or first.endswith(":")
 
 
 def test_a_promise_that_cannot_be_met_is_refused(ask: Ask) -> None:

@@ -104,7 +104,6 @@ def test_temperatures_are_read_back() -> None:
         {"weights": "leading"},
         {"weights": "leading", "release": "average", "average_from": 1},
         {"weights": "geometric", "release": "average", "momentum": True},
-        {"weights": "geometric", "release": "average", "step_size": (0.1, 0.1, 0.1)},
         {"weights": "heavy", "release": "average"},
     ],
 )
