@@ -42,7 +42,13 @@ def test_weights_count_in_the_sensitivity_and_move_the_fit(cls: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"mechanism": "objective-perturbation"}, {"mechanism": "noisy-sgd"}, {"delta": 0.0}]
+    "options",
+    [
+        {},
+        {"mechanism": "objective-perturbation"},
+        pytest.param({"mechanism": "noisy-sgd"}, marks=pytest.mark.slow),
+        {"delta": 0.0},
+    ],
 )
 def test_support_vectors_of_several_classes(options: dict[str, Any]) -> None:
     """Near the hinge loss of Crammer and Singer without noise, and weights of classes count there too."""

@@ -13,8 +13,22 @@ from dplangevin.problem.constants import Constants
 from privacy._case import TIGHT, Case, attained
 from privacy.audit_table import CASES
 
+DEAR = {  # others of the same law, or tests of their own, run before each change; these in `make test-all`
+    "20 counts, best p", "20 counts, p = 4", "20 counts, p = 3.65, secure", "one model, ramp 0.5, 8 steps",
+    "two stages, the last draw", "one model, threshold 0.05",
+}  # fmt: skip
+LIKE_LOGISTIC = {"DPRidge", "DPHuberRegressor", "DPPoissonRegressor", "DPLinearSVC"}
 ROWS = [
-    pytest.param(case, id=f"{case.name}, {case.configuration}", marks=[pytest.mark.slow] if case.slow else [])
+    pytest.param(
+        case,
+        id=f"{case.name}, {case.configuration}",
+        marks=[pytest.mark.slow]
+        * (
+            case.slow
+            or case.configuration in DEAR
+            or (case.name in LIKE_LOGISTIC and case.configuration.startswith("output perturbation"))
+        ),
+    )
     for case in CASES
 ]
 

@@ -45,7 +45,13 @@ def scores(plan: Plan, pulls: list[int], seed: int) -> np.ndarray:
     return values @ np.array([0.6, 0.8])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("mirror, four steps", "warm start")))
+        for name in CASES
+    ],
+)
 def test_audit_pair(name: str) -> None:
     options, adjacency, first, second = CASES[name]
     of = Problem(

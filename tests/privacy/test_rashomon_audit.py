@@ -40,7 +40,7 @@ def problem() -> Problem:
 def scores(schedule: RashomonSchedule, label: float, seed: int) -> np.ndarray:
     data = ArrayDataset([[1.0]], [label], problem())
     theta = _draws(replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
-    return theta.last.reshape(RUNS, MODELS).sum(axis=1)
+    return theta.reshape(RUNS, MODELS).sum(axis=1)
 
 
 @pytest.mark.parametrize("tier", ["exact", "pure"])
@@ -65,7 +65,7 @@ def chain_scores(schedule: RashomonChainSchedule, label: float, seed: int) -> np
     """Sum of the last points of five chains, for each run."""
     data = ArrayDataset([[1.0]], [label], problem())
     theta = _chains(None, replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
-    return theta.reshape(RUNS, MODELS).sum(axis=1)
+    return theta.last.reshape(RUNS, MODELS).sum(axis=1)
 
 
 def test_five_chains_keep_their_promise_and_an_eighth_of_the_noise_does_not() -> None:
