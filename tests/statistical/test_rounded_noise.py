@@ -20,6 +20,7 @@ from dplangevin.samplers.rounded import (
     _decided,
     _survival,
     exact_cells,
+    gaussian_scale,
     geometric_noise,
     rounded_noise,
     rounded_sums,
@@ -172,3 +173,10 @@ def test_what_the_sampler_refuses() -> None:
 
 def _real(value: Fraction) -> mpmath.mpf:
     return mpmath.mpf(value.numerator) / value.denominator
+
+
+@pytest.mark.parametrize("deviation", [0.3, 1.0, 7.0, 2.0**20])
+def test_the_scale_of_gaussian_noise_has_its_deviation_or_a_hair_more(deviation: float) -> None:
+    """exp(-(x / a)^2) has the variance a^2 / 2, in exact arithmetic."""
+    ratio = Fraction(gaussian_scale(deviation)) ** 2 / 2 / Fraction(deviation) ** 2
+    assert 1 <= ratio < 1 + Fraction(1, 10**14)

@@ -33,6 +33,7 @@ from dplangevin.families.noisy_gradient.theorems.optimal_shift import best_resta
 from dplangevin.families.noisy_gradient.theorems.participation_start import (
     ParticipationStart,
     distance_moment,
+    log_exponential_moment,
     participation_split,
 )
 from dplangevin.privacy import sampled_gaussian as sg
@@ -337,3 +338,18 @@ def test_block_profile_carries_bad_batches():
     )
     assert risky.epsilon(1e-10) > 1.005 * clean.epsilon(1e-10)
     assert all(risky.delta(eps) >= clean.delta(eps) * 0.99 for eps in (0.05, 0.1, 0.3, 0.5))
+
+
+def test_the_moment_of_a_contracting_distance_counts_every_step() -> None:
+    """Summed one by one; what is left of the shift after c^j = 1e-4 counts too. Each piece is one step at c = 0.9."""
+    run = RandomBatchRun(
+        sampling="poisson", rate=0.3, noise_multiplier=1.0, shift=2.0, noise=1.0, contraction=0.9,
+        diameter=math.inf, n_steps=200,
+    )  # fmt: skip
+    theta = np.array([0.1, 1.0, 3.0])
+    for steps in (1, 5, 88, 100, 200):
+        shifts = np.multiply.outer(theta, 2.0 * 0.9 ** np.arange(steps))
+        exact = np.log1p(0.3 * np.expm1(shifts)).sum(axis=1)
+        bound = log_exponential_moment(run, steps, theta)
+        assert np.all(bound >= exact * (1 - 1e-13))
+        np.testing.assert_allclose(bound, exact, rtol=1e-6)
