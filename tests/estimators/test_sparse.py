@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
-from dplangevin import DPLogisticRegression, InvalidParameter
+from dplangevin import DPLogisticRegression, DPSearchCV, InvalidParameter
 from dplangevin.estimators._reading import dense
 
 STATED: dict[str, Any] = {"epsilon": 2.0, "data_norm": 1.0, "classes": [False, True], "random_state": 0}
@@ -82,3 +82,16 @@ def test_cells_are_not_shown_when_the_shape_is_wrong() -> None:
     with pytest.raises(InvalidParameter, match="Expected 2D array") as error:
         DPLogisticRegression(**STATED).fit(np.array([0.123456, 0.2]), [True, False])
     assert "0.123" not in str(error.value)
+
+
+def test_a_search_reads_sparse_rows_each_by_itself() -> None:
+    """An index beyond the columns would fall into the next record's row."""
+    table = rows() + 0.1
+    odd = csr_array(table)
+    odd.indices[odd.indptr[7]] = 5
+    search = DPSearchCV(DPLogisticRegression(**STATED), {"alpha": [None]}, epsilon=1.0, delta=1e-6)
+    found = search._records(odd, table.sum(axis=1) > 1, [{}])[0]
+    read = np.column_stack([found.column(name).numbers() for name in found.names])
+    others = np.arange(300) != 7
+    np.testing.assert_array_equal(read[others], table[others])
+    assert np.isnan(read[7]).all()

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw import is_raw
 from dplangevin.estimators._raw_records import RawRecords
+from dplangevin.estimators._reading import dense
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
@@ -226,7 +227,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> tuple[Table, Cells]:
         if is_dask(X) or is_path(X):
             raise InvalidParameter("a search reads rows in memory; load the table first.")
-        X = cast(Any, X).toarray() if issparse(X) else X
+        X = dense(X) if issparse(X) else X
         if isinstance(X, np.ndarray) and X.ndim != 2:
             raise InvalidParameter("X must be a table: rows and columns.")
         order = tuple(f"x{j}" for j in range(np.shape(X)[1])) if isinstance(X, np.ndarray) else None
