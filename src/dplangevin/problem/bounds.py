@@ -150,6 +150,8 @@ def _repaired(X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[An
     loads = None if weights is None else as_array("weights", weights)
     if features.ndim != 2 or labels.ndim != 1 or any(a.dtype.kind not in "biuf" for a in (features, labels)):
         return X, y, weights  # the wrong shape or type for every record: refused as ever
+    with np.errstate(over="ignore"):
+        features, labels = (a if a.dtype.itemsize <= 8 else a.astype(np.float64) for a in (features, labels))
     if loads is not None and loads.dtype.kind in "biuf":
         loads = np.where(np.isfinite(loads), loads, 0.0)
     bad = ~np.isfinite(features).all(axis=1)
