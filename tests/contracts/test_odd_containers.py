@@ -121,14 +121,15 @@ def test_records_in_lists_keep_their_type_whatever_one_of_them_is() -> None:
     targets: list[Any] = X[:, 0].tolist()
     labels = X[:, 0].copy()
     labels[PLACE] = 0.0
-    expected = ArrayDataset(zeroed, labels, problem).gradient_sum(np.zeros(3))
+    at = np.zeros((3, 1))
+    expected = ArrayDataset(zeroed, labels, problem).gradient_sum(problem.loss, at)
     for row in ([None, 1.0], ["?", "?"], [0.5], 7.0, [Loud(1.0), 0.0]):
-        np.testing.assert_array_equal(
-            ArrayDataset(with_row(row), targets, problem).gradient_sum(np.zeros(3)), expected
-        )
+        data = ArrayDataset(with_row(row), targets, problem)
+        np.testing.assert_array_equal(data.gradient_sum(problem.loss, at), expected)
     weights: list[Any] = [1.0] * 60
     weights[PLACE] = "?"
-    assert np.isfinite(ArrayDataset(X, targets, problem, weights).gradient_sum(np.zeros(3))).all()
+    data = ArrayDataset(X, targets, problem, weights)
+    assert np.isfinite(data.gradient_sum(problem.loss, at)).all()
 
 
 def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
