@@ -135,9 +135,18 @@ def _reasons(
         f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
         f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {edge / 2:.2g} of the squared row "
         "norm are resolved, and noise then costs every direction alike",
-        f"{1 - SHARE:.0%} buys {schedule.n_steps} accelerated full-batch steps in those coordinates",
-        "the mean of the last two thirds of the iterates is released"
+        f"{1 - SHARE:.0%} buys {_count(schedule)} accelerated full-batch steps in those coordinates",
+        f"the mean of the last {'half' if schedule.approach else 'two thirds'} of the iterates is released"
         + (
             ", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"
         ),
+    )
+
+
+def _count(schedule: WhitenedSchedule) -> str:
+    if not schedule.approach:
+        return str(schedule.n_steps)
+    return (
+        f"{schedule.n_steps} (up to {schedule.longest} where the first {schedule.approach} show a flat loss, for the same "
+        "budget)"
     )

@@ -11,8 +11,8 @@ from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 CHOSEN = (
-    "how many steps follow the first ones is read off the noisy gradients of these; their noise grows with their number, "
-    "so that any number costs the same"
+    "how many steps follow the first ones is read off the noisy gradients of these; their noise grows with their "
+    "number, so that any number costs the same"
 )
 
 
