@@ -147,6 +147,6 @@ def _count(schedule: WhitenedSchedule) -> str:
     if not schedule.approach:
         return str(schedule.n_steps)
     return (
-        f"{schedule.n_steps} (up to {schedule.longest} where the first {schedule.approach} show a flat loss, for the same "
-        "budget)"
+        f"{schedule.n_steps} (up to {schedule.longest} where the first {schedule.approach} show a flat loss, at the "
+        "same cost)"
     )
