@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
-from dplangevin.families._stated import stated_constants
-from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.families._stated import Reader, of_problem
+from dplangevin.families.draws.schedule import DrawSchedule, DrawTier, ExponentialSchedule, GibbsSchedule
 from dplangevin.problem.constants import Constants
 
 
-def _reader(law: type[ExponentialSchedule | GibbsSchedule]) -> Callable[..., tuple[Constants, Schedule]]:
+def _reader(law: type[ExponentialSchedule | GibbsSchedule]) -> Reader:
+    @of_problem(may="smoothness strong_convexity diameter dimension")
     def read(
+        _: Constants,
         *,
-        n: int,
-        lipschitz: float,
         inverse_temperature: float,
-        smoothness: float = math.inf,
-        strong_convexity: float = 0.0,
-        diameter: float = math.inf,
-        dimension: int | None = None,
-        tier: str = "exact",
+        tier: DrawTier = "exact",
         step_size: float = 0.0,
         steps: int = 0,
-        adjacency: str = "replace-one",
-    ) -> tuple[Constants, Schedule]:
-        constants = stated_constants(
-            n, lipschitz, adjacency, smoothness, strong_convexity, diameter, dimension
-        )
-        return constants, law(
-            inverse_temperature=inverse_temperature,
-            tier=tier,  # type: ignore[arg-type]
-            step_size=step_size,
-            n_steps=steps,
-        )
+    ) -> DrawSchedule:
+        return law(inverse_temperature=inverse_temperature, tier=tier, step_size=step_size, n_steps=steps)
 
     return read
 

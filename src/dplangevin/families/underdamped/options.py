@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dplangevin.families._stated import stated_constants
+from dplangevin.families._stated import of_problem
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.problem.constants import Constants
 
 
+@of_problem()
 def underdamped(
+    _: Constants,
     *,
-    n: int,
-    lipschitz: float,
     inverse_temperature: float,
     step_size: float,
     steps: int,
     friction: float = 2.0,
     inverse_mass: float = 1.0,
-    adjacency: str = "replace-one",
-) -> tuple[Constants, UnderdampedSchedule]:
-    """The constants and the schedule."""
-    return stated_constants(n, lipschitz, adjacency), UnderdampedSchedule(
+) -> UnderdampedSchedule:
+    """The chain of positions and velocities."""
+    return UnderdampedSchedule(
         inverse_temperature=inverse_temperature,
         friction=friction,
         inverse_mass=inverse_mass,
