@@ -16,7 +16,9 @@ from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 
 
-class SlackTheorem(Theorem[SlackSchedule]):
+class SlackTheorem(
+    Theorem[SlackSchedule], name="noisy slack", proof="docs/theory/rashomon_region.md, section 1"
+):
     """mu = reach / scale.
 
     Examples
@@ -26,9 +28,7 @@ class SlackTheorem(Theorem[SlackSchedule]):
     0.5
     """
 
-    name = "noisy slack"
     reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
-    proof = "docs/theory/rashomon_region.md, section 1"
 
     def certify(self, constants: None, schedule: SlackSchedule) -> Guarantee:
         return Guarantee(

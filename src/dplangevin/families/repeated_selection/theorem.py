@@ -15,7 +15,7 @@ from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 
 
-class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule]):
+class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule], name="repeat and select", proof=""):
     """The best of K attempts, K from a Poisson or a truncated negative binomial law.
 
     With R(a) = a mu^2 / 2 the curve of an attempt and m the mean of K, at every order a > 1:
@@ -30,9 +30,7 @@ class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule]):
     0.898
     """
 
-    name = "repeat and select"
     reference = "Papernot and Steinke (2022), Theorems 2 and 6; Liu and Talwar (2019)"
-    proof = ""
 
     def certify(self, constants: None, schedule: RepeatedSelectionSchedule) -> Guarantee:
         orders = cv.ORDERS[cv.ORDERS > 1]

@@ -18,12 +18,10 @@ NAME = "worst-shift"
 REFERENCE = "Ganesh (2022), chapter 2; Dong, Roth and Su (2022), tensor products of trade-off functions"
 
 
-class WorstShift(Theorem[NoisyAnswersSchedule]):
+class WorstShift(Theorem[NoisyAnswersSchedule], name=NAME, proof="docs/theory/thesis.md, Worst shift"):
     """The worst neighbour moves `changed` answers by the whole sensitivity: GDP for p = 2, else certified losses."""
 
-    name = NAME
     reference = REFERENCE
-    proof = "docs/theory/thesis.md, Worst shift"
 
     def certify(self, constants: None, schedule: NoisyAnswersSchedule) -> Guarantee:
         if schedule.p == 2:
@@ -32,12 +30,12 @@ class WorstShift(Theorem[NoisyAnswersSchedule]):
         return _minted(schedule, _noise(schedule))
 
 
-class CorrectedWorstShift(Theorem[CorrectedAnswersSchedule]):
+class CorrectedWorstShift(
+    Theorem[CorrectedAnswersSchedule], name=NAME, proof="docs/theory/thesis.md, Worst shift"
+):
     """The noise and all sparse-vector corrections, in one sum of losses."""
 
-    name = NAME
     reference = REFERENCE
-    proof = "docs/theory/thesis.md, Worst shift"
 
     def certify(self, constants: None, schedule: CorrectedAnswersSchedule) -> Guarantee:
         part = CorrectedNoise(

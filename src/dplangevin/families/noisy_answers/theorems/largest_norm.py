@@ -10,7 +10,9 @@ from dplangevin.privacy.parts import Part, Pure
 from dplangevin.privacy.theorem import Theorem, arithmetic, inflated
 
 
-class LargestNormTheorem(Theorem[LargestNormSchedule]):
+class LargestNormTheorem(
+    Theorem[LargestNormSchedule], name="norm noise", proof="docs/theory/thesis.md, Norm noise"
+):
     """Pure (sensitivity / scale), and no easier to attack than one Laplace answer of that epsilon.
 
     |x|_K = max(|x|_inf, |x|_1 / changed) is the norm whose unit ball is the convex hull of the moves: at most `changed`
@@ -25,9 +27,7 @@ class LargestNormTheorem(Theorem[LargestNormSchedule]):
     0.5
     """
 
-    name = "norm noise"
     reference = "Hardt and Talwar (2010), K-norm mechanism; Ganesh (2022), section 2.1"
-    proof = "docs/theory/thesis.md, Norm noise"
 
     def certify(self, constants: None, schedule: LargestNormSchedule) -> Guarantee:
         cost = schedule.sensitivity / schedule.scale

@@ -17,7 +17,7 @@ from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, 
 from dplangevin.problem.constants import Adjacency
 
 
-class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
+class NoisyMaxTheorem(Theorem[NoisyMaxSchedule], name="report noisy max", proof=""):
     """Twice the unit over the scale (once under add-remove), pure.
 
     Examples
@@ -27,8 +27,6 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
     0.5...
     """
 
-    name = "report noisy max"
-    proof = ""
     reference = (
         "McKenna and Sheldon (2020), Permute-and-Flip, Theorem 1; "
         "Ding et al. (2021): the same law as report noisy max with exponential noise"

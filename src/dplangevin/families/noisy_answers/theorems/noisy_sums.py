@@ -30,7 +30,7 @@ REFERENCES: dict[SumNoise, str] = {
 }
 
 
-class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
+class NoisySumsTheorem(Theorem[NoisySumsSchedule], name="noisy sums", proof=""):
     """Reach over scale, added up over the groups: pure epsilons, or mu of GDP in squares.
 
     Examples
@@ -41,9 +41,7 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
     1.0
     """
 
-    name = "noisy sums"
     reference = "; ".join(REFERENCES.values())
-    proof = ""
 
     def certify(self, constants: None, schedule: NoisySumsSchedule) -> Guarantee:
         costs = [group.reach(schedule.noise, schedule.adjacency) / group.scale for group in schedule.groups]
