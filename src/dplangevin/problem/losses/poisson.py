@@ -24,6 +24,8 @@ class Poisson(Loss):
 
     target_bound: float
     name: ClassVar[str] = "poisson"
+    slope_bound = math.inf
+    curvature_bound = math.inf
 
     def __post_init__(self) -> None:
         _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
@@ -39,14 +41,6 @@ class Poisson(Loss):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(slope + y, 0.0))
-
-    @property
-    def slope_bound(self) -> float:
-        return math.inf
-
-    @property
-    def curvature_bound(self) -> float:
-        return math.inf
 
     @property
     def label_range(self) -> tuple[float, float]:
