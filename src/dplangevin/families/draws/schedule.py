@@ -40,13 +40,12 @@ class DrawSchedule(Schedule):
         beta = _check.scale("inverse_temperature", self.inverse_temperature)
         _check.put(self, inverse_temperature=beta, tier=_check.choice("tier", self.tier, DRAW_TIERS))
         _check.put(self, grid=_check.count("grid", self.grid, least=0))
-        _check.put(self, padding=_check.nonnegative("padding", self.padding))
+        _check.each(self, padding=_check.nonnegative)
         if self.tier == "exact":
             if self.step_size or self.n_steps:
                 raise InvalidParameter("an exact draw has no step_size and no n_steps; leave them out.")
         else:
-            _check.put(self, step_size=_check.scale("step_size", self.step_size))
-            _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
+            _check.each(self, step_size=_check.scale, n_steps=_check.count)
         if self.grid == 1 or (self.grid and self.tier != "exact"):
             raise InvalidParameter("grid must be 0, or at least 2 points per axis with tier='exact'.")
 

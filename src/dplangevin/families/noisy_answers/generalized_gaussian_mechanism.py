@@ -103,15 +103,14 @@ class GeneralizedGaussianMechanism:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, k=_check.count("k", self.k))
-        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        _check.each(self, k=_check.count, epsilon=_check.positive)
         if self.epsilon > LARGEST_EPSILON:
             raise InvalidParameter(
                 f"epsilon = {self.epsilon:g} promises nothing; the accountant goes up to {LARGEST_EPSILON:g}."
             )
         _check.put(self, delta=0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
         _check.put(self, objective=_check.choice("objective", self.objective, ("max", "rmse")))
-        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.each(self, sensitivity=_check.positive)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, changed_counts=self._changed())
         _check.put(self, p=self._shape())

@@ -85,10 +85,13 @@ class SparseVectorCorrection:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, delta=_check.open_unit("delta", self.delta))
-        _check.put(self, corrections=_check.count("corrections", self.corrections))
-        _check.put(self, share=_check.open_unit("share", self.share))
-        _check.put(self, answer_ratio=_check.positive("answer_ratio", self.answer_ratio))
+        _check.each(
+            self,
+            delta=_check.open_unit,
+            corrections=_check.count,
+            share=_check.open_unit,
+            answer_ratio=_check.positive,
+        )
         plain = GeneralizedGaussianMechanism(
             k=self.k,
             epsilon=self.epsilon,
@@ -106,7 +109,7 @@ class SparseVectorCorrection:
         )
         _check.put(self, p=p, changed_counts=plain.changed_counts)
         if self.threshold is not None:
-            _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+            _check.each(self, threshold=_check.nonnegative)
         self._calibrate()
         _check.put(self, threshold=self._schedule.threshold)
 

@@ -44,9 +44,7 @@ class DiscreteGradientSchedule(Schedule):
     resolution: int = 20
 
     def __post_init__(self) -> None:
-        _check.put(self, step_size=_check.scale("step_size", self.step_size))
-        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
-        _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
+        _check.each(self, step_size=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
         _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
         if self.sampling in ("poisson", "without-replacement"):
             raise InvalidParameter(
@@ -54,7 +52,7 @@ class DiscreteGradientSchedule(Schedule):
                 "discrete noise. Use sampling='full', 'cyclic' or 'shuffle'."
             )
         _check.put(self, sampling=_check.choice("sampling", self.sampling, DISCRETE_SAMPLINGS))
-        _check.put(self, resolution=_check.count("resolution", self.resolution))
+        _check.each(self, resolution=_check.count)
         if self.resolution > 40:
             raise InvalidParameter(f"resolution must be at most 40, got {self.resolution!r}.")
         plain = self.real()  # the rest is checked as for real-valued noise

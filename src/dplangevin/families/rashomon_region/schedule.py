@@ -27,9 +27,7 @@ class SlackSchedule(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, unit=_check.scale("unit", self.unit))
-        _check.put(self, scale=_check.scale("scale", self.scale))
-        _check.put(self, answers=_check.count("answers", self.answers))
+        _check.each(self, unit=_check.scale, scale=_check.scale, answers=_check.count)
 
     @property
     def reach(self) -> float:

@@ -28,7 +28,7 @@ class L1Ball(ConstraintSet):
     name: ClassVar[str] = "l1-ball"
 
     def __post_init__(self) -> None:
-        _check.put(self, radius=_check.positive("radius", self.radius))
+        _check.each(self, radius=_check.positive)
 
     def diameter(self, dimension: int) -> float:
         return 2 * self.radius

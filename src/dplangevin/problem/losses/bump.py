@@ -31,7 +31,7 @@ class Bump(RecordLoss):
     width: float
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     def record_gradient(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
         away = theta - row

@@ -27,7 +27,7 @@ class Huber(Loss):
     curvature_bound = 1.0
 
     def __post_init__(self) -> None:
-        _check.put(self, transition=_check.positive("transition", self.transition))
+        _check.each(self, transition=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         distance = np.abs(score - y)

@@ -28,7 +28,7 @@ class Poisson(Loss):
     curvature_bound = math.inf
 
     def __post_init__(self) -> None:
-        _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
+        _check.each(self, target_bound=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):

@@ -35,7 +35,7 @@ class RadialHuber(RecordLoss):
     width: float
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     @property
     def gradient_bound(self) -> float:

@@ -30,7 +30,7 @@ class SeveralHinge(ClassesLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):

@@ -25,7 +25,7 @@ class SmoothedHinge(Loss):
     slope_bound = 1.0
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         gap = np.maximum(1 - _sign(y) * score, 0)
