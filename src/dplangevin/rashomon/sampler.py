@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +20,7 @@ from dplangevin.rashomon.multiplicity import Multiplicity
 from dplangevin.rashomon.template import Template
 
 
+@dataclass(eq=False, repr=False)
 class RashomonSampler(BaseEstimator):  # type: ignore[misc]
     """K models drawn privately from the set of models whose objective is within `threshold` of the best.
 
@@ -61,38 +62,21 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        threshold: float = 0.05,
-        n_models: int = 10,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        radius: float | None = None,
-        route: str = "pure",
-        tier: str = "auto",
-        ramp: float | None = None,
-        n_steps: int | None = None,
-        ledger: Spender | None = None,
-        random_state: Any = None,
-        state: StatePath = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.threshold = threshold
-        self.n_models = n_models
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius = radius
-        self.route = route
-        self.tier = tier
-        self.ramp = ramp
-        self.n_steps = n_steps
-        self.ledger = ledger
-        self.random_state = random_state
-        self.state = state
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    threshold: float = 0.05
+    n_models: int = 10
+    epsilon: float = 1.0
+    delta: float = 0.0
+    radius: float | None = None
+    route: str = "pure"
+    tier: str = "auto"
+    ramp: float | None = None
+    n_steps: int | None = None
+    ledger: Spender | None = None
+    random_state: Any = None
+    state: StatePath = None
+    verbose: bool = False
 
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonRecipe:
         """What fit would do on n rows of n_features encoded columns; no data is needed."""

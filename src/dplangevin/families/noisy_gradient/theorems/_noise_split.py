@@ -92,19 +92,14 @@ def constant_split(
 
 
 def varying_split(
-    run: RandomBatchRun,
-    orders: Floats,
-    curves: Floats,
-    start: Start,
-    lengths: Floats,
-    shares: Floats = SHARES,
+    run: RandomBatchRun, orders: Floats, curves: Floats, start: Start, lengths: Floats
 ) -> Split:
     """The cheapest k and rho_t that grow towards the end, for c < 1.
 
     For a price y of weight, step t takes the rho minimising S(1 - rho) - y c^{2(T-t)} rho: the i-th share as long as
     y c^{2(T-t)} is above the first i slopes of the curve. `counts` has the number of steps above each slope.
     """
-    rho, curves, lengths = np.append(0.0, shares[::2]), curves[np.r_[0, 1 : len(curves) : 2]], lengths[::2]
+    rho, curves, lengths = np.append(0.0, SHARES[::2]), curves[np.r_[0, 1 : len(curves) : 2]], lengths[::2]
     decay = -2 * math.log(run.contraction)
     rises, gains = np.maximum(np.diff(curves, axis=0), 0.0), np.diff(rho)[:, None]
     best, chosen = np.full(orders.shape, np.inf), np.zeros(orders.shape)
