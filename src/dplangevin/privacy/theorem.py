@@ -80,6 +80,18 @@ class Theorem(ABC, Generic[S]):
             extra_delta=extra_delta,
         )
 
+    def of_answers(self, schedule: Any, part: Part, assumptions: tuple[str, ...], **stated: Any) -> Guarantee:
+        """Mint the guarantee of noisy answers, whose schedules state their own neighbours."""
+        return Guarantee(
+            parts=(part,),
+            adjacency=schedule.adjacency,
+            release=schedule.release,
+            theorem=self.name,
+            assumptions=assumptions,
+            arithmetic=arithmetic(secure=schedule.secure),
+            **{"reference": self.reference, **stated},
+        )
+
 
 def _for_these_rows(certify: Callable[[Any, Any, S], Guarantee]) -> Callable[[Any, Any, S], Guarantee]:
     """The same certificate, refused where the data may hold more than n records and the proof needs at most n."""

@@ -46,13 +46,5 @@ class LearnedSchemaTheorem(
             part = Pure(value=inflated(cost))
         rows = schedule.rows_per_person
         whole = (f"holds for all rows of a person who owns at most {rows}",) if rows > 1 else ()
-        return Guarantee(
-            parts=(part,),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS, *whole),
-            extra_delta=tail * (1 + 1e-9),
-            rows_per_person=rows,
-        )
+        words = (*schedule.assumptions, *ANSWER_ASSUMPTIONS, *whole)
+        return self.of_answers(schedule, part, words, extra_delta=tail * (1 + 1e-9), rows_per_person=rows)

@@ -62,17 +62,8 @@ class DiscreteGradientSchedule(Schedule):
 
     def real(self) -> NoisyGradientSchedule:
         """The same descent with real-valued noise; for comparison and for the parts that do not touch noise."""
-        return NoisyGradientSchedule(
-            step_size=self.step_size,
-            noise_scale=self.noise_scale,
-            n_steps=self.n_steps,
-            batch_size=self.batch_size,
-            sampling=self.sampling,
-            release=self.release,
-            checkpoints=self.checkpoints,
-            average_from=self.average_from,
-            momentum=self.momentum,
-        )
+        shared = {name: value for name, value in vars(self).items() if name != "resolution"}
+        return NoisyGradientSchedule(**shared)
 
     def divisor(self, n: int) -> int:
         """The public divisor of the gradient sum."""

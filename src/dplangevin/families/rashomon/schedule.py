@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
-from dplangevin.families.draws.schedule import DRAW_TIERS, DrawTier
+from dplangevin.families.draws.schedule import DRAW_TIERS, DrawTier, check_chain
 from dplangevin.privacy.schedule import Schedule
 
 
@@ -48,11 +47,7 @@ class RashomonSchedule(Schedule):
         _check.put(self, tier=_check.choice("tier", self.tier, DRAW_TIERS))
         _check.each(self, excess=_check.scale, at_epsilon=_check.positive)
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
-        if self.tier == "exact":
-            if self.step_size or self.n_steps:
-                raise InvalidParameter("exact draws have no step_size and no n_steps; leave them out.")
-        else:
-            _check.each(self, step_size=_check.scale, n_steps=_check.count)
+        check_chain(self, "exact draws have")
 
 
 @dataclass(frozen=True, kw_only=True)

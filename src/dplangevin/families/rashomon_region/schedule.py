@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dplangevin import _check
+from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.privacy.plan import Price
+
+
+def slack_of(price: Price) -> SlackSchedule:
+    """The schedule of a price that is one of signed answers."""
+    assert isinstance(price.schedule, SlackSchedule)
+    return price.schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,8 @@ class SlackSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.each(self, unit=_check.scale, scale=_check.scale, answers=_check.count)
+        if self.secure:
+            raise InvalidParameter("a noisy slack has no secure form: its shares are no whole numbers.")
 
     @property
     def reach(self) -> float:

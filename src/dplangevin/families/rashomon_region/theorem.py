@@ -31,11 +31,5 @@ class SlackTheorem(
     reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
 
     def certify(self, constants: None, schedule: SlackSchedule) -> Guarantee:
-        return Guarantee(
-            parts=(Gaussian(mu=inflated(schedule.reach / schedule.scale)),),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS),
-        )
+        part = Gaussian(mu=inflated(schedule.reach / schedule.scale))
+        return self.of_answers(schedule, part, (*schedule.assumptions, *ANSWER_ASSUMPTIONS))

@@ -26,6 +26,8 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
+    log_link: ClassVar[bool] = False
+    """Whether scores are logarithms of rates."""
 
     @abstractmethod
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
@@ -34,6 +36,11 @@ class Loss(ABC):
     def total(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The sum of h(score; y) over the first axis, the records."""
         return np.asarray(self.value(score, y).sum(axis=0))
+
+    @property
+    def plain(self) -> Loss:
+        """The loss without clipping."""
+        return self
 
     @property
     def law(self) -> SlopeLaw | None:

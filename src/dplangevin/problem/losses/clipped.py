@@ -49,6 +49,10 @@ class Clipped(Loss):
                 f"the slope of the {self.loss.name} loss is constant; state a smaller data_norm instead of a clip."
             )
 
+    @property
+    def plain(self) -> Loss:
+        return self.loss
+
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         low, high = self._turning_points(y)
         inside = self.loss.value(np.clip(score, low, high), y)

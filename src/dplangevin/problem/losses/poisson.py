@@ -24,6 +24,7 @@ class Poisson(Loss):
 
     target_bound: float
     name: ClassVar[str] = "poisson"
+    log_link = True
     slope_bound = math.inf
     curvature_bound = math.inf
 

@@ -7,7 +7,7 @@ from dplangevin.families.noisy_answers.theorems.generalized_gaussian import answ
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part, Pure
-from dplangevin.privacy.theorem import Theorem, arithmetic, inflated
+from dplangevin.privacy.theorem import Theorem, inflated
 
 
 class LargestNormTheorem(
@@ -34,13 +34,5 @@ class LargestNormTheorem(
         part: Part = GeneralizedGaussian(p=1.0, shift=cost, changed=1, answers=1)
         if schedule.secure:
             part = Pure(value=inflated(cost))
-        return Guarantee(
-            parts=(part,),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=answer_words(schedule, "the queries and the scale are public"),
-            arithmetic=arithmetic(secure=schedule.secure),
-            rows_per_person=schedule.rows_per_person,
-        )
+        words = answer_words(schedule, "the queries and the scale are public")
+        return self.of_answers(schedule, part, words, rows_per_person=schedule.rows_per_person)

@@ -13,7 +13,7 @@ from dplangevin.families._minimiser import deflated
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, inflated, noise_words
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated, noise_words
 from dplangevin.problem.constants import Adjacency
 
 
@@ -33,15 +33,9 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSchedule], name="report noisy max", proof=
     )
 
     def certify(self, constants: None, schedule: NoisyMaxSchedule) -> Guarantee:
-        return Guarantee(
-            parts=(Pure(value=inflated(_reach(schedule.unit, schedule.adjacency) / schedule.scale)),),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=(*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure)),
-            arithmetic=arithmetic(secure=schedule.secure),
-        )
+        part = Pure(value=inflated(_reach(schedule.unit, schedule.adjacency) / schedule.scale))
+        words = (*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure))
+        return self.of_answers(schedule, part, words)
 
 
 def calibrated_max(

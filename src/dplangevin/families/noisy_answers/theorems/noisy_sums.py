@@ -20,7 +20,7 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGro
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part, Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, inflated, noise_words
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated, noise_words
 from dplangevin.problem.constants import Adjacency
 
 REFERENCES: dict[SumNoise, str] = {
@@ -50,15 +50,8 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule], name="noisy sums", proof=""):
             part = Gaussian(mu=inflated(math.hypot(*costs)))
         else:
             part = Pure(value=inflated(math.fsum(costs)))
-        return Guarantee(
-            parts=(part,),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=REFERENCES[schedule.noise],
-            assumptions=(*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure)),
-            arithmetic=arithmetic(secure=schedule.secure),
-        )
+        words = (*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure))
+        return self.of_answers(schedule, part, words, reference=REFERENCES[schedule.noise])
 
 
 def calibrated_sums(
