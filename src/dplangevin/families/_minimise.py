@@ -18,6 +18,7 @@ from dplangevin.problem.constraints import ConstraintSet, WholeSpace
 MOST_STEPS = 200
 UNIT = 2.0**-53
 _SCALES = 24
+"""Halvings of a step that a line search tries at once."""
 
 
 @dataclass(frozen=True, kw_only=True)

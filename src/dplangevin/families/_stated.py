@@ -10,6 +10,8 @@ from typing import Any
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
+OPTION_NAMES = {"n_steps": "steps", "n_models": "models"}
+"""Fields that `account` and `calibrate` know under another name."""
 Reader = Callable[..., tuple[Constants, Schedule]]
 
 
@@ -43,3 +45,17 @@ def of_problem(
         return both
 
     return reader
+
+
+def fields_of(schedule: type[Schedule], names: str) -> Callable[..., Schedule]:
+    """A reader whose options are these fields of the schedule, with their defaults, as `account` spells them."""
+    asked = {OPTION_NAMES.get(name, name): name for name in names.split()}
+    known = inspect.signature(schedule).parameters
+
+    def read(_: Constants, **options: Any) -> Schedule:
+        return schedule(**{asked[option]: value for option, value in options.items()})
+
+    taken = [known[name].replace(name=option) for option, name in asked.items()]
+    first = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)
+    read.__signature__ = inspect.Signature([first, *taken])  # type: ignore[attr-defined]
+    return read

@@ -6,12 +6,10 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dplangevin import _files
-from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter
 from dplangevin.report import html
 from dplangevin.report.ranges import RangePlot, range_svg
@@ -66,16 +64,6 @@ class ReportTable:
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-
-
-def stamp(kind: str, version: int) -> dict[str, Any]:
-    """How the plain data of a document begin: which format, and what wrote it when."""
-    return {
-        "format": f"dplangevin-{kind}",
-        "version": version,
-        "library": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,9 @@ from dplangevin.report.document import (
     ReportTable,
     Section,
     Text,
-    stamp,
 )
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.plain import stamp
 
 VERSION = 1
 BINS = 20

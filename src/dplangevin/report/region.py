@@ -22,9 +22,9 @@ from dplangevin.report.document import (
     ReportTable,
     Section,
     Text,
-    stamp,
 )
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.plain import stamp
 from dplangevin.report.ranges import Range, RangePlot
 from dplangevin.report.rashomon import under_head
 from dplangevin.report.text import number

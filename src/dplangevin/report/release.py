@@ -8,18 +8,9 @@ from typing import Any
 from dplangevin._version import __version__
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.report.curve import CurveRow
-from dplangevin.report.document import (
-    Bullets,
-    Document,
-    Facts,
-    Figure,
-    Number,
-    ReportTable,
-    Section,
-    Text,
-    stamp,
-)
+from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, ReportTable, Section, Text
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.plain import stamp
 from dplangevin.report.shapes import shape_sections
 from dplangevin.report.steps import lower_bound, steps_rows
 from dplangevin.report.subject import Subject, settings_of, subject_of

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dplangevin.families._stated import Reader, of_problem
-from dplangevin.families.draws.schedule import DrawSchedule, DrawTier, ExponentialSchedule, GibbsSchedule
-from dplangevin.problem.constants import Constants
+from dplangevin.families._stated import Reader, fields_of, of_problem
+from dplangevin.families.draws.schedule import DrawSchedule, ExponentialSchedule, GibbsSchedule
 
 
-def _reader(law: type[ExponentialSchedule | GibbsSchedule]) -> Reader:
-    @of_problem(may="smoothness strong_convexity diameter dimension")
-    def read(
-        _: Constants,
-        *,
-        inverse_temperature: float,
-        tier: DrawTier = "exact",
-        step_size: float = 0.0,
-        steps: int = 0,
-    ) -> DrawSchedule:
-        return law(inverse_temperature=inverse_temperature, tier=tier, step_size=step_size, n_steps=steps)
-
-    return read
+def _reader(law: type[DrawSchedule]) -> Reader:
+    """A bounded set, or strong convexity and delta > 0: the theorems ask."""
+    read = fields_of(law, "inverse_temperature tier step_size n_steps")
+    return of_problem(may="smoothness strong_convexity diameter dimension")(read)
 
 
-exponential = _reader(
-    ExponentialSchedule
-)  # a bounded set, or strong convexity and delta > 0: the theorems ask
-gibbs = _reader(GibbsSchedule)
+exponential, gibbs = _reader(ExponentialSchedule), _reader(GibbsSchedule)

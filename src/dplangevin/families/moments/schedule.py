@@ -31,11 +31,6 @@ class SufficientStatisticsSchedule(Schedule):
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.each(
-            self,
-            gram_noise=_check.scale,
-            cross_noise=_check.scale,
-            eigenvalue_floor=_check.positive,
-            secure=_check.flag,
-        )
+        _check.each(self, gram_noise=_check.scale, cross_noise=_check.scale)
+        _check.each(self, eigenvalue_floor=_check.positive, secure=_check.flag)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))

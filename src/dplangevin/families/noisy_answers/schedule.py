@@ -148,13 +148,8 @@ class CountedAnswers(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.each(
-            self,
-            answers=_check.count,
-            changed=_check.count,
-            sensitivity=_check.scale,
-            rows_per_person=_check.count,
-        )
+        _check.each(self, answers=_check.count, changed=_check.count)
+        _check.each(self, sensitivity=_check.scale, rows_per_person=_check.count)
         if self.changed > self.answers:
             raise InvalidParameter(
                 f"changed = {self.changed} exceeds the number of answers, {self.answers}; it is at most that."
@@ -168,6 +163,12 @@ class CountedAnswers(AnswerSchedule):
     @property
     def grid(self) -> float:
         """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        grid = public_grid(self._width)
+        return min(grid, 1.0) if self.secure else grid
+
+    @property
+    def _width(self) -> float:
+        """Of the noise."""
         raise NotImplementedError
 
 
@@ -190,10 +191,8 @@ class NoisyAnswersSchedule(CountedAnswers):
         _check.each(self, sigma=_check.scale)
 
     @property
-    def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
-        grid = public_grid(self.sigma)
-        return min(grid, 1.0) if self.secure else grid
+    def _width(self) -> float:
+        return self.sigma
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +219,8 @@ class LargestNormSchedule(CountedAnswers):
             )
 
     @property
-    def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
-        grid = public_grid(self.scale)
-        return min(grid, 1.0) if self.secure else grid
+    def _width(self) -> float:
+        return self.scale
 
 
 @dataclass(frozen=True, kw_only=True)

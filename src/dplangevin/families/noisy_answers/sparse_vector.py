@@ -85,13 +85,8 @@ class SparseVectorCorrection:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.each(
-            self,
-            delta=_check.open_unit,
-            corrections=_check.count,
-            share=_check.open_unit,
-            answer_ratio=_check.positive,
-        )
+        _check.each(self, delta=_check.open_unit, corrections=_check.count)
+        _check.each(self, share=_check.open_unit, answer_ratio=_check.positive)
         plain = GeneralizedGaussianMechanism(
             k=self.k,
             epsilon=self.epsilon,

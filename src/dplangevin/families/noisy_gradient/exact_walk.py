@@ -22,6 +22,7 @@ from dplangevin._arrays import Floats
 Maps = Sequence[tuple[float, Callable[[Floats], Floats]]]
 _MASS_ERROR = 1e-9
 _CUTS = 401
+"""Half-lines that are tried as tests."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,15 +48,8 @@ class WhitenedSchedule(Schedule):
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.each(
-            self,
-            moment_noise=_check.scale,
-            noise_scale=_check.scale,
-            n_steps=_check.count,
-            step_size=_check.positive,
-            reach=_check.positive,
-            looks=_check.count,
-        )
+        _check.each(self, moment_noise=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
+        _check.each(self, step_size=_check.positive, reach=_check.positive, looks=_check.count)
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         _check.each(self, shrink=_check.flag)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
