@@ -33,8 +33,7 @@ from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, Priced
 from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
@@ -45,7 +44,7 @@ _BLOCK = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralizedGaussianMechanism:
+class GeneralizedGaussianMechanism(Priced):
     """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p), or to exp(-|x|_K / sigma) for p = inf.
 
     |x|_K = max(|x|_inf, |x|_1 / changed_counts): its unit ball is the hull of the moves of one record. For p = inf the
@@ -179,11 +178,6 @@ class GeneralizedGaussianMechanism:
         return error_law(self.k, self.changed_counts, self.p)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee
-
-    @property
     def grid(self) -> float:
         """Answers are rounded to multiples of this power of two."""
         return self.schedule.grid
@@ -264,8 +258,6 @@ class GeneralizedGaussianMechanism:
 
 class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
     """answers + sigma GGauss(p), rounded to a public grid."""
-
-    family = NoisyAnswersSchedule
 
     def draw(
         self, schedule: NoisyAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator

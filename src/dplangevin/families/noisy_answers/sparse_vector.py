@@ -29,15 +29,14 @@ from dplangevin.families.run_state import StatePath
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
-from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import decreasing_root
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, Priced
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseVectorCorrection:
+class SparseVectorCorrection(Priced):
     """y = counts + GGauss(p, sigma); then up to `corrections` counts with |y_i - count_i| over a threshold are mended.
 
     For i = 1, 2, ...: if |y_i - count_i| + Lap(4 D/a) >= threshold + rho, with rho ~ Lap(2 D/a) drawn afresh after
@@ -114,11 +113,6 @@ class SparseVectorCorrection:
         assert isinstance(schedule, CorrectedAnswersSchedule)
         return schedule
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee
-
     def _calibrate(self) -> None:
         """The largest mu whose split meets (epsilon, delta); the split that was certified is the one that is kept."""
 
@@ -178,8 +172,6 @@ class SparseVectorCorrection:
 
 class SparseVector(AnswerMechanism[CorrectedAnswersSchedule]):
     """Noisy answers, then searches for the largest errors, which are mended."""
-
-    family = CorrectedAnswersSchedule
 
     def draw(
         self, schedule: CorrectedAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator

@@ -39,8 +39,6 @@ class RashomonDraws(FitMechanism[RashomonSchedule]):
     Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1.
     """
 
-    family = RashomonSchedule
-
     def check(self, schedule: RashomonSchedule, problem: Problem) -> None:
         """The excess is the problem's, and the tier has a sampler."""
         if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):
@@ -73,8 +71,6 @@ class RashomonChains(FitMechanism[RashomonChainSchedule]):
     ----------
     Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3.
     """
-
-    family = RashomonChainSchedule
 
     def check(self, schedule: RashomonChainSchedule, problem: Problem) -> None:
         """What the schedule says of the problem is true."""
