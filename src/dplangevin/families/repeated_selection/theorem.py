@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from dplangevin._search import bisected
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
@@ -65,8 +66,4 @@ def attempt_mu(epsilon: float, delta: float, schedule: RepeatedSelectionSchedule
         found = RepeatedSelectionTheorem().certify(None, replace(schedule, mu=mu))
         return found.epsilon(delta) <= epsilon
 
-    low, high = 0.0, cv.gdp_mu(epsilon, delta)
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisected(fits, 0.0, cv.gdp_mu(epsilon, delta), rounds=30)
