@@ -140,6 +140,9 @@ Plot = Annotated[
 
 
 def _of_a_run(
+    n: Records = None,
+    lipschitz: Lipschitz = None,
+    step_size: StepSize = None,
     mechanism: Mechanism = None,
     sampling: Sampling = None,
     batch_size: BatchSize = None,
@@ -183,7 +186,7 @@ def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     def called(**given: Any) -> None:
         command(**{name: given[name] for name in own})
 
-    called.__signature__ = inspect.Signature([*own.values(), *shared.values()])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature([*shared.values(), *own.values()])  # type: ignore[attr-defined]
     return called
 
 

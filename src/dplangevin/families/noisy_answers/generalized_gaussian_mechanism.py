@@ -33,8 +33,7 @@ from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, Priced
 from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
@@ -45,7 +44,7 @@ _BLOCK = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralizedGaussianMechanism:
+class GeneralizedGaussianMechanism(Priced):
     """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p), or to exp(-|x|_K / sigma) for p = inf.
 
     |x|_K = max(|x|_inf, |x|_1 / changed_counts): its unit ball is the hull of the moves of one record. For p = inf the
@@ -103,15 +102,14 @@ class GeneralizedGaussianMechanism:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, k=_check.count("k", self.k))
-        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        _check.each(self, k=_check.count, epsilon=_check.positive)
         if self.epsilon > LARGEST_EPSILON:
             raise InvalidParameter(
                 f"epsilon = {self.epsilon:g} promises nothing; the accountant goes up to {LARGEST_EPSILON:g}."
             )
         _check.put(self, delta=0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
         _check.put(self, objective=_check.choice("objective", self.objective, ("max", "rmse")))
-        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.each(self, sensitivity=_check.positive)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, changed_counts=self._changed())
         _check.put(self, p=self._shape())
@@ -178,11 +176,6 @@ class GeneralizedGaussianMechanism:
     @property
     def _error(self) -> IndependentError | CubeError:
         return error_law(self.k, self.changed_counts, self.p)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee
 
     @property
     def grid(self) -> float:
@@ -265,8 +258,6 @@ class GeneralizedGaussianMechanism:
 
 class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
     """answers + sigma GGauss(p), rounded to a public grid."""
-
-    family = NoisyAnswersSchedule
 
     def draw(
         self, schedule: NoisyAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator

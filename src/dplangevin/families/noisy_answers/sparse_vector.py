@@ -29,15 +29,14 @@ from dplangevin.families.run_state import StatePath
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
-from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import decreasing_root
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, Priced
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseVectorCorrection:
+class SparseVectorCorrection(Priced):
     """y = counts + GGauss(p, sigma); then up to `corrections` counts with |y_i - count_i| over a threshold are mended.
 
     For i = 1, 2, ...: if |y_i - count_i| + Lap(4 D/a) >= threshold + rho, with rho ~ Lap(2 D/a) drawn afresh after
@@ -85,10 +84,8 @@ class SparseVectorCorrection:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, delta=_check.open_unit("delta", self.delta))
-        _check.put(self, corrections=_check.count("corrections", self.corrections))
-        _check.put(self, share=_check.open_unit("share", self.share))
-        _check.put(self, answer_ratio=_check.positive("answer_ratio", self.answer_ratio))
+        _check.each(self, delta=_check.open_unit, corrections=_check.count)
+        _check.each(self, share=_check.open_unit, answer_ratio=_check.positive)
         plain = GeneralizedGaussianMechanism(
             k=self.k,
             epsilon=self.epsilon,
@@ -106,7 +103,7 @@ class SparseVectorCorrection:
         )
         _check.put(self, p=p, changed_counts=plain.changed_counts)
         if self.threshold is not None:
-            _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+            _check.each(self, threshold=_check.nonnegative)
         self._calibrate()
         _check.put(self, threshold=self._schedule.threshold)
 
@@ -115,11 +112,6 @@ class SparseVectorCorrection:
         schedule = self.plan.schedule
         assert isinstance(schedule, CorrectedAnswersSchedule)
         return schedule
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee
 
     def _calibrate(self) -> None:
         """The largest mu whose split meets (epsilon, delta); the split that was certified is the one that is kept."""
@@ -180,8 +172,6 @@ class SparseVectorCorrection:
 
 class SparseVector(AnswerMechanism[CorrectedAnswersSchedule]):
     """Noisy answers, then searches for the largest errors, which are mended."""
-
-    family = CorrectedAnswersSchedule
 
     def draw(
         self, schedule: CorrectedAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator
