@@ -186,7 +186,9 @@ def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     def called(**given: Any) -> None:
         command(**{name: given[name] for name in own})
 
-    called.__signature__ = inspect.Signature([*shared.values(), *own.values()])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*shared.values(), *own.values())]
+    )
     return called
 
 

@@ -45,14 +45,3 @@ class Plan(Price):
     def __post_init__(self) -> None:
         object.__setattr__(self, "constants", self.problem.constants)
         super().__post_init__()
-
-
-class Priced:
-    """Something that runs one price."""
-
-    plan: Price
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee

@@ -33,7 +33,8 @@ from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
-from dplangevin.privacy.plan import Price, Priced
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.plan import Price
 from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
@@ -43,8 +44,50 @@ LARGEST_EPSILON = 1000.0
 _BLOCK = 2**20
 
 
+class NoisyCounts:
+    """Base of calibrated counts: they run one price, to people with so many rows."""
+
+    plan: Price
+    rows_per_person: int
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a release promises."""
+        return self.plan.guarantee
+
+    def release(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+    ) -> Floats:
+        """The noisy counts; counts that are a function are read after the ledger is charged."""
+        return self.run(counts, random_state, ledger, state).values[0]
+
+    def run(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object,
+        ledger: Spender | None,
+        state: StatePath,
+    ) -> AnswersRelease:
+        """Counts through the till."""
+        exact = counts if callable(counts) else lambda: counts
+        release: AnswersRelease = mechanism_for(type(self.plan.schedule)).run(
+            self.plan,
+            lambda: [np.asarray(exact(), float).ravel()],
+            random_state,
+            ledger=ledger,
+            state=state,
+            rows_per_person=self.rows_per_person,
+        )
+        return release
+
+
 @dataclass(frozen=True, kw_only=True)
-class GeneralizedGaussianMechanism(Priced):
+class GeneralizedGaussianMechanism(NoisyCounts):
     """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p), or to exp(-|x|_K / sigma) for p = inf.
 
     |x|_K = max(|x|_inf, |x|_1 / changed_counts): its unit ball is the hull of the moves of one record. For p = inf the
@@ -220,17 +263,6 @@ class GeneralizedGaussianMechanism(Priced):
         width = self.margin(level, simultaneous=simultaneous)
         return values - width, values + width
 
-    def release(
-        self,
-        counts: ArrayLike | Callable[[], ArrayLike],
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Floats:
-        """The noisy counts; counts that are a function are read after the ledger is charged."""
-        return released(self.plan, counts, random_state, ledger, state, self.rows_per_person).values[0]
-
     def describe(self) -> str:
         """The promise and the error in words."""
         return (
@@ -271,27 +303,6 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
             noisy = values[part] + schedule.sigma * draw(values[part].size, schedule.p, rng)
             result[part] = np.round(noisy / schedule.grid) * schedule.grid
         return (result,)
-
-
-def released(
-    plan: Price,
-    counts: ArrayLike | Callable[[], ArrayLike],
-    random_state: object,
-    ledger: Spender | None,
-    state: StatePath,
-    rows_per_person: int,
-    mechanism: AnswerMechanism[Any] | None = None,
-) -> AnswersRelease:
-    """Counts through the till."""
-    exact = counts if callable(counts) else lambda: counts
-    return (mechanism or mechanism_for(type(plan.schedule))).run(
-        plan,
-        lambda: [np.asarray(exact(), float).ravel()],
-        random_state,
-        ledger=ledger,
-        state=state,
-        rows_per_person=rows_per_person,
-    )
 
 
 def draw(size: int, p: float, rng: np.random.Generator) -> Floats:

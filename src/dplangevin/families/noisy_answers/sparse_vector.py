@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammainccinv
 
 from dplangevin import _check
@@ -17,26 +16,24 @@ from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import best_shape
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
     GeneralizedGaussianMechanism,
+    NoisyCounts,
     draw,
-    released,
 )
 from dplangevin.families.noisy_answers.schedule import (
     CorrectedAnswersSchedule,
     NoisyAnswersSchedule,
     checked_power,
 )
-from dplangevin.families.run_state import StatePath
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
 from dplangevin.privacy.loss_sum import decreasing_root
-from dplangevin.privacy.plan import Price, Priced
-from dplangevin.privacy.spender import Spender
+from dplangevin.privacy.plan import Price
 from dplangevin.problem.constants import Adjacency
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseVectorCorrection(Priced):
+class SparseVectorCorrection(NoisyCounts):
     """y = counts + GGauss(p, sigma); then up to `corrections` counts with |y_i - count_i| over a threshold are mended.
 
     For i = 1, 2, ...: if |y_i - count_i| + Lap(4 D/a) >= threshold + rho, with rho ~ Lap(2 D/a) drawn afresh after
@@ -154,20 +151,6 @@ class SparseVectorCorrection(Priced):
             threshold=sigma * level if self.threshold is None else self.threshold,
         )
         return Price(schedule=schedule, delta=self.delta)
-
-    def release(
-        self,
-        counts: ArrayLike | Callable[[], ArrayLike],
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Floats:
-        """The noisy, corrected counts; counts that are a function are read after the ledger is charged."""
-        release = released(
-            self.plan, counts, random_state, ledger, state, self.rows_per_person, SparseVector()
-        )
-        return release.values[0]
 
 
 class SparseVector(AnswerMechanism[CorrectedAnswersSchedule]):
