@@ -93,8 +93,8 @@ def _warn_of_shared_noise(rng: np.random.Generator, ledger: Spender) -> None:
     start = hashlib.sha256(repr((place, rng.bit_generator.state)).encode()).digest()
     if start in _begun:
         warnings.warn(
-            "this random_state made a release of these data before: both have the same noise, so that the two together may "
-            "undo it (unless records and plan are the same), and what the ledger adds up does not hold. Leave it out.",
+            "this random_state made a release of these data before: both have the same noise, so that the two together "
+            "may undo it (unless records and plan are the same), and the ledger's sum does not hold. Leave it out.",
             UserWarning,
             stacklevel=3,
         )
