@@ -345,6 +345,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
                 "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
                 "divisor of the mean. Nothing was charged."
             )
+        if self.n is None and rows == 0:
+            raise InvalidParameter("the table has no rows.")
         return rows if self.n is None else _check.count("n", self.n)
 
     def _bad_rows(self) -> str:
