@@ -15,6 +15,11 @@ FINE = 0.5
 """Largest p times the edge of half the share at which a second look pays."""
 WIDEST = 256
 """Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
+PURE_SHARE = 0.2
+"""Of epsilon, for the second moment of a pure promise."""
+PURE_SEEN = 0.6
+PURE_MODELS = ("logistic", "ridge")
+"""Models whose default fit under a pure promise may buy a second moment."""
 MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
 """Models whose default fit is whitened descent."""
 
@@ -70,4 +75,41 @@ def could(request: Request) -> bool:
         and request.theorem is None
         and request.alpha is None
         and request.radius is None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureLook:
+    """What a second moment can show under a pure promise. records : n epsilon / s. columns : p."""
+
+    records: float
+    columns: int
+
+    @classmethod
+    def of(cls, request: Request) -> PureLook:
+        """For any promise: delta plays no part."""
+        return cls(records=request.n * request.epsilon / request.sides, columns=request.columns)
+
+    @property
+    def edge(self) -> float:
+        """Of the spectrum of the difference of two Wishart matrices: 1.67 (p + 1) / (share records)."""
+        return 1.6653 * (self.columns + 1) / (PURE_SHARE * self.records)
+
+    @property
+    def pay(self) -> bool:
+        """Whether the moment is worth its share."""
+        return self.edge <= PURE_SEEN
+
+
+def purely_by_default(request: Request) -> bool:
+    """Whether the default fit of this pure request is whitened; anything stated about the fit keeps its route."""
+    return (
+        request.model in PURE_MODELS
+        and request.delta == 0
+        and not request.secure
+        and request.mechanism == "auto"
+        and request.theorem is None
+        and request.alpha is None
+        and request.radius is None
+        and PureLook.of(request).pay
     )
