@@ -18,6 +18,10 @@ WIDEST = 256
 PURE_SHARE = 0.2
 """Of epsilon, for the second moment of a pure promise."""
 PURE_SEEN = 0.6
+"""As SEEN."""
+PURE_EDGE = 1.6651
+"""Edge of the spectrum of the noise of a pure moment over (p + 1) scale, by free convolution of two Wishart laws:
+(1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2."""
 PURE_MODELS = ("logistic", "ridge")
 """Models whose default fit under a pure promise may buy a second moment."""
 MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
@@ -93,7 +97,7 @@ class PureLook:
     @property
     def edge(self) -> float:
         """Of the spectrum of the difference of two Wishart matrices: 1.67 (p + 1) / (share records)."""
-        return 1.6653 * (self.columns + 1) / (PURE_SHARE * self.records)
+        return PURE_EDGE * (self.columns + 1) / (PURE_SHARE * self.records)
 
     @property
     def pay(self) -> bool:

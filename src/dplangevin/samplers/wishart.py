@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 
-EDGE = 1.6653
-"""Of the spectrum, over scale (p + 1): (1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2, by free convolution."""
-
 
 def wishart_difference(size: int, scale: float, rng: np.random.Generator) -> NDArray[np.float64]:
     """scale (V - W), V and W independent [size, size] matrices of density exp(-tr) on the positive semidefinite ones.

@@ -15,7 +15,8 @@ from dplangevin.families.whitened.geometry import Spectrum, spectrum
 from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened_objective.rows import WhitenedRows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.samplers.wishart import EDGE, wishart_difference
+from dplangevin.planner.looks import PURE_EDGE
+from dplangevin.samplers.wishart import wishart_difference
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +58,7 @@ def look(schedule: WhitenedObjectiveSchedule, data: Dataset, rng: np.random.Gene
 def resolved(schedule: WhitenedObjectiveSchedule, moment: Floats) -> Spectrum:
     """What stands out of the noise; post-processing. `spectrum` takes the deviation of noise with the same edge."""
     size = len(moment)
-    return spectrum(moment, schedule.moment_noise * EDGE * (size + 1) / math.sqrt(2 * size), False)
+    return spectrum(moment, schedule.moment_noise * PURE_EDGE * (size + 1) / math.sqrt(2 * size), False)
 
 
 def coordinates(found: Spectrum) -> Floats:
