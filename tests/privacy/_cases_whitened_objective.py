@@ -1,7 +1,7 @@
 """Whitened objective perturbation: the moment alone, the minimiser with the moment fixed, then the whole.
 
-The moment sees a row that comes, or two at right angles. The minimiser sees one row that is long in stretched
-coordinates, so that its weight has put it on the bound, with two labels at which a Huber loss is a straight line.
+The moment sees a row that comes, or two at right angles. The minimiser sees one row that stretched coordinates put on
+the bound (or, where bounds are broken, far beyond it), with two labels at which a Huber loss is a straight line.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def unweighted(X: Floats, basis: Floats, bound: float) -> tuple[Floats, Floats]:
 
 def minimisers(adjacency: str, *, wrong: bool = False, free: bool = False) -> Draw:
     """wrong : the tilt has its stated size in theta instead of q."""
-    sides = tables(adjacency, np.full((2, 1), NORM))
+    sides = tables(adjacency, np.full((2, 1), NORM if free else NORM / STRETCH))
     schedule = replace(SCHEDULE, noise_scale=SCHEDULE.noise_scale / STRETCH) if wrong else SCHEDULE
     basis = np.array([[STRETCH]])
 
