@@ -228,7 +228,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "whitened multinomial": lambda: whitened(loss=Softmax(n_classes=2)),
     "whitened weighted": lambda: whitened(bounds=DataBounds(data_norm=1.5, classes=2, weight_bound=0.7)),
     "whitened objective": whitened_objective,
-    "whitened objective multinomial": lambda: whitened_objective(loss=Softmax(n_classes=2), fit_intercept=True),
+    "whitened objective multinomial": lambda: whitened_objective(
+        loss=Softmax(n_classes=2), fit_intercept=True
+    ),
     "whitened objective weighted": lambda: whitened_objective(
         loss=SQUARE, bounds=DataBounds(data_norm=1.5, target=(-1.0, 1.0), weight_bound=0.7)
     ),

@@ -115,7 +115,7 @@ def moment_case(adjacency: str) -> Case:
         sabotages={"half the noise of the moment": moments(adjacency, noise / (4 if replaced else 2))},
         exact_ratio=None if replaced else 1.0,
         loose="the ratio is reached far out only; so a quarter of the noise" if replaced else "",
-        runs=4000,
+        runs=3000,
     )
 
 
@@ -132,7 +132,7 @@ def minimiser_case(adjacency: str) -> Case:
             "noise in the wrong coordinates": minimisers(adjacency, wrong=True),
         },
         exact_ratio=epsilon / (epsilon + 0.02),
-        runs=1500,
+        runs=500,
     )
 
 
@@ -149,6 +149,6 @@ CASES = (
         honest=whole(),
         sabotages={"a tenth of the noise of the moment": whole(moment_noise=0.1)},
         loose="the attack looks at the moment, one of two releases",
-        runs=1000,
+        runs=400,
     ),
 )

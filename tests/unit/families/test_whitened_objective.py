@@ -49,7 +49,9 @@ def problem(loss: Any = None, n: int = 6, p: int = 2, **changes: Any) -> Problem
     labels: dict[str, Any] = {"target": (-1, 1)} if isinstance(chosen, Huber | Clipped) else {"classes": 2}
     if isinstance(chosen, Softmax):
         labels = {"classes": chosen.n_classes}
-    bounds = DataBounds(data_norm=changes.pop("data_norm", 1.0), weight_bound=changes.pop("weight", 1.0), **labels)
+    bounds = DataBounds(
+        data_norm=changes.pop("data_norm", 1.0), weight_bound=changes.pop("weight", 1.0), **labels
+    )
     return Problem(loss=chosen, bounds=bounds, n=n, n_features=p,
                    fit_intercept=changes.pop("fit_intercept", False), **changes)  # fmt: skip
 
@@ -83,7 +85,10 @@ def test_log_density_is_lipschitz_in_the_nuclear_norm() -> None:
     turns[:, :60], sizes[:, :60] = np.array([[0.0], [math.pi / 2]]), 1.0
     at = rng.uniform(-1, 1, (300, 2)) * rng.choice([0.5, 3.0, 30.0], (300, 1))
     at[:30] = [30.0, -30.0]
-    x, y = (size[:, None] * np.column_stack([np.cos(turn), np.sin(turn)]) for size, turn in zip(sizes, turns, strict=True))
+    x, y = (
+        size[:, None] * np.column_stack([np.cos(turn), np.sin(turn)])
+        for size, turn in zip(sizes, turns, strict=True)
+    )
     here = at[:, :, None] * np.eye(2)
     added, taken = (np.einsum("ni,nj->nij", row, row) for row in (x, y))
     base = log_density(at)
@@ -134,7 +139,11 @@ def test_one_record_moves_what_is_released_by_no_more_than_is_claimed(
     rng = np.random.default_rng(3)
     of = problem(loss, 8, 3, weight=weight, fit_intercept=intercept, data_norm=norm, adjacency=adjacency)
     constants, columns, classes = of.constants, of.n_columns, loss.score_dimension
-    labels = rng.integers(0, 3, 400) % getattr(loss, "n_classes", 2) if not isinstance(loss, Clipped) else rng.uniform(-2, 2, 400)
+    labels = (
+        rng.integers(0, 3, 400) % getattr(loss, "n_classes", 2)
+        if not isinstance(loss, Clipped)
+        else rng.uniform(-2, 2, 400)
+    )
     largest = np.zeros(3)
     for k in range(60):
         rows = 3 * norm * rng.standard_normal((8, 3)) * rng.choice([0.05, 1.0])
@@ -145,7 +154,9 @@ def test_one_record_moves_what_is_released_by_no_more_than_is_claimed(
         basis = rng.standard_normal((columns, columns)) * rng.choice([1e-8, 0.7, 40.0, 1e9], (1, columns))
         theta = rng.standard_normal(columns * classes) * rng.choice([0.0, 1.0, 1e3]) / norm
         sides = [np.r_[0, 2:8], np.r_[1, 2:8]] if adjacency == "replace-one" else [np.r_[0, 2:8], np.r_[2:8]]
-        smaller = problem(loss, 7, 3, weight=weight, fit_intercept=intercept, data_norm=norm, adjacency=adjacency)
+        smaller = problem(
+            loss, 7, 3, weight=weight, fit_intercept=intercept, data_norm=norm, adjacency=adjacency
+        )
         data = [ArrayDataset(rows[s], y[s], smaller, loads[s]) for s in sides]
         moments = [d.summed(second_moment, None) for d in data]
         q = [Objective(data=WhitenedRows(d, basis), ridge=0.0, tilt=np.zeros(len(theta))) for d in data]
@@ -191,7 +202,11 @@ def test_density_ratios_of_the_minimiser_stay_within_the_claim(adjacency: str) -
     reaches nine tenths of the claim."""
     rng, of, ridge = np.random.default_rng(5), problem(Huber(transition=0.2), 1, 2, adjacency=adjacency), 1.5
     ran = schedule(ridge=ridge, noise_scale=0.5, release_noise=1e9)
-    claim = ObjectivePerturbationTheorem().certify(whitened_constants(of.constants, ridge), ran.objective).epsilon()
+    claim = (
+        ObjectivePerturbationTheorem()
+        .certify(whitened_constants(of.constants, ridge), ran.objective)
+        .epsilon()
+    )
     largest = 0.0
     for k in range(10):
         row, basis = rng.uniform(-1, 1, (1, 2)), rng.standard_normal((2, 2)) * np.array([3.0, 0.5])
@@ -206,7 +221,12 @@ def test_density_ratios_of_the_minimiser_stay_within_the_claim(adjacency: str) -
             for data in sides:
                 phi = Objective(data=WhitenedRows(data, basis), ridge=ridge, tilt=np.zeros(2))
                 points = [score * z[0] / (z @ z.T).item() for score in scores]
-                logs.append([-np.linalg.norm(phi.gradient(q)) / 0.5 + np.linalg.slogdet(phi.hessian(q))[1] for q in points])
+                logs.append(
+                    [
+                        -np.linalg.norm(phi.gradient(q)) / 0.5 + np.linalg.slogdet(phi.hessian(q))[1]
+                        for q in points
+                    ]
+                )
             largest = max(largest, np.abs(np.subtract(*logs)).max())
     assert 0.9 * claim < largest <= claim
 
@@ -240,7 +260,10 @@ def test_hypotheses_are_refused_by_name() -> None:
         with pytest.raises(AssumptionFailed, match="ridge or a radius"):
             theorem.certify(problem(n=100, **changes).constants, schedule())
     assert theorem.certify(of.constants, schedule()).epsilon() > 0
-    for changes, words in (({"alpha": 0.1}, "neither ridge nor radius"), ({"radius": 1.0}, "neither ridge nor radius")):
+    for changes, words in (
+        ({"alpha": 0.1}, "neither ridge nor radius"),
+        ({"radius": 1.0}, "neither ridge nor radius"),
+    ):
         with pytest.raises(InvalidParameter, match=words):
             choose(**stated(mechanism="whitened-objective", **changes))
 
@@ -275,7 +298,9 @@ def test_the_edge_is_that_of_the_noise_of_the_plan() -> None:
     assert PureLook.of(Request(**stated())).edge == pytest.approx(PURE_EDGE * 21 * ran.moment_noise, rel=1e-6)
     found = resolved(ran, np.eye(20) / 20)
     assert found.edge == pytest.approx(PURE_EDGE * 21 * ran.moment_noise)
-    np.testing.assert_allclose(coordinates(found).T @ coordinates(found), np.diag(1 / (20 * found.values)), atol=1e-9)
+    np.testing.assert_allclose(
+        coordinates(found).T @ coordinates(found), np.diag(1 / (20 * found.values)), atol=1e-9
+    )
 
 
 def test_each_noise_is_drawn_where_the_proof_has_it() -> None:
@@ -300,7 +325,9 @@ def scales(n: int, p: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     raw = rng.standard_normal((n, p - 1)) * np.geomspace(1, 0.03, p - 1)
     scores = (raw / raw.std(axis=0)) @ rng.standard_normal(p - 1)
     X = np.column_stack([raw, np.ones(n)])
-    return X / np.linalg.norm(X, axis=1).max(), (rng.random(n) < 1 / (1 + np.exp(-2 * scores / scores.std()))).astype(float)
+    return X / np.linalg.norm(X, axis=1).max(), (
+        rng.random(n) < 1 / (1 + np.exp(-2 * scores / scores.std()))
+    ).astype(float)
 
 
 def test_unequal_scales_cost_less_than_without_the_moment() -> None:
@@ -310,9 +337,13 @@ def test_unequal_scales_cost_less_than_without_the_moment() -> None:
     for mechanism in ("auto", "objective-perturbation"):
         plan = choose(**stated(n=12_000, n_features=8, epsilon=2.0, mechanism=mechanism)).plan
         data = ArrayDataset(X[:12_000], y[:12_000], plan.problem)
-        found[mechanism] = np.mean([loss.value(X[rest] @ run(plan, data, s).value, y[rest]).mean() for s in range(3)])
+        found[mechanism] = np.mean(
+            [loss.value(X[rest] @ run(plan, data, s).value, y[rest]).mean() for s in range(3)]
+        )
     best = choose(**stated(n=12_000, n_features=8, epsilon=1000.0)).plan
-    least = loss.value(X[rest] @ run(best, ArrayDataset(X[:12_000], y[:12_000], best.problem), 0).value, y[rest]).mean()
+    least = loss.value(
+        X[rest] @ run(best, ArrayDataset(X[:12_000], y[:12_000], best.problem), 0).value, y[rest]
+    ).mean()
     assert found["auto"] - least < 0.5 * (found["objective-perturbation"] - least)
 
 
@@ -340,21 +371,31 @@ def test_an_estimator_charges_what_it_says_and_keeps_the_geometry(tmp_path: Any)
 
 def test_sample_weights_scale_the_tilt_and_not_the_moment() -> None:
     X, y = scales(4000, 6, 9)
-    options: dict[str, Any] = {"epsilon": 2.0, "delta": 0.0, "data_norm": 1.0, "target_bounds": (0, 1), "random_state": 0}
+    options: dict[str, Any] = {
+        "epsilon": 2.0,
+        "delta": 0.0,
+        "data_norm": 1.0,
+        "target_bounds": (0, 1),
+        "random_state": 0,
+    }
     plain = DPRidge(**options).fit(X, y)
     weighted_fit = DPRidge(**options, weight_bound=3.0).fit(X, y, sample_weight=np.full(4000, 3.0))
     one, three = plain.plan_.plan.schedule, weighted_fit.plan_.plan.schedule
     assert three.noise_scale == pytest.approx(3 * one.noise_scale, rel=1e-9)
     assert three.moment_noise == one.moment_noise
     np.testing.assert_allclose(plain.geometry_["moment"], weighted_fit.geometry_["moment"])
-    np.testing.assert_allclose(plain.coef_, weighted_fit.coef_, rtol=1e-4, atol=1e-6)  # equal weights change nothing
+    np.testing.assert_allclose(
+        plain.coef_, weighted_fit.coef_, rtol=1e-4, atol=1e-6
+    )  # equal weights change nothing
 
 
 def test_a_plan_for_another_number_of_scores() -> None:
     """Three classes: one T for all of them, and coefficients in the layout of the problem."""
     rng = np.random.default_rng(10)
     X = rng.uniform(-1, 1, (3000, 3)) * np.array([1.0, 0.3, 0.1])
-    y = np.argmax(X @ rng.standard_normal((3, 3)) + 0.05 * rng.standard_normal((3000, 3)), axis=1).astype(float)
+    y = np.argmax(X @ rng.standard_normal((3, 3)) + 0.05 * rng.standard_normal((3000, 3)), axis=1).astype(
+        float
+    )
     recipe = choose(**stated(model="multinomial", n_classes=3, n=3000, n_features=3, data_norm=1.1, epsilon=50.0,
                              mechanism="whitened-objective"))  # fmt: skip
     plan: Plan = recipe.plan
