@@ -214,7 +214,7 @@ TESTS = {
     "pure_theorem": ("tests/unit/families/test_whitened_objective.py",),
     "pure_mechanism": ("tests/unit/families/test_whitened_objective.py",),
     "pure_rows": ("tests/unit/families/test_whitened_objective.py",),
-    "wishart": ("tests/unit/families/test_whitened_objective.py",),
+    "wishart": ("tests/unit/samplers/test_wishart.py",),
     "learned_schedule": _LEARNED,
     "learned_theorem": _LEARNED,
     "learned_mechanism": _LEARNED,

@@ -367,8 +367,8 @@ def draw(rng: Rng) -> Trial:
 
 
 OTHERS: tuple[Callable[[Rng], Trial], ...] = (
-    slack, sums, counts, noisy_max, answers, largest_norm, whitened, whitened_objective, underdamped, learned, selection,
-    minimiser, moments, mirror, draw,
+    slack, sums, counts, noisy_max, answers, largest_norm, whitened, whitened_objective, underdamped, learned,
+    selection, minimiser, moments, mirror, draw,
 )  # fmt: skip
 
 

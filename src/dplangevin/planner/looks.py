@@ -17,8 +17,10 @@ ROOMY = 0.125
 """What that number may be with longer rows: they blur the second look, and the gradients, room^2 times more."""
 WIDEST = 256
 """Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
-PURE_SHARE = 0.2
-"""Of epsilon, for the second moment of a pure promise."""
+PURE_SHARES = (0.1, 0.2)
+"""Of epsilon, for the second moment of a pure promise: the larger one where the smaller one's edge is below PURE_FINE,
+since noise on the minimiser is then small beside what unseen directions cost."""
+PURE_FINE = 0.125
 PURE_SEEN = 0.6
 """As SEEN."""
 PURE_EDGE = 1.6651
@@ -106,15 +108,20 @@ class PureLook:
         """For any promise: delta plays no part."""
         return cls(records=request.n * request.epsilon / request.sides, columns=request.columns)
 
+    def edge(self, share: float) -> float:
+        """Of the spectrum of the noise of a moment that is given this share of epsilon."""
+        return PURE_EDGE * (self.columns + 1) / (share * self.records)
+
     @property
-    def edge(self) -> float:
-        """Of the spectrum of the difference of two Wishart matrices: 1.67 (p + 1) / (share records)."""
-        return PURE_EDGE * (self.columns + 1) / (PURE_SHARE * self.records)
+    def share(self) -> float:
+        """Of epsilon, for the moment."""
+        small, large = PURE_SHARES
+        return large if self.edge(small) <= PURE_FINE else small
 
     @property
     def pay(self) -> bool:
         """Whether the moment is worth its share."""
-        return self.edge <= PURE_SEEN
+        return self.edge(self.share) <= PURE_SEEN
 
 
 def purely_by_default(request: Request) -> bool:

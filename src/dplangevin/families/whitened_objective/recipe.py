@@ -12,7 +12,7 @@ from dplangevin.families.perturbation.theorems.objective import calibrated_objec
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
-from dplangevin.planner.looks import PURE_SHARE, PureLook
+from dplangevin.planner.looks import PureLook
 from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
@@ -27,7 +27,8 @@ def whitened_objective(request: Request) -> Recipe:
             "mechanism='whitened-objective' has neither ridge nor radius; leave alpha and radius out, or use "
             "mechanism='objective-perturbation'."
         )
-    rest = replace(request, epsilon=(1 - PURE_SHARE) * request.epsilon, delta=0.0)
+    look = PureLook.of(request)
+    rest = replace(request, epsilon=(1 - look.share) * request.epsilon, delta=0.0)
     signal = rest.records(pure=True) / request.dimension
     bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, True)
     problem = request.problem(bound, 0.0)
@@ -41,7 +42,7 @@ def whitened_objective(request: Request) -> Recipe:
         reach=REACHES * request.shape.reach / problem.row_norm,
     )
     schedule = WhitenedObjectiveSchedule(
-        moment_noise=_moment_noise(request),
+        moment_noise=_moment_noise(request, look.share),
         ridge=ridge,
         noise_scale=objective.noise_scale,
         tolerance=objective.tolerance,
@@ -52,7 +53,7 @@ def whitened_objective(request: Request) -> Recipe:
     return Recipe(
         model=request.model,
         plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
-        reasons=_reasons(request, problem, schedule, signal),
+        reasons=_reasons(look, problem, schedule, signal),
         predicted_excess_risk=risk.ridge_risk(
             ridge=total,
             noise_square=request.dimension * (request.dimension + 1) * scale**2,
@@ -74,9 +75,9 @@ def _ridge(rest: Request, problem: Problem, signal: float) -> float:
     )
 
 
-def _moment_noise(request: Request) -> float:
+def _moment_noise(request: Request, share: float) -> float:
     """The scale at which the moment costs its share of epsilon, a hair above for the accountant's rounding."""
-    cost = deflated(PURE_SHARE * request.epsilon)
+    cost = deflated(share * request.epsilon)
     if not cost > 0:
         raise CalibrationFailed(
             f"epsilon = {request.epsilon:g} is too small for double precision; raise epsilon."
@@ -85,14 +86,14 @@ def _moment_noise(request: Request) -> float:
 
 
 def _reasons(
-    request: Request, problem: Problem, schedule: WhitenedObjectiveSchedule, signal: float
+    look: PureLook, problem: Problem, schedule: WhitenedObjectiveSchedule, signal: float
 ) -> tuple[str, ...]:
-    edge = PureLook.of(request).edge
+    share, edge = look.share, look.edge(look.share)
     return (
         f"{clip_reason(problem, signal)} (n eps / (s p^1.5) = {signal:.3g})",
-        f"{PURE_SHARE:.0%} of epsilon buys one second moment of the rows: directions with more than {edge / 2:.2g} of "
-        "the squared row norm are resolved, and noise then costs every direction alike",
-        f"{1 - PURE_SHARE:.0%} buys one exact minimisation in those coordinates, tilted by Gamma-norm noise; a hundredth "
-        "of it covers the solver",
-        f"its ridge, {schedule.ridge:.3g} per sample on whitened coefficients, balances bias against the noise it damps",
+        f"{share:.0%} of epsilon buys one second moment of the rows: directions with more than {edge / 2:.2g} "
+        "of the squared row norm are resolved, and noise then costs every direction alike",
+        f"{1 - share:.0%} buys one exact minimisation in those coordinates, tilted by Gamma-norm noise; a "
+        "hundredth of it covers the solver",
+        f"its ridge, {schedule.ridge:.3g} per sample on whitened coefficients, balances bias against noise",
     )

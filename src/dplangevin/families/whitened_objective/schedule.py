@@ -16,7 +16,7 @@ class WhitenedObjectiveSchedule(Schedule):
     """A noisy second moment of the rows, then a tilted minimisation in coordinates made from it; all of it pure.
 
         moment     mean x x' / row_norm^2 + moment_noise (V - W), V and W of density exp(-tr)
-        minimiser  argmin over q of sum_i weight_i w(x_i) loss_i(T q) + (n ridge / 2) |q|^2 + <b, q>, plus a little noise
+        minimiser  argmin_q sum_i weight_i w(x_i) loss_i(T q) + (n ridge / 2) |q|^2 + <b, q>, plus a little noise
 
     T is a function of the released moment, and w(x) = min(1, (row_norm / |T' x|)^2) a weight of x alone, so that
     the constants of the problem hold in q. Released is theta = T q.
@@ -24,7 +24,8 @@ class WhitenedObjectiveSchedule(Schedule):
     Parameters
     ----------
     moment_noise : scale of the noise on the mean, for rows in units of the largest one.
-    ridge : per sample, on q. noise_scale : of b, of density proportional to exp(-|b| / noise_scale), on the SUM of losses.
+    ridge : per sample, on q.
+    noise_scale : of b, whose density is proportional to exp(-|b| / noise_scale), on the SUM of losses.
     tolerance, release_noise, iterations, reach : of the minimiser q, as in ObjectivePerturbationSchedule.
     """
 
