@@ -37,9 +37,8 @@ class WhitenedRows(Dataset):
     data : the records. basis : T.
     """
 
-    within_bounds: ClassVar[bool] = (
-        False  # a row may be longer than the problem's bound; its weight makes up for it
-    )
+    within_bounds: ClassVar[bool] = False
+    """A row may be longer than the problem's bound; its weight makes up for it."""
 
     def __init__(self, data: Dataset, basis: Floats) -> None:
         self._data = data
