@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from dplangevin.families._minimiser import ASSUMPTIONS, running_time
 from dplangevin.families.perturbation.theorems.objective import ObjectivePerturbationTheorem
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.privacy.guarantee import Guarantee
@@ -48,12 +49,15 @@ class WhitenedObjectiveTheorem(Theorem[WhitenedObjectiveSchedule]):
         second = ObjectivePerturbationTheorem().certify(
             whitened_constants(constants, schedule.ridge), schedule.objective
         )
-        spent = tuple(dict.fromkeys(second.assumptions))
         return self.guarantee(
             constants,
             schedule,
             (Pure(value=moment), *second.parts),
-            tuple(word for word in spent if word not in constants.assumptions),
+            (
+                "the second moment is of rows alone: neither labels nor sample weights enter it",
+                *ASSUMPTIONS,
+                running_time(schedule.iterations),
+            ),
         )
 
 
