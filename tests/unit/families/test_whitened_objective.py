@@ -236,8 +236,11 @@ def test_the_edge_is_that_of_the_noise_of_the_plan(n: int, share: float) -> None
     assert look.edge(share) == pytest.approx(PURE_EDGE * 21 * ran.moment_noise, rel=1e-6)
     found = resolved(ran, np.eye(20) / 20)
     assert found.edge == pytest.approx(PURE_EDGE * 21 * ran.moment_noise)
+    basis = coordinates(found)
+    assert np.trace(basis.T @ (found.vectors * found.values) @ found.vectors.T @ basis) == pytest.approx(1.0)
     np.testing.assert_allclose(
-        coordinates(found).T @ coordinates(found), np.diag(1 / (20 * found.values)), atol=1e-9
+        (basis**2).sum(axis=0) * found.values ** (2 / 3),
+        (basis**2).sum(axis=0)[0] * found.values[0] ** (2 / 3),
     )
 
 

@@ -19,6 +19,9 @@ from dplangevin.planner.looks import PURE_EDGE
 from dplangevin.samplers.wishart import wishart_difference
 
 Floats = NDArray[np.float64]
+POWER = 1 / 3
+"""Of the spectrum: short of 1/2, since a ridge on wholly whitened coefficients weighs on the long directions, which
+tend to matter most; ill-conditioned tables hardly notice."""
 
 
 class WhitenedObjective(FitMechanism[WhitenedObjectiveSchedule]):
@@ -42,7 +45,7 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSchedule]):
             value=theta.ravel(),
             beside={
                 "moment": moment * problem.row_norm**2,
-                "basis": found.vectors / (np.sqrt(found.values) * problem.row_norm),
+                "basis": basis,
                 "resolved": found.resolved.astype(float),
             },
         )
@@ -62,8 +65,9 @@ def resolved(schedule: WhitenedObjectiveSchedule, moment: Floats) -> Spectrum:
 
 
 def coordinates(found: Spectrum) -> Floats:
-    """T = U e^-1/2 / sqrt(p): a row has the expected squared length 1 in units of the largest one."""
-    return np.asarray(found.vectors * (found.values * len(found.values)) ** -0.5)
+    """T = U e^-power / R with R^2 = sum e^(1 - 2 power): rows have the expected squared length of the largest one."""
+    size = math.sqrt(float((found.values ** (1 - 2 * POWER)).sum()))
+    return np.asarray(found.vectors * found.values**-POWER / size)
 
 
 def minimised(
