@@ -169,6 +169,7 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
             ("noisy_answers.theorems.noisy_sums", others.sums),
             ("noisy_answers.theorems.noisy_sums", others.counts),
             ("whitened.theorem", others.whitened),
+            ("whitened_objective.theorem", others.whitened_objective),
             ("underdamped.theorem", others.underdamped),
             ("learned_schema.theorem", others.learned),
             ("moments.theorem", others.moments),
