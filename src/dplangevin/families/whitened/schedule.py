@@ -35,6 +35,7 @@ class WhitenedSchedule(Schedule):
     approach, approach_noise : the first so many steps have a noise of their own, and their end says how many follow;
         0 for as many as stated, all alike.
     longest : the most steps, where the approach found large scores, so that the loss is flat (see `steps`).
+    room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
     step_size : the longest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
@@ -49,6 +50,7 @@ class WhitenedSchedule(Schedule):
     step_size: float
     reach: float
     looks: int = 1
+    room: float = 1.0
     average_from: int = 0
     shrink: bool = False
     approach: int = 0
@@ -63,6 +65,7 @@ class WhitenedSchedule(Schedule):
         _check.put(self, step_size=_check.positive("step_size", self.step_size))
         _check.put(self, reach=_check.positive("reach", self.reach))
         _check.put(self, looks=_check.count("looks", self.looks))
+        _check.put(self, room=_check.positive("room", self.room))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         _check.put(self, shrink=_check.flag("shrink", self.shrink))
         _check.put(self, approach=_check.count("approach", self.approach, least=0))
