@@ -10,7 +10,7 @@ OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("whitened_sums", "rows *= (weights / scaled.bound)[:, None]", "rows *= (np.sqrt(weights) / scaled.bound)[:, None]"),
     ("whitened_sums", "if squares.max(initial=0.0) > bound**2:", "if False:"),
     ("whitened_sums", "rows[weights == 0] = 0.0  # be they finite or not", "pass"),
-    ("whitened_mechanism", "weighted = data.reweighted(row_weights, geometry.frame)", "weighted = data"),
+    ("whitened_mechanism", "weighted = data if geometry.frame.roomy else data.reweighted(row_weights, geometry.frame)", "weighted = data"),
     ("learned_schedule", 'sides = 2 if self.adjacency == "replace-one" else 1', "sides = 1"),
     ("learned_schedule", "moved = sides * self.columns", "moved = sides * self.numbers"),
     ("learned_schedule", "return self.rows_per_person * (math.sqrt(moved)", "return (math.sqrt(moved)"),

@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.geometry import Frame, Geometry, first_look, second_look
+from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.shrinkage import shrink
@@ -83,19 +83,21 @@ def begun(schedule: WhitenedSchedule, problem: Problem, moments: Floats) -> Walk
 
 def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     """The noisy second moments, [looks, p, p]: each is a function of the records and of the ones before it."""
-    found = np.empty((0, data.problem.n_columns, data.problem.n_columns))
-    for _ in range(schedule.looks):
-        frame = coordinates(schedule, found).frame if len(found) else None
-        found = np.concatenate([found, look(schedule, data, rng, frame)[None]])
+    exact = data.summed(second_moment) / data.problem.n
+    found = blurred(schedule, exact, rng)[None]
+    if schedule.looks == 2:
+        frame = coordinates(schedule, found).frame
+        if frame.roomy:  # every weight is 1: the records need not be read again
+            turned = frame.basis.T @ exact @ frame.basis / frame.bound**2
+        else:
+            turned = data.summed(second_moment, frame) / data.problem.n
+        found = np.concatenate([found, blurred(schedule, turned, rng)[None]])
     return found
 
 
-def look(
-    schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator, frame: Frame | None = None
-) -> Floats:
-    """One noisy second moment, in the coordinates of the frame."""
-    exact = data.summed(second_moment, frame) / data.problem.n
-    noise = schedule.moment_noise * symmetric_noise(data.problem.n_columns, rng)
+def blurred(schedule: WhitenedSchedule, exact: Floats, rng: np.random.Generator) -> Floats:
+    """A second moment with its noise."""
+    noise = schedule.moment_noise * symmetric_noise(len(exact), rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
@@ -125,7 +127,7 @@ def descend(
 
     The end of the approach, a released value, says how many steps follow; what these cost in all does not depend on it.
     """
-    weighted = data.reweighted(row_weights, geometry.frame)
+    weighted = data if geometry.frame.roomy else data.reweighted(row_weights, geometry.frame)
     for last in (schedule.approach, None):
         etas = step_sizes(schedule, geometry, walk.steps)[:, None]
         for _ in progress(range(walk.step, walk.steps if last is None else last), "whitened descent"):
