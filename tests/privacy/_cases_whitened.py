@@ -106,7 +106,7 @@ class WrongCoordinates:
         return np.asarray(self.rng.standard_normal(shape) / STRETCH)
 
 
-def by_label(data: Dataset, block: Block, frame: Frame) -> Floats:
+def by_label(data: Dataset, block: Block, frame: Frame, kept: object = None) -> Floats:
     """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
     return np.where(block.labels > 0, 1.0, 0.5)
 

@@ -22,8 +22,9 @@ from dplangevin.families.whitened.geometry import Geometry, first_look, second_l
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
-from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment
+from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment, turned_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
@@ -99,6 +100,38 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     np.testing.assert_allclose(block.weights, first * own.weights)
     long = own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True)
     assert np.linalg.norm(bounded_rows(long, 1.0), axis=1).max() <= 1 + 1e-15
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("room", [1.0, 1.7, 4.0])
+def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> None:
+    """Rows of every length, the longest ones along the coordinates among them, in coordinates of noisy looks."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3000, 9)) * np.array([5.0, *[1.0] * 7, 0.7]) / 12
+    X[:20] *= 30
+    X[20:29], X[29:38] = np.eye(9), np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=3000, n_features=9,
+                      fit_intercept=False)  # fmt: skip
+    data = ArrayDataset(X, rng.random(3000) < 0.5, problem)
+    exact = second_moment(data) / 3000
+    first = first_look(exact + 1e-4 * symmetric_noise(9, rng), 1e-4, True, room)
+    second = second_look(
+        first, second_moment(data, first.frame) / 3000 + 1e-4 * symmetric_noise(9, rng), 1e-4, room
+    )
+    told = 0
+    for frame in (first.frame, second.frame):
+        kept = screen(frame)
+        told += kept is not None
+        np.testing.assert_allclose(
+            turned_moment(data, frame, exact), second_moment(data, frame) / 3000, rtol=1e-10, atol=1e-13
+        )
+        block = next(iter(data.blocks()))
+        weights = row_weights(data, block, frame)
+        np.testing.assert_allclose(row_weights(data, block, frame, kept), weights, rtol=1e-14)
+        assert kept is None or (weights[kept.short(block.rows, 1.0)] == 1).all()
+        assert kept is None or kept.all_short <= bool((weights == 1).all())
+    assert told or room < 4
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:

@@ -69,14 +69,6 @@ class Frame(NamedTuple):
     bound: float
     earlier: Floats | None = None
 
-    @property
-    def roomy(self) -> bool:
-        """Whether no row of norm 1 (and a millionth, for single precision) is too long: all weights are 1."""
-        within = [self.basis / self.bound]
-        if self.earlier is not None:
-            within.append(self.basis * np.sqrt(self.earlier))  # B_1 / R_1, turned
-        return all(np.isfinite(part).all() and np.linalg.norm(part, 2) <= 1 - 1e-6 for part in within)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Geometry:

@@ -16,8 +16,9 @@ from dplangevin.families.run_state import RunState
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import shrink
-from dplangevin.families.whitened.sums import row_weights, second_moment
+from dplangevin.families.whitened.sums import row_weights, second_moment, turned_moment
 from dplangevin.problem import Problem, WholeSpace
 
 Floats = NDArray[np.float64]
@@ -86,11 +87,7 @@ def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) 
     exact = data.summed(second_moment) / data.problem.n
     found = blurred(schedule, exact, rng)[None]
     if schedule.looks == 2:
-        frame = coordinates(schedule, found).frame
-        if frame.roomy:  # every weight is 1: the records need not be read again
-            turned = frame.basis.T @ exact @ frame.basis / frame.bound**2
-        else:
-            turned = data.summed(second_moment, frame) / data.problem.n
+        turned = turned_moment(data, coordinates(schedule, found).frame, exact)
         found = np.concatenate([found, blurred(schedule, turned, rng)[None]])
     return found
 
@@ -127,7 +124,9 @@ def descend(
 
     The end of the approach, a released value, says how many steps follow; what these cost in all does not depend on it.
     """
-    weighted = data if geometry.frame.roomy else data.reweighted(row_weights, geometry.frame)
+    kept = screen(geometry.frame)
+    short = kept is not None and kept.all_short
+    weighted = data if short else data.reweighted(row_weights, geometry.frame, kept)
     for last in (schedule.approach, None):
         etas = step_sizes(schedule, geometry, walk.steps)[:, None]
         for _ in progress(range(walk.step, walk.steps if last is None else last), "whitened descent"):
