@@ -106,9 +106,12 @@ def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
 
 
 def step_sizes(schedule: WhitenedSchedule, geometry: Geometry, steps: int) -> Floats:
-    """As long as the curvature allows, and no longer than keeps the noise of so many steps within the reach."""
+    """As long as the curvature allows, and no longer than keeps the noise of so many steps within the reach.
+
+    Where an approach found large scores, coefficients are large, and the reach grows with the number of steps.
+    """
     lengths = np.sqrt(np.einsum("ij,ij->j", geometry.basis, geometry.basis))
-    each = geometry.bound * schedule.whole * steps**2
+    each = geometry.bound * schedule.whole * steps * schedule.n_steps
     return np.asarray(np.minimum(schedule.step_size / geometry.tops, 4 * schedule.reach / (each * lengths)))
 
 

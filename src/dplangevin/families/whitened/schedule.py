@@ -94,12 +94,13 @@ class WhitenedSchedule(Schedule):
     def steps(self, score: float) -> int:
         """How many steps to make in all where the approach ended with scores of this root mean square.
 
-        A logistic loss has the curvature e^-|score| of its bound, up to a factor, and needs steps like its root.
+        A logistic loss has the share 4 e^-|score| of its largest curvature. Scores are on their way when the approach
+        ends, so steps grow with the curvature and not with its root, and never beyond `longest`.
         """
         if not self.approach or not score > FLAT:  # NaN: as stated
             return self.n_steps
         return max(
-            self.n_steps, min(self.longest, math.ceil(self.n_steps * math.exp(min(score - FLAT, 40.0) / 2)))
+            self.n_steps, min(self.longest, math.ceil(self.n_steps * math.exp(min(score - FLAT, 40.0))))
         )
 
     def noise(self, step: int, steps: int) -> float:
