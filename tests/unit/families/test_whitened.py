@@ -18,6 +18,7 @@ from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism as whitened_mechanism
+from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
@@ -355,7 +356,7 @@ def test_an_estimator_keeps_the_geometry_it_paid_for() -> None:
     X, y = scales(5000, 6, 8)
     model = DPLogisticRegression(epsilon=2.0, data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
     assert 12 <= model.n_iter_ <= 20
-    assert set(model.geometry_) == {"moment", "basis", "resolved"}
+    assert set(model.geometry_) == {"moment", "basis", "resolved", "excess_risk"}
     assert model.geometry_["moment"].shape == (7, 7)
     joint = np.column_stack([X, np.ones(5000)])
     np.testing.assert_allclose(model.geometry_["moment"], joint.T @ joint / 5000, atol=0.1)
@@ -481,3 +482,28 @@ def test_noise_is_what_the_schedule_says() -> None:
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
+
+
+def test_the_curvature_of_normal_scores() -> None:
+    assert bend(0.0) == pytest.approx(1.0)
+    assert bend(30.0) == pytest.approx(4 / (30 * math.sqrt(2 * math.pi)), rel=0.01)
+    draws = expit(1.5 * np.random.default_rng(0).standard_normal(10**6))
+    assert bend(1.5) == pytest.approx(4 * (draws * (1 - draws)).mean(), rel=0.002)
+    assert bend(0.0, along=True) == pytest.approx(1.0)
+    assert bend(5.0, along=True) < 0.2 * bend(5.0)
+
+
+@pytest.mark.parametrize("strength", [0.3, 2.0, 5.0])
+def test_the_estimate_of_what_was_lost_is_of_the_right_size(strength: float) -> None:
+    """Mean over 16 fits of a well-conditioned table, where the public estimate cannot know how strong effects are."""
+    rng = np.random.default_rng(23)
+    X = rng.standard_normal((20_000, 8)) / 6
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    scores = X @ rng.standard_normal(8)
+    y = (rng.random(20_000) < expit(strength * scores / scores.std())).astype(float)
+    plan, loss = choose(**stated(n_features=8)).plan, Logistic()
+    data = ArrayDataset(X, y, plan.problem)
+    least = loss.value(X @ best(X, y), y).mean()
+    made = [run(plan, data, seed) for seed in range(16)]
+    lost = np.mean([loss.value(X @ release.value, y).mean() - least for release in made])
+    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2

@@ -13,6 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
+from dplangevin.families.whitened.excess import expected_excess
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
@@ -64,7 +65,7 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
         geometry = coordinates(schedule, walk.moments)
         found = descend(schedule, data, geometry, walk, rng, saved)
         theta = (geometry.basis @ found).ravel() / data.problem.row_norm
-        return Draw(value=theta, n_steps=walk.steps, beside=_beside(geometry, walk.moments, data.problem))
+        return Draw(value=theta, n_steps=walk.steps, beside=_beside(schedule, geometry, walk, data.problem))
 
 
 def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:
@@ -171,10 +172,17 @@ def _step(
         walk.totals[-1] += walk.theta / (walk.steps - first)
 
 
-def _beside(geometry: Geometry, moments: Floats, problem: Problem) -> dict[str, Floats]:
-    """What was released beside the answer, in the units of the problem's rows."""
-    return {
-        "moment": moments[0] * problem.row_norm**2,
+def _beside(
+    schedule: WhitenedSchedule, geometry: Geometry, walk: Walk, problem: Problem
+) -> dict[str, Floats]:
+    """What was released beside the answer, in the units of the problem's rows, and what may be read off it."""
+    found = {
+        "moment": walk.moments[0] * problem.row_norm**2,
         "basis": geometry.basis / problem.row_norm,
         "resolved": geometry.spectrum.resolved.astype(float),
     }
+    etas = step_sizes(schedule, geometry, walk.steps)
+    excess = expected_excess(
+        schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, problem.loss, problem.n
+    )
+    return found if excess is None else found | {"excess_risk": np.array(excess)}
