@@ -15,8 +15,8 @@ from dplangevin.problem import Loss
 
 Floats = NDArray[np.float64]
 NOISE, WEIGHTS, FLATTEST = 1.5, 0.02, 10.0
-"""Noise beyond the quadratic model's, what weights of rows cost of p / (2 n), and how much flatter the risk may be along
-the coefficients than across them; chosen on generated tables."""
+"""Noise beyond the quadratic model's, what weights of rows cost of p / (2 n), and how much flatter the risk may be
+along the coefficients than across them; chosen on generated tables."""
 
 
 @lru_cache(maxsize=1)
