@@ -301,11 +301,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        words = (
-            ["the number of rows is public"]
-            if self.adjacency == "replace-one" and self.person is None
-            else []
-        )
+        known = self.adjacency == "replace-one" and self.person is None
+        words = ["the number of rows is public"] if known else []
         if not self._total():
             words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
