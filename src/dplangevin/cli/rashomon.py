@@ -195,7 +195,7 @@ def _stated(options: dict[str, Any], models: int) -> dict[str, Any]:
 
 def _n_classes(estimator: Any) -> int:
     """How many labels are stated; 2 where none are, or for numbers."""
-    stated = estimator._stated() if hasattr(estimator, "_stated") else None
+    stated = estimator.stated_targets() if hasattr(estimator, "classes") else None
     return 2 if stated is None else len(stated)
 
 

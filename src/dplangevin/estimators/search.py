@@ -20,11 +20,9 @@ from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._interval_plan import interval_share
-from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._metrics import losses
-from dplangevin.estimators._raw import is_raw
 from dplangevin.estimators._raw_records import RawRecords
-from dplangevin.estimators._reading import dense
+from dplangevin.estimators._reading import dataset_of, dense
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
@@ -244,14 +242,12 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None,
             n=split.divisor,
         )  # fmt: skip
-        if is_raw(model):
+        if model.learns() == "schema" or model.person is not None:
             raise InvalidParameter(
                 "a search takes stated schemas; learn one with a fit and state its schema_."
             )
-        model._norm()
-        model._check_targets()
-        stated = getattr(model, "_stated", None)
-        if stated is not None and stated() is None:
+        model.check_stated()
+        if model.stated_targets() is None:
             raise InvalidParameter("state the public set of labels, classes=[...] or the schema's target.")
         width = len(split.rows[0].names)
         if model.schema is not None:
@@ -350,10 +346,7 @@ class _Split:
 
 def _compared_alike(models: list[Any]) -> None:
     """Losses of different labels, or cut off at different caps, do not compare."""
-    facts = [
-        tuple(model._classes(None).tolist()) if hasattr(model, "_stated") else model._bounds()
-        for model in models
-    ]
+    facts = [model.stated_targets() for model in models]
     if any(fact != facts[0] for fact in facts):
         raise InvalidParameter(
             "the candidates' schemas state different classes or ranges of the target, so their losses do not compare; "

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -87,17 +84,6 @@ class RecordLoss(Loss):
         return InvalidParameter(
             f"the {self.name} loss is a function of a whole record, not of a score; fit it by noisy gradient descent."
         )
-
-
-@contextmanager
-def unseen(loss: Loss) -> Iterator[None]:
-    """No warning of a user's function is shown: it would tell about a record."""
-    if not isinstance(loss, RecordLoss):
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def gradient_alone(loss: RecordLoss, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
