@@ -293,7 +293,7 @@ def _known(truth: Any, sampler: Any) -> Any:
     """Labels of public rows as the models write them; one that is no class counts as the first."""
     import numpy as np
 
-    from dplangevin.schema import labels_of
+    from dplangevin.tables import labels_of
 
     if truth is None:
         return None

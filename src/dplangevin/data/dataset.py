@@ -58,14 +58,10 @@ class Dataset(ABC):
         return QuadraticGradients()
 
     def kernel(self, loss: Loss) -> Kernel:
-        """The code that sums gradients of this loss here."""
-        return kernel_for(loss, self.n_bytes)
-
-    def _chosen(self, loss: Loss) -> Kernel:
-        """The kernel, chosen once per loss."""
+        """The code that sums gradients of this loss here, chosen once per loss."""
         found: tuple[Loss, Kernel] | None = self.__dict__.get("_kernel")
         if found is None or found[0] is not loss:
-            found = self.__dict__["_kernel"] = (loss, self.kernel(loss))
+            found = self.__dict__["_kernel"] = (loss, kernel_for(loss, self.n_bytes))
         return found[1]
 
     def describe(self, loss: Loss) -> str:
@@ -89,7 +85,7 @@ class Dataset(ABC):
         `rows` are the distinct row numbers of a mini-batch, in any order; None sums over all records.
         """
         parameters = self._parameters(loss, theta)
-        kernel = self._chosen(loss)
+        kernel = self.kernel(loss)
         law = kernel.law
         if rows is None and law is not None and law.kind == "affine":
             quick = self._quadratic.gradient(self, law, parameters)

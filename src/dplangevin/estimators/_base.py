@@ -37,9 +37,9 @@ from dplangevin.estimators._reading import (
 from dplangevin.estimators.exports import WithExports
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import run_with_intervals
+from dplangevin.families.mechanism import run
 from dplangevin.families.mirror_descent.public_tuner import METHODS
 from dplangevin.families.release import SEEDED, Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
@@ -137,7 +137,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
         else:
             recipe = chosen(request)
-            self.check_person(recipe.plan.guarantee)
+            if self.max_rows_per_person != 1:
+                self.check_person(recipe.plan.guarantee)
         if recipe.caution is not None:
             warnings.warn(recipe.caution, UserWarning, stacklevel=2)
         if self.verbose:

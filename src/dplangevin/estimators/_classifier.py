@@ -24,8 +24,8 @@ from dplangevin.estimators._reading import LabelEncoder, column, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.problem import Loss, Problem
-from dplangevin.schema import CategoricalColumn, labels_of
-from dplangevin.tables import Cells, label
+from dplangevin.schema import CategoricalColumn
+from dplangevin.tables import Cells, label, labels_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -150,7 +150,7 @@ def _read(rows: Any, model: DPLinearModel) -> Any:
     if names is not None and is_table(rows):
         table = table_of(rows)
         rows = Table({str(name): table.column(str(name)) for name in names}, len(table))
-    return finite_rows(matrix_of(rows), True)
+    return finite_rows(matrix_of(rows))
 
 
 def _frame(table: Table) -> Any:

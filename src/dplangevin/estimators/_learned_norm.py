@@ -23,9 +23,8 @@ from dplangevin.estimators._reading import LargeData, dataset_of
 from dplangevin.families.learned_schema.cells import Span, coarse_span, counted, fine_span, octaves
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
 from dplangevin.families.learned_schema.schedule import deviation
-from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.mechanism import fingerprint, run
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import RunState
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.plan import Price

@@ -21,9 +21,8 @@ from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.families.learned_schema.cells import as_entry, coarse_span, fine_span, octaves
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts, counts_digest
 from dplangevin.families.learned_schema.schedule import deviation
-from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.mechanism import fingerprint, run
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import RunState
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe

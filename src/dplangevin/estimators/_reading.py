@@ -61,7 +61,9 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
-    numbers = finite_rows(matrix_of(X), total)
+    numbers = matrix_of(X)
+    if total:
+        numbers = finite_rows(numbers)
     if getattr(numbers, "ndim", 2) == 1:  # scikit-learn's own words would show the cells
         raise InvalidParameter(
             "Expected 2D array, got 1D array instead: X needs a row for each record. Reshape your data with "
@@ -101,14 +103,9 @@ def dense(X: Any) -> NDArray[Any]:
     return rows
 
 
-def finite_rows(numbers: Any, total: bool) -> Any:
+def finite_rows(numbers: Any) -> Any:
     """The rows, those with a cell that is no finite number as zero rows."""
-    if (
-        not total
-        or not isinstance(numbers, np.ndarray)
-        or numbers.ndim != 2
-        or numbers.dtype.kind not in "biuf"
-    ):
+    if not isinstance(numbers, np.ndarray) or numbers.ndim != 2 or numbers.dtype.kind not in "biuf":
         return numbers
     bad = ~np.isfinite(numbers).all(axis=1)
     if not bad.any():

@@ -24,13 +24,13 @@ from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw_records import RawRecords
 from dplangevin.estimators._reading import dataset_of, dense
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.families.release import SEEDED
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.families.repeated_selection.theorem import attempt_mu
-from dplangevin.families.run import run
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv

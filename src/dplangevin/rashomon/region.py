@@ -16,6 +16,7 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
 from dplangevin.estimators._reading import TargetEncoder, dataset_of
+from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
     NEEDS_DELTA,
@@ -25,7 +26,6 @@ from dplangevin.families.rashomon_region.plan import (
     plan_region,
 )
 from dplangevin.families.rashomon_region.release import RegionRelease, run_region
-from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.request import Request

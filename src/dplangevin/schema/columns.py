@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -142,16 +142,6 @@ class CategoricalColumn:
 
 
 Column = NumericColumn | CategoricalColumn
-
-
-def labels_of(values: Iterable[Any], text: bool = False) -> dict[str, int]:
-    """The place of each value by its label; values without one, or with another's, are left out."""
-    places: dict[str, int] = {}
-    for place, value in enumerate(values):
-        word = label(value, text=text)
-        if word is not None:
-            places.setdefault(word, place)
-    return places
 
 
 def _refuse_collisions(where: str, values: tuple[Any, ...], text: bool) -> None:

@@ -84,6 +84,16 @@ def label(cell: Any, *, text: bool = False) -> str | None:
     return None if value != value else shortest(value)
 
 
+def labels_of(values: Iterable[Any], text: bool = False) -> dict[str, int]:
+    """The place of each value by its label; values without one, or with another's, are left out."""
+    places: dict[str, int] = {}
+    for place, value in enumerate(values):
+        word = label(value, text=text)
+        if word is not None:
+            places.setdefault(word, place)
+    return places
+
+
 def person(cell: Any) -> str | None:
     """Whose a row is; None where that is missing, or not sure.
 

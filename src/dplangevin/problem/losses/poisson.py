@@ -24,33 +24,20 @@ class Poisson(Loss):
 
     target_bound: float
     name: ClassVar[str] = "poisson"
+    slope_bound = curvature_bound = math.inf
+    law = SlopeLaw(kind="exponential")
 
     def __post_init__(self) -> None:
         _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
+        _check.put(self, label_range=(0.0, self.target_bound))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.exp(score) - y * score
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="exponential")
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(slope + y, 0.0))
-
-    @property
-    def slope_bound(self) -> float:
-        return math.inf
-
-    @property
-    def curvature_bound(self) -> float:
-        return math.inf
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, self.target_bound
 
     def clipped_curvature(self, bound: float) -> float:
         return self.target_bound + bound

@@ -30,6 +30,7 @@ class RadialHuber(RecordLoss):
     """
 
     name: ClassVar[str] = "radial-huber"
+    curvature_bound, convex = 1.0, True
     width: float
 
     def __post_init__(self) -> None:
@@ -38,14 +39,6 @@ class RadialHuber(RecordLoss):
     @property
     def gradient_bound(self) -> float:
         return self.width
-
-    @property
-    def convex(self) -> bool:
-        return True
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0
 
     def record_gradient(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
         return theta - row

@@ -38,6 +38,7 @@ class RecordLoss(Loss):
     """
 
     name: ClassVar[str] = "record"
+    curvature_bound, convex = math.inf, False
 
     @property
     @abstractmethod
@@ -49,19 +50,11 @@ class RecordLoss(Loss):
         """The gradient in theta of the loss of one record, a vector as long as theta."""
 
     @property
-    def slope_bound(self) -> float:
+    def slope_bound(self) -> float:  # type: ignore[override]
         return self.gradient_bound
 
     @property
-    def curvature_bound(self) -> float:
-        return math.inf
-
-    @property
-    def convex(self) -> bool:
-        return False
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         return (
             f"every record's gradient is computed by itself and clipped to Euclidean norm {self.gradient_bound:g}; one "
             "that fails counts as zero",

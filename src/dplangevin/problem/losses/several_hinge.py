@@ -28,10 +28,13 @@ class SeveralHinge(Loss):
     n_classes: int
     width: float = 1.0
     name: ClassVar[str] = "several-hinge"
+    slope_bound = math.sqrt(2)
 
     def __post_init__(self) -> None:
         _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
         _check.put(self, width=_check.positive("width", self.width))
+        _check.put(self, curvature_bound=2 / self.width, score_dimension=self.n_classes)
+        _check.put(self, label_range=(0.0, float(self.n_classes - 1)), label_classes=self.n_classes)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -68,23 +71,3 @@ class SeveralHinge(Loss):
 
     def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
         return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
-
-    @property
-    def slope_bound(self) -> float:
-        return math.sqrt(2)
-
-    @property
-    def curvature_bound(self) -> float:
-        return 2 / self.width
-
-    @property
-    def score_dimension(self) -> int:
-        return self.n_classes
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, float(self.n_classes - 1)
-
-    @property
-    def label_classes(self) -> int | None:
-        return self.n_classes

@@ -32,6 +32,7 @@ class Softmax(Loss):
     n_classes: int
     slope_clip: float | None = None
     name: ClassVar[str] = "softmax"
+    slope_bound, curvature_bound = math.sqrt(2), 0.5
 
     def __post_init__(self) -> None:
         _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
@@ -39,7 +40,11 @@ class Softmax(Loss):
             clip = _check.positive("slope_clip", self.slope_clip)
             if clip >= math.sqrt(2):
                 raise InvalidParameter(f"slope_clip = {clip!r} does nothing from sqrt(2) on; leave it out.")
-            _check.put(self, slope_clip=clip)
+            words = f"the softmax slope is clipped to norm {clip:g} and is not a gradient"
+            _check.put(self, slope_clip=clip, slope_bound=clip, curvature_bound=math.inf)
+            _check.put(self, convex=False, assumptions=(words,))
+        _check.put(self, score_dimension=self.n_classes, label_classes=self.n_classes)
+        _check.put(self, label_range=(0.0, float(self.n_classes - 1)))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         if self.slope_clip is not None:
@@ -75,36 +80,6 @@ class Softmax(Loss):
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidParameter("softmax has one slope per class and no inverse; it needs no clipping.")
-
-    @property
-    def slope_bound(self) -> float:
-        return math.sqrt(2) if self.slope_clip is None else self.slope_clip
-
-    @property
-    def curvature_bound(self) -> float:
-        return 0.5 if self.slope_clip is None else math.inf
-
-    @property
-    def score_dimension(self) -> int:
-        return self.n_classes
-
-    @property
-    def convex(self) -> bool:
-        return self.slope_clip is None
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, float(self.n_classes - 1)
-
-    @property
-    def label_classes(self) -> int | None:
-        return self.n_classes
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        if self.slope_clip is None:
-            return ()
-        return (f"the softmax slope is clipped to norm {self.slope_clip:g} and is not a gradient",)
 
 
 def _shares(score: FloatArray) -> FloatArray:

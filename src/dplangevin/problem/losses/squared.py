@@ -16,21 +16,11 @@ class Squared(Loss):
     """(u - y)^2 / 2. Its slope is unbounded: wrap it, `Clipped(Squared(), bound)`, which is a Huber loss."""
 
     name: ClassVar[str] = "squared"
+    slope_bound, curvature_bound = math.inf, 1.0
+    law = SlopeLaw(kind="affine")
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return (score - y) ** 2 / 2
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="affine")
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return slope + y
-
-    @property
-    def slope_bound(self) -> float:
-        return math.inf
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0
