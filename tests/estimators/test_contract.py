@@ -58,7 +58,7 @@ def test_the_promise_is_kept_and_told(cls: type) -> None:
         assert model.privacy_.epsilon(delta or 0.0) <= 1.5
         assert model.privacy_.epsilon(delta or 0.0) > 1.4  # nothing is wasted
         assert model.privacy_.adjacency == adjacency
-        assert any("rows is public" in words for words in model.privacy_.assumptions)
+        assert any("number of rows" in words for words in model.privacy_.assumptions)
         assert "random_state" in " ".join(model.privacy_.assumptions)
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.intercept_).all()

@@ -22,7 +22,7 @@ from dplangevin import (
     watching,
 )
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.estimators import _plain_search
+from dplangevin.estimators import _begin
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
 from dplangevin.families.repeated_selection.schedule import LAWS, RepeatedSelectionSchedule
 from dplangevin.families.repeated_selection.theorem import RepeatedSelectionTheorem, attempt_mu
@@ -216,12 +216,12 @@ def test_an_unstated_number_of_rows_is_public_and_said() -> None:
     model = DPRidge(data_norm=2.0, target_bounds=(-2, 2), adjacency="add-remove")
     X = np.random.default_rng(0).uniform(-1, 1, (4000, 3))
     found = search(estimator=model, grid=[{"alpha": [1e-3]}, {"alpha": [1e3]}]).fit(X, X[:, 0])
-    assert "the number of rows is public" in found.privacy_.assumptions
+    assert found.privacy_.assumptions[0].startswith("CONDITIONAL on the number of rows being public")
     assert found.best_params_ == {"alpha": 1e-3}
 
 
 def test_a_plain_search_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_plain_search, "_said", False)
+    monkeypatch.setattr(_begin, "_said", False)
     table, model = data(300), DPLogisticRegression(schema=GOOD, classes=["no", "yes"], random_state=0)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

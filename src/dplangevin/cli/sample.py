@@ -69,10 +69,12 @@ def sample(
 
 
 def _plain(found: Any, release: Any, delta: float) -> dict[str, Any]:
+    from dplangevin.families.release import SEEDED
+
     promise = release.guarantee
     words = [*promise.assumptions, "the number of rows is public"]
     if release.seeded:
-        words.append("the noise came from --seed: the promise holds only against those who do not know it")
+        words.append(SEEDED.replace("random_state", "--seed"))
     return {
         "theta": [float(value) for value in release.value],
         "epsilon": promise.epsilon(delta),

@@ -26,6 +26,7 @@ from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Bump, Loss, Problem
 from dplangevin.problem.bounds import as_array
+from dplangevin.tables import cells_of, matrix_of
 
 FloatArray = NDArray[np.float64]
 THREADED_BYTES = 128 << 20
@@ -315,6 +316,11 @@ class ArrayDataset(StoredDataset):
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidParameter(f"problem must be a Problem, got {type(problem).__name__}.")
+        if (
+            problem.bounds.bad_rows == "zero"
+        ):  # a list, or objects, would take its type from the oddest record
+            X, y = matrix_of(X, problem.n_features), cells_of(y, "y").numbers()
+            weights = None if weights is None else cells_of(weights, "weights").numbers()
         features, labels = as_array("X", X), as_array("y", y)
         given = None if weights is None else as_array("weights", weights)
         _check_shapes(features, labels, given, problem)

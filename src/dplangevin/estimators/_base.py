@@ -14,16 +14,17 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.estimators._begin import anew, warn_of_plain_search
 from dplangevin.estimators._blocks import flat_directions
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._learned_norm import fit_with_learned_norm
 from dplangevin.estimators._monotone import check_monotone
 from dplangevin.estimators._names import WithNames
-from dplangevin.estimators._plain_search import warn_of_plain_search
 from dplangevin.estimators._public import compare_public, fit_public
 from dplangevin.estimators._raw import fit_raw
 from dplangevin.estimators._reading import (
+    UNBOUNDED_WEIGHTS,
     LargeData,
     TargetEncoder,
     by_name,
@@ -47,14 +48,13 @@ from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.people import per_record
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import OUTSIDE
+from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
 from dplangevin.problem import Loss, Problem
-from dplangevin.schema import SchemaToLearn
-from dplangevin.schema.learned import LEARN, asks_to_learn
+from dplangevin.schema.learned import LEARN, leaves_open
 
-UNBOUNDED_WEIGHTS = (
-    "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
-    "knowledge."
+COUNTED = (
+    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
+    "of the mean; state n= to avoid it"
 )
 
 
@@ -108,52 +108,50 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
         warn_of_plain_search(self.ledger is not None)
-        self.__dict__.pop("schema_", None)
-        learned = self.learns()
-        if learned == "norm":
-            scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
-            return scaled
-        if learned == "schema" or self.person is not None:
-            fitted: Self = fit_raw(self, X, y, sample_weight)
-            return fitted
-        X, y, weights = self.read(X, y, sample_weight)
-        encode = self.encoder(y)
-        if self.schema is not None:
-            check_monotone(self, encode.n_classes)
-        request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
-        weighted = X.weighted if isinstance(X, LargeData) else weights is not None
-        if weighted and self.weight_bound is None:
-            warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
-        for earlier in ("uncertainty_", "geometry_"):
-            self.__dict__.pop(earlier, None)
-        if self.public_data is not None:
-            theta, problem, loss = fit_public(self, X, y, weights, encode, request)
-            return self.from_theta(theta, problem, loss)
-        both: IntervalPlan | None = None
-        if self.intervals is not False and (share := interval_share(self.intervals)):
-            rows = self.max_rows_per_person
-            loaded = weighted or encode.class_weights is not None
-            stated = not isinstance(self.intervals, bool | np.bool_)
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
-        else:
-            recipe = chosen(request)
-            if self.max_rows_per_person != 1:
-                self.check_person(recipe.plan.guarantee)
-        if recipe.caution is not None:
-            warnings.warn(recipe.caution, UserWarning, stacklevel=2)
-        if self.verbose:
-            print(recipe)
-        problem = recipe.plan.problem
-        data = dataset_of(X, y, problem, encode, weights)
-        if self.verbose:
-            print(data.describe(problem.loss))
-        release = self._run(recipe, both, data)
-        self.plan_ = recipe
-        self.n_iter_ = release.n_steps
-        if release.beside:
-            self.geometry_ = dict(release.beside)
-        self.ledger_head_ = release.ledger_head
-        return self.from_theta(np.array(release.value), problem)
+        with anew(self):
+            learned = self.learns()
+            if learned == "norm":
+                scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
+                return scaled
+            if learned == "schema" or self.person is not None:
+                fitted: Self = fit_raw(self, X, y, sample_weight)
+                return fitted
+            X, y, weights = self.read(X, y, sample_weight)
+            encode = self.encoder(y)
+            if self.schema is not None:
+                check_monotone(self, encode.n_classes)
+            request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
+            weighted = X.weighted if isinstance(X, LargeData) else weights is not None
+            if weighted and self.weight_bound is None:
+                warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
+            if self.public_data is not None:
+                theta, problem, loss = fit_public(self, X, y, weights, encode, request)
+                return self.from_theta(theta, problem, loss)
+            both: IntervalPlan | None = None
+            if self.intervals is not False and (share := interval_share(self.intervals)):
+                rows = self.max_rows_per_person
+                loaded = weighted or encode.class_weights is not None
+                stated = not isinstance(self.intervals, bool | np.bool_)
+                recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
+            else:
+                recipe = chosen(request)
+                if self.max_rows_per_person != 1:
+                    self.check_person(recipe.plan.guarantee)
+            if recipe.caution is not None:
+                warnings.warn(recipe.caution, UserWarning, stacklevel=2)
+            if self.verbose:
+                print(recipe)
+            problem = recipe.plan.problem
+            data = dataset_of(X, y, problem, encode, weights)
+            if self.verbose:
+                print(data.describe(problem.loss))
+            release = self._run(recipe, both, data)
+            self.plan_ = recipe
+            self.n_iter_ = release.n_steps
+            if release.beside:
+                self.geometry_ = dict(release.beside)
+            self.ledger_head_ = release.ledger_head
+            return self.from_theta(np.array(release.value), problem)
 
     def _run(self, recipe: Recipe, both: IntervalPlan | None, data: Dataset) -> Release:
         """Charge and release; with intervals, the curvature too."""
@@ -205,12 +203,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """What a fit learns of the bounds, "norm" or "schema"; None where all of them are stated."""
         if isinstance(self.data_norm, str) and self.data_norm == LEARN:
             return "norm"
-        schema = self.schema
-        if schema is None:
-            return None
-        if isinstance(schema, str):
-            return "schema" if schema == LEARN else None
-        return "schema" if isinstance(schema, SchemaToLearn) or asks_to_learn(schema) else None
+        return "schema" if self.schema is not None and leaves_open(self.schema) else None
 
     def check_stated(self) -> None:
         """Refuse what is publicly wrong about rows and targets, before any record is read."""
@@ -329,15 +322,24 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
-        words = ["the number of rows is public"] if counted else []
+        words = (
+            ["the number of rows is public"]
+            if self.adjacency == "replace-one" and self.person is None
+            else []
+        )
         if not self._total():
             words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
             words.append(SEEDED)
         conditions, besides = self._target_words()
-        assumptions = (*conditions, *guarantee.assumptions, *words, *more, *besides)
+        assumptions = (
+            *conditions, *self.row_conditions(), *guarantee.assumptions, *words, *more, *besides,
+        )  # fmt: skip
         return replace(guarantee, assumptions=assumptions).group(self.max_rows_per_person)
+
+    def row_conditions(self) -> tuple[str, ...]:
+        """Neighbours that differ in their number of rows need a divisor that does not."""
+        return (COUNTED,) if self.adjacency == "add-remove" and self.n is None else ()
 
     def _target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""
@@ -349,6 +351,11 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def divisor(self, rows: int) -> int:
         """The public divisor of the mean: stated, or the number of rows."""
+        if self._strict() and self.row_conditions():
+            raise InvalidParameter(
+                "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
+                "divisor of the mean. Nothing was charged."
+            )
         return rows if self.n is None else _check.count("n", self.n)
 
     def _bad_rows(self) -> str:

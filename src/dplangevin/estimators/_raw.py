@@ -16,7 +16,7 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._raw_plan import People, RawPlan, raw_plan
 from dplangevin.estimators._raw_records import RawRecords
-from dplangevin.estimators._reading import dataset_of
+from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.families.learned_schema.cells import as_entry, coarse_span, fine_span, octaves
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts, counts_digest
@@ -92,8 +92,6 @@ def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)
     if records.weights is not None and model.weight_bound is None:
-        from dplangevin.estimators._base import UNBOUNDED_WEIGHTS
-
         warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=3)
     if model.verbose:
         print(plan.recipe)

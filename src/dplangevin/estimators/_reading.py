@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
 MAPPED_BYTES = 1 << 28
+UNBOUNDED_WEIGHTS = (
+    "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
+    "knowledge."
+)
 
 
 class BadCells(InvalidParameter, TypeError):
@@ -56,6 +60,11 @@ def by_name(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
 def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
+    if total and reset and isinstance(X, list | tuple):
+        raise InvalidParameter(
+            "bad_rows='zero' (which a strict data set implies) needs a public number of columns, and a list leaves it "
+            "to its rows: give an array or a DataFrame, e.g. numpy.array(X, dtype=object), or state a schema."
+        )
     X = X.matrix() if isinstance(X, Table) else X
     X = dense(X) if issparse(X) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
@@ -88,17 +97,18 @@ def dense(X: Any) -> NDArray[Any]:
     An entry outside the columns, which SciPy does not look for, would fall into another record's row: it makes its own
     row no row of numbers.
     """
-    kind = X.dtype.kind
-    if kind == "c" or X.ndim != 2:
-        return np.asarray(X.toarray())
+    if X.ndim != 2 or X.dtype.kind not in "biufc":
+        raise InvalidParameter("a sparse X must be a matrix of numbers.")
     if X.format == "csr":
         row, column, data = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices, X.data
     else:
         entries = X.tocoo()
         row, column, data = entries.row, entries.col, entries.data
     good = (column >= 0) & (column < X.shape[1])
-    rows = np.zeros(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
-    np.add.at(rows, (row[good], column[good]), data[good])
+    wide: Any = np.complex128 if X.dtype.kind == "c" else np.float64
+    rows = np.zeros(X.shape, np.float32 if X.dtype == np.float32 else wide)
+    with np.errstate(all="ignore"):
+        np.add.at(rows, (row[good], column[good]), data[good])
     rows[row[~good]] = np.nan
     return rows
 

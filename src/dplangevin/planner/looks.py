@@ -13,6 +13,8 @@ SEEN = 0.6
 """Largest edge of the noise spectrum at which a moment is worth its share."""
 FINE = 0.5
 """Largest p times the edge of half the share at which a second look pays."""
+ROOMY = 0.125
+"""What that number may be with longer rows: they blur the second look, and the gradients, room^2 times more."""
 WIDEST = 256
 """Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
 MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
@@ -52,7 +54,17 @@ class Looks:
     @property
     def number(self) -> int:
         """Two where the records allow it."""
-        return 2 if self.columns * self.edge(SHARE / 2) <= FINE else 1
+        return 2 if self._blur <= FINE else 1
+
+    @property
+    def room(self) -> float:
+        """Length up to which whitened rows count in full, over the expected one: the bias of weights falls with it."""
+        return math.sqrt(max(1.0, ROOMY / self._blur))
+
+    @property
+    def _blur(self) -> float:
+        """p times the edge of half the share: the noise of a second look over the eigenvalues of white rows."""
+        return self.columns * self.edge(SHARE / 2)
 
 
 def by_default(request: Request) -> bool:

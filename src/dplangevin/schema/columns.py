@@ -10,7 +10,7 @@ from typing import Any, Literal
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.basis import Basis, Monotone
-from dplangevin.tables.cells import label
+from dplangevin.tables.cells import label, labels_of
 
 Transform = Literal["identity", "log1p"]
 Other = Literal["ignore", "own"]

@@ -192,6 +192,19 @@ def test_unequal_scales_are_fitted_as_without_privacy() -> None:
     assert loss.value(X[rest] @ slow.value, y[rest]).mean() > 1.1 * least
 
 
+def test_heavy_tails_and_a_wrong_model_are_fitted_as_without_privacy() -> None:
+    """Log-normal columns, targets that saturate: with rows cut at their expected length, 20% above least squares."""
+    rng = np.random.default_rng(3)
+    X = np.minimum(rng.lognormal(size=(40_000, 8)), 20) / 20
+    X /= np.maximum(np.linalg.norm(X, axis=1) / 1.5, 1)[:, None]
+    y = np.clip(0.25 * (X[:, 0] - X[:, 1]) / X[:, 0].std() + rng.standard_normal(40_000) / 16, -1, 1)
+    model = DPRidge(epsilon=8.0, delta=1e-5, data_norm=1.5, target_bounds=(-1, 1), random_state=0).fit(X, y)
+    assert model.plan_.plan.schedule.mechanism == "whitened-gd"
+    columns = np.column_stack([X, np.ones(len(X))])
+    least = np.mean((columns @ np.linalg.lstsq(columns, y)[0] - y) ** 2)
+    assert np.mean((model.predict(X) - y) ** 2) <= 1.01 * least
+
+
 @pytest.mark.parametrize("model", [m for m in MODELS if m != "logistic"])
 def test_every_model_has_the_default(model: str) -> None:
     more = EXTRA.get(model, {})
@@ -224,6 +237,7 @@ def test_the_branch_is_public() -> None:
     few, some, many = (Looks.of(Request(**stated(n=n))) for n in (100, 3000, 200_000))
     assert (few.pay, some.pay, many.pay) == (False, True, True)
     assert (some.number, many.number) == (1, 2)
+    assert (some.room, many.room) == (1, pytest.approx(math.sqrt(0.125 / (20 * many.edge(0.05)))))
     assert some.edge(0.1) == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
 
 

@@ -100,8 +100,9 @@ def look(
 
 def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
     """The coordinates that these noisy moments give: post-processing."""
-    geometry = first_look(moments[0], schedule.moment_noise, schedule.looks == 2)
-    return geometry if len(moments) == 1 else second_look(geometry, moments[1], schedule.moment_noise)
+    noise, room = schedule.moment_noise, schedule.room
+    geometry = first_look(moments[0], noise, schedule.looks == 2, room)
+    return geometry if len(moments) == 1 else second_look(geometry, moments[1], noise, room)
 
 
 def step_sizes(schedule: WhitenedSchedule, geometry: Geometry) -> Floats:

@@ -47,6 +47,7 @@ def whitened_gd(request: Request) -> Recipe:
         step_size=1 / (request.curvature(problem.loss) * request.weight_bound),
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
+        room=looks.room,
         average_from=steps - math.ceil(TAIL * steps),
         shrink=request.model in SHRUNK and looks.number == 1,
     )
@@ -54,7 +55,7 @@ def whitened_gd(request: Request) -> Recipe:
         model=request.model,
         plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
         reasons=_reasons(request, problem, schedule, looks, signal),
-        predicted_excess_risk=_risk(request, problem, records),
+        predicted_excess_risk=_risk(request, problem, records / looks.room),
         caution=caution(request, looks.records / request.columns),
     )
 

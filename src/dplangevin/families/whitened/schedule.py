@@ -29,6 +29,7 @@ class WhitenedSchedule(Schedule):
     moment_noise : standard deviation on a diagonal entry of a moment; entries off it get 1 / sqrt 2 of it.
     noise_scale : standard deviation on a coordinate of a mean gradient, in units of R.
     n_steps : accelerated steps. looks : moments that are bought.
+    room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
     step_size : the longest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
@@ -43,6 +44,7 @@ class WhitenedSchedule(Schedule):
     step_size: float
     reach: float
     looks: int = 1
+    room: float = 1.0
     average_from: int = 0
     shrink: bool = False
     release: Literal["noisy-answers"] = "noisy-answers"
@@ -54,6 +56,7 @@ class WhitenedSchedule(Schedule):
         _check.put(self, step_size=_check.positive("step_size", self.step_size))
         _check.put(self, reach=_check.positive("reach", self.reach))
         _check.put(self, looks=_check.count("looks", self.looks))
+        _check.put(self, room=_check.positive("room", self.room))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         _check.put(self, shrink=_check.flag("shrink", self.shrink))
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
