@@ -64,7 +64,7 @@ FILES = {
     "underdamped_theorem": f"{_FAMILIES}/underdamped/theorem.py",
     "underdamped_step": f"{_SAMPLERS}/underdamped_chain.py",
     "largest_norm_theorem": f"{_FAMILIES}/noisy_answers/theorems/largest_norm.py",
-    "largest_norm_mechanism": f"{_FAMILIES}/noisy_answers/largest_norm.py",
+    "largest_norm_mechanism": f"{_FAMILIES}/noisy_answers/generalized_gaussian_mechanism.py",
     "worst_shift": f"{_FAMILIES}/noisy_answers/theorems/generalized_gaussian.py",
     "noisy_max_theorem": f"{_FAMILIES}/noisy_answers/theorems/noisy_max.py",
     "answer_schedule": f"{_FAMILIES}/noisy_answers/schedule.py",

@@ -25,7 +25,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(
         schedule="schedule:LargestNormSchedule",
         theorems=("theorems.largest_norm:LargestNormTheorem",),
-        mechanism="largest_norm:LargestNormNoise",
+        mechanism="generalized_gaussian_mechanism:LargestNormNoise",
         options={"largest-norm": "options:largest_norm"},
         knob=Knob(stored="scale"),
     ),
