@@ -123,7 +123,7 @@ _RANDOM = (
     "tests/unit/families/noisy_gradient/test_sgd_exact_chains.py",
 )
 _OTHERS = "tests/unit/families/test_pinned_families.py"
-_LEARNED = (_OTHERS, "tests/unit/families/test_learned_schema.py")
+_LEARNED = (_OTHERS, "tests/unit/families/learned_schema/test_learned_schema.py")
 _SELECTION = (_OTHERS, "tests/estimators/test_search.py")
 _REGION = (_OTHERS, "tests/unit/families/rashomon_region/test_region_theory.py")
 _CONTRACT = "tests/contracts/test_theorems.py"
@@ -203,10 +203,10 @@ TESTS = {
         "tests/unit/families/perturbation/test_objective_perturbation.py",
     ),
     "statistics_theorem": ("tests/unit/families/moments/test_sufficient_statistics.py",),
-    "whitened_theorem": ("tests/unit/families/test_whitened.py",),
-    "whitened_mechanism": ("tests/unit/families/test_whitened.py",),
-    "whitened_geometry": (_OTHERS, "tests/unit/families/test_whitened.py"),
-    "whitened_sums": (_OTHERS, "tests/unit/families/test_whitened.py"),
+    "whitened_theorem": ("tests/unit/families/whitened/test_whitened.py",),
+    "whitened_mechanism": ("tests/unit/families/whitened/test_whitened.py",),
+    "whitened_geometry": (_OTHERS, "tests/unit/families/whitened/test_whitened.py"),
+    "whitened_sums": (_OTHERS, "tests/unit/families/whitened/test_whitened.py"),
     "learned_schedule": _LEARNED,
     "learned_theorem": _LEARNED,
     "learned_mechanism": _LEARNED,
@@ -217,8 +217,8 @@ TESTS = {
     "slack_schedule": _REGION,
     "slack_theorem": _REGION,
     "slack_mechanism": _REGION,
-    "underdamped_theorem": (_OTHERS, "tests/unit/families/test_underdamped.py"),
-    "underdamped_step": (_OTHERS, "tests/unit/families/test_underdamped.py"),
+    "underdamped_theorem": (_OTHERS, "tests/unit/families/underdamped/test_underdamped.py"),
+    "underdamped_step": (_OTHERS, "tests/unit/families/underdamped/test_underdamped.py"),
     "largest_norm_theorem": (_OTHERS, "tests/unit/families/noisy_answers/test_largest_norm.py"),
     "largest_norm_mechanism": (_OTHERS, "tests/unit/families/noisy_answers/test_largest_norm.py"),
     "worst_shift": (_OTHERS,),

@@ -26,7 +26,7 @@ from dplangevin.privacy.parts import BoundedRange
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared, WholeSpace
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.excess import interior_minimisers, largest_excess
+from dplangevin.problem.reach import interior_minimisers, largest_excess
 from dplangevin.problem.risk import hit_probability
 from dplangevin.rashomon import RashomonSampler, advise, plan_rashomon
 
