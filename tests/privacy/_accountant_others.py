@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -172,9 +173,23 @@ def whitened(rng: Rng) -> Trial:
         moment_noise=1 / (n * moment), noise_scale=slope / (n * step), n_steps=steps, step_size=1.0, reach=1.0,
         looks=looks,
     )  # fmt: skip
+    steps, schedule = _approached(rng, steps, schedule)
     turned = looks * moment**2 + steps * step**2
     square = turned if add else max(2 * turned, 4 * steps * step**2)
     return _gaussian("whitened", math.sqrt(square), schedule, constants)
+
+
+def _approached(rng: Rng, steps: int, schedule: WhitenedSchedule) -> tuple[float, WhitenedSchedule]:
+    """Perhaps with an approach: how many steps of the stated noise cost as much as the run with any number of steps."""
+    if steps < 2 or rng.random() < 0.5:
+        return steps, schedule
+    first, ratio = int(rng.integers(1, steps)), _log(rng, 0.3, 3.0)
+    changed = replace(
+        schedule, approach=first, approach_noise=ratio * schedule.noise_scale, average_from=first, longest=100
+    )
+    total = changed.steps(float(rng.uniform(0, 9)))
+    noises = np.array([changed.noise(t, total) for t in range(total)]) / schedule.noise_scale
+    return float((1 / noises**2).sum()), changed
 
 
 def underdamped(rng: Rng) -> Trial:

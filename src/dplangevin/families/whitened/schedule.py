@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,6 +11,8 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule
 
 LOOKS = (1, 2)
+FLAT = 2.0
+"""Root mean square of the scores from which a descent is longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,9 @@ class WhitenedSchedule(Schedule):
     noise_scale : standard deviation on a coordinate of a mean gradient, in units of R.
     n_steps : accelerated steps. looks : moments that are bought.
     room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
+    approach, approach_noise : the first so many steps have a noise of their own, and their end says how many follow;
+        0 for as many as stated, all alike.
+    longest : the most steps, where the approach found large scores, so that the loss is flat (see `steps`).
     step_size : the longest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
@@ -47,6 +53,9 @@ class WhitenedSchedule(Schedule):
     room: float = 1.0
     average_from: int = 0
     shrink: bool = False
+    approach: int = 0
+    approach_noise: float = 1.0
+    longest: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
@@ -59,6 +68,9 @@ class WhitenedSchedule(Schedule):
         _check.put(self, room=_check.positive("room", self.room))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         _check.put(self, shrink=_check.flag("shrink", self.shrink))
+        _check.put(self, approach=_check.count("approach", self.approach, least=0))
+        _check.put(self, approach_noise=_check.scale("approach_noise", self.approach_noise))
+        _check.put(self, longest=_check.count("longest", self.longest, least=0))
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
         if self.looks not in LOOKS:
             raise InvalidParameter(f"looks must be 1 or 2, got {self.looks!r}.")
@@ -66,3 +78,36 @@ class WhitenedSchedule(Schedule):
             raise InvalidParameter(
                 f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
             )
+        if self.approach and (
+            self.shrink or self.average_from < self.approach or self.approach >= self.n_steps
+        ):
+            raise InvalidParameter(
+                "an approach must end before the steps do and before the averaged tail begins, and goes without shrink."
+            )
+
+    @property
+    def whole(self) -> float:
+        """The noise of one gradient that had the whole budget of the descent."""
+        first = self.approach / self.approach_noise**2
+        return 1 / math.sqrt(first + (self.n_steps - self.approach) / self.noise_scale**2)
+
+    def steps(self, score: float) -> int:
+        """How many steps to make in all where the approach ended with scores of this root mean square.
+
+        A logistic loss has the curvature e^-|score| of its bound, up to a factor, and needs steps like its root.
+        """
+        if not self.approach or not score > FLAT:  # NaN: as stated
+            return self.n_steps
+        return max(
+            self.n_steps, min(self.longest, math.ceil(self.n_steps * math.exp(min(score - FLAT, 40.0) / 2)))
+        )
+
+    def noise(self, step: int, steps: int) -> float:
+        """The noise of a step (from 0) of so many: what the approach left of the budget is shared alike."""
+        if step < self.approach:
+            return self.approach_noise
+        return self.noise_scale * math.sqrt((steps - self.approach) / (self.n_steps - self.approach))
+
+    def tail(self, steps: int) -> int:
+        """The first step of the mean that is released: no earlier than in the last two thirds of a longer descent."""
+        return self.average_from if steps == self.n_steps else max(self.average_from, steps // 3)

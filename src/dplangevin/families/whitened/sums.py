@@ -22,9 +22,8 @@ def pieces(rows: Floats) -> Iterator[Floats]:
         yield rows[start : start + step]
 
 
-def bounded_rows(data: Dataset, rows: Floats) -> Floats:
+def bounded_rows(rows: Floats, bound: float) -> Floats:
     """The rows; whatever rounding left above the largest norm is scaled back."""
-    bound = data.problem.row_norm
     squares = np.einsum("ij,ij->i", rows, rows)
     if squares.max(initial=0.0) > bound**2:
         rows = rows / np.maximum(np.sqrt(squares) / bound, 1.0)[:, None]
@@ -38,14 +37,15 @@ def second_moment(data: Dataset, frame: Frame | None = None) -> Floats:
     """
     size, unit = data.problem.n_columns, data.problem.row_norm
     total, seen = np.zeros((size, size)), 0
+    scaled = None if frame is None else _scaled(data, frame)
     for block in data.blocks():
         for rows in pieces(block.rows):
-            if frame is None:
-                rows = bounded_rows(data, rows)
+            if scaled is None:
+                rows = bounded_rows(rows, unit)
             else:
-                weights, rows = whitened(rows, _scaled(data, frame))
+                weights, rows = whitened(rows, scaled)
                 rows[weights == 0] = 0.0  # be they finite or not
-                rows *= (weights / frame.bound)[:, None]
+                rows *= (weights / scaled.bound)[:, None]
             total += rows.T @ rows
         seen += len(block.rows)
     data.check_rows(seen)

@@ -98,7 +98,7 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     assert own.weights is not None
     np.testing.assert_allclose(block.weights, first * own.weights)
     long = own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True)
-    assert np.linalg.norm(bounded_rows(data, long), axis=1).max() <= 1 + 1e-15
+    assert np.linalg.norm(bounded_rows(long, 1.0), axis=1).max() <= 1 + 1e-15
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
@@ -130,10 +130,10 @@ def test_the_shares_add_up_to_the_budget(adjacency: str, n: int) -> None:
     schedule, mu = recipe.plan.schedule, gdp_mu(1.0, 1e-5)
     assert isinstance(schedule, WhitenedSchedule)
     assert schedule.looks == (1 if n == 3000 else 2)
-    moment, step = recipe.plan.guarantee.parts
-    assert (moment.count, step.count) == ((1, 32) if n == 3000 else (2, 32))
-    spent = [part.count * part.mu**2 / mu**2 for part in (moment, step)]  # type: ignore[attr-defined]
-    assert spent == pytest.approx([0.1, 0.9], rel=1e-7)
+    moment, *_, step = parts = recipe.plan.guarantee.parts
+    assert [part.count for part in parts] == ([1, 32] if n == 3000 else [2, 6, 6])
+    spent = [part.count * part.mu**2 / mu**2 for part in parts]  # type: ignore[attr-defined]
+    assert spent == pytest.approx([0.1, 0.9] if n == 3000 else [0.1, 0.27, 0.63], rel=1e-7)
     assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
     sides = 1 if adjacency == "add-remove" else 2
     assert moment.mu == pytest.approx(math.sqrt(sides) / (n * schedule.moment_noise), rel=1e-6)  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     assert isinstance(schedule, WhitenedSchedule)
     made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
     weights, z = whitened(X, made.frame)
-    etas = np.sqrt(step_sizes(schedule, made))
+    etas = np.sqrt(step_sizes(schedule, made, schedule.n_steps))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
 
@@ -244,17 +244,44 @@ def test_the_branch_is_public() -> None:
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [
-        ({"n": 200_000}, 32),  # a pass over 4 million numbers
-        ({"n": 20_000}, 64),  # short passes, much signal
-        ({"n": 20_000, "epsilon": 0.7}, 32),
-        ({"n": 3000, "epsilon": 0.5}, 32),
-        ({"n": 200_000, "model": "ridge"}, 16),
+        ({"n": 200_000}, (6, 12, 32)),  # a pass over 4 million numbers
+        ({"n": 20_000}, (6, 12, 64)),  # short passes, much signal
+        ({"n": 20_000, "epsilon": 0.7}, (6, 12, 32)),
+        ({"n": 3000, "epsilon": 0.5}, (0, 32, 0)),
+        ({"n": 200_000, "model": "ridge"}, (0, 16, 0)),
     ],
 )
-def test_steps_follow_public_quantities(changes: dict[str, Any], steps: int) -> None:
+def test_steps_follow_public_quantities(changes: dict[str, Any], steps: tuple[int, int, int]) -> None:
     schedule = choose(**stated(**{"epsilon": 8.0, **changes})).plan.schedule
     assert isinstance(schedule, WhitenedSchedule)
-    assert schedule.n_steps == steps
+    assert (schedule.approach, schedule.n_steps, schedule.longest) == steps
+
+
+def test_steps_that_are_chosen_cost_what_was_stated() -> None:
+    """Every score that an approach may end with, odd ones too: squares of 1 / noise have the stated sum."""
+    plan = choose(**stated(n=20_000, epsilon=8.0)).plan
+    schedule = plan.schedule
+    assert isinstance(schedule, WhitenedSchedule)
+    chosen = {score: schedule.steps(score) for score in (0.0, 2.0, 3.0, 4.0, 6.0, 1e9, math.inf, math.nan)}
+    assert list(chosen.values()) == [12, 12, 20, 33, 64, 64, 64, 12]
+    for steps in chosen.values():
+        noises = np.array([schedule.noise(t, steps) for t in range(steps)])
+        assert (noises[:6] == schedule.approach_noise).all()
+        assert 1 / math.sqrt((noises**-2.0).sum()) == pytest.approx(schedule.whole, rel=1e-12)
+        assert steps > schedule.tail(steps) >= schedule.approach
+    assert plan.guarantee.mu == pytest.approx(gdp_mu(8.0, 1e-5), rel=1e-7)
+    with pytest.raises(InvalidParameter, match="approach must end"):
+        replace(schedule, average_from=2)
+
+
+@pytest.mark.parametrize(("strength", "least", "most"), [(1.0, 12, 12), (2.0, 12, 14), (8.0, 20, 40)])
+def test_a_flat_loss_gets_more_steps(strength: float, least: int, most: int) -> None:
+    rng = np.random.default_rng(22)
+    X = rng.standard_normal((30_000, 8))
+    y = (rng.random(30_000) < expit(strength * X @ np.full(8, 8**-0.5))).astype(float)
+    plan = choose(**stated(n=30_000, n_features=8, epsilon=4.0)).plan
+    found = run(plan, ArrayDataset(X / np.linalg.norm(X, axis=1).max(), y, plan.problem), 0)
+    assert least <= found.n_steps <= most
 
 
 def test_rare_positives_are_fitted() -> None:
@@ -294,7 +321,7 @@ def test_ridges_and_radii_are_refused_by_name() -> None:
 def test_an_estimator_keeps_the_geometry_it_paid_for() -> None:
     X, y = scales(5000, 6, 8)
     model = DPLogisticRegression(epsilon=2.0, data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
-    assert model.n_iter_ == 32
+    assert 12 <= model.n_iter_ <= 20
     assert set(model.geometry_) == {"moment", "basis", "resolved"}
     assert model.geometry_["moment"].shape == (7, 7)
     joint = np.column_stack([X, np.ones(5000)])
@@ -409,14 +436,15 @@ def test_noise_is_what_the_schedule_says() -> None:
     X, y = scales(500, 5, 15)
     plan = choose(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd")).plan
     assert isinstance(plan.schedule, WhitenedSchedule)
-    schedule, data = replace(plan.schedule, n_steps=1, average_from=0), ArrayDataset(X, y, plan.problem)
+    schedule = replace(plan.schedule, n_steps=1, average_from=0, approach=0)
+    data = ArrayDataset(X, y, plan.problem)
     noisy = looked(schedule, data, np.random.default_rng(16))
     drawn = schedule.moment_noise * symmetric_noise(5, np.random.default_rng(16))
     np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
     made, start = coordinates(schedule, noisy), np.zeros((5, 1))
-    walk = Walk(moments=noisy, step=0, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
+    walk = Walk(moments=noisy, step=0, steps=1, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
     weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
-    np.testing.assert_allclose(found, -step_sizes(schedule, made) * (exact + noise), rtol=1e-9)
+    np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
