@@ -375,7 +375,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     def _validated(self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True) -> Any:
         """Features as checked numbers; a table is encoded by the schema. Large data stay away."""
         if reset:
-            self._prepare(X, y, weights)
+            self.prepare(X, y, weights)
         schema = None if self.schema is None else schema_of(self)
         found = large(X, y, weights, schema) if reset else None
         if found is None and schema is None:
@@ -389,7 +389,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         return rows
 
-    def _prepare(self, X: Any, y: Any, weights: Any) -> None:
+    def prepare(self, X: Any, y: Any, weights: Any) -> None:
         """What a fit works out from public quantities before any cell is read."""
 
     def _scores(self, X: Any) -> Floats:

@@ -48,7 +48,7 @@ class WithCurves:
         fitted: Self = parent.fit(X, y, sample_weight)
         return fitted
 
-    def _prepare(self, X: Any, y: Any, weights: Any) -> None:
+    def prepare(self, X: Any, y: Any, weights: Any) -> None:
         """schema_: the stated schema with a basis for every numeric column."""
         model: Any = self
         model.__dict__.pop("schema_", None)

@@ -255,7 +255,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         width = len(split.rows[0].names)
         if model.schema is not None:
             as_schema(model.schema).validate(split.rows[0].names)
-            model._prepare(split.rows[0], None, None)  # knots, by the public number of rows
+            model.prepare(split.rows[0], None, None)  # knots, by the public number of rows
             width = len(SchemaEncoder(schema_of(model)).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
@@ -291,7 +291,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _cap(self, model: Any) -> float:
         """The largest loss of a record that counts: larger ones are cut off."""
         if self._metric() == "squared-error":
-            low, high = model._bounds()
+            low, high = model.stated_targets()
             return float(((high - low) / 2) ** 2)
         return LOG_LOSS_CAP if self._metric() == "log-loss" else 1.0
 
