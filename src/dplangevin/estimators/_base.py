@@ -331,7 +331,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
             words.append(SEEDED)
-        conditions, besides = self._target_words()
+        conditions, besides = self.target_words()
         assumptions = (
             *conditions, *self.row_conditions(), *guarantee.assumptions, *words, *more, *besides,
         )  # fmt: skip
@@ -341,7 +341,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """Neighbours that differ in their number of rows need a divisor that does not."""
         return (COUNTED,) if self.adjacency == "add-remove" and self.n is None else ()
 
-    def _target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""
         return (), ()
 

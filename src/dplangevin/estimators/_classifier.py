@@ -145,7 +145,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         return {}
 
-    def _target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if self._stated() is not None:
             return (), ("labels outside `classes` count as the first class",)
         read = "the set of class labels being public: it was read from y; state classes=[...] to avoid it"

@@ -154,7 +154,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         made = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
         winner = candidates[made.candidate]
-        words = [*winner.recipe.plan.guarantee.assumptions, *winner.model._public_words()]
+        words = [*winner.recipe.plan.guarantee.assumptions, *winner.model.target_words()[1]]
         words += [SEEDED] if seeded else []
         if adjacency == "replace-one":
             words.append("the number of rows is public")
