@@ -64,7 +64,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
     field: the `__init__` that scikit-learn reads is generated. Its documentation and
-    an example are put in place of {shared} and {example}.
+    an example are put in place of {shared} ({parameters} with their heading) and {example}.
     """
 
     _model: ClassVar[str]

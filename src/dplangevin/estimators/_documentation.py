@@ -84,4 +84,5 @@ def documented(name: str, text: str | None, own: str, example: Example) -> str |
     if text is None:  # python -OO
         return None
     shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
+    text = text.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
     return text.replace("    {shared}\n", shared).replace("    {example}\n", example.written(name))

@@ -27,7 +27,7 @@ class Huber(Loss):
     curvature_bound = 1.0
 
     def __post_init__(self) -> None:
-        _check.put(self, transition=_check.positive("transition", self.transition))
+        _check.each(self, transition=_check.positive)
         _check.put(self, slope_bound=self.transition)
         _check.put(self, law=SlopeLaw(kind="affine", low=-self.transition, high=self.transition))
 

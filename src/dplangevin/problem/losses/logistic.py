@@ -24,7 +24,8 @@ class Logistic(Loss):
     """
 
     name: ClassVar[str] = "logistic"
-    slope_bound, curvature_bound = 1.0, 0.25
+    slope_bound = 1.0
+    curvature_bound = 0.25
     label_range = (0.0, 1.0)
     law = SlopeLaw(kind="logistic")
 

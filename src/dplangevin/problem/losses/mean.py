@@ -21,7 +21,8 @@ class Mean(Loss):
     """
 
     name: ClassVar[str] = "mean"
-    slope_bound, curvature_bound = 1.0, 0.0
+    slope_bound = 1.0
+    curvature_bound = 0.0
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return -np.broadcast_arrays(score, y)[0]

@@ -24,11 +24,13 @@ class Poisson(Loss):
 
     target_bound: float
     name: ClassVar[str] = "poisson"
-    slope_bound = curvature_bound = math.inf
+    log_link = True
+    slope_bound = math.inf
+    curvature_bound = math.inf
     law = SlopeLaw(kind="exponential")
 
     def __post_init__(self) -> None:
-        _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
+        _check.each(self, target_bound=_check.positive)
         _check.put(self, label_range=(0.0, self.target_bound))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:

@@ -30,11 +30,12 @@ class RadialHuber(RecordLoss):
     """
 
     name: ClassVar[str] = "radial-huber"
-    curvature_bound, convex = 1.0, True
+    curvature_bound = 1.0
+    convex = True
     width: float
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     @property
     def gradient_bound(self) -> float:

@@ -38,7 +38,8 @@ class RecordLoss(Loss):
     """
 
     name: ClassVar[str] = "record"
-    curvature_bound, convex = math.inf, False
+    curvature_bound = math.inf
+    convex = False
 
     @property
     @abstractmethod

@@ -22,7 +22,8 @@ class Sigmoid(Loss):
     """
 
     name: ClassVar[str] = "sigmoid"
-    slope_bound, curvature_bound = 0.25, 1 / (6 * math.sqrt(3))
+    slope_bound = 0.25
+    curvature_bound = 1 / (6 * math.sqrt(3))
     convex = False
     label_range = (0.0, 1.0)
 

@@ -23,10 +23,11 @@ class SmoothedHinge(Loss):
     width: float = 1.0
     name: ClassVar[str] = "smoothed-hinge"
     slope_bound = 1.0
-    label_range, label_classes = (0.0, 1.0), 2
+    label_range = (0.0, 1.0)
+    label_classes = 2
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
         steepness = 1 / self.width
         _check.put(self, curvature_bound=steepness, law=SlopeLaw(kind="hinge", scale=steepness))
 

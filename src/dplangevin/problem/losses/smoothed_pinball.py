@@ -30,8 +30,7 @@ class SmoothedPinball(Loss):
     name: ClassVar[str] = "smoothed-pinball"
 
     def __post_init__(self) -> None:
-        _check.put(self, quantile=_check.open_unit("quantile", self.quantile))
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, quantile=_check.open_unit, width=_check.positive)
         low, high, steepness = self.quantile, 1 - self.quantile, 1 / self.width
         law = SlopeLaw(kind="affine", scale=steepness, shift=0.5 - self.quantile, low=-low, high=high)
         _check.put(self, slope_bound=max(low, high), curvature_bound=steepness, law=law)

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.losses.base import FloatArray, Loss
+from dplangevin.problem.losses.base import ClassesLoss, FloatArray
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Softmax(Loss):
+class Softmax(ClassesLoss):
     """log sum_c e^{u_c} - u_y for classes y = 0 .. K - 1 and score[..., K].
 
     The slope p - e_y has norm at most sqrt 2; the Hessian diag(p) - p p^T has norm at most 1/2.
@@ -29,13 +28,13 @@ class Softmax(Loss):
         unknown and `value` refuses: only bounds that need nothing but the sensitivity remain.
     """
 
-    n_classes: int
     slope_clip: float | None = None
     name: ClassVar[str] = "softmax"
-    slope_bound, curvature_bound = math.sqrt(2), 0.5
+    slope_bound = math.sqrt(2)
+    curvature_bound = 0.5
 
     def __post_init__(self) -> None:
-        _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
+        super().__post_init__()
         if self.slope_clip is not None:
             clip = _check.positive("slope_clip", self.slope_clip)
             if clip >= math.sqrt(2):
@@ -43,8 +42,6 @@ class Softmax(Loss):
             words = f"the softmax slope is clipped to norm {clip:g} and is not a gradient"
             _check.put(self, slope_clip=clip, slope_bound=clip, curvature_bound=math.inf)
             _check.put(self, convex=False, assumptions=(words,))
-        _check.put(self, score_dimension=self.n_classes, label_classes=self.n_classes)
-        _check.put(self, label_range=(0.0, float(self.n_classes - 1)))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         if self.slope_clip is not None:
@@ -74,9 +71,6 @@ class Softmax(Loss):
         bend = -shares[..., :, None] * shares[..., None, :]
         bend[..., np.arange(self.n_classes), np.arange(self.n_classes)] += shares
         return np.asarray(bend)
-
-    def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidParameter("softmax has one slope per class and no inverse; it needs no clipping.")

@@ -16,7 +16,8 @@ class Squared(Loss):
     """(u - y)^2 / 2. Its slope is unbounded: wrap it, `Clipped(Squared(), bound)`, which is a Huber loss."""
 
     name: ClassVar[str] = "squared"
-    slope_bound, curvature_bound = math.inf, 1.0
+    slope_bound = math.inf
+    curvature_bound = 1.0
     law = SlopeLaw(kind="affine")
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
