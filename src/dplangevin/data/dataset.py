@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +44,8 @@ class Dataset(ABC):
     """Number of records; private under add-remove adjacency."""
     n_bytes: int = 0
     """Size of one pass; 0 when unknown."""
+    within_bounds: ClassVar[bool] = True
+    """Whether every row is as short as the problem says, so that public bounds on scores hold."""
 
     @property
     @abstractmethod
@@ -88,7 +90,7 @@ class Dataset(ABC):
         parameters = self._parameters(loss, theta)
         kernel = self.kernel(loss)
         law = kernel.law
-        if rows is None and law is not None and law.kind == "affine":
+        if rows is None and self.within_bounds and law is not None and law.kind == "affine":
             quick = self._quadratic.gradient(self, law, parameters)
             if quick is not None:
                 return quick
@@ -105,9 +107,8 @@ class Dataset(ABC):
     ) -> tuple[FloatArray, int]:
         """The sum and the number of records in it; pieces are added in order, whatever the number of threads."""
         size = float(np.vdot(parameters, parameters))
-        finite = (
-            size * self.problem.row_norm**2 < 1e300
-        )  # |<row, theta>| <= |row| |theta|: no score overflows
+        # |<row, theta>| <= |row| |theta|: no score overflows
+        finite = self.within_bounds and size * self.problem.row_norm**2 < 1e300
 
         total, seen = np.zeros(parameters.shape), 0
         pieces, used = self._pieces(rows), self._threads()
