@@ -17,6 +17,7 @@ from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._anew import anew
 from dplangevin.estimators._blocks import flat_directions
+from dplangevin.estimators._conditional import hanging, settle
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._large import LargeData, dataset_of, large
@@ -40,17 +41,12 @@ from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
+from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
 
 UNBOUNDED_WEIGHTS = (
     "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
     "knowledge."
-)
-
-COUNTED = (
-    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
-    "of the mean; state n= to avoid it"
 )
 
 
@@ -311,7 +307,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             guarantee,
             assumptions=(
                 *self._conditions(),
-                *self.row_conditions(),
+                *hanging(self),
                 *guarantee.assumptions,
                 *words,
                 *more,
@@ -319,10 +315,6 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             ),
         )
         return guarantee.group(self.max_rows_per_person)
-
-    def row_conditions(self) -> tuple[str, ...]:
-        """Neighbours that differ in their number of rows need a divisor that does not."""
-        return (COUNTED,) if self.adjacency == "add-remove" and self.n is None else ()
 
     def _conditions(self) -> tuple[str, ...]:
         """What the whole promise hangs on: its first line."""
@@ -337,11 +329,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def divisor(self, rows: int) -> int:
         """The public divisor of the mean: stated, or the number of rows."""
-        if self._strict() and self.row_conditions():
-            raise InvalidParameter(
-                "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
-                "divisor of the mean. Nothing was charged."
-            )
+        settle(self)
         if self.n is None and rows == 0:
             raise InvalidParameter("the table has no rows.")
         return rows if self.n is None else _check.count("n", self.n)
