@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators import _plain_search, model_file
 from dplangevin.ledger import Ledger
 from dplangevin.privacy.theorem import holes
@@ -141,3 +141,11 @@ def test_what_fits_many_times_is_told(many: Any, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(_plain_search, "_said", False)
     with pytest.warns(UserWarning, match="k fits cost k releases"):
         many(DPLogisticRegression(data_norm=2.0, classes=[0, 1], weight_bound=1.0)).fit(X, Y)
+
+
+def test_a_ledger_in_place_of_its_budget_and_too_many_rows_are_said_in_words(tmp_path: Path) -> None:
+    ledger: Any = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    with pytest.raises(InvalidParameter, match="budget of one data set"):
+        DPLogisticRegression(data_norm=2.0, classes=[0, 1], ledger=ledger).fit(X, Y)
+    with pytest.raises(CalibrationFailed, match="leaves nothing of epsilon"):
+        DPLogisticRegression(data_norm=2.0, classes=[0, 1], max_rows_per_person=10**9).fit(X, Y)

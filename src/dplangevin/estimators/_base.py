@@ -383,4 +383,9 @@ def _per_record(epsilon: float, delta: float, rows: int) -> float:
     if delta == 0:
         return epsilon / rows
     mu = cv.gdp_mu(epsilon, delta) / rows
-    return math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)
+    found = math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)
+    if not found > 0:
+        raise CalibrationFailed(
+            f"max_rows_per_person = {rows} leaves nothing of epsilon = {epsilon:g} for a row; lower it, or delta."
+        )
+    return found
