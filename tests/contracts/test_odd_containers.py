@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
 import scipy.sparse as sp
 
@@ -138,6 +140,17 @@ def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
     single = [np.float32(row) for row in X]
     assert matrix_of(single).dtype == matrix_of([*single[:-1], X[-1]]).dtype == np.float64
     assert matrix_of(X.astype(np.float32)).dtype == np.float32
+
+
+def test_an_index_beyond_the_dictionary_is_its_own_cell_s(tmp_path: Path) -> None:
+    """Neither Arrow nor its files look for one; it raised, or took the word of somebody else."""
+    words = pa.array(["x", "5"])
+    cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -1], pa.int8()), words, safe=False)
+    feather.write_feather(pa.table({"a": cells}), tmp_path / "t.feather", compression="uncompressed")
+    for table in (table_of(pa.table({"a": cells})), Files(tmp_path / "t.feather").table()):
+        assert table.column("a").texts().tolist() == ["x", "5", None, None]
+        np.testing.assert_array_equal(table.column("a").numbers(), [np.nan, 5, np.nan, np.nan])
+        assert table.column("a").persons()[0].tolist()[2:] == [-1, -1]
 
 
 def test_what_a_mask_hides_is_not_read() -> None:
