@@ -187,5 +187,35 @@ def test_a_mark_of_byte_order_inside_a_file_belongs_to_its_cell(first: str, tmp_
     assert [table.column(name).texts()[1] for name in "ab"] == ["\ufeff5", "6"]
 
 
+class Speaking:
+    """A container that quotes what it holds."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("SECRET")
+
+
+@pytest.mark.parametrize("bad_rows", ["refuse", "zero"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.full((2, 1, 1), "SECRET"),
+        np.full((2, 1, 1), "SECRET", object),
+        np.array("SECRET"),
+        b"SECRET",
+        Speaking(),
+    ],
+)
+def test_errors_about_containers_quote_no_cell(given: Any, bad_rows: str) -> None:
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows=bad_rows)
+    for rows, targets in ((given, [0.5, 0.5]), (X[:2], given)):
+        with pytest.raises(InvalidParameter) as error:
+            model.fit(rows, targets)
+        assert "SECRET" not in str(error.value)
+        assert error.value.__suppress_context__ or error.value.__context__ is None
+
+
 def test_a_number_that_quotes_itself_is_missing() -> None:
     assert np.isnan(number(Loud(3.0)))
