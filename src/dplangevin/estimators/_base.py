@@ -16,6 +16,7 @@ from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._begin import anew, warn_of_plain_search
 from dplangevin.estimators._blocks import flat_directions
+from dplangevin.estimators._conditional import hanging, settle
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._learned_norm import fit_with_learned_norm
@@ -48,14 +49,9 @@ from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.people import per_record
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
+from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema.learned import LEARN, leaves_open
-
-COUNTED = (
-    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
-    "of the mean; state n= to avoid it"
-)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -330,13 +326,9 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             words.append(SEEDED)
         conditions, besides = self.target_words()
         assumptions = (
-            *conditions, *self.row_conditions(), *guarantee.assumptions, *words, *more, *besides,
+            *conditions, *hanging(self), *guarantee.assumptions, *words, *more, *besides,
         )  # fmt: skip
         return replace(guarantee, assumptions=assumptions).group(self.max_rows_per_person)
-
-    def row_conditions(self) -> tuple[str, ...]:
-        """Neighbours that differ in their number of rows need a divisor that does not."""
-        return (COUNTED,) if self.adjacency == "add-remove" and self.n is None else ()
 
     def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""
@@ -348,11 +340,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def divisor(self, rows: int) -> int:
         """The public divisor of the mean: stated, or the number of rows."""
-        if self._strict() and self.row_conditions():
-            raise InvalidParameter(
-                "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
-                "divisor of the mean. Nothing was charged."
-            )
+        settle(self)
         if self.n is None and rows == 0:
             raise InvalidParameter("the table has no rows.")
         return rows if self.n is None else _check.count("n", self.n)

@@ -40,6 +40,9 @@ class BadCells(InvalidParameter, TypeError):
     """Some cell of X is no number, and bad_rows is "refuse"."""
 
 
+NO_TABLE = "X must be a table of numbers (every cell a string of a number or a real number), got {}."
+
+
 def is_table(X: Any) -> bool:
     """Whether X has columns by name and is in memory."""
     named = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Table)
@@ -70,23 +73,27 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
-    numbers = matrix_of(X)
-    if total:
-        numbers = finite_rows(numbers)
-    if getattr(numbers, "ndim", 2) == 1:  # scikit-learn's own words would show the cells
+    try:
+        numbers = finite_rows(matrix_of(X)) if total else matrix_of(X)
+    except InvalidParameter:
+        raise
+    except Exception:  # of a container of one's own, which may quote a cell
+        raise BadCells(NO_TABLE.format(type(X).__name__)) from None
+    if getattr(numbers, "ndim", 2) != 2:  # scikit-learn's own words would show the cells
         raise InvalidParameter(
-            "Expected 2D array, got 1D array instead: X needs a row for each record. Reshape your data with "
-            "X.reshape(-1, 1) if there is a single feature, X.reshape(1, -1) if there is a single record."
+            f"Expected 2D array, got {numbers.ndim}D array instead: X needs a row for each record. Reshape your data "
+            "with X.reshape(-1, 1) if there is a single feature, X.reshape(1, -1) if there is a single record."
         )
+    if isinstance(numbers, bytes):
+        raise BadCells(NO_TABLE.format("bytes"))
     loose = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS" and not total
     if loose and not np.isfinite(numbers).all():
         raise BadCells(
             "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
             "real number. bad_rows='zero' reads such a row as the zero row."
         )
-    least = (
-        0 if total and reset and model.n is not None else 1
-    )  # how many are left of a private number is private
+    # how many are left of a private number is private
+    least = 0 if total and reset and model.n is not None else 1
     rows = check_array(
         numbers,
         dtype=[np.float64, np.float32],

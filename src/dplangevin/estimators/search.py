@@ -19,6 +19,7 @@ from dplangevin._rng import generator
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._conditional import hanging, settle
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw_records import RawRecords
@@ -158,7 +159,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         words += [SEEDED] if seeded else []
         if adjacency == "replace-one":
             words.append("the number of rows is public")
-        hangs = self.estimator.row_conditions()
+        hangs = hanging(self.estimator)
         kept = tuple(dict.fromkeys((*hangs, *plan.guarantee.assumptions, *words)))
         self.privacy_ = replace(plan.guarantee, assumptions=kept)
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
@@ -212,8 +213,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         }
         for name in [name for name, wanted in asked.items() if wanted]:
             raise InvalidParameter(f"{name} of the estimator does not go with a search; leave it out.")
-        if getattr(self.ledger, "strict", False):
-            clone(stated).set_params(ledger=self.ledger).divisor(1)
+        settle(clone(stated).set_params(ledger=self.ledger))
         if stated.bad_rows == "refuse":
             raise InvalidParameter("a search never tells of single rows; leave bad_rows out or say 'zero'.")
         if not 0.02 <= _check.open_unit("holdout", self.holdout) <= 0.9:
