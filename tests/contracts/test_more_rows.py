@@ -41,6 +41,7 @@ ANY_NUMBER = {
     "public-mirror-descent",
     "output-perturbation",
     "objective-perturbation",
+    "whitened-objective-perturbation",
     "gaussian-objective-perturbation",
 }
 
@@ -64,6 +65,7 @@ def records(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     [
         (DPLogisticRegression, {}),
         (DPLogisticRegression, {"delta": 0.0}),
+        (DPLogisticRegression, {"delta": 0.0, "mechanism": "objective-perturbation"}),
         (DPLogisticRegression, {"mechanism": "noisy-gd"}),
         (DPLogisticRegression, {"mechanism": "noisy-sgd", "epsilon": 0.5}),
         (DPLogisticRegression, {"mechanism": "output-perturbation", "alpha": 0.1, "radius": 2.0}),

@@ -17,8 +17,9 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism
 from dplangevin.families.whitened.geometry import Frame, Geometry, Spectrum
-from dplangevin.families.whitened.mechanism import Walk, begun, descend, look, looked
+from dplangevin.families.whitened.mechanism import Walk, begun, blurred, descend, looked
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened.theorem import WhitenedComposition
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
@@ -81,7 +82,8 @@ def second_moments(adjacency: str, noise: float) -> Draw:
     schedule, frame = replace(SCHEDULE, moment_noise=noise), Frame(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        return np.array([isometric(look(schedule, sides[side], rng, frame)) for _ in range(runs)])
+        exact = second_moment(sides[side], frame) / sides[side].problem.n
+        return np.array([isometric(blurred(schedule, exact, rng)) for _ in range(runs)])
 
     return draw
 
@@ -104,7 +106,7 @@ class WrongCoordinates:
         return np.asarray(self.rng.standard_normal(shape) / STRETCH)
 
 
-def by_label(data: Dataset, block: Block, frame: Frame) -> Floats:
+def by_label(data: Dataset, block: Block, frame: Frame, kept: object = None) -> Floats:
     """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
     return np.where(block.labels > 0, 1.0, 0.5)
 

@@ -20,6 +20,7 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.noisy_gradient",
     "dplangevin.families.whitened",
     "dplangevin.families.perturbation",
+    "dplangevin.families.whitened_objective",
     "dplangevin.families.moments",
     "dplangevin.families.draws",
     "dplangevin.families.underdamped",

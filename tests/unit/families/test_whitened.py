@@ -18,12 +18,14 @@ from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism as whitened_mechanism
+from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
-from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment
+from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment, turned_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
@@ -99,6 +101,38 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     np.testing.assert_allclose(block.weights, first * own.weights)
     long = own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True)
     assert np.linalg.norm(bounded_rows(long, 1.0), axis=1).max() <= 1 + 1e-15
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("room", [1.0, 1.7, 4.0])
+def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> None:
+    """Rows of every length, the longest ones along the coordinates among them, in coordinates of noisy looks."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3000, 9)) * np.array([5.0, *[1.0] * 7, 0.7]) / 12
+    X[:20] *= 30
+    X[20:29], X[29:38] = np.eye(9), np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=3000, n_features=9,
+                      fit_intercept=False)  # fmt: skip
+    data = ArrayDataset(X, rng.random(3000) < 0.5, problem)
+    exact = second_moment(data) / 3000
+    first = first_look(exact + 1e-4 * symmetric_noise(9, rng), 1e-4, True, room)
+    second = second_look(
+        first, second_moment(data, first.frame) / 3000 + 1e-4 * symmetric_noise(9, rng), 1e-4, room
+    )
+    told = 0
+    for frame in (first.frame, second.frame):
+        kept = screen(frame)
+        told += kept is not None
+        np.testing.assert_allclose(
+            turned_moment(data, frame, exact), second_moment(data, frame) / 3000, rtol=1e-10, atol=1e-13
+        )
+        block = next(iter(data.blocks()))
+        weights = row_weights(data, block, frame)
+        np.testing.assert_allclose(row_weights(data, block, frame, kept), weights, rtol=1e-14)
+        assert kept is None or (weights[kept.short(block.rows, 1.0)] == 1).all()
+        assert kept is None or kept.all_short <= bool((weights == 1).all())
+    assert told or room < 4
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
@@ -218,7 +252,7 @@ def test_every_model_has_the_default(model: str) -> None:
         ({"radius": 3.0}, "noisy-gradient"),
         ({"theorem": "composition"}, "noisy-gradient"),
         ({"mechanism": "noisy-gd"}, "noisy-gradient"),
-        ({"delta": 0.0}, "objective-perturbation"),
+        ({"delta": 0.0}, "whitened-objective"),
         ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
         ({"n_features": 256}, "whitened-gd"),  # one look
         ({"n_features": 257}, "noisy-gradient"),
@@ -263,7 +297,7 @@ def test_steps_that_are_chosen_cost_what_was_stated() -> None:
     schedule = plan.schedule
     assert isinstance(schedule, WhitenedSchedule)
     chosen = {score: schedule.steps(score) for score in (0.0, 2.0, 3.0, 4.0, 6.0, 1e9, math.inf, math.nan)}
-    assert list(chosen.values()) == [12, 12, 20, 33, 64, 64, 64, 12]
+    assert list(chosen.values()) == [12, 12, 33, 64, 64, 64, 64, 12]
     for steps in chosen.values():
         noises = np.array([schedule.noise(t, steps) for t in range(steps)])
         assert (noises[:6] == schedule.approach_noise).all()
@@ -274,7 +308,7 @@ def test_steps_that_are_chosen_cost_what_was_stated() -> None:
         replace(schedule, average_from=2)
 
 
-@pytest.mark.parametrize(("strength", "least", "most"), [(1.0, 12, 12), (2.0, 12, 14), (8.0, 20, 40)])
+@pytest.mark.parametrize(("strength", "least", "most"), [(1.0, 12, 12), (2.0, 12, 14), (8.0, 30, 64)])
 def test_a_flat_loss_gets_more_steps(strength: float, least: int, most: int) -> None:
     rng = np.random.default_rng(22)
     X = rng.standard_normal((30_000, 8))
@@ -322,7 +356,7 @@ def test_an_estimator_keeps_the_geometry_it_paid_for() -> None:
     X, y = scales(5000, 6, 8)
     model = DPLogisticRegression(epsilon=2.0, data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
     assert 12 <= model.n_iter_ <= 20
-    assert set(model.geometry_) == {"moment", "basis", "resolved"}
+    assert set(model.geometry_) == {"moment", "basis", "resolved", "excess_risk"}
     assert model.geometry_["moment"].shape == (7, 7)
     joint = np.column_stack([X, np.ones(5000)])
     np.testing.assert_allclose(model.geometry_["moment"], joint.T @ joint / 5000, atol=0.1)
@@ -448,3 +482,28 @@ def test_noise_is_what_the_schedule_says() -> None:
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
+
+
+def test_the_curvature_of_normal_scores() -> None:
+    assert bend(0.0) == pytest.approx(1.0)
+    assert bend(30.0) == pytest.approx(4 / (30 * math.sqrt(2 * math.pi)), rel=0.01)
+    draws = expit(1.5 * np.random.default_rng(0).standard_normal(10**6))
+    assert bend(1.5) == pytest.approx(4 * (draws * (1 - draws)).mean(), rel=0.002)
+    assert bend(0.0, along=True) == pytest.approx(1.0)
+    assert bend(5.0, along=True) < 0.2 * bend(5.0)
+
+
+@pytest.mark.parametrize("strength", [0.3, 2.0, 5.0])
+def test_the_estimate_of_what_was_lost_is_of_the_right_size(strength: float) -> None:
+    """Mean over 16 fits of a well-conditioned table, where the public estimate cannot know how strong effects are."""
+    rng = np.random.default_rng(23)
+    X = rng.standard_normal((20_000, 8)) / 6
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    scores = X @ rng.standard_normal(8)
+    y = (rng.random(20_000) < expit(strength * scores / scores.std())).astype(float)
+    plan, loss = choose(**stated(n_features=8)).plan, Logistic()
+    data = ArrayDataset(X, y, plan.problem)
+    least = loss.value(X @ best(X, y), y).mean()
+    made = [run(plan, data, seed) for seed in range(16)]
+    lost = np.mean([loss.value(X @ release.value, y).mean() - least for release in made])
+    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2

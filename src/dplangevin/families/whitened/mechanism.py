@@ -13,11 +13,13 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.geometry import Frame, Geometry, first_look, second_look
+from dplangevin.families.whitened.excess import expected_excess
+from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import shrink
-from dplangevin.families.whitened.sums import row_weights, second_moment
+from dplangevin.families.whitened.sums import row_weights, second_moment, turned_moment
 from dplangevin.problem import Problem, WholeSpace
 
 Floats = NDArray[np.float64]
@@ -61,7 +63,7 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
         geometry = coordinates(schedule, walk.moments)
         found = descend(schedule, data, geometry, walk, rng, saved)
         theta = (geometry.basis @ found).ravel() / data.problem.row_norm
-        return Draw(value=theta, n_steps=walk.steps, beside=_beside(geometry, walk.moments, data.problem))
+        return Draw(value=theta, n_steps=walk.steps, beside=_beside(schedule, geometry, walk, data.problem))
 
 
 def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:
@@ -81,19 +83,17 @@ def begun(schedule: WhitenedSchedule, problem: Problem, moments: Floats) -> Walk
 
 def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     """The noisy second moments, [looks, p, p]: each is a function of the records and of the ones before it."""
-    found = np.empty((0, data.problem.n_columns, data.problem.n_columns))
-    for _ in range(schedule.looks):
-        frame = coordinates(schedule, found).frame if len(found) else None
-        found = np.concatenate([found, look(schedule, data, rng, frame)[None]])
+    exact = data.summed(second_moment) / data.problem.n
+    found = blurred(schedule, exact, rng)[None]
+    if schedule.looks == 2:
+        turned = turned_moment(data, coordinates(schedule, found).frame, exact)
+        found = np.concatenate([found, blurred(schedule, turned, rng)[None]])
     return found
 
 
-def look(
-    schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator, frame: Frame | None = None
-) -> Floats:
-    """One noisy second moment, in the coordinates of the frame."""
-    exact = data.summed(second_moment, frame) / data.problem.n
-    noise = schedule.moment_noise * symmetric_noise(data.problem.n_columns, rng)
+def blurred(schedule: WhitenedSchedule, exact: Floats, rng: np.random.Generator) -> Floats:
+    """A second moment with its noise."""
+    noise = schedule.moment_noise * symmetric_noise(len(exact), rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
@@ -105,9 +105,12 @@ def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
 
 
 def step_sizes(schedule: WhitenedSchedule, geometry: Geometry, steps: int) -> Floats:
-    """As long as the curvature allows, and no longer than keeps the noise of so many steps within the reach."""
+    """As long as the curvature allows, and no longer than keeps the noise of so many steps within the reach.
+
+    Where an approach found large scores, coefficients are large, and the reach grows with the number of steps.
+    """
     lengths = np.sqrt(np.einsum("ij,ij->j", geometry.basis, geometry.basis))
-    each = geometry.bound * schedule.whole * steps**2
+    each = geometry.bound * schedule.whole * steps * schedule.n_steps
     return np.asarray(np.minimum(schedule.step_size / geometry.tops, 4 * schedule.reach / (each * lengths)))
 
 
@@ -123,7 +126,9 @@ def descend(
 
     The end of the approach, a released value, says how many steps follow; what these cost in all does not depend on it.
     """
-    weighted = data.reweighted(row_weights, geometry.frame)
+    kept = screen(geometry.frame)
+    short = kept is not None and kept.all_short
+    weighted = data if short else data.reweighted(row_weights, geometry.frame, kept)
     for last in (schedule.approach, None):
         etas = step_sizes(schedule, geometry, walk.steps)[:, None]
         for _ in progress(range(walk.step, walk.steps if last is None else last), "whitened descent"):
@@ -165,10 +170,17 @@ def _step(
         walk.totals[-1] += walk.theta / (walk.steps - first)
 
 
-def _beside(geometry: Geometry, moments: Floats, problem: Problem) -> dict[str, Floats]:
-    """What was released beside the answer, in the units of the problem's rows."""
-    return {
-        "moment": moments[0] * problem.row_norm**2,
+def _beside(
+    schedule: WhitenedSchedule, geometry: Geometry, walk: Walk, problem: Problem
+) -> dict[str, Floats]:
+    """What was released beside the answer, in the units of the problem's rows, and what may be read off it."""
+    found = {
+        "moment": walk.moments[0] * problem.row_norm**2,
         "basis": geometry.basis / problem.row_norm,
         "resolved": geometry.spectrum.resolved.astype(float),
     }
+    etas = step_sizes(schedule, geometry, walk.steps)
+    excess = expected_excess(
+        schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, problem.loss, problem.n
+    )
+    return found if excess is None else found | {"excess_risk": np.array(excess)}

@@ -32,10 +32,10 @@ class WhitenedSchedule(Schedule):
     moment_noise : standard deviation on a diagonal entry of a moment; entries off it get 1 / sqrt 2 of it.
     noise_scale : standard deviation on a coordinate of a mean gradient, in units of R.
     n_steps : accelerated steps. looks : moments that are bought.
-    room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
     approach, approach_noise : the first so many steps have a noise of their own, and their end says how many follow;
         0 for as many as stated, all alike.
     longest : the most steps, where the approach found large scores, so that the loss is flat (see `steps`).
+    room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
     step_size : the longest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
@@ -88,12 +88,13 @@ class WhitenedSchedule(Schedule):
     def steps(self, score: float) -> int:
         """How many steps to make in all where the approach ended with scores of this root mean square.
 
-        A logistic loss has the curvature e^-|score| of its bound, up to a factor, and needs steps like its root.
+        A logistic loss has the share 4 e^-|score| of its largest curvature. Scores are on their way when the approach
+        ends, so steps grow with the curvature and not with its root, and never beyond `longest`.
         """
         if not self.approach or not score > FLAT:  # NaN: as stated
             return self.n_steps
         return max(
-            self.n_steps, min(self.longest, math.ceil(self.n_steps * math.exp(min(score - FLAT, 40.0) / 2)))
+            self.n_steps, min(self.longest, math.ceil(self.n_steps * math.exp(min(score - FLAT, 40.0))))
         )
 
     def noise(self, step: int, steps: int) -> float:
