@@ -17,8 +17,8 @@ PARAMETERS = """\
     n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
         which is then public.
     mechanism : "auto" or one of "whitened-gd", "noisy-gd", "noisy-sgd", "output-perturbation",
-        "objective-perturbation", "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also
-        "sufficient-statistics").
+        "objective-perturbation", "whitened-objective", "exponential", "gibbs", "iterated-exponential", "langevin"
+        (DPRidge: also "sufficient-statistics").
     theorem : pin the accounting theorem by name.
     objective : "empirical", or "population": a draw whose ridge makes the bound on the risk of new records smallest.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
@@ -85,4 +85,5 @@ def documented(name: str, text: str | None, own: str, example: Example) -> str |
     if text is None:  # python -OO
         return None
     shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
+    text = text.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
     return text.replace("    {shared}\n", shared).replace("    {example}\n", example.written(name))

@@ -38,6 +38,7 @@ from dplangevin.families.run import run as run_plan
 from dplangevin.families.run_state import RunState
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.privacy.plan import Plan
@@ -148,6 +149,13 @@ def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
     return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
 
 
+def whitened_objective(scale: float) -> Plan:
+    schedule = WhitenedObjectiveSchedule(
+        moment_noise=0.05 * scale, ridge=0.05, noise_scale=2.0, tolerance=1e-7, release_noise=1e-5
+    )
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+
+
 SQUARE = Clipped(Squared(), 3.0)
 # each case makes its plan for a scale: another scale is another plan
 CASES: dict[str, Callable[[float], Plan]] = {
@@ -165,6 +173,7 @@ CASES: dict[str, Callable[[float], Plan]] = {
         scale, DiscreteGradientSchedule, sampling="shuffle", batch_size=50
     ),
     "objective perturbation": lambda scale: perturbed(calibrated_objective_perturbation, scale),
+    "objective in other coordinates": whitened_objective,
     "output perturbation": lambda scale: perturbed(calibrated_output_perturbation, scale),
     "sufficient statistics": lambda scale: perturbed(calibrated_sufficient_statistics, scale, loss=SQUARE),
     "exponential": lambda scale: sampled(30.0 * scale),

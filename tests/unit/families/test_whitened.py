@@ -252,7 +252,7 @@ def test_every_model_has_the_default(model: str) -> None:
         ({"radius": 3.0}, "noisy-gradient"),
         ({"theorem": "composition"}, "noisy-gradient"),
         ({"mechanism": "noisy-gd"}, "noisy-gradient"),
-        ({"delta": 0.0}, "objective-perturbation"),
+        ({"delta": 0.0}, "whitened-objective"),
         ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
         ({"n_features": 256}, "whitened-gd"),  # one look
         ({"n_features": 257}, "noisy-gradient"),

@@ -59,18 +59,12 @@ class WhitenedSchedule(Schedule):
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.put(self, moment_noise=_check.scale("moment_noise", self.moment_noise))
-        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
-        _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
-        _check.put(self, step_size=_check.positive("step_size", self.step_size))
-        _check.put(self, reach=_check.positive("reach", self.reach))
-        _check.put(self, looks=_check.count("looks", self.looks))
-        _check.put(self, room=_check.positive("room", self.room))
-        _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
-        _check.put(self, shrink=_check.flag("shrink", self.shrink))
-        _check.put(self, approach=_check.count("approach", self.approach, least=0))
-        _check.put(self, approach_noise=_check.scale("approach_noise", self.approach_noise))
-        _check.put(self, longest=_check.count("longest", self.longest, least=0))
+        _check.each(self, moment_noise=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
+        _check.each(self, step_size=_check.positive, reach=_check.positive, looks=_check.count)
+        _check.each(self, room=_check.positive)
+        for name in ("average_from", "approach", "longest"):
+            _check.put(self, **{name: _check.count(name, getattr(self, name), least=0)})
+        _check.each(self, shrink=_check.flag, approach_noise=_check.scale)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
         if self.looks not in LOOKS:
             raise InvalidParameter(f"looks must be 1 or 2, got {self.looks!r}.")

@@ -16,7 +16,9 @@ CHOSEN = (
 )
 
 
-class WhitenedComposition(Theorem[WhitenedSchedule]):
+class WhitenedComposition(
+    Theorem[WhitenedSchedule], name="whitened-composition", proof="docs/theory/converging_fits.md, section 1"
+):
     """`looks` Gaussian mechanisms on second moments, then `n_steps` on gradients, each given all releases before it.
 
     Moments: in the isometric coordinates of symmetric matrices (the diagonal, sqrt 2 times the entries above it) the
@@ -31,13 +33,8 @@ class WhitenedComposition(Theorem[WhitenedSchedule]):
     convexity is used. The shares are public, so that adaptive composition holds: mu^2 is the sum of squares.
     """
 
-    name = "whitened-composition"
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
-    proof = "docs/theory/converging_fits.md, section 1"
-
-    def any_number(self, schedule: WhitenedSchedule) -> bool:
-        """Sums over records, of which one record's part does not depend on the others."""
-        return True
+    beyond_n = "sums over records, of which one record's part does not depend on the others"
 
     def certify(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
         if constants.row_norm is None:
