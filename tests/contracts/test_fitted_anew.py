@@ -88,3 +88,20 @@ def test_a_divisor_that_is_the_number_of_rows_is_a_condition_under_add_remove(tm
     assert strict.history() == ()
     model.set_params(ledger=strict, n=400).fit(X, Y)
     assert len(strict.history()) == 1
+
+
+def test_a_table_without_rows_is_refused_in_words_or_fitted_where_their_number_is_private(
+    tmp_path: Path,
+) -> None:
+    """Where n is stated the number of rows is private: that none is left, of the persons' above all, raises nothing."""
+    (tmp_path / "t.csv").write_text("a,b,y\n")
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", random_state=0)
+    with pytest.raises(InvalidParameter, match="no rows"):
+        model.fit(tmp_path / "t.csv", "y")
+    model.set_params(adjacency="add-remove", n=400)
+    empty = model.fit(X[:0], Y[:0]).coef_
+    np.testing.assert_array_equal(model.fit(tmp_path / "t.csv", "y").coef_, empty)
+    nobody = TABLE.assign(who=None)
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
+    assert np.isfinite(model.set_params(person="who", ledger=strict).fit(nobody, "y").coef_).all()

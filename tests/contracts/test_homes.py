@@ -120,10 +120,10 @@ def descent(sampling: str, **changes: Any) -> Case:
     )
 
 
-def whitened(looks: int = 2, **changes: Any) -> Case:
+def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
     schedule = WhitenedSchedule(
         moment_noise=0.01, noise_scale=0.05, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
-        shrink=looks == 1,
+        shrink=looks == 1, approach=approach, longest=12,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
@@ -224,6 +224,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "noisy-gd moments": lambda: descent("full", loss=SQUARE, constraint=Ball(0.5)),
     "noisy-gd gated": gated,
     "whitened": whitened,
+    "whitened approach": lambda: whitened(approach=3),
     "whitened once": lambda: whitened(1, fit_intercept=True),
     "whitened multinomial": lambda: whitened(loss=Softmax(n_classes=2)),
     "whitened weighted": lambda: whitened(bounds=DataBounds(data_norm=1.5, classes=2, weight_bound=0.7)),

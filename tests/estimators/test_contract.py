@@ -216,6 +216,7 @@ def test_help_names_every_parameter_and_nothing_is_left_out(cls: type) -> None:
     before_colons = " ".join(line.split(" : ")[0] for line in text.splitlines() if " : " in line)
     assert set(cls().get_params()) <= set(before_colons.replace(",", " ").split())
     assert "{shared}" not in text
+    assert "{parameters}" not in text
     assert "{example}" not in text
     assert "standard_errors_" in text
 

@@ -60,7 +60,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
     field: the `__init__` that scikit-learn reads is generated. Its documentation and
-    an example are put in place of {shared} and {example}.
+    an example are put in place of {shared} ({parameters} with their heading) and {example}.
     """
 
     _model: ClassVar[str]
@@ -301,11 +301,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        words = (
-            ["the number of rows is public"]
-            if self.adjacency == "replace-one" and self.person is None
-            else []
-        )
+        known = self.adjacency == "replace-one" and self.person is None
+        words = ["the number of rows is public"] if known else []
         if not self._total():
             words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
@@ -345,6 +342,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
                 "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
                 "divisor of the mean. Nothing was charged."
             )
+        if self.n is None and rows == 0:
+            raise InvalidParameter("the table has no rows.")
         return rows if self.n is None else _check.count("n", self.n)
 
     def _bad_rows(self) -> str:

@@ -65,8 +65,16 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
             "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
             "real number. bad_rows='zero' reads such a row as the zero row."
         )
+    least = (
+        0 if total and reset and model.n is not None else 1
+    )  # how many are left of a private number is private
     rows = check_array(
-        numbers, dtype=[np.float64, np.float32], estimator=model, input_name="X", ensure_all_finite=not total
+        numbers,
+        dtype=[np.float64, np.float32],
+        estimator=model,
+        input_name="X",
+        ensure_all_finite=not total,
+        ensure_min_samples=least,
     )
     validate_data(model, X, reset=reset, skip_check_array=True)
     return np.asarray(rows)

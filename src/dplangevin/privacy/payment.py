@@ -68,7 +68,7 @@ def pay(
         if saved is None:
             rng, seeded = generator(random_state)
             if ledger is not None and seeded:
-                _warn_of_shared_noise(rng)
+                _warn_of_shared_noise(rng, ledger)
             token = ledger.reserve(plan) if ledger is not None else None
         else:
             rng, seeded = saved.begin(random_state)
@@ -87,13 +87,14 @@ def pay(
 _begun: set[bytes] = set()
 
 
-def _warn_of_shared_noise(rng: np.random.Generator) -> None:
+def _warn_of_shared_noise(rng: np.random.Generator, ledger: Spender) -> None:
     """A ledger adds up releases as if their noises were independent: with one seed for two they are the same."""
-    start = hashlib.sha256(repr(rng.bit_generator.state).encode()).digest()
+    place = getattr(ledger, "url", id(ledger)), getattr(ledger, "name", "")
+    start = hashlib.sha256(repr((place, rng.bit_generator.state)).encode()).digest()
     if start in _begun:
         warnings.warn(
-            "this random_state paid for a release before: both have the same noise, so that the two together may undo "
-            "it (unless records and plan are the same), and what the ledger adds up does not hold. Leave it out.",
+            "this random_state made a release of these data before: both have the same noise, so that the two together "
+            "may undo it (unless records and plan are the same), and the ledger's sum does not hold. Leave it out.",
             UserWarning,
             stacklevel=3,
         )

@@ -59,7 +59,7 @@ class DataBounds:
             _check.put(self, classes=_check.count("classes", self.classes, least=2))
         else:
             _check.put(self, target=_interval(self.target))
-        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+        _check.each(self, weight_bound=_check.positive)
         _check.put(self, bad_rows=_check.choice("bad_rows", self.bad_rows, ("refuse", "zero")))
 
     @property

@@ -141,10 +141,10 @@ def descent(scale: float, kind: Any = NoisyGradientSchedule, **changes: Any) -> 
     return planned(problem(), kind(**(fields | changes)))
 
 
-def whitened(scale: float, looks: int = 2) -> Plan:
+def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
     schedule = WhitenedSchedule(
         moment_noise=0.05, noise_scale=0.1 * scale, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
-        shrink=looks == 1,
+        shrink=looks == 1, **changes,
     )  # fmt: skip
     return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
 
@@ -165,6 +165,9 @@ CASES: dict[str, Callable[[float], Plan]] = {
     ),
     "whitened": whitened,
     "whitened once": lambda scale: whitened(scale, 1),
+    "approach, then whitened": lambda scale: whitened(
+        scale, approach=3, approach_noise=5.0 * scale, longest=14
+    ),
     "secure": lambda scale: descent(scale, DiscreteGradientSchedule),
     "secure shuffle": lambda scale: descent(
         scale, DiscreteGradientSchedule, sampling="shuffle", batch_size=50

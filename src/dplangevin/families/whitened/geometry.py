@@ -133,10 +133,18 @@ def whitened(rows: Floats, frame: Frame) -> tuple[Floats, Floats]:
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         coordinates = rows @ frame.basis
-        lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
+        squares, before = _squares(coordinates, frame.earlier)
+        lengths = np.sqrt(squares)
         weights = np.minimum(1.0, frame.bound / lengths)
-        if frame.earlier is not None:
-            before = (coordinates * coordinates) @ frame.earlier  # (|B_1' x| / R_1)^2
+        if before is not None:
             weights = np.minimum(weights, 1 / before)
         inside = weights * lengths <= frame.bound * (1 + 1e-12)
     return np.where(inside, weights, 0.0), coordinates
+
+
+def _squares(coordinates: Floats, earlier: Floats | None) -> tuple[Floats, Floats | None]:
+    """|B' x|^2 and, for coordinates made within earlier ones, (|B_1' x| / R_1)^2; in one product."""
+    if earlier is None:
+        return np.einsum("ij,ij->i", coordinates, coordinates), None
+    both = (coordinates * coordinates) @ np.column_stack([np.ones_like(earlier), earlier])
+    return both[:, 0], both[:, 1]

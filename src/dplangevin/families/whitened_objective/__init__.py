@@ -6,9 +6,9 @@ from dplangevin.privacy.registry import Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
-        schedule="schedule:WhitenedObjectiveSchedule",
-        theorems=("theorem:WhitenedObjectiveTheorem",),
-        mechanism="mechanism:WhitenedObjective",
-        recipes={"whitened-objective": "recipe:whitened_objective"},
+        "WhitenedObjectiveSchedule",
+        ("WhitenedObjectiveTheorem",),
+        "WhitenedObjective",
+        recipes=("whitened-objective",),
     ),
 )

@@ -14,7 +14,11 @@ from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 
-class WhitenedObjectiveTheorem(Theorem[WhitenedObjectiveSchedule]):
+class WhitenedObjectiveTheorem(
+    Theorem[WhitenedObjectiveSchedule],
+    name="whitened-objective-perturbation",
+    proof="docs/theory/converging_fits.md, section 6",
+):
     """s / (n moment_noise) for the moment, and what objective perturbation costs with the constants of the problem.
 
     Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_noise. A row of
@@ -26,13 +30,8 @@ class WhitenedObjectiveTheorem(Theorem[WhitenedObjectiveSchedule]):
     Composition: pure costs add up; the scales are public. T and theta = T q are post-processing.
     """
 
-    name = "whitened-objective-perturbation"
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
-    proof = "docs/theory/converging_fits.md, section 6"
-
-    def any_number(self, schedule: WhitenedObjectiveSchedule) -> bool:
-        """Both releases are about sums over records, with a public divisor and a public ridge."""
-        return True
+    beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
 
     def certify(self, constants: Constants, schedule: WhitenedObjectiveSchedule) -> Guarantee:
         if constants.row_norm is None:
