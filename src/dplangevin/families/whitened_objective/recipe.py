@@ -19,6 +19,10 @@ from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
 
+STIFFER = 1.2
+"""Times the ridge of objective perturbation: short directions, which that ridge keeps quiet, are heard here."""
+
+
 def whitened_objective(request: Request) -> Recipe:
     """A share of epsilon for the second moment of the rows, the rest for the minimiser in its coordinates."""
     if request.alpha is not None or request.radius is not None:
@@ -65,11 +69,11 @@ def whitened_objective(request: Request) -> Recipe:
 
 
 def _ridge(rest: Request, problem: Problem, signal: float) -> float:
-    """Lambda on the SUM of losses, rows of norm 1: the rule of objective perturbation."""
+    """Lambda on the SUM of losses, rows of norm 1: the rule of objective perturbation, a little stiffer."""
     noise = rest.sides * math.sqrt(rest.dimension) / rest.epsilon
     rank = problem.constants.hessian_rank or 1
     return max(
-        rules.objective_ridge(rest.shape, noise, signal, pure=True),
+        STIFFER * rules.objective_ridge(rest.shape, noise, signal, pure=True),
         least_ridge(rest, problem.loss.curvature_bound, rank, False),
     )
 
