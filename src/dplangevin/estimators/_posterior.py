@@ -8,8 +8,8 @@ its noisy release (`_curvature_estimate`), E = K - H,
 
 a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and E, whose
 entries have the variances V that the release leaves, adds sum_j V_ij (theta - theta_0)_j^2 to coordinate i. theta_0 is
-given the public prior of the planner's rules, N(0, tau^2) with tau = reach / row_norm, about twice the size that
-coefficients are planned for. With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of
+given the public prior of the planner's rules, N(0, tau^2): tau = reach / (2 row_norm), the size that coefficients are
+planned for. A row's score has the prior deviation tau |x| then, whatever the number of coefficients. With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of
 theta_0 and C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the
 ridge's bias; where they do not, it is the prior: a coefficient with more than a third of the prior's variance left
 has an infinite interval. (theta - theta_0)^2 is taken from the answer itself, until both agree.
@@ -62,10 +62,10 @@ class Posterior:
 
 
 def prior_scale(problem: Problem) -> float:
-    """tau: how far a coefficient may go, from the planner's rules."""
+    """tau: the expected size of a coefficient in the planner's rules, half of how far it may go."""
     loss = problem.loss.loss if isinstance(problem.loss, Clipped) else problem.loss
     names = {Logistic: "logistic", Softmax: "multinomial", Poisson: "poisson", SmoothedHinge: "svc"}
-    return SHAPES[names.get(type(loss), "ridge")].reach / problem.row_norm
+    return SHAPES[names.get(type(loss), "ridge")].reach / (2 * problem.row_norm)
 
 
 def posterior(
