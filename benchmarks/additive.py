@@ -147,7 +147,7 @@ def private(name: str, promise: str, epsilon: float, seeds: int) -> Iterator[tup
         yield label, np.array(results[place]), spent[place] / seeds
 
 
-def peers(name: str, seeds: int) -> Iterator[tuple[str, Any]]:
+def peers(name: str, seeds: int, epsilons: list[float]) -> Iterator[tuple[str, Any]]:
     """Fits without privacy, and DP-EBM with its defaults and stated bounds."""
     found = case(name)
     numbers = [c for c in found.X.columns if pd.api.types.is_numeric_dtype(found.X[c])]
@@ -169,7 +169,7 @@ def peers(name: str, seeds: int) -> Iterator[tuple[str, Any]]:
     except ImportError:
         return
     bounds = {c.name: (c.low, c.high) for c in found.schema.columns if hasattr(c, "low")}
-    for epsilon in (0.1, 1.0, 8.0):
+    for epsilon in epsilons:
         results = []
         for seed in range(seeds):
             model = DPExplainableBoostingClassifier(
@@ -204,7 +204,7 @@ def main() -> None:
     done = asked.keep.read_text() if asked.keep and asked.keep.exists() else ""
     for name in asked.data:
         if asked.peers and name != "randhie":
-            for label, results in peers(name, asked.seeds):
+            for label, results in peers(name, asked.seeds, asked.epsilon):
                 accuracy, loss = np.mean(results, axis=0)
                 print(f"| {name} | {label} | {accuracy:.2f} / {loss:.4f} |", flush=True)
         for promise in [] if asked.peers else asked.promise:

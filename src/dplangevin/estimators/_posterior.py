@@ -6,21 +6,22 @@ its noisy release (`_curvature_estimate`), E = K - H,
 
     K theta + Lambda theta  =  K theta_0 - g - b + E (theta - theta_0):
 
-a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and the entries of E
-have the variances V that the release leaves. theta - theta_0 = -H^-1 (Lambda theta + g + b) has two parts. What E does to
-the second is no error at all, since K^-1 (I + E H^-1) = H^-1: the error is
+a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and the entries
+of E have the variances V that the release leaves. theta - theta_0 = -H^-1 (Lambda theta + g + b) has two parts. What E
+does to the second is no error at all, since K^-1 (I + E H^-1) = H^-1: the error of the solution is, up to its sign,
 
-    H^-1 (g + b) + K^-1 E H^-1 Lambda theta,
+    H^-1 (g + b) + K^-1 E r,    r = H^-1 Lambda theta, the ridge's part,
 
-so that E adds sum_j V_ij r_j^2 to coordinate i, r the ridge's part of theta - theta_0, alone. The first term is measured
-with K in place of H, which moves a standard error by the share sqrt(V_ii) / K_ii, and V_ii times the coordinate's own
-variance is added for that. (Counting E (theta - theta_0) as if it were independent of g + b took every V_ij for an error;
-intervals were up to a tenth too wide.) theta_0 is
-given the public prior of the planner's rules, N(0, tau^2): tau = reach / (2 row_norm), the size that coefficients are
-planned for. A row's score has the prior deviation tau |x| then, whatever the number of coefficients. With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of
-theta_0 and C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the
-ridge's bias; where they do not, it is the prior: a coefficient with more than a third of the prior's variance left
-has an infinite interval. r and the variances are taken from the answer itself, until both agree.
+so that E adds sum_j V_ij r_j^2 to coordinate i. The first term is measured with K in place of H, which moves a standard
+error by the share sqrt(V_ii) / K_ii; V_ii times the coordinate's own variance is added for that. (To count all of
+E (theta - theta_0), as if it were independent of g + b, made intervals up to a tenth too wide.)
+
+theta_0 is given the public prior of the planner's rules, N(0, tau^2): tau = reach / (2 row_norm), the size that
+coefficients are planned for. A row's score has the prior deviation tau |x| then, however many coefficients there are.
+With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of theta_0 and
+C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the ridge's bias; where
+they do not, it is the prior: a coefficient with more than a third of the prior's variance left has an infinite
+interval. r and the variances are taken from the answer itself, until both agree.
 
 Two kinds of directions are left out of this first, because E would carry their whole doubt, tau, into all others:
 

@@ -32,8 +32,8 @@ SKEWED = 32.0  # a range with half of its rows below 1/32 of its end is seen on 
 class Span:
     """A public range of a column, and the scale that it is divided on.
 
-    shown : somebody is surely above it. Of a log scale no finer look cuts off more: what is rare up there, an octave, is
-        a small part of that scale, while its rows, spread over many fine cells, are lost in their noise.
+    shown : somebody is surely above it. Of a log scale no finer look cuts off more: an octave is a small part of that
+        scale, while its rows, spread over many fine cells, are lost in their noise.
     """
 
     low: float
