@@ -19,8 +19,8 @@ E (theta - theta_0), as if it were independent of g + b, made intervals up to a 
 theta_0 is given the public prior of the planner's rules, N(0, tau^2): tau = reach / (2 row_norm), the size that
 coefficients are planned for. A row's score has the prior deviation tau |x| then, however many coefficients there are.
 With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of theta_0 and
-C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the ridge's bias; where
-they do not, it is the prior: a coefficient with more than a third of the prior's variance left has an infinite
+C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the ridge's bias;
+where they do not, it is the prior: a coefficient with more than a third of the prior's variance left has an infinite
 interval. r and the variances are taken from the answer itself, until both agree.
 
 Two kinds of directions are left out of this first, because E would carry their whole doubt, tau, into all others:
