@@ -161,14 +161,12 @@ def cells(
             plan = recipe.plan
             data, loss = ArrayDataset(X, y, plan.problem), plan.problem.loss
             bound = loss.bound if isinstance(loss, Clipped) else 1.0
-            found = np.array(
-                [_figures((X_test @ run(plan, data, 50_000 + s).value)[:, None], y_test, bound)[:2]
-                 for s in range(seeds)]
-            )  # fmt: skip
+            made = [run(plan, data, 50_000 + s) for s in range(seeds)]
+            found = np.array([_figures((X_test @ r.value)[:, None], y_test, bound)[:2] for r in made])
             cell[mechanism] = {
                 "loss": found[:, 1].mean(), "error": found[:, 1].std() / math.sqrt(seeds),
                 "accuracy": found[:, 0].mean(), "kind": plan.schedule.mechanism,
-                "passes": int(getattr(plan.schedule, "n_steps", 1)) + int(getattr(plan.schedule, "looks", 0)),
+                "passes": max(int(r.n_steps or 1) for r in made) + int(getattr(plan.schedule, "looks", 0)),
             }  # fmt: skip
         yield cell
 

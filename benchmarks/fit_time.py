@@ -1,6 +1,6 @@
 """Processor time of the default logistic fit over scikit-learn's, one thread, models taking turns.
 
-Usage: OMP_NUM_THREADS=1 python benchmarks/fit_time.py [--rows 100000] [--columns 50] [--turns 5]
+Usage: OMP_NUM_THREADS=1 python benchmarks/fit_time.py [--rows 100000] [--columns 50] [--turns 5] [--kind NAME ...]
 
 scikit-learn (lbfgs, C = 1e4) sees columns of deviation 1, dplangevin the same table with rows of norm 1, epsilon 8.
 Two ways to stop scikit-learn: its own tolerance, and the first iteration whose log-loss is that of the private fit.
@@ -23,6 +23,7 @@ from sklearn.metrics import log_loss
 
 from dplangevin import DPLogisticRegression
 
+KINDS = ("independent", "equicorrelated .9", "neighbours .9")
 ITERATIONS = (4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 100)
 
 
@@ -53,10 +54,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=50)
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--kind", choices=KINDS, nargs="+", default=KINDS)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     kernels = ("numpy", "numba") if find_spec("numba") else ("numpy",)
-    for kind in ("independent", "equicorrelated .9", "neighbours .9"):
+    for kind in asked.kind:
         X, y = table(asked.rows, asked.columns, kind)
         rows = X / np.linalg.norm(X, axis=1).max()
         ours = DPLogisticRegression(

@@ -2,7 +2,9 @@
 
 Usage: python benchmarks/predicted_risk.py [--tables 20] [--first 0] [--seeds 3] [--epsilons .5 2 8]
 
-Measured is the mean loss of the fit over the records above the least one (the loss that is minimised, clip included).
+Predicted twice: from public numbers before the fit (`predicted_excess_risk`), and from what it released, after it
+(`geometry_["excess_risk"]`; plain descent, which buys no moment, has the first alone). Measured is the mean loss of the
+fit over the records above the least one (the loss that is minimised, clip included).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dplangevin.families.run import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Loss
 
-FRESH = 8101  # seeds from here on chose nothing
+FRESH = 9301  # seeds from here on chose nothing
 
 
 def tables(place: int) -> tuple[str, Floats, Floats]:
@@ -54,7 +56,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilons", type=float, nargs="+", default=(0.5, 2.0, 8.0))
     asked = parser.parse_args()
-    print("| table | n x p | epsilon | looks | measured | predicted / measured |\n|---|---|---|---|---|---|")
+    print("| table | n x p | epsilon | looks | measured | before / measured | after / measured |")
+    print("|---|---|---|---|---|---|---|")
     ratios = []
     for place in range(asked.first, asked.tables):
         name, X, y = tables(place)
@@ -65,15 +68,20 @@ def main() -> None:
             )  # fmt: skip
             plan, loss = recipe.plan, recipe.plan.problem.loss
             data, floor = ArrayDataset(X, y, plan.problem), least(loss, X, y)
-            found = [loss.value(X @ run(plan, data, s).value, y).mean() - floor for s in range(asked.seeds)]
-            ratios.append(recipe.predicted_excess_risk / float(np.mean(found)))
+            made = [run(plan, data, s) for s in range(asked.seeds)]
+            lost = float(np.mean([loss.value(X @ release.value, y).mean() - floor for release in made]))
+            before = recipe.predicted_excess_risk
+            after = float(np.mean([release.beside.get("excess_risk", before) for release in made]))
+            ratios.append((before / lost, after / lost))
             print(
                 f"| {name} | {len(X)} x {X.shape[1]} | {epsilon:g} | {getattr(plan.schedule, 'looks', 0)} | "
-                f"{np.mean(found):.2e} | {ratios[-1]:.2f} |",
+                f"{lost:.2e} | {ratios[-1][0]:.2f} | {ratios[-1][1]:.2f} |",
                 flush=True,
             )
-    within = np.mean([0.5 <= ratio <= 2 for ratio in ratios])
-    print(f"\nWithin a factor of 2: {within:.0%} of {len(ratios)} cells.")
+    within = np.mean([[0.5 <= ratio <= 2 for ratio in pair] for pair in ratios], axis=0)
+    print(
+        f"\nWithin a factor of 2: {within[0]:.0%} of {len(ratios)} cells before the fit, {within[1]:.0%} after it."
+    )
 
 
 if __name__ == "__main__":

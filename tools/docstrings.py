@@ -26,7 +26,7 @@ class Docstrings(Extension):
         if obj.is_alias or obj.docstring is None:
             return
         text = obj.docstring.value
-        if "{shared}" in text:
+        if "{shared}" in text or "{parameters}" in text:
             text = inspect.getdoc(_at_run_time(obj.path)) or text
         obj.docstring = Docstring(rewritten(text), parent=obj)
 

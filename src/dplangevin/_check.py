@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from dplangevin.errors import InvalidParameter
@@ -108,6 +108,12 @@ def per_step(name: str, value: Any) -> float | tuple[float, ...]:
             raise InvalidParameter(f"{name} must not be empty.")
         return numbers
     return scale(name, value)
+
+
+def each(instance: object, **checks: Callable[[str, Any], Any]) -> None:
+    """Check fields of a frozen dataclass, one after the other, and store what each check makes of its field."""
+    for name, check in checks.items():
+        put(instance, **{name: check(name, getattr(instance, name))})
 
 
 def put(instance: object, **values: Any) -> None:

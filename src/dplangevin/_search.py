@@ -6,6 +6,11 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._arrays import Floats
+
 Number = TypeVar("Number", int, float)
 
 
@@ -68,6 +73,23 @@ def whole_bisected(
         if middle in (yes, no):
             break
         yes, no = (middle, no) if holds(middle) else (yes, middle)
+    return yes
+
+
+def each_bisected(
+    holds: Callable[[Floats], NDArray[np.bool_]], yes: Floats, no: Floats, *, rounds: int
+) -> Floats:
+    """`bisected` for every entry at once.
+
+    Examples
+    --------
+    >>> each_bisected(lambda values: values**2 >= [4.0, 9.0], np.full(2, 10.0), np.zeros(2), rounds=60).tolist()
+    [2.0, 3.0]
+    """
+    for _ in range(rounds):
+        middle = (yes + no) / 2
+        held = holds(middle)
+        yes, no = np.where(held, middle, yes), np.where(held, no, middle)
     return yes
 
 

@@ -31,10 +31,10 @@ def chains(of: grimp.ImportGraph, sources: Iterable[str], targets: Iterable[str]
 def proofs() -> set[str]:
     """The modules of schedules and theorems, as the table names them."""
     return {
-        f"{family}.{name.partition(':')[0]}"
+        f"{family}.{registry.placed(name, home)[0]}"
         for family in registry.FAMILIES
         for member in importlib.import_module(family).MEMBERS
-        for name in (member.schedule, *member.theorems)
+        for name, home in ((member.schedule, "schedule"), *((each, "theorem") for each in member.theorems))
     }
 
 

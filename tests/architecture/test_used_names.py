@@ -21,8 +21,12 @@ def _used() -> set[str]:
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                listed = r"[\w.]+:\w+" if path.name == "__init__.py" else r"[\w.:]+"  # a family's members
-                found.update(WORD.findall(node.value) if re.fullmatch(listed, node.value) else ())
+                family = (
+                    path.parent.parent.name == "families"
+                )  # its members: recipe one-step is a function one_step
+                if path.name != "__init__.py" or family:
+                    value = node.value.replace("-", "_") if family else node.value
+                    found.update(WORD.findall(value) if re.fullmatch(r"[\w.:]+", value) else ())
     return found
 
 

@@ -30,6 +30,7 @@ from dplangevin.families.rashomon_region.schedule import SlackSchedule
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 
@@ -301,6 +302,23 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         longer={"n_steps": 64},
         in_rows=True,
         broken=(("row norm", {"row_norm": None}, {}),),
+    ),
+    (WhitenedObjectiveSchedule, "whitened-objective-perturbation"): Case(
+        constants=replace(MOMENTS, strong_convexity=0.0, smoothness=0.25, diameter=math.inf),
+        schedule=WhitenedObjectiveSchedule(
+            moment_noise=0.01, ridge=0.05, noise_scale=10.0, tolerance=_PRECISE, release_noise=1e-4
+        ),
+        noisier={"moment_noise": 0.02},
+        in_rows=True,
+        broken=(
+            ("row norm", {"row_norm": None}, {}),
+            ("ridge or a radius", {"strong_convexity": 0.01}, {}),
+            ("ridge or a radius", {"diameter": 1.0}, {}),
+            ("not convex", {"convex": False}, {}),
+            ("smoothness", {"smoothness": math.inf}, {}),
+            ("rank of one record", {"hessian_rank": None}, {}),
+            ("double precision", {}, {"tolerance": 1e-12}),
+        ),
     ),
     (SufficientStatisticsSchedule, "sufficient-statistics"): Case(
         constants=MOMENTS,

@@ -38,6 +38,7 @@ from dplangevin.families.perturbation.theorems.output import calibrated_output_p
 from dplangevin.families.run import run
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import (
@@ -119,11 +120,19 @@ def descent(sampling: str, **changes: Any) -> Case:
     )
 
 
-def whitened(looks: int = 2, **changes: Any) -> Case:
+def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
     schedule = WhitenedSchedule(
         moment_noise=0.01, noise_scale=0.05, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
-        shrink=looks == 1,
+        shrink=looks == 1, approach=approach, longest=12,
     )  # fmt: skip
+    problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
+    return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
+
+
+def whitened_objective(**changes: Any) -> Case:
+    schedule = WhitenedObjectiveSchedule(
+        moment_noise=0.01, ridge=0.02, noise_scale=2.0, tolerance=1e-7, release_noise=1e-5, reach=500.0
+    )
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
 
@@ -215,9 +224,17 @@ CASES: dict[str, Callable[[], Case]] = {
     "noisy-gd moments": lambda: descent("full", loss=SQUARE, constraint=Ball(0.5)),
     "noisy-gd gated": gated,
     "whitened": whitened,
+    "whitened approach": lambda: whitened(approach=3),
     "whitened once": lambda: whitened(1, fit_intercept=True),
     "whitened multinomial": lambda: whitened(loss=Softmax(n_classes=2)),
     "whitened weighted": lambda: whitened(bounds=DataBounds(data_norm=1.5, classes=2, weight_bound=0.7)),
+    "whitened objective": whitened_objective,
+    "whitened objective multinomial": lambda: whitened_objective(
+        loss=Softmax(n_classes=2), fit_intercept=True
+    ),
+    "whitened objective weighted": lambda: whitened_objective(
+        loss=SQUARE, bounds=DataBounds(data_norm=1.5, target=(-1.0, 1.0), weight_bound=0.7)
+    ),
     "secure full": secure,
     "secure shuffle": lambda: secure(sampling="shuffle", batch_size=100),
     "objective perturbation": lambda: perturbed(calibrated_objective_perturbation, 0.0),

@@ -228,8 +228,8 @@ def test_bad_rows_count_as_zero_rows(bad: Any) -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (200, 2))
     y = X[:, 0].tolist()
-    broken, zeroed = X.tolist(), X.copy()
-    broken[5][1], zeroed[5] = bad, 0.0
+    broken, zeroed = X.astype(object), X.copy()
+    broken[5, 1], zeroed[5] = bad, 0.0
     model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero", random_state=0)
     first = model.fit(broken, y).coef_
     np.testing.assert_array_equal(first, model.fit(zeroed, y).coef_)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from contracts._records import BUILDERS, CELLS, NAMES, Record, Unbuildable
 from dplangevin.cli import _tables
+from dplangevin.cli.groups import StatedTable
 from dplangevin.cli.sample import _records as _sample_records
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder
 from dplangevin.estimators._held_out import held_out
@@ -134,7 +135,7 @@ def sample_command(table: Table) -> Any:
         mock.patch.object(_tables, "read", return_value=table),
         mock.patch.object(Schema, "load", return_value=SCHEMA),
     ):
-        rows, labels = _sample_records(Path("t"), "label", Path("s"), "logistic", None, None, None)
+        rows, labels = _sample_records(Path("t"), "label", "logistic", StatedTable(schema=Path("s")))
     return np.column_stack([rows, labels])
 
 

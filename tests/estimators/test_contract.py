@@ -58,7 +58,7 @@ def test_the_promise_is_kept_and_told(cls: type) -> None:
         assert model.privacy_.epsilon(delta or 0.0) <= 1.5
         assert model.privacy_.epsilon(delta or 0.0) > 1.4  # nothing is wasted
         assert model.privacy_.adjacency == adjacency
-        assert any("rows is public" in words for words in model.privacy_.assumptions)
+        assert any("number of rows" in words for words in model.privacy_.assumptions)
         assert "random_state" in " ".join(model.privacy_.assumptions)
         assert np.isfinite(model.coef_).all()
         assert np.isfinite(model.intercept_).all()
@@ -216,6 +216,7 @@ def test_help_names_every_parameter_and_nothing_is_left_out(cls: type) -> None:
     before_colons = " ".join(line.split(" : ")[0] for line in text.splitlines() if " : " in line)
     assert set(cls().get_params()) <= set(before_colons.replace(",", " ").split())
     assert "{shared}" not in text
+    assert "{parameters}" not in text
     assert "{example}" not in text
     assert "standard_errors_" in text
 

@@ -59,7 +59,7 @@ def test_a_fit_learns_its_schema_and_keeps_its_promise() -> None:
 def test_the_plan_says_what_learning_costs(capsys: pytest.CaptureFixture[str]) -> None:
     model(verbose=True).fit(table(), "sick")
     said = capsys.readouterr().out
-    assert "learning 2 ranges and 1 lists takes 10% of mu^2" in said
+    assert "learning 2 ranges and 1 list takes 10% of mu^2" in said
     assert "a hand-written schema would leave it 4" in said
 
 

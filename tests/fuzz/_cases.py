@@ -251,6 +251,7 @@ def plans(folder: Path) -> list[dict[str, Any]]:
     found = []
     for model, mechanism, secure in (
         ("logistic", "noisy-gd", False), ("logistic", "noisy-gd", True), ("logistic", "whitened-gd", False),
+        ("logistic", "whitened-objective", False),
         ("huber", "objective-perturbation", False),
         ("ridge", "output-perturbation", False), ("ridge", "sufficient-statistics", False),
     ):  # fmt: skip

@@ -28,7 +28,7 @@ from unit.families.test_resume import CASES, Interrupted, budget, data, passes, 
 
 KINDS = (
     "noisy gradient descent", "langevin average", "secure", "public mirror", "langevin trajectory", "rashomon chains",
-    "secure shuffle", "objective perturbation", "whitened",
+    "secure shuffle", "objective perturbation", "whitened", "objective in other coordinates",
 )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism
 from dplangevin.families.whitened.geometry import Frame, Geometry, Spectrum
-from dplangevin.families.whitened.mechanism import Walk, descend, look, looked
+from dplangevin.families.whitened.mechanism import Walk, begun, blurred, descend, looked
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened.theorem import WhitenedComposition
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
@@ -81,7 +82,8 @@ def second_moments(adjacency: str, noise: float) -> Draw:
     schedule, frame = replace(SCHEDULE, moment_noise=noise), Frame(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        return np.array([isometric(look(schedule, sides[side], rng, frame)) for _ in range(runs)])
+        exact = second_moment(sides[side], frame) / sides[side].problem.n
+        return np.array([isometric(blurred(schedule, exact, rng)) for _ in range(runs)])
 
     return draw
 
@@ -104,7 +106,7 @@ class WrongCoordinates:
         return np.asarray(self.rng.standard_normal(shape) / STRETCH)
 
 
-def by_label(data: Dataset, block: Block, frame: Frame) -> Floats:
+def by_label(data: Dataset, block: Block, frame: Frame, kept: object = None) -> Floats:
     """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
     return np.where(block.labels > 0, 1.0, 0.5)
 
@@ -119,7 +121,12 @@ def steps(adjacency: str, *, wrong: bool = False, labelled: bool = False) -> Dra
             for _ in range(runs):
                 start = np.zeros((2, 1))
                 walk = Walk(
-                    moments=FIXED[None], step=0, theta=start, previous=start, totals=np.zeros((3, 2, 1))
+                    moments=FIXED[None],
+                    step=0,
+                    steps=1,
+                    theta=start,
+                    previous=start,
+                    totals=np.zeros((3, 2, 1)),
                 )
                 made.append(descend(SCHEDULE, sides[side], stretched(), walk, used)[:, 0])  # type: ignore[arg-type]
         return np.array(made)
@@ -135,6 +142,30 @@ def whole(noise: float, moment_noise: float) -> Draw:
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         made = [run(plan, sides[side], rng) for _ in range(runs)]
         return np.array([isometric(release.beside["moment"]) for release in made])
+
+    return draw
+
+
+def chosen_steps(forgotten: bool = False) -> Draw:
+    """The approach ends with large scores whatever the records are, so two steps become twelve; released is their mean.
+
+    Noise that forgets how many steps were chosen is that of the short descent.
+    """
+    sides = tables("add-remove", NORM * np.array([[0.6, 0.8], [0.6, 0.8]]), (1.0, 0.0))
+    noise = WhitenedSchedule.noise
+
+    def short(schedule: WhitenedSchedule, step: int, steps: int) -> float:
+        return noise(schedule, step, schedule.n_steps if forgotten else steps)
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        made = []
+        with mock.patch.object(WhitenedSchedule, "noise", short):
+            for _ in range(runs):
+                walk = begun(APPROACHED, sides[side].problem, FIXED[None])
+                walk.theta = walk.previous = np.array([[-6.0], [-8.0]])
+                made.append(descend(APPROACHED, sides[side], stretched(), walk, rng)[:, 0])
+                assert walk.steps == 12
+        return np.array(made)
 
     return draw
 
@@ -168,7 +199,30 @@ def step_case(adjacency: str) -> Case:
     )
 
 
+APPROACHED = replace(
+    SCHEDULE,
+    n_steps=2,
+    noise_scale=1.0,
+    approach=1,
+    approach_noise=1.0,
+    average_from=1,
+    longest=12,
+    step_size=0.01,
+)
+"""Short steps, so that the answer hangs on all gradients alike."""
 CASES = (
+    Case(
+        name="whitened descent, a chosen number of steps",
+        configuration="add-remove, moments fixed, twelve steps instead of two",
+        covers=COVERS,
+        claim=Plan(
+            problem=problem("add-remove"), schedule=replace(APPROACHED, moment_noise=1e3), delta=DELTA
+        ).guarantee,
+        honest=chosen_steps(),
+        sabotages={"noise of the stated number of steps": chosen_steps(forgotten=True)},
+        loose="the mean of the tail weighs early gradients more than late ones",
+        runs=800,
+    ),
     moment_case("first moment", first_moments, "replace-one"),
     moment_case("first moment", first_moments, "add-remove"),
     moment_case("second moment", second_moments, "replace-one"),

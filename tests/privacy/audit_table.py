@@ -20,6 +20,7 @@ from privacy import (
     _cases_reading,
     _cases_region,
     _cases_whitened,
+    _cases_whitened_objective,
     _cases_whole_region,
 )
 from privacy._case import CONFIDENCE, Case, attained
@@ -36,6 +37,7 @@ FAMILIES = (
     _cases_region,
     _cases_whole_region,
     _cases_whitened,
+    _cases_whitened_objective,
 )
 CASES: tuple[Case, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 

@@ -24,9 +24,10 @@ from dplangevin.families.noisy_gradient.theorems import (
     optimal_shift,
 )
 from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise
 from dplangevin.privacy.registry import theorems_for
 from dplangevin.privacy.theorem import inflated
-from privacy import _accountant_others as others
+from privacy import _accountant_others as others, _accountant_sets as sets
 from privacy._accountant_draws import KINDS, chain, random_walk, trials, varying_batches, walk
 from privacy._accountant_others import OTHERS, other_trials
 from privacy._accountant_trials import Moves, Trial, gaussian_truth, tail
@@ -159,27 +160,53 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "draw"),
+    ("family", "draw", "share"),
     [
-        ("rashomon_region.theorem", others.slack),
-        ("noisy_answers.theorems.noisy_sums", others.sums),
-        ("noisy_answers.theorems.noisy_sums", others.counts),
-        ("whitened.theorem", others.whitened),
-        ("underdamped.theorem", others.underdamped),
-        ("learned_schema.theorem", others.learned),
-        ("moments.theorem", others.moments),
-        ("mirror_descent.theorem", others.mirror),
-        ("perturbation.theorems.output", others.minimiser),
-        ("noisy_answers.theorems.noisy_max", others.noisy_max),
-        ("draws.theorems.gibbs", others.draw),
+        (family, draw, 0.95)
+        for family, draw in (
+            ("noisy_gradient.theorems.discrete_composition", sets.secure_descent),
+            ("rashomon_region.theorem", others.slack),
+            ("noisy_answers.theorems.noisy_sums", others.sums),
+            ("noisy_answers.theorems.noisy_sums", others.counts),
+            ("whitened.theorem", others.whitened),
+            ("whitened_objective.theorem", others.whitened_objective),
+            ("underdamped.theorem", others.underdamped),
+            ("learned_schema.theorem", others.learned),
+            ("moments.theorem", others.moments),
+            ("mirror_descent.theorem", others.mirror),
+            ("perturbation.theorems.output", others.minimiser),
+            ("noisy_answers.theorems.noisy_max", others.noisy_max),
+            ("draws.theorems.gibbs", others.draw),
+        )
+    ]
+    + [
+        ("draws.theorems.exponential_mechanism", sets.rashomon_draws, 0.8),
+        ("draws.theorems.exponential_mechanism", sets.iterated, 0.8),
+        (
+            "noisy_gradient.theorems.langevin_process",
+            sets.rashomon_chains,
+            0.7,
+        ),  # half of the steps may be all
+        ("noisy_answers.theorems.generalized_gaussian", sets.sparse_vector, 0.5),
     ],
 )
 def test_a_shaved_claim_of_another_mechanism_is_caught(
-    family: str, draw: Callable[[np.random.Generator], Trial], monkeypatch: pytest.MonkeyPatch
+    family: str, draw: Callable[[np.random.Generator], Trial], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A twentieth less than is proved. The bound on selections is too loose for this; its mutants are pinned."""
+    """A twentieth less than is proved, or more, where the pair reaches its bound only in the limit.
+
+    The bound on selections is too loose for this; its mutants are pinned.
+    """
     module = import_module(f"dplangevin.families.{family}")
-    monkeypatch.setattr(module, "inflated", lambda value: 0.95 * inflated(value))
+    if draw is sets.sparse_vector:
+        parts = ("search_epsilon", "answer_epsilon")
+        monkeypatch.setattr(
+            module,
+            "CorrectedNoise",
+            lambda **k: CorrectedNoise(**k | {name: share * k[name] for name in parts}),
+        )
+    else:
+        monkeypatch.setattr(module, "inflated", lambda value: share * inflated(value))
     rng = np.random.default_rng(5)
     for _ in range(200):
         if any(wrong(claimed, attained) for _, claimed, attained in comparisons(draw(rng))):

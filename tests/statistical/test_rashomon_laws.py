@@ -32,6 +32,7 @@ from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import FlatEnvelope, score_envelope
 from dplangevin.samplers.score_proximal import _ScoreOracle, score_proximal
+from dplangevin.samplers.self_concordance import Anchor
 
 LEAST_P = 1e-3
 
@@ -292,4 +293,4 @@ def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     score = ScorePotential(potential, float(potential.value(centre[:, None])[0]), 5.0)
     hessian = 50 * logistic_hessian(potential, centre)
     with pytest.raises(AssumptionFailed, match="envelope lies below"):
-        score_envelope(score, body, centre, hessian, 10.0, 1.0, 500, np.random.default_rng(0))
+        score_envelope(score, body, Anchor(centre, hessian, 10.0, 1.0), 500, np.random.default_rng(0))

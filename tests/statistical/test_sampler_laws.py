@@ -26,6 +26,7 @@ from dplangevin.samplers.elliptical_envelope import elliptical_envelope
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.potential import FunctionPotential
 from dplangevin.samplers.proximal_chain import proximal
+from dplangevin.samplers.self_concordance import Anchor
 from dplangevin.samplers.starts import warm_start
 from dplangevin.samplers.truncated import gamma_above, gamma_below, truncated_normal
 from dplangevin.samplers.truncated_gaussian import isotropic_gaussian
@@ -162,7 +163,7 @@ def test_elliptical_envelope_law():
     anchor = approximate_minimiser(potential, body)
     assert np.linalg.norm(anchor) < 5
     ridge, rng = potential.strong_convexity, np.random.default_rng(6)
-    draws = elliptical_envelope(potential, body, anchor, hessian(anchor), ridge, 1.0, 20_000, rng)
+    draws = elliptical_envelope(potential, body, Anchor(anchor, hessian(anchor), ridge, 1.0), 20_000, rng)
     assert min(agree(draws.theta, marginals(potential, 5.0))) > 1e-3
     assert 20_000 / draws.proposals > 0.4
 
@@ -174,7 +175,7 @@ def test_elliptical_envelope_from_a_poor_anchor():
     body = BallBody(dimension=2, radius=1.0)
     anchor = np.array([-0.3, 0.4])
     ridge, rng = potential.strong_convexity, np.random.default_rng(7)
-    draws = elliptical_envelope(potential, body, anchor, hessian(anchor), ridge, 1.0, 5000, rng)
+    draws = elliptical_envelope(potential, body, Anchor(anchor, hessian(anchor), ridge, 1.0), 5000, rng)
     assert min(agree(draws.theta, marginals(potential, 1.0))) > 1e-3
 
 
@@ -187,10 +188,7 @@ def test_active_ball_law():
     draws = active_ball(
         potential,
         0.7,
-        anchor,
-        hessian(anchor),
-        potential.strong_convexity,
-        1.0,
+        Anchor(anchor, hessian(anchor), potential.strong_convexity, 1.0),
         20_000,
         np.random.default_rng(8),
     )
@@ -295,7 +293,7 @@ def test_long_runs():
     anchor *= 0.7 / np.linalg.norm(anchor)
     ridge = potential.strong_convexity
     draws = active_ball(
-        potential, 0.7, anchor, hessian(anchor), ridge, 1.0, 100_000, np.random.default_rng(16)
+        potential, 0.7, Anchor(anchor, hessian(anchor), ridge, 1.0), 100_000, np.random.default_rng(16)
     )
     assert min(agree(draws.theta, cdfs)) > 1e-3
     certified = proximal_draws(
@@ -306,5 +304,7 @@ def test_long_runs():
     body = BallBody(dimension=2, radius=5.0)
     anchor = approximate_minimiser(wide, body)
     rng = np.random.default_rng(18)
-    draws = elliptical_envelope(wide, body, anchor, hessian(anchor), wide.strong_convexity, 1.0, 100_000, rng)
+    draws = elliptical_envelope(
+        wide, body, Anchor(anchor, hessian(anchor), wide.strong_convexity, 1.0), 100_000, rng
+    )
     assert min(agree(draws.theta, marginals(wide, 5.0))) > 1e-3

@@ -10,10 +10,7 @@ from dplangevin.cli import options as o
 @o.with_run_options
 def account_command(
     context: typer.Context,
-    n: o.Records = None,
-    lipschitz: o.Lipschitz = None,
     noise_scale: o.NoiseScale = None,
-    step_size: o.StepSize = None,
     steps: o.Steps = None,
     delta: o.Delta = None,
     epsilon: o.Epsilon = None,

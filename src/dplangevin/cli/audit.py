@@ -12,18 +12,8 @@ from typer.core import TyperGroup
 
 from dplangevin._progress import watching
 from dplangevin.cli.audit_pipeline import pipeline
-from dplangevin.cli.models import (
-    MODELS,
-    Adjacency,
-    Alpha,
-    AsJson,
-    Delta,
-    Epsilon,
-    Mechanism,
-    Quiet,
-    Radius,
-    Seed,
-)
+from dplangevin.cli.groups import AsJson, Quiet, Seed
+from dplangevin.cli.models import MODELS, Adjacency, Alpha, Delta, Epsilon, Mechanism, Radius
 from dplangevin.errors import InvalidParameter
 
 _REFUTED = 3

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin import _files
-from dplangevin.cli.models import AsJson, Quiet
+from dplangevin.cli.groups import AsJson, Quiet
 from dplangevin.errors import InvalidParameter
 
 _FAILED = 3

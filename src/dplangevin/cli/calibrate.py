@@ -10,9 +10,6 @@ from dplangevin.cli import options as o
 @o.with_run_options
 def calibrate_command(
     context: typer.Context,
-    n: o.Records = None,
-    lipschitz: o.Lipschitz = None,
-    step_size: o.StepSize = None,
     epsilon: o.SomeEpsilon = None,
     delta: o.SomeDelta = None,
     rdp: o.TargetRdp = "",

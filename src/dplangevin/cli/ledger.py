@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from dplangevin.cli.groups import grouped
 
 app = typer.Typer(
     name="ledger",
@@ -66,46 +69,42 @@ Expected = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """The budget of a data set."""
+
+    epsilon: Epsilon = None
+    delta: Delta = None
+    adjacency: Adjacency = None
+    max_rows_per_person: Rows = None
+    strict: Strict = None
+    part: Parts = None
+
+
 @app.command("init")
-def init(
-    url: Url,
-    dataset: SomeName = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    adjacency: Adjacency = None,
-    max_rows_per_person: Rows = None,
-    strict: Strict = None,
-    part: Parts = None,
-) -> None:
+@grouped
+def init(url: Url, *, dataset: SomeName = None, budget: Declared) -> None:
     """Create a ledger, once, and perhaps declare its first data set; who creates it is its owner."""
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.create(url)
     typer.echo(f"created {ledger.shown}")
     if dataset is not None:
-        _declare(ledger, dataset, epsilon, delta, adjacency, max_rows_per_person, strict, part)
+        _declare(ledger, dataset, budget)
 
 
 @app.command("declare")
-def declare(
-    url: Url,
-    dataset: Name,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    adjacency: Adjacency = None,
-    max_rows_per_person: Rows = None,
-    strict: Strict = None,
-    part: Parts = None,
-) -> None:
+@grouped
+def declare(url: Url, *, dataset: Name, budget: Declared) -> None:
     """Declare the budget of a data set, or more parts of it, as the owner."""
     from dplangevin.ledger import Ledger
 
-    _declare(Ledger.open(url), dataset, epsilon, delta, adjacency, max_rows_per_person, strict, part)
+    _declare(Ledger.open(url), dataset, budget)
 
 
-def _declare(ledger: Any, name: str, *given: Any) -> None:
-    words = ("epsilon", "delta", "adjacency", "max_rows_per_person", "strict", "parts")
-    budget = ledger.declare(name, **dict(zip(words, (*given[:-1], given[-1] or ()), strict=True)))
+def _declare(ledger: Any, name: str, stated: Declared) -> None:
+    given = asdict(stated)
+    budget = ledger.declare(name, parts=given.pop("part") or (), **given)
     left = budget.remaining()
     typer.echo(f"{budget.name}: epsilon = {left.epsilon:g}, delta = {left.delta:g} ({left.adjacency})")
 
@@ -113,8 +112,6 @@ def _declare(ledger: Any, name: str, *given: Any) -> None:
 @app.command("show")
 def show(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
     """What each data set has spent, and what would still fit."""
-    from dataclasses import asdict
-
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.open(url)

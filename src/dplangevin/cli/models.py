@@ -10,6 +10,7 @@ import typer
 
 from dplangevin import _files
 from dplangevin._progress import watching
+from dplangevin.cli.groups import AsJson, Separator, Shown, Spending, StatedTable, grouped
 from dplangevin.errors import DplangevinError, InvalidParameter
 
 MODELS = {
@@ -31,13 +32,6 @@ Model = Annotated[
 ]
 Epsilon = Annotated[float, typer.Option("--epsilon", help="The epsilon to meet.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure promise.")]
-SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")]
-DataNorm = Annotated[
-    float | None, typer.Option("--data-norm", help="Stated bound on a row, without a schema.")
-]
-TargetBounds = Annotated[
-    str | None, typer.Option("--target-bounds", help="LOW,HIGH of a regression target, without a schema.")
-]
 Divisor = Annotated[
     int | None,
     typer.Option(
@@ -48,9 +42,6 @@ Adjacency = Annotated[str, typer.Option("--adjacency", help="replace-one or add-
 Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanism by name.")]
 Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
 Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but what was asked.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the noise; marks the release as seeded.")]
 Secure = Annotated[
     bool, typer.Option("--secure", help="Exact discrete noise, safe against attacks on floating point.")
 ]
@@ -63,18 +54,6 @@ PublicMethod = Annotated[
 Compare = Annotated[bool, typer.Option("--compare", help="Also compare the methods on held-out public rows.")]
 ReportFile = Annotated[
     Path | None, typer.Option("--report", help="Also write a report, .html, .md or .json.")
-]
-StateFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--state", help="Private file from which the same command goes on after a crash, charged once."
-    ),
-]
-Classes = Annotated[
-    str | None, typer.Option("--classes", help="Public set of labels, a,b; default: the schema's target.")
-]
-Separator = Annotated[
-    str | None, typer.Option("--separator", help="Separator of a text file; default: comma, tab for .tsv.")
 ]
 SignKey = Annotated[
     Path | None, typer.Option("--sign", help="Private key to sign the file (and the report) with.")
@@ -93,8 +72,6 @@ RowsPerPerson = Annotated[
     int,
     typer.Option("--max-rows-per-person", help="The promise covers all rows of a person, so many are used."),
 ]
-LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
-DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
 
 
 def plan(
@@ -147,38 +124,32 @@ def plan(
         typer.echo(str(recipe))
 
 
+@grouped
 def fit(
     data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     epsilon: Epsilon,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    *,
     delta: Delta = 1e-5,
     model: Model = "logistic",
-    schema: SchemaFile = None,
-    data_norm: DataNorm = None,
-    target_bounds: TargetBounds = None,
-    classes: Classes = None,
+    table: StatedTable,
     learn: Learn = None,
     person: Person = None,
     max_rows_per_person: RowsPerPerson = 1,
-    separator: Separator = None,
     adjacency: Adjacency = "replace-one",
     n: Divisor = None,
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
     secure: Secure = False,
-    ledger: LedgerUrl = None,
-    dataset: DatasetName = None,
-    seed: Seed = None,
-    state: StateFile = None,
+    spending: Spending,
     public: PublicFile = None,
     public_method: PublicMethod = "mirror",
     compare: Compare = False,
     report: ReportFile = None,
     sign: SignKey = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    shown: Shown,
 ) -> None:
     """Fit a model under (epsilon, delta) and write it, with its guarantee, to a JSON file."""
     import numpy as np
@@ -187,41 +158,39 @@ def fit(
     from dplangevin.cli import _outputs, _tables
 
     _known(model)
-    outputs = {"--output": output, "--report": report, "--state": state}
-    _outputs.ready(outputs, reads=(data, schema, public), ledger=ledger, sign=sign)
-    stated, bounds = _stated(model, target, target_bounds, classes, schema, learn, data, separator)
+    outputs = {"--output": output, "--report": report, "--state": spending.state}
+    _outputs.ready(outputs, reads=(data, table.schema, public), ledger=spending.ledger, sign=sign)
+    stated, bounds = _stated(model, target, table, learn, data)
     estimator = getattr(estimators, MODELS[model])(
-        epsilon=epsilon, delta=delta, data_norm=data_norm, schema=stated, adjacency=adjacency, n=n,
-        mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=seed, state=state,
-        ledger=_spender(ledger, dataset), person=person, max_rows_per_person=max_rows_per_person, **bounds,
-        public_data=_public(public, data, target, separator), public_method=public_method, compare=compare,
+        epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=stated, adjacency=adjacency, n=n,
+        mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=spending.seed,
+        state=spending.state, ledger=spending.budget(), person=person, max_rows_per_person=max_rows_per_person,
+        **bounds,
+        public_data=_public(public, data, target, table.separator), public_method=public_method, compare=compare,
     )  # fmt: skip
-    features, labels = _tables.target(_tables.read(data, separator), target)
-    with _tables.usable(data, stated), watching(quiet=quiet, log=True):
+    features, labels = _tables.target(_tables.read(data, table.separator), target)
+    with _tables.usable(data, stated), watching(quiet=shown.quiet, log=True):
         estimator.fit(features, labels)
     if stated is None:
         estimator.feature_names_in_ = np.array(features.names, dtype=object)
     _deliver(estimator, output, report, sign)
-    _tell(estimator, output, delta, as_json, quiet)
+    _tell(estimator, output, delta, shown)
 
 
 def _stated(
-    model: str, target: str, target_bounds: str | None, classes: str | None, schema: Path | None, learn: str | None,
-    data: Path, separator: str | None,
-) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    model: str, target: str, table: StatedTable, learn: str | None, data: Path
+) -> tuple[Any, dict[str, Any]]:
     """What is public about the table: its schema, and the range or the classes of its target."""
     from dplangevin.cli import _tables
 
-    numeric = target if target_bounds is None and model not in CLASSIFIERS else None
+    classifier = model in CLASSIFIERS
+    numeric = target if table.target_bounds is None and not classifier else None
 
     def columns() -> list[str]:
-        return [name for name in _tables.read(data, separator).names if name != target]
+        return [name for name in _tables.read(data, table.separator).names if name != target]
 
-    stated = _tables.stated_schema(schema, learn, numeric, columns)
-    bounds: dict[str, Any] = {} if target_bounds is None else {"target_bounds": _pair(target_bounds)}
-    if model in CLASSIFIERS:
-        bounds["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
-    return stated, bounds
+    stated = _tables.stated_schema(table.schema, learn, numeric, columns)
+    return stated, table.of_target(stated, classifier=classifier)
 
 
 def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
@@ -245,15 +214,15 @@ def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | Non
         ) from None
 
 
-def _tell(estimator: Any, output: Path, delta: float, as_json: bool, quiet: bool) -> None:
+def _tell(estimator: Any, output: Path, delta: float, shown: Shown) -> None:
     from dplangevin.schema import SchemaToLearn
 
     promise = estimator.privacy_.to_dict(delta)
     raw = estimator.schema if isinstance(estimator.schema, SchemaToLearn) else None
-    if as_json:
+    if shown.as_json:
         learned = {} if raw is None else {"schema": estimator.schema_.to_dict()}
         typer.echo(json.dumps({"output": str(output), "guarantee": promise, **learned}, indent=1))
-    elif not quiet:
+    elif not shown.quiet:
         typer.echo(str(estimator.plan_))
         for column in () if raw is None else raw.unknown:
             typer.echo(
@@ -341,21 +310,3 @@ def _public(path: Path | None, private: Path, target: str, separator: str | None
 def _known(model: str) -> None:
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-
-
-def _pair(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidParameter(f"--target-bounds must be LOW,HIGH, got {text!r}.") from None
-    return low, high
-
-
-def _spender(url: str | None, name: str | None) -> Any:
-    if url is None and name is None:
-        return None
-    if url is None or name is None:
-        raise InvalidParameter("--ledger and --dataset go together.")
-    from dplangevin.ledger import Ledger
-
-    return Ledger.open(url).dataset(name)

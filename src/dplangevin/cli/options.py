@@ -140,6 +140,9 @@ Plot = Annotated[
 
 
 def _of_a_run(
+    n: Records = None,
+    lipschitz: Lipschitz = None,
+    step_size: StepSize = None,
     mechanism: Mechanism = None,
     sampling: Sampling = None,
     batch_size: BatchSize = None,
@@ -183,7 +186,9 @@ def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
     def called(**given: Any) -> None:
         command(**{name: given[name] for name in own})
 
-    called.__signature__ = inspect.Signature([*own.values(), *shared.values()])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*shared.values(), *own.values())]
+    )
     return called
 
 

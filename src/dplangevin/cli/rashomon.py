@@ -8,25 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from dplangevin.cli.models import (
-    CLASSIFIERS,
-    MODELS,
-    Adjacency,
-    Alpha,
-    AsJson,
-    Classes,
-    DataNorm,
-    DatasetName,
-    Epsilon,
-    LedgerUrl,
-    Model,
-    Quiet,
-    SchemaFile,
-    Seed,
-    Separator,
-    StateFile,
-    TargetBounds,
-)
+from dplangevin.cli.groups import Shown, Spending, StatedTable, grouped
+from dplangevin.cli.models import CLASSIFIERS, MODELS, Adjacency, Alpha, Epsilon, Model
 from dplangevin.errors import InvalidParameter
 
 PublicInputs = Annotated[
@@ -75,20 +58,18 @@ OnlyPlan = Annotated[
 ]
 
 
+@grouped
 def rashomon(
     data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     threshold: Thresholds,
     epsilon: Epsilon,
+    *,
     models: Models = None,
     radius: Radius = None,
     delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise (sampler).")] = 0.0,
     model: Model = "logistic",
-    schema: SchemaFile = None,
-    data_norm: DataNorm = None,
-    target_bounds: TargetBounds = None,
-    classes: Classes = None,
-    separator: Separator = None,
+    table: StatedTable,
     adjacency: Adjacency = "replace-one",
     alpha: Alpha = None,
     route: Route = None,
@@ -102,36 +83,35 @@ def rashomon(
     report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
     output: Folder = None,
     plan: OnlyPlan = False,
-    ledger: LedgerUrl = None,
-    dataset: DatasetName = None,
-    seed: Seed = None,
-    state: StateFile = None,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
+    spending: Spending,
+    shown: Shown,
 ) -> None:
     """Release the set of equally good models under one promise, and show whom they treat differently."""
     from dplangevin.cli import _good_models, _outputs, _tables
-    from dplangevin.cli.models import _spender
 
-    _outputs.ready({"--report": report, "--state": state}, reads=(data, schema, public), ledger=ledger)
-    stated, template = _template(model, schema, data_norm, target_bounds, adjacency, alpha, classes)
+    _outputs.ready(
+        {"--report": report, "--state": spending.state},
+        reads=(data, table.schema, public),
+        ledger=spending.ledger,
+    )
+    stated, template = _template(model, table, adjacency, alpha)
     chosen = _route(route, delta)
     options: dict[str, Any] = {
-        "n_models": models, "epsilon": epsilon, "delta": delta, "random_state": seed, "state": state,
-        "ledger": None if plan else _spender(ledger, dataset),
+        "n_models": models, "epsilon": epsilon, "delta": delta, "random_state": spending.seed,
+        "state": spending.state, "ledger": None if plan else spending.budget(),
     }  # fmt: skip
     more = {"confidence": confidence, "reference": reference, "outer": outer, "flip_shares": flip_share or ()}
     if chosen == "region":
         made = _region(template, threshold, radius, more | options)
     else:
         made = _sampler(template, threshold, radius, chosen, tier, options)
-    features, labels = _tables.target(_tables.read(data, separator), target)
+    features, labels = _tables.target(_tables.read(data, table.separator), target)
     if plan:
         _say_plan(made, threshold, radius, options, _sizes(features, stated, template))
         return
     wanted = _good_models.Wanted(
-        inputs=_inputs(public, stated, target, group, separator), report=report, output=output, as_json=as_json,
-        quiet=quiet,
+        inputs=_inputs(public, stated, target, group, table.separator), report=report, output=output,
+        as_json=shown.as_json, quiet=shown.quiet,
     )  # fmt: skip
     _go(made, features, labels, wanted)
 
@@ -215,28 +195,16 @@ def _one(thresholds: list[float]) -> float:
     return thresholds[0]
 
 
-def _template(
-    model: str,
-    schema: Path | None,
-    data_norm: float | None,
-    bounds: str | None,
-    adjacency: str,
-    alpha: float | None,
-    classes: str | None,
-) -> tuple[Any, Any]:
+def _template(model: str, table: StatedTable, adjacency: str, alpha: float | None) -> tuple[Any, Any]:
     from dplangevin import estimators
-    from dplangevin.cli import _tables
-    from dplangevin.cli.models import _pair
     from dplangevin.schema import Schema
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    stated = None if schema is None else Schema.load(schema)
-    options: dict[str, Any] = {} if bounds is None else {"target_bounds": _pair(bounds)}
-    if model in CLASSIFIERS:
-        options["classes"] = _tables.stated_classes(stated, _tables.labels(classes))
+    stated = None if table.schema is None else Schema.load(table.schema)
+    target = table.of_target(stated, classifier=model in CLASSIFIERS)
     made = getattr(estimators, MODELS[model])(
-        data_norm=data_norm, schema=stated, adjacency=adjacency, alpha=alpha, **options
+        data_norm=table.data_norm, schema=stated, adjacency=adjacency, alpha=alpha, **target
     )
     return stated, made
 

@@ -10,23 +10,22 @@ import typer
 
 from dplangevin._progress import watching
 from dplangevin.cli import models as m
+from dplangevin.cli.groups import Shown, Spending, StatedTable, grouped
 from dplangevin.errors import InvalidParameter
 
 MODELS = ("logistic", "svc", "ridge", "huber", "quantile")
 
 
+@grouped
 def sample(
     data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     radius: Annotated[float, typer.Option("--radius", help="Bound on the norm of the coefficients.")],
     epsilon: m.Epsilon,
+    *,
     delta: Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure promise.")] = 0.0,
     model: Annotated[str, typer.Option("--model", help=", ".join(MODELS) + ".")] = "logistic",
-    schema: m.SchemaFile = None,
-    data_norm: m.DataNorm = None,
-    target_bounds: m.TargetBounds = None,
-    classes: m.Classes = None,
-    separator: m.Separator = None,
+    table: StatedTable,
     alpha: Annotated[float, typer.Option("--alpha", help="Ridge per sample.")] = 0.01,
     adjacency: m.Adjacency = "replace-one",
     tier: Annotated[str, typer.Option("--tier", help="auto, exact, pure, certified or process.")] = "auto",
@@ -34,12 +33,8 @@ def sample(
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", help="Refuse longer runs up front.")
     ] = 3600.0,
-    ledger: m.LedgerUrl = None,
-    dataset: m.DatasetName = None,
-    seed: m.Seed = None,
-    state: m.StateFile = None,
-    as_json: m.AsJson = False,
-    quiet: m.Quiet = False,
+    spending: Spending,
+    shown: Shown,
 ) -> None:
     """Draw coefficients from exp(-beta loss) on a ball under (epsilon, delta), by the cheapest tier that meets it."""
     from dplangevin.cli import _outputs
@@ -49,30 +44,32 @@ def sample(
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    _outputs.ready({"--state": state}, reads=(data, schema), ledger=ledger)
+    _outputs.ready({"--state": spending.state}, reads=(data, table.schema), ledger=spending.ledger)
     request = _request(
         model=model, epsilon=epsilon, delta=delta, adjacency=adjacency, radius=radius, alpha=alpha,
-        data_norm=_norm(schema, data_norm),
+        data_norm=_norm(table.schema, table.data_norm),
     )  # fmt: skip
-    features, labels = _records(data, target, schema, model, target_bounds, classes, separator)
-    problem = request(len(labels), features.shape[1], schema is None)
+    features, labels = _records(data, target, model, table)
+    problem = request(len(labels), features.shape[1], table.schema is None)
     found = plan_sampler(
-        problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not quiet  # type: ignore[arg-type]
+        problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not shown.quiet  # type: ignore[arg-type]
     )  # fmt: skip
-    records, spender = ArrayDataset(features, labels, problem), m._spender(ledger, dataset)
-    with watching(quiet=quiet, log=True):
-        release = run(found.plan, records, seed, ledger=spender, state=state)
-    if as_json:
+    records, spender = ArrayDataset(features, labels, problem), spending.budget()
+    with watching(quiet=shown.quiet, log=True):
+        release = run(found.plan, records, spending.seed, ledger=spender, state=spending.state)
+    if shown.as_json:
         typer.echo(json.dumps(_plain(found, release, delta), indent=1, allow_nan=False))
     else:
         typer.echo(" ".join(f"{value:.6g}" for value in release.value))
 
 
 def _plain(found: Any, release: Any, delta: float) -> dict[str, Any]:
+    from dplangevin.families.release import SEEDED
+
     promise = release.guarantee
     words = [*promise.assumptions, "the number of rows is public"]
     if release.seeded:
-        words.append("the noise came from --seed: the promise holds only against those who do not know it")
+        words.append(SEEDED.replace("random_state", "--seed"))
     return {
         "theta": [float(value) for value in release.value],
         "epsilon": promise.epsilon(delta),
@@ -110,15 +107,7 @@ def _request(**options: Any) -> Any:
     return problem
 
 
-def _records(
-    path: Path,
-    target: str,
-    schema: Path | None,
-    model: str,
-    target_bounds: str | None,
-    classes: str | None,
-    separator: str | None,
-) -> tuple[Any, Any]:
+def _records(path: Path, target: str, model: str, table: StatedTable) -> tuple[Any, Any]:
     """Features and labels as the problem sees them: classes as 0 and 1, numbers scaled to [-1, 1]."""
     import numpy as np
 
@@ -126,15 +115,15 @@ def _records(
     from dplangevin.estimators import SchemaEncoder
     from dplangevin.schema import Schema
 
-    stated = None if schema is None else Schema.load(schema)
-    listed = _listed(stated, _tables.labels(classes)) if model in m.CLASSIFIERS else None
-    table, values = _tables.target(_tables.read(path, separator), target)
-    features = table.matrix() if stated is None else SchemaEncoder(stated).transform(table)
+    stated = None if table.schema is None else Schema.load(table.schema)
+    listed = _listed(stated, _tables.labels(table.classes)) if model in m.CLASSIFIERS else None
+    rows, values = _tables.target(_tables.read(path, table.separator), target)
+    features = rows.matrix() if stated is None else SchemaEncoder(stated).transform(rows)
     if stated is None and not np.isfinite(features).all():
         raise InvalidParameter("without --schema every feature must be a finite number in every row.")
     if listed is not None:
         return features, (values.codes(listed[0], text=listed[1]) == 1).astype(float)
-    low, high = _range(stated, target_bounds)
+    low, high = table.bounds or _range(stated)
     numbers = np.where(np.isnan(values.numbers()), (low + high) / 2, values.numbers())
     return features, (np.clip(numbers, low, high) - (low + high) / 2) / ((high - low) / 2)
 
@@ -155,9 +144,7 @@ def _listed(stated: Any, classes: list[str] | None) -> tuple[dict[str, int], boo
     return found, text
 
 
-def _range(stated: Any, target_bounds: str | None) -> tuple[float, float]:
-    if target_bounds is not None:
-        return m._pair(target_bounds)
+def _range(stated: Any) -> tuple[float, float]:
     target = getattr(stated, "target", None)
     if getattr(target, "low", None) is None:
         raise InvalidParameter("a numeric target needs --target-bounds LOW,HIGH or a range in the schema.")

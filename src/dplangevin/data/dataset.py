@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,7 @@ from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Bump, Loss, Problem
 from dplangevin.problem.bounds import as_array
+from dplangevin.tables import cells_of, matrix_of
 
 FloatArray = NDArray[np.float64]
 THREADED_BYTES = 128 << 20
@@ -38,6 +39,9 @@ class Dataset(ABC):
     include the ridge. A score that is not finite counts as 0 or as a huge score, so that a record's share
     stays within the problem's bound whatever theta is.
     """
+
+    within_bounds: ClassVar[bool] = True
+    """Whether every row is as short as the problem says, so that public bounds on scores hold."""
 
     @property
     @abstractmethod
@@ -95,8 +99,10 @@ class Dataset(ABC):
         """
         parameters = self._parameters(loss, theta)
         kernel = self._chosen(loss)
-        if rows is None and (quick := self._quadratic.gradient(self, kernel.law, parameters)) is not None:
-            return quick
+        if rows is None and self.within_bounds:
+            quick = self._quadratic.gradient(self, kernel.law, parameters)
+            if quick is not None:
+                return quick
         batch = self._batch(rows)
         total, seen = self._gradient(kernel, parameters, batch)
         self.check_seen(seen, batch)
@@ -107,9 +113,8 @@ class Dataset(ABC):
     ) -> tuple[FloatArray, int]:
         """The sum and the number of records in it; pieces are added in order, whatever the number of threads."""
         size = float(np.vdot(parameters, parameters))
-        finite = (
-            size * self.problem.row_norm**2 < 1e300
-        )  # |<row, theta>| <= |row| |theta|: no score overflows
+        # |<row, theta>| <= |row| |theta|: no score overflows
+        finite = self.within_bounds and size * self.problem.row_norm**2 < 1e300
 
         total, seen = np.zeros(parameters.shape), 0
         pieces, used = self._pieces(rows), self._threads()
@@ -331,6 +336,11 @@ class ArrayDataset(StoredDataset):
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidParameter(f"problem must be a Problem, got {type(problem).__name__}.")
+        if (
+            problem.bounds.bad_rows == "zero"
+        ):  # a list, or objects, would take its type from the oddest record
+            X, y = matrix_of(X, problem.n_features), cells_of(y, "y").numbers()
+            weights = None if weights is None else cells_of(weights, "weights").numbers()
         features, labels = as_array("X", X), as_array("y", y)
         given = None if weights is None else as_array("weights", weights)
         _check_shapes(features, labels, given, problem)

@@ -15,6 +15,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.estimators._anew import anew
 from dplangevin.estimators._blocks import flat_directions
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
@@ -39,12 +40,17 @@ from dplangevin.planner.request import Objective, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import OUTSIDE
+from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
 from dplangevin.problem import Loss, Problem
 
 UNBOUNDED_WEIGHTS = (
     "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
     "knowledge."
+)
+
+COUNTED = (
+    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
+    "of the mean; state n= to avoid it"
 )
 
 
@@ -54,7 +60,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
     field: the `__init__` that scikit-learn reads is generated. Its documentation and
-    an example are put in place of {shared} and {example}.
+    an example are put in place of {shared} ({parameters} with their heading) and {example}.
     """
 
     _model: ClassVar[str]
@@ -98,50 +104,48 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
         warn_of_plain_search(self.ledger is not None)
-        self.__dict__.pop("schema_", None)
-        if learns_norm(self):
-            scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
-            return scaled
-        if is_raw(self):
-            fitted: Self = fit_raw(self, X, y, sample_weight)
-            return fitted
-        X, y, weights = self.read(X, y, sample_weight)
-        encode = self.encoder(y)
-        check_monotone(self, encode.n_classes)
-        request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
-        weighted = X.weighted if isinstance(X, LargeData) else weights is not None
-        if weighted and self.weight_bound is None:
-            warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
-        for earlier in ("uncertainty_", "geometry_"):
-            self.__dict__.pop(earlier, None)
-        if self.public_data is not None:
-            theta, problem, loss = fit_public(self, X, y, weights, encode, request)
-            return self.from_theta(theta, problem, loss)
-        check_without_public(self)
-        share, both = interval_share(self.intervals), None
-        if share:
-            rows = self.max_rows_per_person
-            loaded = weighted or getattr(encode, "class_weights", None) is not None
-            stated = not isinstance(self.intervals, bool | np.bool_)
-            recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
-        else:
-            recipe = chosen(request)
-            self.check_person(recipe.plan.guarantee)
-        if recipe.caution is not None:
-            warnings.warn(recipe.caution, UserWarning, stacklevel=2)
-        if self.verbose:
-            print(recipe)
-        problem = recipe.plan.problem
-        data = dataset_of(X, y, problem, encode, weights)
-        if self.verbose:
-            print(data.describe(problem.loss))
-        release = self._run(recipe, both, data)
-        self.plan_ = recipe
-        self.n_iter_ = release.n_steps
-        if release.beside:
-            self.geometry_ = dict(release.beside)
-        self.ledger_head_ = release.ledger_head
-        return self.from_theta(np.array(release.value), problem)
+        with anew(self):
+            if learns_norm(self):
+                scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
+                return scaled
+            if is_raw(self):
+                fitted: Self = fit_raw(self, X, y, sample_weight)
+                return fitted
+            X, y, weights = self.read(X, y, sample_weight)
+            encode = self.encoder(y)
+            check_monotone(self, encode.n_classes)
+            request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
+            weighted = X.weighted if isinstance(X, LargeData) else weights is not None
+            if weighted and self.weight_bound is None:
+                warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
+            if self.public_data is not None:
+                theta, problem, loss = fit_public(self, X, y, weights, encode, request)
+                return self.from_theta(theta, problem, loss)
+            check_without_public(self)
+            share, both = interval_share(self.intervals), None
+            if share:
+                rows = self.max_rows_per_person
+                loaded = weighted or getattr(encode, "class_weights", None) is not None
+                stated = not isinstance(self.intervals, bool | np.bool_)
+                recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
+            else:
+                recipe = chosen(request)
+                self.check_person(recipe.plan.guarantee)
+            if recipe.caution is not None:
+                warnings.warn(recipe.caution, UserWarning, stacklevel=2)
+            if self.verbose:
+                print(recipe)
+            problem = recipe.plan.problem
+            data = dataset_of(X, y, problem, encode, weights)
+            if self.verbose:
+                print(data.describe(problem.loss))
+            release = self._run(recipe, both, data)
+            self.plan_ = recipe
+            self.n_iter_ = release.n_steps
+            if release.beside:
+                self.geometry_ = dict(release.beside)
+            self.ledger_head_ = release.ledger_head
+            return self.from_theta(np.array(release.value), problem)
 
     def _run(self, recipe: Recipe, both: IntervalPlan | None, data: Dataset) -> Release:
         """Charge and release; with intervals, the curvature too."""
@@ -297,8 +301,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        counted = self.person is None and (self.n is None or self.adjacency == "replace-one")
-        words = ["the number of rows is public"] if counted else []
+        known = self.adjacency == "replace-one" and self.person is None
+        words = ["the number of rows is public"] if known else []
         if not self._total():
             words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
@@ -307,6 +311,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             guarantee,
             assumptions=(
                 *self._conditions(),
+                *self.row_conditions(),
                 *guarantee.assumptions,
                 *words,
                 *more,
@@ -314,6 +319,10 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             ),
         )
         return guarantee.group(self.max_rows_per_person)
+
+    def row_conditions(self) -> tuple[str, ...]:
+        """Neighbours that differ in their number of rows need a divisor that does not."""
+        return (COUNTED,) if self.adjacency == "add-remove" and self.n is None else ()
 
     def _conditions(self) -> tuple[str, ...]:
         """What the whole promise hangs on: its first line."""
@@ -328,6 +337,13 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def divisor(self, rows: int) -> int:
         """The public divisor of the mean: stated, or the number of rows."""
+        if self._strict() and self.row_conditions():
+            raise InvalidParameter(
+                "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
+                "divisor of the mean. Nothing was charged."
+            )
+        if self.n is None and rows == 0:
+            raise InvalidParameter("the table has no rows.")
         return rows if self.n is None else _check.count("n", self.n)
 
     def _bad_rows(self) -> str:

@@ -17,8 +17,8 @@ PARAMETERS = """\
     n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
         which is then public.
     mechanism : "auto" or one of "whitened-gd", "noisy-gd", "noisy-sgd", "output-perturbation",
-        "objective-perturbation", "exponential", "gibbs", "iterated-exponential", "langevin" (DPRidge: also
-        "sufficient-statistics").
+        "objective-perturbation", "whitened-objective", "exponential", "gibbs", "iterated-exponential", "langevin"
+        (DPRidge: also "sufficient-statistics").
     theorem : pin the accounting theorem by name.
     objective : "empirical", or "population": a draw whose ridge makes the bound on the risk of new records smallest.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
@@ -41,7 +41,8 @@ ATTRIBUTES = """\
     coef_, intercept_ : the released model.
     plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
     standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
-    geometry_ : released second moment of the joint rows, coordinates of the fit and which of them the moment resolved.
+    geometry_ : released second moment of the joint rows, coordinates of the fit, which of them the moment resolved, and
+        for squared and logistic losses what the fit is expected to have lost to noise (`excess_risk`, an estimate).
     n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
 """
 
@@ -84,4 +85,5 @@ def documented(name: str, text: str | None, own: str, example: Example) -> str |
     if text is None:  # python -OO
         return None
     shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
+    text = text.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
     return text.replace("    {shared}\n", shared).replace("    {example}\n", example.written(name))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
+from scipy.sparse import issparse
 
 from dplangevin._arrays import Floats
 from dplangevin.data import ArrowSource
@@ -15,7 +16,7 @@ from dplangevin.data.dask import LOST, RETRIES, connected, delayed_parts, failur
 from dplangevin.data.sources import source_of
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._reading import by_name, finite_rows, is_table
+from dplangevin.estimators._reading import by_name, dense, finite_rows, is_table
 from dplangevin.estimators.schema_encoder import schema_of
 from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
 
@@ -150,7 +151,8 @@ def _read(rows: Any, model: DPLinearModel) -> Any:
     if names is not None and is_table(rows):
         table = table_of(rows)
         rows = Table({str(name): table.column(str(name)) for name in names}, len(table))
-    return finite_rows(matrix_of(rows), True)
+    rows = dense(rows) if issparse(rows) else rows
+    return finite_rows(matrix_of(rows, model.n_features_in_), True)
 
 
 def _frame(table: Table) -> Any:

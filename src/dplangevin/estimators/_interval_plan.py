@@ -71,7 +71,7 @@ class IntervalPlan:
     @property
     def words(self) -> str:
         """What the intervals assume."""
-        plain = _plain(self.plan.problem.loss)
+        plain = self.plan.problem.loss.plain
         model = "a correct linear model, errors that do not depend on x"
         if isinstance(plain, LIKELIHOODS):
             model = "a correct linear model"
@@ -191,7 +191,7 @@ def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) ->
 
 def _consistent(loss: Loss) -> Loss:
     """The loss whose minimiser is what the interval is for: clipped only where nearly no record is."""
-    plain = _plain(loss)
+    plain = loss.plain
     if isinstance(plain, Squared):
         return Clipped(plain, SQUARED_CLIP)
     if isinstance(plain, Poisson):
@@ -201,10 +201,6 @@ def _consistent(loss: Loss) -> Loss:
     if isinstance(plain, Logistic | Huber | SmoothedHinge | SmoothedPinball):
         return plain
     raise InvalidParameter(f"intervals are not known for the {plain.name} loss; set intervals=False.")
-
-
-def _plain(loss: Loss) -> Loss:
-    return loss.loss if isinstance(loss, Clipped) else loss
 
 
 @lru_cache(maxsize=64)

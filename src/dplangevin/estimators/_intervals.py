@@ -6,11 +6,12 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammainccinv, ndtr
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._search import each_bisected
 
 _NODES = 64
 
@@ -34,13 +35,14 @@ def half_width(level: float, sampling: ArrayLike, noise: ArrayLike, dimension: i
     spread = np.sqrt(own[..., None] ** 2 + added[..., None] ** 2 * mixture)
     total = np.sqrt(own**2 + added**2)
     finite = np.isfinite(total) & (total > 0)
-    low, high = np.zeros(total.shape), np.where(finite, total / math.sqrt(1 - level), 0.0)  # Chebyshev
+    widest = np.where(finite, total / math.sqrt(1 - level), 0.0)  # Chebyshev
+
+    def covers(width: Floats) -> NDArray[np.bool_]:
+        return ~((2 * ndtr(width[..., None] / spread) - 1) @ weights < level)
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        for _ in range(32):
-            middle = (low + high) / 2
-            inside = (2 * ndtr(middle[..., None] / spread) - 1) @ weights < level
-            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
-    return np.where(finite, high, total)
+        found = each_bisected(covers, widest, np.zeros(total.shape), rounds=32)
+    return np.where(finite, found, total)
 
 
 def two_sided(estimate: ArrayLike, sampling: ArrayLike, noise: ArrayLike, dimension: int | None) -> Floats:

@@ -82,7 +82,9 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
 
     def release(rng: np.random.Generator, seeded: bool) -> NormRelease:
         norm, seen = _norm(np.asarray(rows, np.float64), plan, request.n, rng)
-        data = dataset_of(rows / norm, targets, plan.recipe.plan.problem, encode, loads)
+        with np.errstate(over="ignore"):  # a row as long as that is scaled back, like any other
+            scaled = np.nan_to_num(rows / norm)
+        data = dataset_of(scaled, targets, plan.recipe.plan.problem, encode, loads)
         if saved is not None:
             saved.check_records(lambda salt: _digest(seen, salt) + fingerprint(data, salt))
         made = replace(run(plan.recipe.plan, data, rng), seeded=seeded)

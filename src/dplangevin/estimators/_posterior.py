@@ -44,7 +44,7 @@ from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
 from dplangevin.planner.rules import SHAPES
-from dplangevin.problem import Clipped, Logistic, Poisson, Problem, SmoothedHinge, Softmax
+from dplangevin.problem import Logistic, Poisson, Problem, SmoothedHinge, Softmax
 
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 2.5
@@ -72,7 +72,7 @@ class Posterior:
 
 def prior_scale(problem: Problem) -> float:
     """tau: the expected size of a coefficient in the planner's rules, half of how far it may go."""
-    loss = problem.loss.loss if isinstance(problem.loss, Clipped) else problem.loss
+    loss = problem.loss.plain
     names = {Logistic: "logistic", Softmax: "multinomial", Poisson: "poisson", SmoothedHinge: "svc"}
     return SHAPES[names.get(type(loss), "ridge")].reach / (2 * problem.row_norm)
 

@@ -169,9 +169,8 @@ def _reasons(
     first = learning[0].schedule
     assert isinstance(first, LearnedSchemaSchedule)
     kind = "mu^2" if request.delta else "epsilon"
-    what = [f"{len(raw.numbers)} ranges"] * bool(raw.numbers) + [f"{len(raw.categories)} lists"] * bool(
-        raw.categories
-    )
+    learned = {"range": len(raw.numbers), "list": len(raw.categories)}
+    what = [f"{count} {word}{'s' * (count > 1)}" for word, count in learned.items() if count]
     words = [
         f"learning {' and '.join(what)} takes {LEARNING_SHARE:.0%} of {kind} (noise {first.scale:.3g} on each count): "
         f"the fit gets epsilon = {_of_person(request, people):.4g}; a hand-written "

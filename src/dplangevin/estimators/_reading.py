@@ -43,6 +43,11 @@ def by_name(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
 def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
+    if total and reset and isinstance(X, list | tuple):
+        raise InvalidParameter(
+            "bad_rows='zero' (which a strict data set implies) needs a public number of columns, and a list leaves it "
+            "to its rows: give an array or a DataFrame, e.g. numpy.array(X, dtype=object), or state a schema."
+        )
     X = X.matrix() if isinstance(X, Table) else X
     X = dense(X) if issparse(X) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
@@ -60,8 +65,16 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
             "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
             "real number. bad_rows='zero' reads such a row as the zero row."
         )
+    least = (
+        0 if total and reset and model.n is not None else 1
+    )  # how many are left of a private number is private
     rows = check_array(
-        numbers, dtype=[np.float64, np.float32], estimator=model, input_name="X", ensure_all_finite=not total
+        numbers,
+        dtype=[np.float64, np.float32],
+        estimator=model,
+        input_name="X",
+        ensure_all_finite=not total,
+        ensure_min_samples=least,
     )
     validate_data(model, X, reset=reset, skip_check_array=True)
     return np.asarray(rows)
@@ -73,17 +86,18 @@ def dense(X: Any) -> NDArray[Any]:
     An entry outside the columns, which SciPy does not look for, would fall into another record's row: it makes its own
     row no row of numbers.
     """
-    kind = X.dtype.kind
-    if kind == "c" or X.ndim != 2:
-        return np.asarray(X.toarray())
+    if X.ndim != 2 or X.dtype.kind not in "biufc":
+        raise InvalidParameter("a sparse X must be a matrix of numbers.")
     if X.format == "csr":
         row, column, data = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices, X.data
     else:
         entries = X.tocoo()
         row, column, data = entries.row, entries.col, entries.data
     good = (column >= 0) & (column < X.shape[1])
-    rows = np.zeros(X.shape, np.float32 if X.dtype == np.float32 else np.float64)
-    np.add.at(rows, (row[good], column[good]), data[good])
+    wide: Any = np.complex128 if X.dtype.kind == "c" else np.float64
+    rows = np.zeros(X.shape, np.float32 if X.dtype == np.float32 else wide)
+    with np.errstate(all="ignore"):
+        np.add.at(rows, (row[good], column[good]), data[good])
     rows[row[~good]] = np.nan
     return rows
 

@@ -14,9 +14,7 @@ class DPLinearSVC(WithIntervals, DPLinearClassifier):
     Several classes have one vector of coefficients each and the hinge loss of Crammer and Singer, smoothed: one
     problem and one release, not one for each class.
 
-    Parameters
-    ----------
-    {shared}
+    {parameters}
 
     References
     ----------

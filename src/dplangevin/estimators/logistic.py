@@ -16,9 +16,7 @@ from dplangevin.problem import Clipped, Loss, Problem
 class DPLogisticRegression(WithIntervals, DPLinearClassifier):
     """Differentially private logistic regression, binary and multinomial.
 
-    Parameters
-    ----------
-    {shared}
+    {parameters}
 
     References
     ----------

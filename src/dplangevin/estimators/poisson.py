@@ -16,9 +16,7 @@ from dplangevin.estimators.uncertainty import WithIntervals
 class DPPoissonRegressor(WithIntervals, DPLinearRegressor):
     """Differentially private Poisson regression (log link, clipped slope).
 
-    Parameters
-    ----------
-    {shared}
+    {parameters}
 
     References
     ----------

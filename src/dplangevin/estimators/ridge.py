@@ -11,9 +11,7 @@ from dplangevin.estimators.uncertainty import WithIntervals
 class DPRidge(WithIntervals, DPLinearRegressor):
     """Differentially private linear regression with a ridge.
 
-    Parameters
-    ----------
-    {shared}
+    {parameters}
 
     References
     ----------

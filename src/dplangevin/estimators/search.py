@@ -158,9 +158,10 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         winner = candidates[made.candidate]
         words = [*winner.recipe.plan.guarantee.assumptions, *winner.model._public_words()]
         words += [SEEDED] if seeded else []
-        if self.estimator.n is None or adjacency == "replace-one":
+        if adjacency == "replace-one":
             words.append("the number of rows is public")
-        kept = tuple(dict.fromkeys((*plan.guarantee.assumptions, *words)))
+        hangs = self.estimator.row_conditions()
+        kept = tuple(dict.fromkeys((*hangs, *plan.guarantee.assumptions, *words)))
         self.privacy_ = replace(plan.guarantee, assumptions=kept)
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
         self.best_score_ = made.score / split.scored
@@ -213,6 +214,8 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         }
         for name in [name for name, wanted in asked.items() if wanted]:
             raise InvalidParameter(f"{name} of the estimator does not go with a search; leave it out.")
+        if getattr(self.ledger, "strict", False):
+            clone(stated).set_params(ledger=self.ledger).divisor(1)
         if stated.bad_rows == "refuse":
             raise InvalidParameter("a search never tells of single rows; leave bad_rows out or say 'zero'.")
         if not 0.02 <= _check.open_unit("holdout", self.holdout) <= 0.9:

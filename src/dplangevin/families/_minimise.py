@@ -18,9 +18,10 @@ from dplangevin.problem.constraints import ConstraintSet, WholeSpace
 MOST_STEPS = 200
 UNIT = 2.0**-53
 _SCALES = 24
+"""Halvings of a step that a line search tries at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Objective:
     """Phi(theta) = sum_i weight_i loss_i(theta) + (ridge / 2) |theta|^2 + <tilt, theta>, over the problem's set."""
 

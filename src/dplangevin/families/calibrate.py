@@ -54,8 +54,8 @@ def calibrate(
     start = 1.0 if noise is None else noise
     constants, schedule = described({"noise_scale": start, "steps": 1 if steps is None else steps, **options})
     if steps is None:
-        return most_steps(constants, schedule, wanted=wanted, theorem=theorem)
-    return least_noise(constants, schedule, wanted=wanted, theorem=theorem)
+        return most_steps(constants, schedule, wanted, theorem)
+    return least_noise(constants, schedule, wanted, theorem)
 
 
 def _other(wanted: Target, theorem: str | None, options: dict[str, object]) -> Price:

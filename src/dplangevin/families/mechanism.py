@@ -6,7 +6,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar, cast, final
+from typing import Any, ClassVar, Generic, TypeVar, cast, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,8 +54,16 @@ class Mechanism(ABC, Generic[S, D, R]):
     """
 
     family: ClassVar[type[Schedule]]
+    """Of its schedules: the first argument of the base class."""
     walks_on: ClassVar[bool] = False
     """Whether a secure run can go on from a saved position with fresh noise."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for base in vars(cls).get("__orig_bases__", ()):
+            first = next(iter(get_args(base)), None)
+            if isinstance(first, type) and issubclass(first, Schedule):
+                cls.family = first
 
     @final
     def run(

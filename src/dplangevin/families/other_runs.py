@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dplangevin.errors import InvalidParameter
+from dplangevin.families._stated import OPTION_NAMES
 from dplangevin.privacy.option_names import QUESTION, check_names
 from dplangevin.privacy.registry import options_named
 from dplangevin.privacy.schedule import Schedule
@@ -20,6 +21,8 @@ def described_other(options: Mapping[str, object]) -> Described:
     try:
         described: Described = read(**check_names(chosen, read, QUESTION))
     except InvalidParameter as error:
-        words = str(error).replace("n_steps", "steps").replace("n_models", "models")
+        words = str(error)
+        for field, option in OPTION_NAMES.items():
+            words = words.replace(field, option)
         raise InvalidParameter(words.replace(knob.field, knob.name)) from None
     return described

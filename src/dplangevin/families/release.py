@@ -14,7 +14,10 @@ from dplangevin.errors import NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
 
-SEEDED = "the noise came from random_state: the promise holds only against those who do not know it"
+SEEDED = (
+    "the noise came from random_state: the promise holds only against those who do not know it, and for this release "
+    "alone: a second one from the same seed has the same noise, and the two together undo it"
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

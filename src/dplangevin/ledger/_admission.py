@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 
+from dplangevin._search import bisected
 from dplangevin.errors import LedgerError
 from dplangevin.ledger._bill import Bill, rounded_down
 from dplangevin.privacy import conversions as cv
@@ -122,18 +123,11 @@ def _largest(
     if admitted(high):
         return high
     if total.plus(release(high)).only_gaussian:
-        return _bisected(admitted, high)
-    found = _bisected(admitted_by_renyi, high)
+        return bisected(admitted, 0.0, high)
+    found = bisected(admitted_by_renyi, 0.0, high)
     if total.losses() is not None:
-        return _bisected(admitted, high, low=found, turns=14)
+        return bisected(admitted, found, high, rounds=14)
     for guess in guesses:
         if guess > found and admitted(guess):
             return guess
     return found
-
-
-def _bisected(allowed: Callable[[float], bool], high: float, *, low: float = 0.0, turns: int = 60) -> float:
-    for _ in range(turns):
-        middle = (low + high) / 2
-        low, high = (middle, high) if allowed(middle) else (low, middle)
-    return low

@@ -228,7 +228,7 @@ def _stated(
     """What the caller said about the budget, checked."""
     stated: dict[str, Any] = {}
     if epsilon is not None:
-        stated["epsilon"] = _check.positive("epsilon", epsilon)
+        stated["epsilon"] = _check.scale("epsilon", epsilon)
     if delta is not None:
         stated["delta"] = _rows.budget_delta(delta)
     if adjacency is not None:

@@ -15,7 +15,8 @@ SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
 _SECURE = "noisy-gd-secure"
 ANY_NUMBER = (
-    "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "sufficient-statistics",
+    "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "whitened-objective",
+    "sufficient-statistics",
 )  # fmt: skip
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
 POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
@@ -65,7 +66,7 @@ def _chosen(request: Request) -> Recipe:
     if mechanism in GAUSSIAN_ONLY and request.delta == 0:
         raise InvalidParameter(
             f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
-            "mechanism='objective-perturbation' or 'output-perturbation'."
+            "mechanism='whitened-objective', 'objective-perturbation' or 'output-perturbation'."
         )
     recipe = _planned(mechanism, request)
     spent = recipe.plan.guarantee.epsilon(request.delta)
@@ -89,8 +90,8 @@ def _planned(mechanism: str, request: Request) -> Recipe:
 
 
 def _automatic(request: Request) -> str:
-    """The mechanism of a pinned theorem; else whitened descent where second moments of the rows are worth their share,
-    else objective perturbation where Gamma-norm noise pays, else descent."""
+    """The mechanism of a pinned theorem; else whitened descent (pure: a whitened objective) where second moments of the
+    rows are worth their share, else objective perturbation where Gamma-norm noise pays, else descent."""
     for name, kind in recipe_names().items():
         if request.theorem in theorems_for(kind) and kind.mechanism == name:
             return name
@@ -98,6 +99,8 @@ def _automatic(request: Request) -> str:
         return "exponential" if request.delta == 0 else "langevin"
     if looks.by_default(request):
         return "whitened-gd"
+    if looks.purely_by_default(request):
+        return "whitened-objective"
     return "objective-perturbation" if request.theorem is None and _pure_pays(request) else "noisy-gd"
 
 

@@ -13,8 +13,21 @@ SEEN = 0.6
 """Largest edge of the noise spectrum at which a moment is worth its share."""
 FINE = 0.5
 """Largest p times the edge of half the share at which a second look pays."""
+ROOMY = 0.125
+"""What that number may be with longer rows: they blur the second look, and the gradients, room^2 times more."""
 WIDEST = 256
 """Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
+PURE_SHARES = (0.1, 0.2)
+"""Of epsilon, for the second moment of a pure promise: the larger one where the smaller one's edge is below PURE_FINE,
+since noise on the minimiser is then small beside what unseen directions cost."""
+PURE_FINE = 0.125
+PURE_SEEN = 0.6
+"""As SEEN."""
+PURE_EDGE = 1.6651
+"""Edge of the spectrum of the noise of a pure moment over (p + 1) scale, by free convolution of two Wishart laws:
+(1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2."""
+PURE_MODELS = ("logistic", "ridge")
+"""Models whose default fit under a pure promise may buy a second moment."""
 MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multiclass-svc", "poisson")
 """Models whose default fit is whitened descent."""
 
@@ -52,7 +65,17 @@ class Looks:
     @property
     def number(self) -> int:
         """Two where the records allow it."""
-        return 2 if self.columns * self.edge(SHARE / 2) <= FINE else 1
+        return 2 if self._blur <= FINE else 1
+
+    @property
+    def room(self) -> float:
+        """Length up to which whitened rows count in full, over the expected one: the bias of weights falls with it."""
+        return math.sqrt(max(1.0, ROOMY / self._blur))
+
+    @property
+    def _blur(self) -> float:
+        """p times the edge of half the share: the noise of a second look over the eigenvalues of white rows."""
+        return self.columns * self.edge(SHARE / 2)
 
 
 def by_default(request: Request) -> bool:
@@ -70,4 +93,46 @@ def could(request: Request) -> bool:
         and request.theorem is None
         and request.alpha is None
         and request.radius is None
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureLook:
+    """What a second moment can show under a pure promise. records : n epsilon / s. columns : p."""
+
+    records: float
+    columns: int
+
+    @classmethod
+    def of(cls, request: Request) -> PureLook:
+        """For any promise: delta plays no part."""
+        return cls(records=request.n * request.epsilon / request.sides, columns=request.columns)
+
+    def edge(self, share: float) -> float:
+        """Of the spectrum of the noise of a moment that is given this share of epsilon."""
+        return PURE_EDGE * (self.columns + 1) / (share * self.records)
+
+    @property
+    def share(self) -> float:
+        """Of epsilon, for the moment."""
+        small, large = PURE_SHARES
+        return large if self.edge(small) <= PURE_FINE else small
+
+    @property
+    def pay(self) -> bool:
+        """Whether the moment is worth its share."""
+        return self.edge(self.share) <= PURE_SEEN
+
+
+def purely_by_default(request: Request) -> bool:
+    """Whether the default fit of this pure request is whitened; anything stated about the fit keeps its route."""
+    return (
+        request.model in PURE_MODELS
+        and request.delta == 0
+        and not request.secure
+        and request.mechanism == "auto"
+        and request.theorem is None
+        and request.alpha is None
+        and request.radius is None
+        and PureLook.of(request).pay
     )

@@ -92,14 +92,13 @@ class Request:
         _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, mechanisms()))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, n=_check.count("n", self.n), n_features=_check.count("n_features", self.n_features))
-        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
-        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+        _check.each(self, epsilon=_check.positive, weight_bound=_check.positive)
         if self.delta != 0:
-            _check.put(self, delta=_check.open_unit("delta", self.delta))
+            _check.each(self, delta=_check.open_unit)
         if self.radius is not None:
-            _check.put(self, radius=_check.positive("radius", self.radius))
+            _check.each(self, radius=_check.positive)
         if self.alpha is not None:
-            _check.put(self, alpha=_check.nonnegative("alpha", self.alpha))
+            _check.each(self, alpha=_check.nonnegative)
         if self.model in SEVERAL:
             if self.n_classes is None:
                 raise InvalidParameter(f"model={self.model!r} needs n_classes, the public number of classes.")

@@ -8,8 +8,9 @@ Every candidate is valid by itself, so taking the smallest is.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -159,6 +160,50 @@ def _equal_responses(parts: Parts) -> tuple[float, int] | None:
     return (values.pop(), sum(part.count for part in parts)) if len(values) == 1 else None
 
 
+class _Asked(NamedTuple):
+    """One of the two questions, with its answer from each currency."""
+
+    part: Callable[[Part, float], float]
+    curve: Callable[[Floats, Floats, float], float]
+    responses: Callable[[float, int, float], float]
+    losses: Callable[[Any, float], float]
+
+
+_EPSILON = _Asked(
+    lambda part, delta: part.epsilon(delta),
+    cv.rdp_epsilon,
+    response_epsilon,
+    lambda losses, delta: float(losses.get_epsilon_for_delta(delta)),
+)
+_DELTA = _Asked(
+    lambda part, epsilon: part.delta(epsilon),
+    cv.rdp_delta,
+    response_delta,
+    lambda losses, epsilon: float(losses.get_delta_for_epsilon(epsilon)),
+)
+
+
+def _answers(
+    parts: Parts, asked: _Asked, given: float, basic: Callable[[], float], *, always: bool
+) -> Iterator[float]:
+    """Valid answers; basic composition of several uses `always`, or only where nothing else has one."""
+    single = len(parts) == 1 and parts[0].count == 1
+    if single:
+        yield asked.part(parts[0], given)
+    curve = renyi(parts, cv.ORDERS)
+    if curve is not None:
+        yield asked.curve(cv.ORDERS, curve, given)
+    equal = _equal_responses(parts)
+    if equal is not None:
+        yield asked.responses(*equal, given)
+    elif not single:
+        losses = loss_distribution(parts)
+        if losses is not None:
+            yield asked.losses(losses, given)
+        if always or (losses is None and curve is None):  # with a curve, Renyi addition is never far behind
+            yield basic()
+
+
 def epsilon(parts: Parts, delta: float) -> float:
     """Smallest proved eps at delta."""
     if not parts:
@@ -168,19 +213,7 @@ def epsilon(parts: Parts, delta: float) -> float:
         return cv.gdp_epsilon(mu, delta)
     candidates = [sum(part.count * part.pure() for part in parts)]
     if delta > 0:
-        if len(parts) == 1 and parts[0].count == 1:
-            candidates.append(parts[0].epsilon(delta))
-        curve = renyi(parts, cv.ORDERS)
-        if curve is not None:
-            candidates.append(cv.rdp_epsilon(cv.ORDERS, curve, delta))
-        equal = _equal_responses(parts)
-        if equal is not None:
-            candidates.append(response_epsilon(*equal, delta))
-        elif len(parts) > 1 or parts[0].count > 1:
-            pld = loss_distribution(parts)
-            if pld is not None:
-                candidates.append(float(pld.get_epsilon_for_delta(delta)))
-            candidates.append(_basic(parts, delta))
+        candidates += _answers(parts, _EPSILON, delta, lambda: _basic(parts, delta), always=True)
     return _smallest(candidates)
 
 
@@ -193,22 +226,8 @@ def delta(parts: Parts, epsilon_: float) -> float:
         return float(cv.gdp_delta(mu, epsilon_))
     if epsilon_ >= sum(part.count * part.pure() for part in parts):
         return 0.0
-    candidates = [1.0]
-    if len(parts) == 1 and parts[0].count == 1:
-        candidates.append(parts[0].delta(epsilon_))
-    curve = renyi(parts, cv.ORDERS)
-    if curve is not None:
-        candidates.append(cv.rdp_delta(cv.ORDERS, curve, epsilon_))
-    equal = _equal_responses(parts)
-    if equal is not None:
-        candidates.append(response_delta(*equal, epsilon_))
-    elif len(parts) > 1 or parts[0].count > 1:
-        pld = loss_distribution(parts)
-        if pld is not None:
-            candidates.append(float(pld.get_delta_for_epsilon(epsilon_)))
-        elif curve is None:  # with a curve, Renyi addition is never far behind
-            candidates.append(_basic_delta(parts, epsilon_))
-    return min(1.0, _smallest(candidates))
+    candidates = _answers(parts, _DELTA, epsilon_, lambda: _basic_delta(parts, epsilon_), always=False)
+    return min(1.0, _smallest([1.0, *candidates]))
 
 
 def _basic(parts: Parts, delta_: float) -> float:

@@ -92,26 +92,13 @@ def _response_event(epsilon: float) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pure(Part):
-    """eps-DP."""
+class _BoundedLoss(Part):
+    """A loss that never exceeds `value`, which a group multiplies by its size."""
 
-    kind: ClassVar[str] = "pure"
     value: float
-
-    def delta(self, epsilon: float) -> float:
-        return cv.pure_delta(self.value, epsilon)
-
-    def epsilon(self, delta: float) -> float:
-        return cv.pure_epsilon(self.value, delta)
 
     def pure(self) -> float:
         return self.value
-
-    def rdp(self, orders: Floats) -> Floats:
-        return cv.pure_rdp(self.value, orders)
-
-    def pld(self, grid: float) -> Any:
-        return pure_pld(self.value, 0.0, grid)
 
     def event(self) -> Any:
         return _response_event(self.value)
@@ -121,20 +108,35 @@ class Pure(Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundedRange(Part):
+class Pure(_BoundedLoss):
+    """eps-DP."""
+
+    kind: ClassVar[str] = "pure"
+
+    def delta(self, epsilon: float) -> float:
+        return cv.pure_delta(self.value, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        return cv.pure_epsilon(self.value, delta)
+
+    def rdp(self, orders: Floats) -> Floats:
+        return cv.pure_rdp(self.value, orders)
+
+    def pld(self, grid: float) -> Any:
+        return pure_pld(self.value, 0.0, grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedRange(_BoundedLoss):
     """The log density ratio lies in an interval of length eps: eps-DP and (eps^2/8)-zCDP."""
 
     kind: ClassVar[str] = "bounded-range"
-    value: float
 
     def delta(self, epsilon: float) -> float:
         return cv.bounded_range_delta(self.value, epsilon)
 
     def epsilon(self, delta: float) -> float:
         return cv.bounded_range_epsilon(self.value, delta)
-
-    def pure(self) -> float:
-        return self.value
 
     def rdp(self, orders: Floats) -> Floats:
         return np.minimum(orders * cv.square_over(self.value, 8), cv.pure_rdp(self.value, orders))
@@ -147,12 +149,6 @@ class BoundedRange(Part):
         epsilons = np.linspace(0.0, self.value, 201)
         deltas = np.array([self.delta(float(epsilon)) for epsilon in epsilons])
         return connect_the_dots(epsilons, deltas, grid)
-
-    def event(self) -> Any:
-        return _response_event(self.value)
-
-    def group(self, size: int) -> Part:
-        return replace(self, value=self.value * size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -65,6 +67,8 @@ def pay(
     try:
         if saved is None:
             rng, seeded = generator(random_state)
+            if ledger is not None and seeded:
+                _warn_of_shared_noise(rng, ledger)
             token = ledger.reserve(plan) if ledger is not None else None
         else:
             rng, seeded = saved.begin(random_state)
@@ -78,6 +82,23 @@ def pay(
         if saved is not None:
             saved.close()
     return made
+
+
+_begun: set[bytes] = set()
+
+
+def _warn_of_shared_noise(rng: np.random.Generator, ledger: Spender) -> None:
+    """A ledger adds up releases as if their noises were independent: with one seed for two they are the same."""
+    place = getattr(ledger, "url", id(ledger)), getattr(ledger, "name", "")
+    start = hashlib.sha256(repr((place, rng.bit_generator.state)).encode()).digest()
+    if start in _begun:
+        warnings.warn(
+            "this random_state made a release of these data before: both have the same noise, so that the two together "
+            "may undo it (unless records and plan are the same), and the ledger's sum does not hold. Leave it out.",
+            UserWarning,
+            stacklevel=3,
+        )
+    _begun.add(start)
 
 
 def check_rows(ledger: Spender | None, rows_per_person: int | None) -> None:

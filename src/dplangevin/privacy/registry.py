@@ -7,7 +7,7 @@ and the recipes that plan it. Names are resolved on first use: accounting knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -20,6 +20,7 @@ FAMILIES: tuple[str, ...] = (
     "dplangevin.families.noisy_gradient",
     "dplangevin.families.whitened",
     "dplangevin.families.perturbation",
+    "dplangevin.families.whitened_objective",
     "dplangevin.families.moments",
     "dplangevin.families.draws",
     "dplangevin.families.underdamped",
@@ -58,42 +59,58 @@ class Knob:
         return factor if self.rising else 1 / factor
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Member:
-    """One kind of run: names are "module:attribute" inside the family's package.
+    """One kind of run, by names inside the family's package: "attribute", or "module:attribute" of another module.
 
     Parameters
     ----------
-    schedule : the class of its public parameters.
-    theorems : the classes of the theorems about it; one is offered by being listed.
-    mechanism : the class that runs it; None when it needs more than a plan and data.
-    recipes : the function that plans it, by the name a user asks for.
-    known_leak : (constants, schedule, delta) -> an epsilon that some run within these numbers attains, or None; every
-        claim is compared with it.
-    options : the function that reads it from the options of `account` and `calibrate`, (constants, schedule), by the
-        name a user asks for. knob : the option that `calibrate` finds.
-    former : what makes it from the fields of older plan files, by the name they know it under.
+    schedule : the class of its public parameters, in module `schedule`.
+    theorems : the classes of the theorems about it, in module `theorem`; one is offered by being listed.
+    mechanism : the class that runs it, in module `mechanism`; None when it needs more than a plan and data.
+    recipes : the names a user asks for; "one-step" is planned by the function `one_step` in module `recipe`.
+    options : the names that `account` and `calibrate` know; read by functions in module `options`, as recipes are.
+    knob : the option that `calibrate` finds.
+    self_check : module `self_check` has known_leak(constants, schedule, delta) -> an epsilon that some run within these
+        numbers attains, or None; every claim is compared with it.
+    former : what makes it from the fields of older plan files: names that they know it under.
     """
 
     schedule: str
     theorems: tuple[str, ...]
     mechanism: str | None = None
-    recipes: Mapping[str, str] = field(default_factory=dict)
-    known_leak: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    _: KW_ONLY
+    recipes: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     knob: Knob = field(default_factory=Knob)
-    former: Mapping[str, str] = field(default_factory=dict)
+    self_check: bool = False
+    former: tuple[str, ...] = ()
 
 
-def _resolve(package: str, name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(f"{package}.{module}"), attribute)
+def placed(name: str, home: str) -> tuple[str, str]:
+    """(module, attribute): the attribute is in its home unless a module is named."""
+    module, _, attribute = name.rpartition(":")
+    return module or home, attribute
+
+
+def _resolve(package: str, name: str, home: str) -> Any:
+    module, attribute = placed(name, home)
+    return getattr(import_module(f"{package}.{module}"), attribute.replace("-", "_"))
+
+
+def _by_name(which: str) -> dict[str, tuple[type[Schedule], str]]:
+    """The recipes, or the options, of all families: name -> (kind of run, where its function is)."""
+    return {
+        placed(name, "")[1]: (kind, name)
+        for kind, (_, member) in _members(FAMILIES).items()
+        for name in getattr(member, which)
+    }
 
 
 @cache
 def _members(families: tuple[str, ...]) -> dict[type[Schedule], tuple[str, Member]]:
     return {
-        _resolve(package, member.schedule): (package, member)
+        _resolve(package, member.schedule, "schedule"): (package, member)
         for package in families
         for member in import_module(package).MEMBERS
     }
@@ -102,7 +119,7 @@ def _members(families: tuple[str, ...]) -> dict[type[Schedule], tuple[str, Membe
 @cache
 def _theorems(families: tuple[str, ...], kind: type[Schedule]) -> Mapping[str, Theorem[Any]]:
     package, member = _members(families)[kind]
-    listed = [_resolve(package, name)() for name in member.theorems]
+    listed = [_resolve(package, name, "theorem")() for name in member.theorems]
     return {theorem.name: theorem for theorem in listed}
 
 
@@ -118,7 +135,7 @@ def readers() -> dict[str, Callable[..., Schedule]]:
         package, member = _members(FAMILIES)[kind]
         if not kind.stands_alone:
             kinds |= {kind.__name__: kind}
-            kinds |= {name: _resolve(package, made) for name, made in member.former.items()}
+            kinds |= {placed(name, "")[1]: _resolve(package, name, "schedule") for name in member.former}
     return kinds
 
 
@@ -144,36 +161,38 @@ def theorem_named(name: str, schedule: Schedule | type[Schedule]) -> Theorem[Any
 def known_leak(constants: Any, schedule: Schedule, delta: float) -> float | None:
     """An epsilon that some run within these public numbers is known to leak, where the family has one."""
     package, member = _members(FAMILIES)[type(schedule)]
-    if member.known_leak is None:
+    if not member.self_check:
         return None
-    leak: float | None = _resolve(package, member.known_leak)(constants, schedule, delta)
+    leak: float | None = _resolve(package, "known_leak", "self_check")(constants, schedule, delta)
     return leak
 
 
 def mechanism_for(kind: type[Schedule]) -> Any:
     """A mechanism that runs this kind, or None."""
     package, member = _members(FAMILIES)[kind]
-    return None if member.mechanism is None else _resolve(package, member.mechanism)()
+    return None if member.mechanism is None else _resolve(package, member.mechanism, "mechanism")()
 
 
 def recipe_names() -> dict[str, type[Schedule]]:
     """The mechanisms that can be planned by name, with the kind of run they lead to."""
-    return {name: kind for kind, (_, member) in _members(FAMILIES).items() for name in member.recipes}
+    return {name: kind for name, (kind, _) in _by_name("recipes").items()}
 
 
 def recipe_named(name: str) -> Callable[[Any], Any]:
     """The function that plans this mechanism: Request -> Recipe."""
-    package, member = _members(FAMILIES)[recipe_names()[name]]
-    recipe: Callable[[Any], Any] = _resolve(package, member.recipes[name])
+    kind, place = _by_name("recipes")[name]
+    package, _ = _members(FAMILIES)[kind]
+    recipe: Callable[[Any], Any] = _resolve(package, place, "recipe")
     return recipe
 
 
 def option_names() -> dict[str, type[Schedule]]:
     """The mechanisms without steps that `account` and `calibrate` know by name, with the kind of run."""
-    return {name: kind for kind, (_, member) in _members(FAMILIES).items() for name in member.options}
+    return {name: kind for name, (kind, _) in _by_name("options").items()}
 
 
 def options_named(name: str) -> tuple[Callable[..., Any], Knob]:
     """What reads the options of this mechanism, options -> (constants, schedule), and its knob."""
-    package, member = _members(FAMILIES)[option_names()[name]]
-    return _resolve(package, member.options[name]), member.knob
+    kind, place = _by_name("options")[name]
+    package, member = _members(FAMILIES)[kind]
+    return _resolve(package, place, "options"), member.knob

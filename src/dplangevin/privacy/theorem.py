@@ -22,23 +22,28 @@ class Theorem(ABC, Generic[S]):
     """One published result about one family of runs.
 
     `certify` checks every hypothesis on the very constants and schedule that will run; it never assumes one.
+    A theorem is a class with keywords: `name`, and `proof`, where this project proves it ("docs/theory/PAGE.md, section
+    1"; "" for a statement used as its paper has it). Bases that several share have neither.
     """
 
     name: ClassVar[str]
     reference: ClassVar[str]
-    proof: ClassVar[str]
-    """Where this project proves it ("docs/theory/PAGE.md, section 1"); "" for a statement used as its paper has it."""
+    beyond_n: ClassVar[str] = ""
+    """Why the proof holds when the data hold more records than the public divisor n; "" when it does not."""
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, *, name: str | None = None, proof: str | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        if "name" in vars(cls) and "proof" in vars(cls):
-            origins.stated(cls.name, cls.proof)
+        if (name is None) != (proof is None):
+            raise TypeError(f"{cls.__name__}: a theorem states both its name and its proof.")
+        if name is not None and proof is not None:
+            cls.name = name
+            origins.stated(name, proof)
         if "certify" in vars(cls):  # whoever asks, and however: what is proved for at most n records says so
             cls.certify = _for_these_rows(cls.certify)  # type: ignore[method-assign, assignment]
 
     def any_number(self, schedule: S) -> bool:
         """Whether the proof holds when the data hold more records than the public divisor n."""
-        return False
+        return bool(self.beyond_n)
 
     @abstractmethod
     def certify(self, constants: Any, schedule: S) -> Guarantee:
@@ -73,6 +78,18 @@ class Theorem(ABC, Generic[S]):
             ),
             arithmetic=arithmetic(secure=schedule.secure),
             extra_delta=extra_delta,
+        )
+
+    def of_answers(self, schedule: Any, part: Part, assumptions: tuple[str, ...], **stated: Any) -> Guarantee:
+        """Mint the guarantee of noisy answers, whose schedules state their own neighbours."""
+        return Guarantee(
+            parts=(part,),
+            adjacency=schedule.adjacency,
+            release=schedule.release,
+            theorem=self.name,
+            assumptions=assumptions,
+            arithmetic=arithmetic(secure=schedule.secure),
+            **{"reference": self.reference, **stated},
         )
 
 

@@ -59,7 +59,7 @@ class DataBounds:
             _check.put(self, classes=_check.count("classes", self.classes, least=2))
         else:
             _check.put(self, target=_interval(self.target))
-        _check.put(self, weight_bound=_check.positive("weight_bound", self.weight_bound))
+        _check.each(self, weight_bound=_check.positive)
         _check.put(self, bad_rows=_check.choice("bad_rows", self.bad_rows, ("refuse", "zero")))
 
     @property
@@ -150,6 +150,7 @@ def _repaired(X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[An
     loads = None if weights is None else as_array("weights", weights)
     if features.ndim != 2 or labels.ndim != 1 or any(a.dtype.kind not in "biuf" for a in (features, labels)):
         return X, y, weights  # the wrong shape or type for every record: refused as ever
+    features, labels = _double(features), _double(labels)
     if loads is not None and loads.dtype.kind in "biuf":
         loads = np.where(np.isfinite(loads), loads, 0.0)
     bad = ~np.isfinite(features).all(axis=1)
@@ -157,6 +158,14 @@ def _repaired(X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[An
         bad |= ~np.isfinite(labels)
         labels = np.where(bad, 0, labels)
     return np.where(bad[:, None], features.dtype.type(0), features), labels, loads
+
+
+def _double(array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers wider than a double, rounded: what is too large for one is infinite."""
+    if array.dtype.kind != "f" or array.dtype.itemsize <= 8:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
 
 
 def _check_finite(name: str, array: NDArray[Any]) -> None:

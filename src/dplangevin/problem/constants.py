@@ -55,28 +55,28 @@ class Constants:
     more_rows: bool = False
 
     def __post_init__(self) -> None:
-        _check.put(self, n=_check.count("n", self.n))
+        _check.each(self, n=_check.count)
         if self.n > MOST_RECORDS:
             raise InvalidParameter(f"n = {self.n} is more than {MOST_RECORDS:g} records; state a smaller n.")
-        _check.put(self, lipschitz=_check.scale("lipschitz", self.lipschitz))
+        _check.each(self, lipschitz=_check.scale)
         _check.put(self, smoothness=_check.scale("smoothness", self.smoothness, infinite=True))
-        _check.put(self, strong_convexity=_check.scale_or_zero("strong_convexity", self.strong_convexity))
+        _check.each(self, strong_convexity=_check.scale_or_zero)
         _check.put(self, diameter=_check.scale("diameter", self.diameter, infinite=True))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         if self.more_rows and self.adjacency != "add-remove":
             raise InvalidParameter(
                 "more_rows is for adjacency='add-remove': replace-one has exactly n records."
             )
-        _check.put(self, projection_error=_check.nonnegative("projection_error", self.projection_error))
+        _check.each(self, projection_error=_check.nonnegative)
         if self.dimension is not None:
-            _check.put(self, dimension=_check.count("dimension", self.dimension))
+            _check.each(self, dimension=_check.count)
         if self.hessian_rank is not None:
-            _check.put(self, hessian_rank=_check.count("hessian_rank", self.hessian_rank))
+            _check.each(self, hessian_rank=_check.count)
         if self.row_norm is not None:
-            _check.put(self, row_norm=_check.scale("row_norm", self.row_norm))
+            _check.each(self, row_norm=_check.scale)
         if self.label_bound is not None:
-            _check.put(self, label_bound=_check.scale("label_bound", self.label_bound))
-        _check.put(self, weight_bound=_check.scale("weight_bound", self.weight_bound))
+            _check.each(self, label_bound=_check.scale)
+        _check.each(self, weight_bound=_check.scale)
         largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
         if math.isnan(self.gradient_sensitivity):
             _check.put(self, gradient_sensitivity=largest)

@@ -54,9 +54,7 @@ class Problem:
     more_rows: bool = False
 
     def __post_init__(self) -> None:
-        _check.put(self, n=_check.count("n", self.n))
-        _check.put(self, n_features=_check.count("n_features", self.n_features))
-        _check.put(self, ridge=_check.nonnegative("ridge", self.ridge))
+        _check.each(self, n=_check.count, n_features=_check.count, ridge=_check.nonnegative)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         if not isinstance(self.fit_intercept, bool):
             raise InvalidParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")

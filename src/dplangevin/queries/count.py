@@ -15,7 +15,6 @@ from dplangevin import _check
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
     GeneralizedGaussianMechanism,
-    released,
 )
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
@@ -251,7 +250,7 @@ def _released(
     state: StatePath,
 ) -> CountTable:
     """Charge first, read second, add noise third."""
-    release = released(mechanism.plan, counted, random_state, ledger, state, mechanism.rows_per_person)
+    release = mechanism.run(counted, random_state, ledger, state)
     return CountTable(
         values=release.values[0],
         mechanism=mechanism,

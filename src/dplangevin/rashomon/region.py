@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ PRIVATE_INPUTS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     """The models whose objective is within a threshold of the released one (or of the best), certified.
 
@@ -91,42 +92,23 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     (100, True, True)
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        thresholds: Any = (0.01, 0.02, 0.05),
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        public_inputs: Any = None,
-        public_labels: Any = None,
-        groups: Any = None,
-        n_models: int = 100,
-        confidence: float = 0.95,
-        reference: str = "released",
-        outer: bool = False,
-        flip_shares: Any = (),
-        ledger: Spender | None = None,
-        state: StatePath = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.thresholds = thresholds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.public_inputs = public_inputs
-        self.public_labels = public_labels
-        self.groups = groups
-        self.n_models = n_models
-        self.confidence = confidence
-        self.reference = reference
-        self.outer = outer
-        self.flip_shares = flip_shares
-        self.ledger = ledger
-        self.state = state
-        self.random_state = random_state
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    thresholds: Any = (0.01, 0.02, 0.05)
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    public_inputs: Any = None
+    public_labels: Any = None
+    groups: Any = None
+    n_models: int = 100
+    confidence: float = 0.95
+    reference: str = "released"
+    outer: bool = False
+    flip_shares: Any = ()
+    ledger: Spender | None = None
+    state: StatePath = None
+    random_state: Any = None
+    verbose: bool = False
 
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RegionPlan:
         """What fit would release on n rows of n_features encoded columns, and what to expect; no data is needed."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from dplangevin._arrays import Floats
-from dplangevin.families.rashomon_region.objective import poisson_rates
 from dplangevin.families.rashomon_region.release import RegionRelease
 from dplangevin.rashomon.asked import Asked, is_likelihood
 from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
@@ -88,7 +87,7 @@ class Told:
         if self.public.classes is not None:
             return scores
         values = self.public.half * scores + self.public.centre
-        return np.exp(np.minimum(values, 700.0)) if poisson_rates(loss) else values
+        return np.exp(np.minimum(values, 700.0)) if loss.plain.log_link else values
 
     def decisions(self, scores: Floats) -> NDArray[Any]:
         assert self.public.classes is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,6 +21,17 @@ from dplangevin.rashomon.multiplicity import Multiplicity
 from dplangevin.rashomon.template import Template
 
 
+def _refused(why: str, words: str) -> Callable[..., NoReturn]:
+    """A method that is asked for and never answers."""
+
+    def method(self: Any, *_: Any, **__: Any) -> NoReturn:
+        raise NotPrivateError(words)
+
+    method.__doc__ = f"Refused: {why}"
+    return method
+
+
+@dataclass(eq=False, repr=False)
 class RashomonSampler(BaseEstimator):  # type: ignore[misc]
     """K models drawn privately from the set of models whose objective is within `threshold` of the best.
 
@@ -61,38 +73,21 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
     True
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        threshold: float = 0.05,
-        n_models: int = 10,
-        epsilon: float = 1.0,
-        delta: float = 0.0,
-        radius: float | None = None,
-        route: str = "pure",
-        tier: str = "auto",
-        ramp: float | None = None,
-        n_steps: int | None = None,
-        ledger: Spender | None = None,
-        random_state: Any = None,
-        state: StatePath = None,
-        verbose: bool = False,
-    ) -> None:
-        self.estimator = estimator
-        self.threshold = threshold
-        self.n_models = n_models
-        self.epsilon = epsilon
-        self.delta = delta
-        self.radius = radius
-        self.route = route
-        self.tier = tier
-        self.ramp = ramp
-        self.n_steps = n_steps
-        self.ledger = ledger
-        self.random_state = random_state
-        self.state = state
-        self.verbose = verbose
+    estimator: Any = None
+    _: KW_ONLY
+    threshold: float = 0.05
+    n_models: int = 10
+    epsilon: float = 1.0
+    delta: float = 0.0
+    radius: float | None = None
+    route: str = "pure"
+    tier: str = "auto"
+    ramp: float | None = None
+    n_steps: int | None = None
+    ledger: Spender | None = None
+    random_state: Any = None
+    state: StatePath = None
+    verbose: bool = False
 
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonRecipe:
         """What fit would do on n rows of n_features encoded columns; no data is needed."""
@@ -162,30 +157,23 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
             n_steps=self.n_steps,
         )
 
-    def filter_members(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: keeping only the draws inside the set reveals where the set is."""
-        raise NotPrivateError(
-            "membership is not released: the set depends on every record, so keeping only the draws inside it would "
-            "condition on the data. Use hit_probability_, which holds for every data set."
-        )
-
-    def training_loss(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: the loss on the private records is a statistic of them."""
-        raise NotPrivateError(
-            "the training loss of a draw is not released: it is a statistic of the private records. Buy it with "
-            "private_score(model, X, y, epsilon=...), or measure it on public records."
-        )
-
-    def acceptance(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: how many proposals a draw took depends on the data."""
-        raise NotPrivateError(
-            "acceptance rates and proposal counts are not kept: they depend on the private records and are not covered "
-            "by the guarantee."
-        )
-
-    def redraw_until_member(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: retrying until a draw is inside is filtering with more steps, and every try costs budget."""
-        raise NotPrivateError(
-            "drawing again until a model is in the set conditions on the data, and every try costs epsilon. Raise the "
-            "threshold or the budget until hit_probability_ is what you need."
-        )
+    filter_members = _refused(
+        "keeping only the draws inside the set reveals where the set is.",
+        "membership is not released: the set depends on every record, so keeping only the draws inside it would "
+        "condition on the data. Use hit_probability_, which holds for every data set.",
+    )
+    training_loss = _refused(
+        "the loss on the private records is a statistic of them.",
+        "the training loss of a draw is not released: it is a statistic of the private records. Buy it with "
+        "private_score(model, X, y, epsilon=...), or measure it on public records.",
+    )
+    acceptance = _refused(
+        "how many proposals a draw took depends on the data.",
+        "acceptance rates and proposal counts are not kept: they depend on the private records and are not covered "
+        "by the guarantee.",
+    )
+    redraw_until_member = _refused(
+        "retrying until a draw is inside is filtering with more steps, and every try costs budget.",
+        "drawing again until a model is in the set conditions on the data, and every try costs epsilon. Raise the "
+        "threshold or the budget until hit_probability_ is what you need.",
+    )

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime
 from typing import Any
 
+from dplangevin._version import __version__
 from dplangevin.report.answer import Answer
+
+
+def stamp(kind: str, version: int) -> dict[str, Any]:
+    """How the plain data of a document begin: which format, and what wrote it when."""
+    return {
+        "format": f"dplangevin-{kind}",
+        "version": version,
+        "library": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:

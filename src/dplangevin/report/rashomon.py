@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from dplangevin.report.document import (
     Text,
 )
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.plain import stamp
 
 VERSION = 1
 BINS = 20
@@ -68,10 +68,7 @@ def rashomon_plain(sampler: RashomonSampler, multiplicity: Multiplicity, inputs:
     means, edges = np.histogram(multiplicity.spread.mean, BINS)
     widths, width_edges = np.histogram(multiplicity.spread.width, BINS)
     return {
-        "format": "dplangevin-rashomon",
-        "version": VERSION,
-        "library": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **stamp("rashomon", VERSION),
         "model": multiplicity.model_name,
         "route": recipe.route,
         "tier": schedule.tier,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from dplangevin.report.document import (
     Text,
 )
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.plain import stamp
 from dplangevin.report.ranges import Range, RangePlot
 from dplangevin.report.rashomon import under_head
 from dplangevin.report.text import number
@@ -64,10 +64,7 @@ def region_plain(region: RashomonRegion, table: RegionTable, inputs: str = "") -
     """The same facts as plain data: what --json prints and what the page embeds."""
     plan = region.plan_
     return {
-        "format": "dplangevin-region",
-        "version": VERSION,
-        "library": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **stamp("region", VERSION),
         "model": type(region.centre_).__name__,
         "objective": f"{plan.objective}{', targets scaled to [-1, 1]' if table.public.half != 1 else ''}",
         "route": "region",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 from typing import Any
 
 from dplangevin._version import __version__
@@ -11,6 +10,7 @@ from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.report.curve import CurveRow
 from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, ReportTable, Section, Text
 from dplangevin.report.html import Line, Plot
+from dplangevin.report.plain import stamp
 from dplangevin.report.shapes import shape_sections
 from dplangevin.report.steps import lower_bound, steps_rows
 from dplangevin.report.subject import Subject, settings_of, subject_of
@@ -31,10 +31,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     rows = [] if plan is None else steps_rows(plan, delta, subject.rows_per_person)
     curve = missed(guarantee)
     plain: dict[str, Any] = {
-        "format": "dplangevin-report",
-        "version": VERSION,
-        "library": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **stamp("report", VERSION),
         "what": subject.what,
         "guarantee": guarantee.to_dict(delta),
         "odds_factor": _odds(guarantee.epsilon(delta)),

@@ -9,7 +9,6 @@ N(0, (S + strength I / R)^-1), corrected for t0; t = t0 + Exp(strength); then th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
@@ -17,16 +16,13 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem.constraints import Ball
 from dplangevin.samplers.potential import Counted, Draws, Potential
 from dplangevin.samplers.rejection import rejection
-from dplangevin.samplers.self_concordance import kappa
+from dplangevin.samplers.self_concordance import Anchor, kappa
 
 
 def active_ball(
     potential: Potential,
     radius: float,
-    anchor: Floats,
-    data_hessian: ArrayLike,
-    ridge: float,
-    row_norm: float,
+    anchor: Anchor,
     size: int,
     rng: np.random.Generator,
     max_proposals: int | None = None,
@@ -34,12 +30,11 @@ def active_ball(
     """`size` exact independent draws of exp(-V) on the ball.
 
     The anchor must have norm exactly `radius` and a gradient that points inwards; whatever tangential gradient g_T is
-    left over is paid for with the factor exp(-radius |g_T|) in the acceptance. data_hessian, ridge and
-    gradient belong to V.
+    left over is paid for with the factor exp(-radius |g_T|) in the acceptance.
     """
     radius = _check.positive("radius", radius)
     counted = Counted(potential)
-    centre = np.asarray(anchor, float)
+    centre = np.asarray(anchor.point, float)
     normal = centre / np.linalg.norm(centre)
     if abs(np.linalg.norm(centre) - radius) > 1e-12 * radius:
         raise InvalidParameter(
@@ -55,8 +50,10 @@ def active_ball(
             "elliptical envelope or the proximal sampler."
         )
     leftover = radius * float(np.linalg.norm(gradient + strength * normal))
-    hessian = float(kappa(2 * row_norm * radius)) * np.atleast_2d(np.asarray(data_hessian, float))
-    basis, curvature = _tangent(normal, hessian + ridge * np.eye(normal.size))
+    hessian = float(kappa(2 * anchor.row_norm * radius)) * np.atleast_2d(
+        np.asarray(anchor.data_hessian, float)
+    )
+    basis, curvature = _tangent(normal, hessian + anchor.ridge * np.eye(normal.size))
     base = float(counted.value(centre[:, None])[0])
 
     def propose(batch: int) -> tuple[Floats, Floats]:

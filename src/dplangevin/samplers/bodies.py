@@ -178,8 +178,7 @@ class BallBody(Body):
     radius: float
 
     def __post_init__(self) -> None:
-        _check.put(self, dimension=_check.count("dimension", self.dimension))
-        _check.put(self, radius=_check.positive("radius", self.radius))
+        _check.each(self, dimension=_check.count, radius=_check.positive)
 
     @property
     def diameter(self) -> float:

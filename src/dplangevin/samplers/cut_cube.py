@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from dplangevin._arrays import Floats
+from dplangevin._search import each_bisected
 
 _DIRECT = 30  # up to here the alternating sum loses fewer than four digits
 _NODES = np.arange(0.0, 40.0, 1 / 8)
@@ -58,13 +59,13 @@ def _alternating(k: int, t: Floats) -> Floats:
 
 
 def _inverted(k: int, t: Floats) -> Floats:
-    low, high = np.full(t.shape, -40.0), np.log(2 * (k + 1) / t)
-    for _ in range(70):  # the derivative t - k mean(lambda) - 1 / lambda rises with lambda
-        middle = (low + high) / 2
-        place = np.exp(middle)
-        rising = t - k * _mean(place) - 1 / place > 0
-        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
-    place = np.exp(high)
+
+    def rising(
+        log: Floats,
+    ) -> NDArray[np.bool_]:  # the derivative t - k mean(lambda) - 1 / lambda rises with lambda
+        return np.asarray(t - k * _mean(np.exp(log)) - 1 / np.exp(log) > 0)
+
+    place = np.exp(each_bisected(rising, np.log(2 * (k + 1) / t), np.full(t.shape, -40.0), rounds=70))
     width = 1 / np.sqrt(k * _variance(place) + place**-2)
     z = place[:, None] + 1j * width[:, None] * _NODES
     exponent = z * t[:, None] + k * (np.log(-np.expm1(-z)) - np.log(z)) - np.log(z)

@@ -22,7 +22,7 @@ from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.potential import Counted, Draws, Potential
 from dplangevin.samplers.rejection import rejection
-from dplangevin.samplers.self_concordance import kappa
+from dplangevin.samplers.self_concordance import Anchor, kappa
 from dplangevin.samplers.truncated import gamma_above, gamma_below, unit_directions
 
 
@@ -130,10 +130,7 @@ def _shrinkage(values: Floats, ridge: float, row_norm: float, s: float) -> float
 def elliptical_envelope(
     potential: Potential,
     body: Body,
-    anchor: Floats,
-    data_hessian: ArrayLike,
-    ridge: float,
-    row_norm: float,
+    anchor: Anchor,
     size: int,
     rng: np.random.Generator,
     max_proposals: int | None = None,
@@ -142,13 +139,11 @@ def elliptical_envelope(
 
     Parameters
     ----------
-    anchor : any point of the body, shape [p]; the minimiser makes acceptance largest.
-    data_hessian, ridge : of V, at this very anchor: beta times the data term's Hessian, beta times the ridge.
-    row_norm : largest norm of a row, the intercept's column included.
+    anchor : at any point of the body; the minimiser makes acceptance largest.
     max_proposals : None loops until done. A cap changes the law by sup over data sets of (1 - acceptance)^N.
     """
     counted = Counted(potential)
-    centre = np.asarray(anchor, float)
+    centre = np.asarray(anchor.point, float)
     if centre.shape != (body.dimension,) or not bool(body.contains(centre[:, None])[0]):
         raise InvalidParameter(f"anchor must be {body.dimension} numbers inside the body; project it first.")
     reach = body.reach(centre)
@@ -156,7 +151,7 @@ def elliptical_envelope(
     if slope > 0 and math.isinf(reach):
         raise AssumptionFailed("on an unbounded set the anchor must be an exact minimiser; bound the set.")
     loss = reach * slope if slope > 0 else 0.0
-    envelope = fit_envelope(data_hessian, ridge, row_norm, reach)
+    envelope = fit_envelope(anchor.data_hessian, anchor.ridge, anchor.row_norm, reach)
     base = float(counted.value(centre[:, None])[0])
 
     def propose(batch: int) -> tuple[Floats, Floats]:

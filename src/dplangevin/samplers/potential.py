@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -68,24 +68,13 @@ class Evaluations:
     gradients: int = 0
 
 
-@dataclass
 class Counted:
     """A potential that counts the points it is evaluated at."""
 
-    inner: Potential
-    count: Evaluations = field(default_factory=Evaluations)
-
-    @property
-    def smoothness(self) -> float:
-        return self.inner.smoothness
-
-    @property
-    def strong_convexity(self) -> float:
-        return self.inner.strong_convexity
-
-    @property
-    def lipschitz(self) -> float:
-        return self.inner.lipschitz
+    def __init__(self, inner: Potential) -> None:
+        self.inner, self.count = inner, Evaluations()
+        self.smoothness, self.strong_convexity = inner.smoothness, inner.strong_convexity
+        self.lipschitz = inner.lipschitz
 
     def value(self, theta: Floats) -> Floats:
         self.count.values += theta.shape[1]

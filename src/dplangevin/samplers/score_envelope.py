@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammainc, gammaincc, gammaln
 
 from dplangevin._arrays import Floats
@@ -20,6 +19,7 @@ from dplangevin.samplers.bodies import Body
 from dplangevin.samplers.elliptical_envelope import EllipticalEnvelope, fit_envelope
 from dplangevin.samplers.rejection import rejection
 from dplangevin.samplers.score import ScorePotential
+from dplangevin.samplers.self_concordance import Anchor
 from dplangevin.samplers.truncated import gamma_above, gamma_below, unit_directions
 
 MOST = 600.0
@@ -29,18 +29,15 @@ MOST = 600.0
 def score_envelope(
     score: ScorePotential,
     body: Body,
-    anchor: Floats,
-    data_hessian: ArrayLike,
-    ridge: float,
-    row_norm: float,
+    anchor: Anchor,
     size: int,
     rng: np.random.Generator,
 ) -> Floats:
     """`size` exact independent draws of exp(-score) on the body; loops until done.
 
-    anchor : the point of the body where score.floor was computed. data_hessian, ridge : of V there.
+    anchor : at the point of the body where score.floor was computed.
     """
-    centre = np.asarray(anchor, float)
+    centre = np.asarray(anchor.point, float)
     if centre.shape != (body.dimension,) or not bool(body.contains(centre[:, None])[0]):
         raise InvalidParameter(f"anchor must be {body.dimension} numbers inside the body; project it first.")
     loss = body.drop(centre, score.inner.gradient(centre[:, None])[:, 0])
@@ -49,7 +46,8 @@ def score_envelope(
         raise AssumptionFailed(
             f"exact draws need beta psi of at most {MOST:g} at a minimiser; use tier='certified' or 'pure'."
         )
-    shape = FlatEnvelope(fit_envelope(data_hessian, ridge, row_norm, body.reach(centre)), level)
+    fitted = fit_envelope(anchor.data_hessian, anchor.ridge, anchor.row_norm, body.reach(centre))
+    shape = FlatEnvelope(fitted, level)
 
     def propose(batch: int) -> tuple[Floats, Floats]:
         shift, height = shape.draw(batch, rng)

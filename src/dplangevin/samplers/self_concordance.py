@@ -7,10 +7,25 @@ Reference: Bach (2010), Proposition 1.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin import _check
+
+
+class Anchor(NamedTuple):
+    """A point [p], and what is known of V there.
+
+    data_hessian, ridge : of V at this very point: beta times the data term's Hessian, beta times the ridge.
+    row_norm : largest norm of a row, the intercept's column included.
+    """
+
+    point: NDArray[np.float64]
+    data_hessian: ArrayLike
+    ridge: float
+    row_norm: float
 
 
 def kappa(distance: ArrayLike) -> NDArray[np.float64]:

@@ -59,7 +59,7 @@ class Schema:
     def __post_init__(self) -> None:
         _check.put(self, columns=tuple(self.columns))
         _check.put(self, missing=_check.choice("missing", self.missing, MISSING_RULES))
-        _check.put(self, row_norm=_check.positive("row_norm", self.row_norm))
+        _check.each(self, row_norm=_check.positive)
         if not self.columns:
             raise InvalidParameter("columns must not be empty; a schema states at least one column.")
         names = [column.name for column in self.columns]

@@ -90,6 +90,7 @@ def person(cell: Any) -> str | None:
     Two persons must never have one reading, nor one person two: 1, 1.0 and "1" are one (a container may write either
     for the other), a text that no container writes for a number keeps its characters, and a whole number of 2^53 or
     more is nobody's, in whatever form: one missing cell beside it makes a container round it to its neighbours.
+    So is a number with more digits than a double has.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def person(cell: Any) -> str | None:
         cell = _decoded(cell)
     if not isinstance(cell, str):
         value = number(cell)
-        return label(cell) if value != value else _sure(value)
+        return label(cell) if value != value else _sure(value) if _held(cell, value) else None
     cell = cell.rstrip("\0")
     value = _text_number(cell)
     if value == value and (_WHOLE.fullmatch(cell) or _written_exactly(cell, value)):
@@ -133,7 +134,7 @@ def _real(cell: Any) -> float:
         return float(cell)
     except OverflowError:
         return math.inf if cell > 0 else -math.inf
-    except (TypeError, ValueError, ArithmeticError):  # a signalling NaN
+    except Exception:  # a signalling NaN, or whatever a class of numbers says
         return NAN
 
 
@@ -167,6 +168,11 @@ def _written(cell: str, value: float) -> bool:
 
 def _written_exactly(cell: str, value: float) -> bool:
     return cell in (repr(value), "True", "False", "true", "false") or _REAL.fullmatch(cell) is not None
+
+
+def _held(cell: Any, value: float) -> bool:
+    """Whether no other number of the cell's type has this double: a Decimal may have more digits."""
+    return bool(cell == value or (isinstance(cell, Decimal) and Decimal(repr(value)) == cell))
 
 
 def _sure(value: float) -> str | None:

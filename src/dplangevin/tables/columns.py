@@ -112,7 +112,8 @@ class ArrayCells(Cells):
 
     def persons(self) -> tuple[Codes, Sequence[str]]:
         if self._array.dtype.kind in "biuf":
-            return _number_labels(_sure(self.numbers()))
+            read = self.numbers()
+            return _number_labels(_sure(np.where(read == self._array, read, cells.NAN)))
         return self._read(cells.person)
 
     def _read(self, read: Callable[[Any], str | None]) -> tuple[Codes, Sequence[str]]:

@@ -103,21 +103,28 @@ def table_of(given: Any, names: Sequence[str] | None = None) -> Table:
     raise InvalidParameter(f"the table must be {_WHAT}, got {type(given).__name__}.")
 
 
-def matrix_of(given: Any) -> Any:
+def matrix_of(given: Any, width: int | None = None) -> Any:
     """Numbers [rows, columns] of a table without a schema, NaN where a cell is none.
 
     An array of floats is returned as it is. Anything that is no table at all is returned as it was given.
+    width : the public number of columns, where it is known: a row of a list that has fewer lacks its last cells.
     """
+    refuse_masks(given)
     if isinstance(given, np.ndarray) and (given.dtype.kind in "biuf" or given.ndim != 2):
-        return given
+        if given.dtype.itemsize <= 8 or given.dtype.kind != "f":
+            return given
+        with np.errstate(over="ignore"):
+            return given.astype(np.float64)
     if isinstance(given, Table) or hasattr(given, "columns") or hasattr(given, "column_names"):
         return table_of(given).matrix()
     if not isinstance(given, list | tuple | np.ndarray):
         return matrix_of(np.asarray(given)) if hasattr(given, "__array__") else given
     if not isinstance(given, np.ndarray):
         array = _quick_array(given)
-        if array is not None:
+        if array is not None and (width is None or array.shape[1:] == (width,)):
             return array
+        if width is not None:
+            return _rows_table(given, [str(j) for j in range(width)]).matrix()
         if not all(isinstance(row, list | tuple | np.ndarray) for row in given):
             return given
         width = len(given[0])
@@ -143,6 +150,7 @@ def cells_of(given: Any, what: str) -> Cells:
         return _polars_cells(given)
     if home == "pyarrow":
         return ArrowCells(given)
+    refuse_masks(given)
     if isinstance(given, np.ndarray):
         flat = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
         if flat.ndim != 1:
@@ -156,6 +164,12 @@ def cells_of(given: Any, what: str) -> Cells:
     return ArrayCells(_objects(given) if array is None or array.ndim != 1 else array)
 
 
+def refuse_masks(given: Any) -> None:
+    """Refuse a masked array: every reader below would see what the mask hides."""
+    if isinstance(given, np.ma.MaskedArray):
+        raise InvalidParameter("a masked array is given; fill it first, e.g. with values.filled(numpy.nan).")
+
+
 def unique_names(names: Any) -> None:
     """Refuse a header that names a column twice."""
     texts = [str(name) for name in names]
@@ -165,12 +179,18 @@ def unique_names(names: Any) -> None:
 
 
 def _quick_array(given: Any) -> NDArray[Any] | None:
-    """A list as a typed array when NumPy finds nothing but numbers in it: the doubles are the same."""
+    """A list as an array of doubles when NumPy finds nothing but numbers in it: the doubles are the same.
+
+    Single precision is that of a whole array only: in a list one record would take it from the others.
+    """
     try:
         array = np.asarray(given)
-    except (ValueError, TypeError, OverflowError):
+    except Exception:  # of whatever object; it may quote a cell
         return None
-    return array if array.dtype.kind in "biuf" and array.size else None
+    if array.dtype.kind not in "biuf" or not array.size:
+        return None
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
 
 
 def _objects(given: Any) -> NDArray[Any]:
@@ -183,6 +203,7 @@ def _objects(given: Any) -> NDArray[Any]:
 
 def _rows_table(rows: Any, names: Sequence[str]) -> Table:
     """Rows of cells in the order of the names, or records by name; a short row lacks its last cells."""
+    refuse_masks(rows)
     if isinstance(rows, np.ndarray):
         if rows.ndim != 2 or rows.shape[1] != len(names):
             raise InvalidParameter(

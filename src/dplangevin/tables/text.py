@@ -193,6 +193,8 @@ def _plain_lines(lines: bytes, width: int, columns: list[int], dialect: Dialect)
 
     names = [str(j) for j in range(width)]
     wanted = [names[j] for j in columns]
+    if lines.startswith(_BOM):  # Arrow takes one mark away, which is a cell's own here
+        lines = _BOM + lines
     table = csv.read_csv(
         io.BytesIO(lines),
         read_options=csv.ReadOptions(column_names=names, block_size=max(len(lines), 1) + 1, use_threads=True),

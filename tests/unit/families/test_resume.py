@@ -38,6 +38,7 @@ from dplangevin.families.run import run as run_plan
 from dplangevin.families.run_state import RunState
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.privacy.plan import Plan
@@ -140,11 +141,18 @@ def descent(scale: float, kind: Any = NoisyGradientSchedule, **changes: Any) -> 
     return planned(problem(), kind(**(fields | changes)))
 
 
-def whitened(scale: float, looks: int = 2) -> Plan:
+def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
     schedule = WhitenedSchedule(
         moment_noise=0.05, noise_scale=0.1 * scale, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
-        shrink=looks == 1,
+        shrink=looks == 1, **changes,
     )  # fmt: skip
+    return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
+
+
+def whitened_objective(scale: float) -> Plan:
+    schedule = WhitenedObjectiveSchedule(
+        moment_noise=0.05 * scale, ridge=0.05, noise_scale=2.0, tolerance=1e-7, release_noise=1e-5
+    )
     return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
 
 
@@ -157,11 +165,15 @@ CASES: dict[str, Callable[[float], Plan]] = {
     ),
     "whitened": whitened,
     "whitened once": lambda scale: whitened(scale, 1),
+    "approach, then whitened": lambda scale: whitened(
+        scale, approach=3, approach_noise=5.0 * scale, longest=14
+    ),
     "secure": lambda scale: descent(scale, DiscreteGradientSchedule),
     "secure shuffle": lambda scale: descent(
         scale, DiscreteGradientSchedule, sampling="shuffle", batch_size=50
     ),
     "objective perturbation": lambda scale: perturbed(calibrated_objective_perturbation, scale),
+    "objective in other coordinates": whitened_objective,
     "output perturbation": lambda scale: perturbed(calibrated_output_perturbation, scale),
     "sufficient statistics": lambda scale: perturbed(calibrated_sufficient_statistics, scale, loss=SQUARE),
     "exponential": lambda scale: sampled(30.0 * scale),

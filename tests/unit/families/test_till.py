@@ -286,3 +286,23 @@ def test_the_command_line_counts_through_the_till(tmp_path: Path, capsys) -> Non
     assert capsys.readouterr().out == plain
     assert len(ledger.history()) == 1
     assert not (tmp_path / "run.state").exists()
+
+
+def test_two_paid_releases_of_one_seed_have_one_noise_and_warn(tmp_path: Path) -> None:
+    """The promise of a seeded release says so; a ledger, which adds up, warns."""
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("people", epsilon=100.0, delta=1e-3)
+    seed = 20_261_117
+    first = fit(1, Y, random_state=seed, ledger=budget)
+    other = Y.copy()
+    other[0] = 1 - other[0]
+    with pytest.warns(UserWarning, match="same noise"):
+        second = fit(1, other, random_state=seed, ledger=budget)
+    another = fit(1, Y, random_state=seed + 1, ledger=budget)
+    # no noise is left in the difference: one label of 300 is seen
+    assert np.abs(first - second).max() < 0.05 * np.abs(first - another).max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(1, Y, random_state=seed)  # nobody adds up
+        fit(1, Y, ledger=budget)
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], random_state=0).fit(X, Y)
+    assert any("a second one from the same seed" in words for words in model.privacy_.assumptions)

@@ -18,12 +18,14 @@ from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism as whitened_mechanism
+from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
-from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment
+from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment, turned_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
@@ -98,7 +100,39 @@ def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
     assert own.weights is not None
     np.testing.assert_allclose(block.weights, first * own.weights)
     long = own.rows * (1 + 1e-7) / np.linalg.norm(own.rows, axis=1, keepdims=True)
-    assert np.linalg.norm(bounded_rows(data, long), axis=1).max() <= 1 + 1e-15
+    assert np.linalg.norm(bounded_rows(long, 1.0), axis=1).max() <= 1 + 1e-15
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("room", [1.0, 1.7, 4.0])
+def test_a_screen_changes_no_weight_and_no_moment(room: float, seed: int) -> None:
+    """Rows of every length, the longest ones along the coordinates among them, in coordinates of noisy looks."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3000, 9)) * np.array([5.0, *[1.0] * 7, 0.7]) / 12
+    X[:20] *= 30
+    X[20:29], X[29:38] = np.eye(9), np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=3000, n_features=9,
+                      fit_intercept=False)  # fmt: skip
+    data = ArrayDataset(X, rng.random(3000) < 0.5, problem)
+    exact = second_moment(data) / 3000
+    first = first_look(exact + 1e-4 * symmetric_noise(9, rng), 1e-4, True, room)
+    second = second_look(
+        first, second_moment(data, first.frame) / 3000 + 1e-4 * symmetric_noise(9, rng), 1e-4, room
+    )
+    told = 0
+    for frame in (first.frame, second.frame):
+        kept = screen(frame)
+        told += kept is not None
+        np.testing.assert_allclose(
+            turned_moment(data, frame, exact), second_moment(data, frame) / 3000, rtol=1e-10, atol=1e-13
+        )
+        block = next(iter(data.blocks()))
+        weights = row_weights(data, block, frame)
+        np.testing.assert_allclose(row_weights(data, block, frame, kept), weights, rtol=1e-14)
+        assert kept is None or (weights[kept.short(block.rows, 1.0)] == 1).all()
+        assert kept is None or kept.all_short <= bool((weights == 1).all())
+    assert told or room < 4
 
 
 def test_a_replaced_row_moves_its_square_by_at_most_the_root_of_two() -> None:
@@ -130,10 +164,10 @@ def test_the_shares_add_up_to_the_budget(adjacency: str, n: int) -> None:
     schedule, mu = recipe.plan.schedule, gdp_mu(1.0, 1e-5)
     assert isinstance(schedule, WhitenedSchedule)
     assert schedule.looks == (1 if n == 3000 else 2)
-    moment, step = recipe.plan.guarantee.parts
-    assert (moment.count, step.count) == ((1, 32) if n == 3000 else (2, 32))
-    spent = [part.count * part.mu**2 / mu**2 for part in (moment, step)]  # type: ignore[attr-defined]
-    assert spent == pytest.approx([0.1, 0.9], rel=1e-7)
+    moment, *_, step = parts = recipe.plan.guarantee.parts
+    assert [part.count for part in parts] == ([1, 32] if n == 3000 else [2, 6, 6])
+    spent = [part.count * part.mu**2 / mu**2 for part in parts]  # type: ignore[attr-defined]
+    assert spent == pytest.approx([0.1, 0.9] if n == 3000 else [0.1, 0.27, 0.63], rel=1e-7)
     assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
     sides = 1 if adjacency == "add-remove" else 2
     assert moment.mu == pytest.approx(math.sqrt(sides) / (n * schedule.moment_noise), rel=1e-6)  # type: ignore[attr-defined]
@@ -163,7 +197,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     assert isinstance(schedule, WhitenedSchedule)
     made = coordinates(schedule, looked(schedule, data, np.random.default_rng(0)))
     weights, z = whitened(X, made.frame)
-    etas = np.sqrt(step_sizes(schedule, made))
+    etas = np.sqrt(step_sizes(schedule, made, schedule.n_steps))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
     assert np.linalg.eigvalsh(curvature).max() <= 4 / 3
 
@@ -192,6 +226,19 @@ def test_unequal_scales_are_fitted_as_without_privacy() -> None:
     assert loss.value(X[rest] @ slow.value, y[rest]).mean() > 1.1 * least
 
 
+def test_heavy_tails_and_a_wrong_model_are_fitted_as_without_privacy() -> None:
+    """Log-normal columns, targets that saturate: with rows cut at their expected length, 20% above least squares."""
+    rng = np.random.default_rng(3)
+    X = np.minimum(rng.lognormal(size=(40_000, 8)), 20) / 20
+    X /= np.maximum(np.linalg.norm(X, axis=1) / 1.5, 1)[:, None]
+    y = np.clip(0.25 * (X[:, 0] - X[:, 1]) / X[:, 0].std() + rng.standard_normal(40_000) / 16, -1, 1)
+    model = DPRidge(epsilon=8.0, delta=1e-5, data_norm=1.5, target_bounds=(-1, 1), random_state=0).fit(X, y)
+    assert model.plan_.plan.schedule.mechanism == "whitened-gd"
+    columns = np.column_stack([X, np.ones(len(X))])
+    least = np.mean((columns @ np.linalg.lstsq(columns, y)[0] - y) ** 2)
+    assert np.mean((model.predict(X) - y) ** 2) <= 1.01 * least
+
+
 @pytest.mark.parametrize("model", [m for m in MODELS if m != "logistic"])
 def test_every_model_has_the_default(model: str) -> None:
     more = EXTRA.get(model, {})
@@ -205,7 +252,7 @@ def test_every_model_has_the_default(model: str) -> None:
         ({"radius": 3.0}, "noisy-gradient"),
         ({"theorem": "composition"}, "noisy-gradient"),
         ({"mechanism": "noisy-gd"}, "noisy-gradient"),
-        ({"delta": 0.0}, "objective-perturbation"),
+        ({"delta": 0.0}, "whitened-objective"),
         ({"n": 300, "epsilon": 0.1}, "noisy-gradient"),
         ({"n_features": 256}, "whitened-gd"),  # one look
         ({"n_features": 257}, "noisy-gradient"),
@@ -224,23 +271,51 @@ def test_the_branch_is_public() -> None:
     few, some, many = (Looks.of(Request(**stated(n=n))) for n in (100, 3000, 200_000))
     assert (few.pay, some.pay, many.pay) == (False, True, True)
     assert (some.number, many.number) == (1, 2)
+    assert (some.room, many.room) == (1, pytest.approx(math.sqrt(0.125 / (20 * many.edge(0.05)))))
     assert some.edge(0.1) == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
 
 
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [
-        ({"n": 200_000}, 32),  # a pass over 4 million numbers
-        ({"n": 20_000}, 64),  # short passes, much signal
-        ({"n": 20_000, "epsilon": 0.7}, 32),
-        ({"n": 3000, "epsilon": 0.5}, 32),
-        ({"n": 200_000, "model": "ridge"}, 16),
+        ({"n": 200_000}, (6, 12, 32)),  # a pass over 4 million numbers
+        ({"n": 20_000}, (6, 12, 64)),  # short passes, much signal
+        ({"n": 20_000, "epsilon": 0.7}, (6, 12, 32)),
+        ({"n": 3000, "epsilon": 0.5}, (0, 32, 0)),
+        ({"n": 200_000, "model": "ridge"}, (0, 16, 0)),
     ],
 )
-def test_steps_follow_public_quantities(changes: dict[str, Any], steps: int) -> None:
+def test_steps_follow_public_quantities(changes: dict[str, Any], steps: tuple[int, int, int]) -> None:
     schedule = choose(**stated(**{"epsilon": 8.0, **changes})).plan.schedule
     assert isinstance(schedule, WhitenedSchedule)
-    assert schedule.n_steps == steps
+    assert (schedule.approach, schedule.n_steps, schedule.longest) == steps
+
+
+def test_steps_that_are_chosen_cost_what_was_stated() -> None:
+    """Every score that an approach may end with, odd ones too: squares of 1 / noise have the stated sum."""
+    plan = choose(**stated(n=20_000, epsilon=8.0)).plan
+    schedule = plan.schedule
+    assert isinstance(schedule, WhitenedSchedule)
+    chosen = {score: schedule.steps(score) for score in (0.0, 2.0, 3.0, 4.0, 6.0, 1e9, math.inf, math.nan)}
+    assert list(chosen.values()) == [12, 12, 33, 64, 64, 64, 64, 12]
+    for steps in chosen.values():
+        noises = np.array([schedule.noise(t, steps) for t in range(steps)])
+        assert (noises[:6] == schedule.approach_noise).all()
+        assert 1 / math.sqrt((noises**-2.0).sum()) == pytest.approx(schedule.whole, rel=1e-12)
+        assert steps > schedule.tail(steps) >= schedule.approach
+    assert plan.guarantee.mu == pytest.approx(gdp_mu(8.0, 1e-5), rel=1e-7)
+    with pytest.raises(InvalidParameter, match="approach must end"):
+        replace(schedule, average_from=2)
+
+
+@pytest.mark.parametrize(("strength", "least", "most"), [(1.0, 12, 12), (2.0, 12, 14), (8.0, 30, 64)])
+def test_a_flat_loss_gets_more_steps(strength: float, least: int, most: int) -> None:
+    rng = np.random.default_rng(22)
+    X = rng.standard_normal((30_000, 8))
+    y = (rng.random(30_000) < expit(strength * X @ np.full(8, 8**-0.5))).astype(float)
+    plan = choose(**stated(n=30_000, n_features=8, epsilon=4.0)).plan
+    found = run(plan, ArrayDataset(X / np.linalg.norm(X, axis=1).max(), y, plan.problem), 0)
+    assert least <= found.n_steps <= most
 
 
 def test_rare_positives_are_fitted() -> None:
@@ -280,8 +355,8 @@ def test_ridges_and_radii_are_refused_by_name() -> None:
 def test_an_estimator_keeps_the_geometry_it_paid_for() -> None:
     X, y = scales(5000, 6, 8)
     model = DPLogisticRegression(epsilon=2.0, data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
-    assert model.n_iter_ == 32
-    assert set(model.geometry_) == {"moment", "basis", "resolved"}
+    assert 12 <= model.n_iter_ <= 20
+    assert set(model.geometry_) == {"moment", "basis", "resolved", "excess_risk"}
     assert model.geometry_["moment"].shape == (7, 7)
     joint = np.column_stack([X, np.ones(5000)])
     np.testing.assert_allclose(model.geometry_["moment"], joint.T @ joint / 5000, atol=0.1)
@@ -395,14 +470,40 @@ def test_noise_is_what_the_schedule_says() -> None:
     X, y = scales(500, 5, 15)
     plan = choose(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd")).plan
     assert isinstance(plan.schedule, WhitenedSchedule)
-    schedule, data = replace(plan.schedule, n_steps=1, average_from=0), ArrayDataset(X, y, plan.problem)
+    schedule = replace(plan.schedule, n_steps=1, average_from=0, approach=0)
+    data = ArrayDataset(X, y, plan.problem)
     noisy = looked(schedule, data, np.random.default_rng(16))
     drawn = schedule.moment_noise * symmetric_noise(5, np.random.default_rng(16))
     np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
     made, start = coordinates(schedule, noisy), np.zeros((5, 1))
-    walk = Walk(moments=noisy, step=0, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
+    walk = Walk(moments=noisy, step=0, steps=1, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
     weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
-    np.testing.assert_allclose(found, -step_sizes(schedule, made) * (exact + noise), rtol=1e-9)
+    np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
+
+
+def test_the_curvature_of_normal_scores() -> None:
+    assert bend(0.0) == pytest.approx(1.0)
+    assert bend(30.0) == pytest.approx(4 / (30 * math.sqrt(2 * math.pi)), rel=0.01)
+    draws = expit(1.5 * np.random.default_rng(0).standard_normal(10**6))
+    assert bend(1.5) == pytest.approx(4 * (draws * (1 - draws)).mean(), rel=0.002)
+    assert bend(0.0, along=True) == pytest.approx(1.0)
+    assert bend(5.0, along=True) < 0.2 * bend(5.0)
+
+
+@pytest.mark.parametrize("strength", [0.3, 2.0, 5.0])
+def test_the_estimate_of_what_was_lost_is_of_the_right_size(strength: float) -> None:
+    """Mean over 16 fits of a well-conditioned table, where the public estimate cannot know how strong effects are."""
+    rng = np.random.default_rng(23)
+    X = rng.standard_normal((20_000, 8)) / 6
+    X /= np.maximum(1, np.linalg.norm(X, axis=1, keepdims=True))
+    scores = X @ rng.standard_normal(8)
+    y = (rng.random(20_000) < expit(strength * scores / scores.std())).astype(float)
+    plan, loss = choose(**stated(n_features=8)).plan, Logistic()
+    data = ArrayDataset(X, y, plan.problem)
+    least = loss.value(X @ best(X, y), y).mean()
+    made = [run(plan, data, seed) for seed in range(16)]
+    lost = np.mean([loss.value(X @ release.value, y).mean() - least for release in made])
+    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2

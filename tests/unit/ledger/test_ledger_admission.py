@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import binom
 
-from dplangevin.errors import BudgetExceeded, LedgerError
+from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import Ledger
 from dplangevin.ledger._admission import fits, largest_gaussian, largest_pure
 from dplangevin.ledger._bill import (
@@ -23,6 +23,7 @@ from dplangevin.ledger._bill import (
 )
 from dplangevin.ledger.entry import rounded_down
 from dplangevin.privacy import compose, conversions as cv
+from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import (
     Approximate,
     BoundedRange,
@@ -194,3 +195,28 @@ def test_costs_of_extreme_sizes_are_composed_or_refused_in_words(tmp_path: Path,
             budget.charge(cost)
     with contextlib.suppress(LedgerError):
         assert budget.remaining().spent_epsilon >= 0
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-61, 1e61, 1e308])
+def test_a_budget_of_extreme_size_is_refused_when_it_is_declared(tmp_path: Path, epsilon: float) -> None:
+    """Nothing could be composed against it: every question would fail afterwards."""
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    with pytest.raises(InvalidParameter, match="double precision is trusted"):
+        ledger.declare("people", epsilon=epsilon, delta=1e-6)
+    for least in (1e-60, 1e60):
+        assert ledger.declare(f"people{least}", epsilon=least, delta=1e-6).remaining().spent_epsilon == 0
+
+
+def test_a_guarantee_of_a_class_of_ones_own_pays_for_nothing(tmp_path: Path) -> None:
+    class Cheap(Guarantee):
+        def group(self, size: int) -> Guarantee:
+            return promise(Gaussian(mu=1e-9))
+
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("people", epsilon=1.0, delta=1e-6)
+    dear = promise(Pure(value=50.0))
+    fields = {"adjacency": dear.adjacency, "release": "draw", "theorem": dear.theorem, "reference": ""}
+    with pytest.raises(NotPrivateError, match="no guarantee"):
+        budget.charge(Cheap(parts=dear.parts, **fields))
+    with pytest.raises(BudgetExceeded):
+        budget.charge(dear)
+    assert budget.history() == ()

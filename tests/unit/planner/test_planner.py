@@ -117,7 +117,9 @@ def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
 
 def test_pure_rule_closed_form() -> None:
     """signal = n eps / (s p^1.5) = 4.6: k = 0.2, Lambda = k s sqrt(p) / eps, C = 1/2."""
-    recipe = choose(**ADULT, epsilon=0.1, delta=0.0, adjacency="replace-one")
+    recipe = choose(
+        **ADULT, epsilon=0.1, delta=0.0, mechanism="objective-perturbation", adjacency="replace-one"
+    )
     problem, schedule = recipe.plan.problem, recipe.plan.schedule
     assert isinstance(schedule, ObjectivePerturbationSchedule)
     ridge = 0.2 * 2 * math.sqrt(50) / 0.1
@@ -129,7 +131,7 @@ def test_pure_rule_closed_form() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0])
 def test_the_determinant_never_takes_more_than_half(epsilon: float) -> None:
-    recipe = plan_for(epsilon=epsilon, delta=0.0, n=10**7, n_features=1)
+    recipe = plan_for(epsilon=epsilon, delta=0.0, mechanism="objective-perturbation", n=10**7, n_features=1)
     constants = recipe.plan.constants
     cost = math.log1p(constants.data_smoothness / (constants.n * constants.strong_convexity))
     assert cost <= 0.4901 * epsilon

@@ -19,7 +19,7 @@ from dplangevin.samplers.elliptical_envelope import elliptical_envelope, fit_env
 from dplangevin.samplers.finite_grid import exponential_coins, finite_grid
 from dplangevin.samplers.gamma_norm import gamma_norm
 from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.self_concordance import kappa, logistic_curvature
+from dplangevin.samplers.self_concordance import Anchor, kappa, logistic_curvature
 from dplangevin.samplers.truncated_gaussian import isotropic_gaussian, quadratic_gaussian
 
 
@@ -281,15 +281,17 @@ def test_envelope_refusals():
     body = BallBody(dimension=2, radius=1.0)
     potential, zero = quadratic([0.0, 0.0], 4.0), np.zeros((2, 2))
     with pytest.raises(AssumptionFailed, match="envelope"):
-        elliptical_envelope(potential, body, np.zeros(2), zero, 400.0, 1.0, 500, rng)
+        elliptical_envelope(potential, body, Anchor(np.zeros(2), zero, 400.0, 1.0), 500, rng)
     with pytest.raises(InvalidParameter, match="anchor"):
-        elliptical_envelope(potential, body, np.full(2, 3.0), zero, 4.0, 1.0, 1, rng)
+        elliptical_envelope(potential, body, Anchor(np.full(2, 3.0), zero, 4.0, 1.0), 1, rng)
     with pytest.raises(AssumptionFailed, match="exact minimiser"):
         elliptical_envelope(
-            potential, bodies.WholeSpaceBody(dimension=2), np.full(2, 0.1), zero, 4.0, 1.0, 1, rng
+            potential, bodies.WholeSpaceBody(dimension=2), Anchor(np.full(2, 0.1), zero, 4.0, 1.0), 1, rng
         )
     with pytest.raises(AssumptionFailed, match="after 50 proposals"):
-        elliptical_envelope(potential, body, np.full(2, 0.7), zero, 4.0, 1.0, 10_000, rng, max_proposals=50)
+        elliptical_envelope(
+            potential, body, Anchor(np.full(2, 0.7), zero, 4.0, 1.0), 10_000, rng, max_proposals=50
+        )
 
 
 def test_reach():
@@ -304,9 +306,11 @@ def test_active_ball_needs_an_exact_anchor():
     rng = np.random.default_rng(8)
     potential = quadratic([3.0, 0.0], 5.0)
     with pytest.raises(InvalidParameter, match="norm exactly"):
-        active_ball(potential, 1.0, np.array([0.99, 0.0]), np.zeros((2, 2)), 5.0, 1.0, 1, rng)
+        active_ball(potential, 1.0, Anchor(np.array([0.99, 0.0]), np.zeros((2, 2)), 5.0, 1.0), 1, rng)
     with pytest.raises(AssumptionFailed, match="outwards"):
-        active_ball(quadratic([0.2, 0.0], 5.0), 1.0, np.array([1.0, 0.0]), np.zeros((2, 2)), 5.0, 1.0, 1, rng)
+        active_ball(
+            quadratic([0.2, 0.0], 5.0), 1.0, Anchor(np.array([1.0, 0.0]), np.zeros((2, 2)), 5.0, 1.0), 1, rng
+        )
     angle = 0.2
     anchor = np.array([math.cos(angle), math.sin(angle)])
     gradient = potential.gradient(anchor[:, None])[:, 0]
@@ -324,7 +328,7 @@ def test_active_ball_needs_an_exact_anchor():
     )
     leftover = np.linalg.norm(gradient + strength * anchor)
     assert 0 < excess <= leftover
-    draws = active_ball(potential, 1.0, anchor, np.zeros((2, 2)), 5.0, 1.0, 4000, rng).theta
+    draws = active_ball(potential, 1.0, Anchor(anchor, np.zeros((2, 2)), 5.0, 1.0), 4000, rng).theta
     exact = isotropic_gaussian([3.0, 0.0], 0.2, BallBody(dimension=2, radius=1.0), 4000, rng)
     assert stats.ks_2samp(draws[0], exact[0]).pvalue > 1e-3
     assert stats.ks_2samp(draws[1], exact[1]).pvalue > 1e-3

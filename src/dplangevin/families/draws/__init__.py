@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Knob, Member
 
+_ONE = ("theorems.draws:ExponentialMechanismTheorem", "theorems.draws:StronglyConvexGibbs")
+_BETA = Knob("inverse_temperature", rising=False)
 MEMBERS: tuple[Member, ...] = (
     Member(
-        schedule="schedule:ExponentialSchedule",
-        theorems=(
-            "theorems.draws:ExponentialMechanismTheorem",
-            "theorems.draws:StronglyConvexGibbs",
-        ),
-        mechanism="mechanism:ExponentialMechanism",
-        recipes={"exponential": "recipe:exponential"},
-        options={"exponential": "options:exponential"},
-        knob=Knob("inverse_temperature", rising=False),
+        "ExponentialSchedule",
+        _ONE,
+        "ExponentialMechanism",
+        recipes=("exponential",),
+        options=("exponential",),
+        knob=_BETA,
     ),
+    Member("GibbsSchedule", _ONE, "ExponentialMechanism", recipes=("gibbs",), options=("gibbs",), knob=_BETA),
     Member(
-        schedule="schedule:GibbsSchedule",
-        theorems=(
-            "theorems.draws:ExponentialMechanismTheorem",
-            "theorems.draws:StronglyConvexGibbs",
-        ),
-        mechanism="mechanism:ExponentialMechanism",
-        recipes={"gibbs": "recipe:gibbs"},
-        options={"gibbs": "options:gibbs"},
-        knob=Knob("inverse_temperature", rising=False),
-    ),
-    Member(
-        schedule="schedule:IteratedExponentialSchedule",
-        theorems=("theorems.draws:IteratedExponential",),
-        mechanism="mechanism:IteratedExponentialMechanism",
-        recipes={"iterated-exponential": "recipe:iterated_exponential"},
+        "IteratedExponentialSchedule",
+        ("theorems.draws:IteratedExponential",),
+        "IteratedExponentialMechanism",
+        recipes=("iterated-exponential",),
     ),
 )

@@ -24,6 +24,7 @@ from dplangevin.samplers.finite_grid import finite_grid
 from dplangevin.samplers.minimise import approximate_minimiser
 from dplangevin.samplers.problem_potential import ProblemPotential
 from dplangevin.samplers.proximal_chain import proximal
+from dplangevin.samplers.self_concordance import Anchor
 from dplangevin.samplers.truncated_gaussian import quadratic_gaussian
 
 
@@ -107,9 +108,9 @@ def _logistic(potential: ProblemPotential, body: Body, size: int, rng: np.random
         anchor = anchor * (radius / length)
         if float(potential.gradient(anchor[:, None])[:, 0] @ anchor) < 0:
             hessian = logistic_hessian(potential, anchor)
-            return active_ball(potential, radius, anchor, hessian, ridge, norm, size, rng).theta
+            return active_ball(potential, radius, Anchor(anchor, hessian, ridge, norm), size, rng).theta
     hessian = logistic_hessian(potential, anchor)
-    return elliptical_envelope(potential, body, anchor, hessian, ridge, norm, size, rng).theta
+    return elliptical_envelope(potential, body, Anchor(anchor, hessian, ridge, norm), size, rng).theta
 
 
 def logistic_hessian(potential: ProblemPotential, theta: Floats) -> Floats:

@@ -23,24 +23,20 @@ class Chain:
 
 def certified_chain(constants: Constants, inverse_temperature: float, total_variation: float) -> Chain:
     """The cheapest chain within this total variation of exp(-beta F)."""
-    ratio, poincare = start_and_rate(constants, inverse_temperature)
-    return _cheapest(
-        constants,
-        inverse_temperature,
-        poincare,
-        lambda eta: chain.total_variation_steps(total_variation, ratio, eta, poincare),
-    )
+
+    def steps(ratio: float, poincare: float, eta: float) -> int:
+        return chain.total_variation_steps(total_variation, ratio, eta, poincare)
+
+    return _cheapest(constants, inverse_temperature, steps)
 
 
 def pure_chain(constants: Constants, inverse_temperature: float, sup_norm: float) -> Chain:
     """The cheapest chain whose density is within a factor 1 +- sup_norm of exp(-beta F) everywhere."""
-    ratio, poincare = start_and_rate(constants, inverse_temperature)
-    return _cheapest(
-        constants,
-        inverse_temperature,
-        poincare,
-        lambda eta: chain.sup_norm_steps(sup_norm, ratio, eta, poincare, constants.diameter),
-    )
+
+    def steps(ratio: float, poincare: float, eta: float) -> int:
+        return chain.sup_norm_steps(sup_norm, ratio, eta, poincare, constants.diameter)
+
+    return _cheapest(constants, inverse_temperature, steps)
 
 
 def mean_curvature(constants: Constants) -> float:
@@ -51,14 +47,20 @@ def mean_curvature(constants: Constants) -> float:
     return constants.strong_convexity + constants.data_smoothness * rank / constants.dimension
 
 
-def _cheapest(constants: Constants, beta: float, poincare: float, steps: Callable[[float], int]) -> Chain:
+def _cheapest(constants: Constants, beta: float, steps: Callable[[float, float, float], int]) -> Chain:
+    """steps(ratio, poincare, eta): how many steps of size eta the certificate needs."""
+    ratio, poincare = start_and_rate(constants, beta)
+
+    def needed(eta: float) -> int:
+        return steps(ratio, poincare, eta)
+
     low, mean, p = (
         beta * constants.strong_convexity,
         beta * mean_curvature(constants),
         constants.dimension or 1,
     )
-    eta = chain.best_step_size(steps, poincare, low, mean, p)
-    count = steps(eta)
+    eta = chain.best_step_size(needed, poincare, low, mean, p)
+    count = needed(eta)
     proposals = chain.expected_proposals(eta, low, mean, p)
     # the minimiser that the start needs comes on top: a few hundred gradients at most
     return Chain(step_size=eta, n_steps=count, gradients=count + 100.0, values=count * (1 + proposals))

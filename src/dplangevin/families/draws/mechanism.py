@@ -27,7 +27,6 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
     McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2022), Algorithm 2; Gopi, Lee and Liu (2022).
     """
 
-    family = DrawSchedule
     whole_records = (Bump,)  # whose values are bounded by construction
 
     def check(self, schedule: DrawSchedule, problem: Problem) -> None:
@@ -62,8 +61,6 @@ class IteratedExponentialMechanism(FitMechanism[IteratedExponentialSchedule]):
     ----------
     Ganesh, Thakurta and Upadhyay (2022), Algorithm 3.
     """
-
-    family = IteratedExponentialSchedule
 
     def check(self, schedule: IteratedExponentialSchedule, problem: Problem) -> None:
         """Parts of a ball, with a sampler for each."""

@@ -16,7 +16,7 @@ from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinErr
 from dplangevin.families.draws import tiers
 from dplangevin.families.draws.schedule import DrawSchedule
 from dplangevin.families.draws.theorems.exponential_mechanism import mean_gradient_sensitivity
-from dplangevin.families.draws.tiers import TierOffer
+from dplangevin.families.draws.tiers import ForNewRecords, TierOffer
 from dplangevin.planner.request import OBJECTIVES, Objective
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.plan import Plan
@@ -31,7 +31,7 @@ _BLOCK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplerPlan:
+class SamplerPlan(ForNewRecords):
     """A calibrated plan with what it is expected to cost. Everything in it is public.
 
     Parameters
@@ -53,8 +53,6 @@ class SamplerPlan:
     gradient_evaluations: int
     seconds: float
     excess_risk: float | None = None
-    stability: float | None = None
-    population_risk: float | None = None
 
     def __str__(self) -> str:
         promise, schedule = self.plan.guarantee, self.plan.schedule

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -11,6 +11,14 @@ from dplangevin.privacy.schedule import Schedule
 
 DrawTier = Literal["exact", "certified", "pure"]
 DRAW_TIERS: tuple[DrawTier, ...] = ("exact", "certified", "pure")
+
+
+def check_chain(schedule: Any, who: str) -> None:
+    """Step size and number of steps are the chain's: an exact draw has none."""
+    if schedule.tier != "exact":
+        _check.each(schedule, step_size=_check.scale, n_steps=_check.count)
+    elif schedule.step_size or schedule.n_steps:
+        raise InvalidParameter(f"{who} no step_size and no n_steps; leave them out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +48,8 @@ class DrawSchedule(Schedule):
         beta = _check.scale("inverse_temperature", self.inverse_temperature)
         _check.put(self, inverse_temperature=beta, tier=_check.choice("tier", self.tier, DRAW_TIERS))
         _check.put(self, grid=_check.count("grid", self.grid, least=0))
-        _check.put(self, padding=_check.nonnegative("padding", self.padding))
-        if self.tier == "exact":
-            if self.step_size or self.n_steps:
-                raise InvalidParameter("an exact draw has no step_size and no n_steps; leave them out.")
-        else:
-            _check.put(self, step_size=_check.scale("step_size", self.step_size))
-            _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
+        _check.each(self, padding=_check.nonnegative)
+        check_chain(self, "an exact draw has")
         if self.grid == 1 or (self.grid and self.tier != "exact"):
             raise InvalidParameter("grid must be 0, or at least 2 points per axis with tier='exact'.")
 

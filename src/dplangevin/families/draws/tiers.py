@@ -34,6 +34,18 @@ START_DISTANCE = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForNewRecords:
+    """Bounds on the expected loss of new records under one draw; None where none is known.
+
+    stability : uniform stability of the draw: what the mean loss of new records is above that of the records, at most.
+    population_risk : the expected excess of the mean loss of new records over its minimum.
+    """
+
+    stability: float | None = None
+    population_risk: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TierOffer:
     """A schedule with its theorem and expected passes over the data; bounded when those are known beforehand."""
 

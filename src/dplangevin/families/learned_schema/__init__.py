@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Member
 
-MEMBERS: tuple[Member, ...] = (
-    Member(
-        schedule="schedule:LearnedSchemaSchedule",
-        theorems=("theorem:LearnedSchemaTheorem",),
-        mechanism="mechanism:LearnedCounts",
-    ),
-)
+MEMBERS: tuple[Member, ...] = (Member("LearnedSchemaSchedule", ("LearnedSchemaTheorem",), "LearnedCounts"),)

@@ -43,8 +43,6 @@ class LearnedRelease(Paid):
 class LearnedCounts(Mechanism[LearnedSchemaSchedule, Callable[[], Counts], LearnedRelease]):
     """Noise on every cell and on every label that occurs; labels below the threshold are left out."""
 
-    family = LearnedSchemaSchedule
-
     def _refuse(self, plan: Price, data: Callable[[], Counts]) -> None:
         if not callable(data):
             raise InvalidParameter("learned-schema takes a function that reads the records and counts them.")

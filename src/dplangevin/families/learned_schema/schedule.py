@@ -47,8 +47,7 @@ class LearnedSchemaSchedule(AnswerSchedule):
         for name in ("numbers", "cells", "categories"):
             _check.put(self, **{name: _check.count(name, getattr(self, name), least=0)})
         _check.put(self, noise=_check.choice("noise", self.noise, ("gaussian", "geometric")))
-        _check.put(self, scale=_check.scale("scale", self.scale))
-        _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
+        _check.each(self, scale=_check.scale, rows_per_person=_check.count)
         if self.columns < 1 or (self.numbers > 0 and self.cells < 2):
             raise InvalidParameter("a learned schema has a column to learn, and at least two cells a number.")
         if self.categories and self.noise != "gaussian":
@@ -59,7 +58,7 @@ class LearnedSchemaSchedule(AnswerSchedule):
         if (self.threshold is not None) != (self.categories > 0):
             raise InvalidParameter("threshold belongs to learned categories, and they need one.")
         if self.threshold is not None:
-            _check.put(self, threshold=_check.positive("threshold", self.threshold))
+            _check.each(self, threshold=_check.positive)
         if self.secure:
             raise InvalidParameter(
                 "learned schemas have no secure form: state ranges and categories with secure=True."

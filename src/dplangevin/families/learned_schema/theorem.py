@@ -10,7 +10,9 @@ from dplangevin.privacy.parts import Gaussian, Part, Pure
 from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 
 
-class LearnedSchemaTheorem(Theorem[LearnedSchemaSchedule]):
+class LearnedSchemaTheorem(
+    Theorem[LearnedSchemaSchedule], name="learned schema", proof="docs/theory/learned_schema.md"
+):
     """Counts that both neighbours have move by `reach`; a label that only one has is released with chance `tail`.
 
     Gaussian noise: GDP with mu^2 = (reach / scale)^2 + mu_0^2, where mu_0 is that of pure epsilon -log(1 - tail), and
@@ -25,13 +27,11 @@ class LearnedSchemaTheorem(Theorem[LearnedSchemaSchedule]):
     (0.035355, '3.1e-07')
     """
 
-    name = "learned schema"
     reference = (
         "Korolova, Kenthapadi, Mishra and Ntoulas (2009) and Wilkins, Kifer, Zhang and Karrer (2024), for thresholds; "
         "Dong, Roth and Su (2022), Theorem 2.7; Ghosh, Roughgarden and Sundararajan (2012); joint over columns, "
         "adjacencies and persons as proved here"
     )
-    proof = "docs/theory/learned_schema.md"
 
     def certify(self, constants: None, schedule: LearnedSchemaSchedule) -> Guarantee:
         cost, tail = schedule.reach / schedule.scale, schedule.tail
@@ -46,13 +46,5 @@ class LearnedSchemaTheorem(Theorem[LearnedSchemaSchedule]):
             part = Pure(value=inflated(cost))
         rows = schedule.rows_per_person
         whole = (f"holds for all rows of a person who owns at most {rows}",) if rows > 1 else ()
-        return Guarantee(
-            parts=(part,),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS, *whole),
-            extra_delta=tail * (1 + 1e-9),
-            rows_per_person=rows,
-        )
+        words = (*schedule.assumptions, *ANSWER_ASSUMPTIONS, *whole)
+        return self.of_answers(schedule, part, words, extra_delta=tail * (1 + 1e-9), rows_per_person=rows)

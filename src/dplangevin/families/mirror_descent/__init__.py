@@ -4,9 +4,4 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Member
 
-MEMBERS: tuple[Member, ...] = (
-    Member(
-        schedule="schedule:PublicMirrorSchedule",
-        theorems=("theorem:PublicMirrorDescentTheorem",),
-    ),
-)
+MEMBERS: tuple[Member, ...] = (Member("PublicMirrorSchedule", ("PublicMirrorDescentTheorem",)),)

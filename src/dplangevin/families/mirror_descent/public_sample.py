@@ -259,7 +259,7 @@ def public_map(
 
 def squared(loss: Loss) -> bool:
     """Whether the loss is the squared one, clipped or not."""
-    return isinstance(loss.loss if isinstance(loss, Clipped) else loss, Squared)
+    return isinstance(loss.plain, Squared)
 
 
 def plain_loss(loss: Loss) -> Loss:

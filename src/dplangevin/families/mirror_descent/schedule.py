@@ -48,9 +48,7 @@ class PublicMirrorSchedule(Schedule):
     secure: bool = False
 
     def __post_init__(self) -> None:
-        _check.put(self, secure=_check.flag("secure", self.secure))
-        _check.put(self, step_size=_check.per_step("step_size", self.step_size))
-        _check.put(self, noise_scale=_check.per_step("noise_scale", self.noise_scale))
+        _check.each(self, secure=_check.flag, step_size=_check.per_step, noise_scale=_check.per_step)
         _check.put(self, n_steps=_check.count("n_steps", self.n_steps, least=0))
         _check.put(self, mode=_check.choice("mode", self.mode, MODES))
         _check.put(self, release=_check.choice("release", self.release, ("last-iterate", "average")))
@@ -78,7 +76,7 @@ class PublicMirrorSchedule(Schedule):
             raise InvalidParameter(
                 "mode='mix' needs mixing, the weight in (0, 1] of the noisy private gradient."
             )
-        _check.put(self, mixing=_check.per_step("mixing", self.mixing))
+        _check.each(self, mixing=_check.per_step)
         if np.max(self.mixing) > 1:
             raise InvalidParameter(f"mixing must be at most 1, got {self.mixing!r}.")
 

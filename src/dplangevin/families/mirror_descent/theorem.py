@@ -29,7 +29,7 @@ PUBLIC_WORDS = (
 )
 
 
-class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
+class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule], name="public-mirror-descent", proof=""):
     """mu^2 = sum_t (Delta / (n sigma_t))^2, exactly: given the public data a step is a Gaussian mechanism.
 
     Delta is the sensitivity of the gradient SUM: 2 L under replace-one, L under add-remove with the public divisor n.
@@ -37,15 +37,10 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule]):
     Theorem 74's sigma^2 = 8 L^2 T log(1/delta) / (epsilon n)^2 is larger, and is not valid for every epsilon.
     """
 
-    name = "public-mirror-descent"
     reference = (
         "Ganesh (2022), Algorithm 1 and Theorem 74; the noise by Dong, Roth and Su (2022), Theorem 3.2"
     )
-    proof = ""
-
-    def any_number(self, schedule: PublicMirrorSchedule) -> bool:
-        """Every step adds noise to a sum over records divided by the public n."""
-        return True
+    beyond_n = "every step adds noise to a sum over records divided by the public n"
 
     def certify(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
         if schedule.secure:

@@ -6,9 +6,9 @@ from dplangevin.privacy.registry import Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
-        schedule="schedule:SufficientStatisticsSchedule",
-        theorems=("theorem:SufficientStatisticsTheorem",),
-        mechanism="mechanism:SufficientStatistics",
-        recipes={"sufficient-statistics": "recipe:sufficient_statistics"},
+        "SufficientStatisticsSchedule",
+        ("SufficientStatisticsTheorem",),
+        "SufficientStatistics",
+        recipes=("sufficient-statistics",),
     ),
 )

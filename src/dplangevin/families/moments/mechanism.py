@@ -26,8 +26,6 @@ class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, Algorithm 1.
     """
 
-    family = SufficientStatisticsSchedule
-
     def check(self, schedule: SufficientStatisticsSchedule, problem: Problem) -> None:
         """Only the squared loss is a function of moments."""
         loss = problem.loss

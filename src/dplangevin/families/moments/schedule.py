@@ -31,8 +31,6 @@ class SufficientStatisticsSchedule(Schedule):
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.put(self, gram_noise=_check.scale("gram_noise", self.gram_noise))
-        _check.put(self, cross_noise=_check.scale("cross_noise", self.cross_noise))
-        _check.put(self, eigenvalue_floor=_check.positive("eigenvalue_floor", self.eigenvalue_floor))
-        _check.put(self, secure=_check.flag("secure", self.secure))
+        _check.each(self, gram_noise=_check.scale, cross_noise=_check.scale)
+        _check.each(self, eigenvalue_floor=_check.positive, secure=_check.flag)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))

@@ -20,7 +20,11 @@ SECURE_WORDS = (
 )
 
 
-class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
+class SufficientStatisticsTheorem(
+    Theorem[SufficientStatisticsSchedule],
+    name="sufficient-statistics",
+    proof="docs/theory/planner.md, section 4",
+):
     """One Gaussian mechanism on (G, c), each in units of its own noise; mu is the largest joint shift, exactly.
 
     A record contributes (w x x^T, w y x) with |x| <= B, |y| <= Y, 0 <= w <= W, i.e. (u u^T, t u) with u = sqrt(w) x,
@@ -32,16 +36,11 @@ class SufficientStatisticsTheorem(Theorem[SufficientStatisticsSchedule]):
     A secure run has the same shifts: it rounds (u, t) towards zero, to whole numbers that are checked against B and Y.
     """
 
-    name = "sufficient-statistics"
     reference = (
         "Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, with the exact joint sensitivity; "
         "Dong, Roth and Su (2022), Theorem 2.7"
     )
-    proof = "docs/theory/planner.md, section 4"
-
-    def any_number(self, schedule: SufficientStatisticsSchedule) -> bool:
-        """The moments are sums: one record's part does not depend on the others."""
-        return True
+    beyond_n = "the moments are sums: one record's part does not depend on the others"
 
     def certify(self, constants: Constants, schedule: SufficientStatisticsSchedule) -> Guarantee:
         mu = inflated(joint_shift(self, constants, schedule))

@@ -5,33 +5,25 @@ from __future__ import annotations
 from dplangevin.privacy.registry import Knob, Member
 
 MEMBERS: tuple[Member, ...] = (
+    Member("NoisySumsSchedule", ("theorems.noisy_sums:NoisySumsTheorem",), "NoisySums"),
+    Member("NoisyMaxSchedule", ("theorems.noisy_max:NoisyMaxTheorem",), "NoisyMax"),
     Member(
-        schedule="schedule:NoisySumsSchedule",
-        theorems=("theorems.noisy_sums:NoisySumsTheorem",),
-        mechanism="mechanism:NoisySums",
-    ),
-    Member(
-        schedule="schedule:NoisyMaxSchedule",
-        theorems=("theorems.noisy_max:NoisyMaxTheorem",),
-        mechanism="mechanism:NoisyMax",
-    ),
-    Member(
-        schedule="schedule:NoisyAnswersSchedule",
-        theorems=("theorems.generalized_gaussian:WorstShift",),
-        mechanism="generalized_gaussian_mechanism:GeneralizedGaussianNoise",
-        options={"counting": "options:counting"},
+        "NoisyAnswersSchedule",
+        ("theorems.generalized_gaussian:WorstShift",),
+        "generalized_gaussian_mechanism:GeneralizedGaussianNoise",
+        options=("counting",),
         knob=Knob(stored="sigma"),
     ),
     Member(
-        schedule="schedule:LargestNormSchedule",
-        theorems=("theorems.largest_norm:LargestNormTheorem",),
-        mechanism="largest_norm:LargestNormNoise",
-        options={"largest-norm": "options:largest_norm"},
+        "LargestNormSchedule",
+        ("theorems.largest_norm:LargestNormTheorem",),
+        "largest_norm:LargestNormNoise",
+        options=("largest-norm",),
         knob=Knob(stored="scale"),
     ),
     Member(
-        schedule="schedule:CorrectedAnswersSchedule",
-        theorems=("theorems.generalized_gaussian:CorrectedWorstShift",),
-        mechanism="sparse_vector:SparseVector",
+        "CorrectedAnswersSchedule",
+        ("theorems.generalized_gaussian:CorrectedWorstShift",),
+        "sparse_vector:SparseVector",
     ),
 )

@@ -18,6 +18,7 @@ from scipy.optimize import brentq
 from scipy.special import gammainccinv, gammaincinv, gammaln
 
 from dplangevin._arrays import Floats
+from dplangevin._search import bisected
 from dplangevin.samplers.cut_cube import log_irwin_hall
 
 _TINY = 1e-16
@@ -98,12 +99,11 @@ class CubeError:
 
     def _place(self, level: float) -> float:
         """Where log P(|u|_inf <= a) crosses the level."""
-        low, high = math.log(1e-3 / self.k), 0.0
-        for _ in range(50):
-            middle = (low + high) / 2
-            below = self._log_maximum(np.array([math.exp(middle)]))[0] < level
-            low, high = (middle, high) if below else (low, middle)
-        return math.exp(high)
+
+        def reached(place: float) -> bool:
+            return not self._log_maximum(np.array([math.exp(place)]))[0] < level
+
+        return math.exp(bisected(reached, 0.0, math.log(1e-3 / self.k), rounds=50))
 
     @cached_property
     def _table(self) -> CubicSpline:

@@ -19,7 +19,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.privacy.plan import Price
-from dplangevin.problem import Clipped, Loss, Poisson, Problem, Softmax
+from dplangevin.problem import Loss, Poisson, Problem, Softmax
 
 MATRIX_SHARE = 0.8  # of the budget, for the curvature when two scalars take the rest
 SANDWICH_SHARE = 0.7  # of the budget, for the curvature when the matrix of squared slopes takes the rest
@@ -66,7 +66,7 @@ def curvature_groups(problem: Problem, *, dispersion: bool, slope_moment: bool =
 
 def largest_curvature(loss: Loss) -> float:
     """What h'' counts for at most: its bound, and for Poisson rates, the largest count."""
-    plain = loss.loss if isinstance(loss, Clipped) else loss
+    plain = loss.plain
     return min(loss.curvature_bound, plain.target_bound if isinstance(plain, Poisson) else np.inf)
 
 

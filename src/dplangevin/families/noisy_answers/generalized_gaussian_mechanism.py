@@ -44,8 +44,50 @@ LARGEST_EPSILON = 1000.0
 _BLOCK = 2**20
 
 
+class NoisyCounts:
+    """Base of calibrated counts: they run one price, to people with so many rows."""
+
+    plan: Price
+    rows_per_person: int
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What a release promises."""
+        return self.plan.guarantee
+
+    def release(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object = None,
+        *,
+        ledger: Spender | None = None,
+        state: StatePath = None,
+    ) -> Floats:
+        """The noisy counts; counts that are a function are read after the ledger is charged."""
+        return self.run(counts, random_state, ledger, state).values[0]
+
+    def run(
+        self,
+        counts: ArrayLike | Callable[[], ArrayLike],
+        random_state: object,
+        ledger: Spender | None,
+        state: StatePath,
+    ) -> AnswersRelease:
+        """Counts through the till."""
+        exact = counts if callable(counts) else lambda: counts
+        release: AnswersRelease = mechanism_for(type(self.plan.schedule)).run(
+            self.plan,
+            lambda: [np.asarray(exact(), float).ravel()],
+            random_state,
+            ledger=ledger,
+            state=state,
+            rows_per_person=self.rows_per_person,
+        )
+        return release
+
+
 @dataclass(frozen=True, kw_only=True)
-class GeneralizedGaussianMechanism:
+class GeneralizedGaussianMechanism(NoisyCounts):
     """counts + x with density of x proportional to exp(-(|x|_p / sigma)^p), or to exp(-|x|_K / sigma) for p = inf.
 
     |x|_K = max(|x|_inf, |x|_1 / changed_counts): its unit ball is the hull of the moves of one record. For p = inf the
@@ -103,15 +145,14 @@ class GeneralizedGaussianMechanism:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, k=_check.count("k", self.k))
-        _check.put(self, epsilon=_check.positive("epsilon", self.epsilon))
+        _check.each(self, k=_check.count, epsilon=_check.positive)
         if self.epsilon > LARGEST_EPSILON:
             raise InvalidParameter(
                 f"epsilon = {self.epsilon:g} promises nothing; the accountant goes up to {LARGEST_EPSILON:g}."
             )
         _check.put(self, delta=0.0 if self.delta == 0 else _check.open_unit("delta", self.delta))
         _check.put(self, objective=_check.choice("objective", self.objective, ("max", "rmse")))
-        _check.put(self, sensitivity=_check.positive("sensitivity", self.sensitivity))
+        _check.each(self, sensitivity=_check.positive)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, changed_counts=self._changed())
         _check.put(self, p=self._shape())
@@ -180,11 +221,6 @@ class GeneralizedGaussianMechanism:
         return error_law(self.k, self.changed_counts, self.p)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee
-
-    @property
     def grid(self) -> float:
         """Answers are rounded to multiples of this power of two."""
         return self.schedule.grid
@@ -227,17 +263,6 @@ class GeneralizedGaussianMechanism:
         width = self.margin(level, simultaneous=simultaneous)
         return values - width, values + width
 
-    def release(
-        self,
-        counts: ArrayLike | Callable[[], ArrayLike],
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Floats:
-        """The noisy counts; counts that are a function are read after the ledger is charged."""
-        return released(self.plan, counts, random_state, ledger, state, self.rows_per_person).values[0]
-
     def describe(self) -> str:
         """The promise and the error in words."""
         return (
@@ -266,8 +291,6 @@ class GeneralizedGaussianMechanism:
 class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
     """answers + sigma GGauss(p), rounded to a public grid."""
 
-    family = NoisyAnswersSchedule
-
     def draw(
         self, schedule: NoisyAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
@@ -280,27 +303,6 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
             noisy = values[part] + schedule.sigma * draw(values[part].size, schedule.p, rng)
             result[part] = np.round(noisy / schedule.grid) * schedule.grid
         return (result,)
-
-
-def released(
-    plan: Price,
-    counts: ArrayLike | Callable[[], ArrayLike],
-    random_state: object,
-    ledger: Spender | None,
-    state: StatePath,
-    rows_per_person: int,
-    mechanism: AnswerMechanism[Any] | None = None,
-) -> AnswersRelease:
-    """Counts through the till."""
-    exact = counts if callable(counts) else lambda: counts
-    return (mechanism or mechanism_for(type(plan.schedule))).run(
-        plan,
-        lambda: [np.asarray(exact(), float).ravel()],
-        random_state,
-        ledger=ledger,
-        state=state,
-        rows_per_person=rows_per_person,
-    )
 
 
 def draw(size: int, p: float, rng: np.random.Generator) -> Floats:

@@ -26,8 +26,6 @@ class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
     Hardt and Talwar (2010), section 4; Ganesh (2022), section 2.1.
     """
 
-    family = LargestNormSchedule
-
     def draw(
         self, schedule: LargestNormSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:

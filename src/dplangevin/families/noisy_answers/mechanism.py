@@ -18,8 +18,6 @@ from dplangevin.samplers.rounded import gaussian_scale, geometric_noise, rounded
 class NoisySums(AnswerMechanism[NoisySumsSchedule]):
     """Each group of sums plus the noise of its scale."""
 
-    family = NoisySumsSchedule
-
     def draw(
         self, schedule: NoisySumsSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
@@ -36,8 +34,6 @@ class NoisySums(AnswerMechanism[NoisySumsSchedule]):
 
 class NoisyMax(AnswerMechanism[NoisyMaxSchedule]):
     """The index of the largest total + Exponential(scale)."""
-
-    family = NoisyMaxSchedule
 
     def draw(
         self, schedule: NoisyMaxSchedule, exact: Sequence[Floats], rng: np.random.Generator

@@ -37,7 +37,7 @@ class AnswerSchedule(Schedule):
 
     def __post_init__(self) -> None:
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
-        _check.put(self, secure=_check.flag("secure", self.secure))
+        _check.each(self, secure=_check.flag)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -63,9 +63,7 @@ class SumGroup:
     scale: float
 
     def __post_init__(self) -> None:
-        _check.put(self, answers=_check.count("answers", self.answers))
-        _check.put(self, unit=_check.scale("unit", self.unit))
-        _check.put(self, scale=_check.scale("scale", self.scale))
+        _check.each(self, answers=_check.count, unit=_check.scale, scale=_check.scale)
 
     def reach(self, noise: SumNoise, adjacency: Adjacency) -> float:
         """The largest move of the group between neighbours, in the norm of the noise."""
@@ -122,8 +120,7 @@ class NoisyMaxSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, candidates=_check.count("candidates", self.candidates, least=2))
-        _check.put(self, unit=_check.scale("unit", self.unit))
-        _check.put(self, scale=_check.scale("scale", self.scale))
+        _check.each(self, unit=_check.scale, scale=_check.scale)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -151,10 +148,8 @@ class CountedAnswers(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, answers=_check.count("answers", self.answers))
-        _check.put(self, changed=_check.count("changed", self.changed))
-        _check.put(self, sensitivity=_check.scale("sensitivity", self.sensitivity))
-        _check.put(self, rows_per_person=_check.count("rows_per_person", self.rows_per_person))
+        _check.each(self, answers=_check.count, changed=_check.count)
+        _check.each(self, sensitivity=_check.scale, rows_per_person=_check.count)
         if self.changed > self.answers:
             raise InvalidParameter(
                 f"changed = {self.changed} exceeds the number of answers, {self.answers}; it is at most that."
@@ -168,6 +163,12 @@ class CountedAnswers(AnswerSchedule):
     @property
     def grid(self) -> float:
         """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
+        grid = public_grid(self._width)
+        return min(grid, 1.0) if self.secure else grid
+
+    @property
+    def _width(self) -> float:
+        """Of the noise."""
         raise NotImplementedError
 
 
@@ -187,13 +188,11 @@ class NoisyAnswersSchedule(CountedAnswers):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, p=checked_power(self.p))
-        _check.put(self, sigma=_check.scale("sigma", self.sigma))
+        _check.each(self, sigma=_check.scale)
 
     @property
-    def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
-        grid = public_grid(self.sigma)
-        return min(grid, 1.0) if self.secure else grid
+    def _width(self) -> float:
+        return self.sigma
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +211,7 @@ class LargestNormSchedule(CountedAnswers):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, scale=_check.scale("scale", self.scale))
+        _check.each(self, scale=_check.scale)
         if self.secure and not self.answers**2 * max(self.scale / self.grid, 1.0) <= WIDEST_LATTICE:
             raise InvalidParameter(
                 f"secure noise of the largest norm on {self.answers} counts and of scale {self.scale:g} is too wide "
@@ -220,10 +219,8 @@ class LargestNormSchedule(CountedAnswers):
             )
 
     @property
-    def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
-        grid = public_grid(self.scale)
-        return min(grid, 1.0) if self.secure else grid
+    def _width(self) -> float:
+        return self.scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,10 +244,13 @@ class CorrectedAnswersSchedule(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, hits=_check.count("hits", self.hits))
-        _check.put(self, search_epsilon=_check.scale("search_epsilon", self.search_epsilon))
-        _check.put(self, answer_epsilon=_check.scale("answer_epsilon", self.answer_epsilon))
-        _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+        _check.each(
+            self,
+            hits=_check.count,
+            search_epsilon=_check.scale,
+            answer_epsilon=_check.scale,
+            threshold=_check.nonnegative,
+        )
         if self.secure or self.noise.secure:
             raise InvalidParameter(
                 "sparse-vector corrections have no secure form: they compare real-valued errors with a threshold."

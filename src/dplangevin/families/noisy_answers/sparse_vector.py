@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import gammainccinv
 
 from dplangevin import _check
@@ -17,27 +16,24 @@ from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import best_shape
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
     GeneralizedGaussianMechanism,
+    NoisyCounts,
     draw,
-    released,
 )
 from dplangevin.families.noisy_answers.schedule import (
     CorrectedAnswersSchedule,
     NoisyAnswersSchedule,
     checked_power,
 )
-from dplangevin.families.run_state import StatePath
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import fisher_information
 from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
-from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import decreasing_root
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import Adjacency
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseVectorCorrection:
+class SparseVectorCorrection(NoisyCounts):
     """y = counts + GGauss(p, sigma); then up to `corrections` counts with |y_i - count_i| over a threshold are mended.
 
     For i = 1, 2, ...: if |y_i - count_i| + Lap(4 D/a) >= threshold + rho, with rho ~ Lap(2 D/a) drawn afresh after
@@ -85,10 +81,8 @@ class SparseVectorCorrection:
     plan: Price = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, delta=_check.open_unit("delta", self.delta))
-        _check.put(self, corrections=_check.count("corrections", self.corrections))
-        _check.put(self, share=_check.open_unit("share", self.share))
-        _check.put(self, answer_ratio=_check.positive("answer_ratio", self.answer_ratio))
+        _check.each(self, delta=_check.open_unit, corrections=_check.count)
+        _check.each(self, share=_check.open_unit, answer_ratio=_check.positive)
         plain = GeneralizedGaussianMechanism(
             k=self.k,
             epsilon=self.epsilon,
@@ -106,7 +100,7 @@ class SparseVectorCorrection:
         )
         _check.put(self, p=p, changed_counts=plain.changed_counts)
         if self.threshold is not None:
-            _check.put(self, threshold=_check.nonnegative("threshold", self.threshold))
+            _check.each(self, threshold=_check.nonnegative)
         self._calibrate()
         _check.put(self, threshold=self._schedule.threshold)
 
@@ -115,11 +109,6 @@ class SparseVectorCorrection:
         schedule = self.plan.schedule
         assert isinstance(schedule, CorrectedAnswersSchedule)
         return schedule
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What a release promises."""
-        return self.plan.guarantee
 
     def _calibrate(self) -> None:
         """The largest mu whose split meets (epsilon, delta); the split that was certified is the one that is kept."""
@@ -163,25 +152,9 @@ class SparseVectorCorrection:
         )
         return Price(schedule=schedule, delta=self.delta)
 
-    def release(
-        self,
-        counts: ArrayLike | Callable[[], ArrayLike],
-        random_state: object = None,
-        *,
-        ledger: Spender | None = None,
-        state: StatePath = None,
-    ) -> Floats:
-        """The noisy, corrected counts; counts that are a function are read after the ledger is charged."""
-        release = released(
-            self.plan, counts, random_state, ledger, state, self.rows_per_person, SparseVector()
-        )
-        return release.values[0]
-
 
 class SparseVector(AnswerMechanism[CorrectedAnswersSchedule]):
     """Noisy answers, then searches for the largest errors, which are mended."""
-
-    family = CorrectedAnswersSchedule
 
     def draw(
         self, schedule: CorrectedAnswersSchedule, exact: Sequence[Floats], rng: np.random.Generator

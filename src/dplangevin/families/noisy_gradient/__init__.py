@@ -6,8 +6,8 @@ from dplangevin.privacy.registry import Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
-        schedule="schedule:NoisyGradientSchedule",
-        theorems=(
+        "NoisyGradientSchedule",
+        (
             "theorems.composition:Composition",
             "theorems.opposite_records:OppositeRecords",
             "theorems.optimal_shift:OptimalShift",
@@ -21,19 +21,15 @@ MEMBERS: tuple[Member, ...] = (
             "theorems.participation_start:ParticipationStart",
             "theorems.block_sgd:BlockSGD",
         ),
-        mechanism="mechanism:NoisyGradientDescent",
-        recipes={
-            "noisy-gd": "recipe:noisy_gd",
-            "noisy-sgd": "recipe:noisy_sgd",
-            "langevin": "langevin_recipe:langevin",
-        },
-        known_leak="self_check:known_leak",
-        former={"LangevinSchedule": "langevin_schedule:LangevinSchedule"},
+        "NoisyGradientDescent",
+        recipes=("noisy-gd", "noisy-sgd", "langevin_recipe:langevin"),
+        self_check=True,
+        former=("langevin_schedule:LangevinSchedule",),
     ),
     Member(
-        schedule="discrete_schedule:DiscreteGradientSchedule",
-        theorems=("theorems.discrete_composition:DiscreteComposition",),
-        mechanism="discrete_mechanism:DiscreteGradientDescent",
-        recipes={"noisy-gd-secure": "secure_recipe:secure_recipe"},
+        "discrete_schedule:DiscreteGradientSchedule",
+        ("theorems.discrete_composition:DiscreteComposition",),
+        "discrete_mechanism:DiscreteGradientDescent",
+        recipes=("secure_recipe:noisy-gd-secure",),
     ),
 )

@@ -26,16 +26,9 @@ MONOTONE_IN_STEPS = ("composition", "optimal-shift", "hidden-state-sgd")
 
 
 def least_noise(
-    constants: Constants,
-    schedule: NoisyGradientSchedule,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    theorem: str | None = None,
-    wanted: Target | None = None,
+    constants: Constants, schedule: NoisyGradientSchedule, wanted: Target, theorem: str | None
 ) -> Price:
     """The price with the least noise meeting the target; a varying noise keeps its shape and is scaled."""
-    wanted = wanted or target(epsilon=epsilon, delta=delta)
     found, name = _least(constants, schedule, wanted, theorem)
     return _met(Price(constants=constants, schedule=found, delta=wanted.delta, theorem=name), wanted)
 
@@ -160,19 +153,12 @@ def descend(
 
 
 def most_steps(
-    constants: Constants,
-    schedule: NoisyGradientSchedule,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    theorem: str | None = None,
-    wanted: Target | None = None,
+    constants: Constants, schedule: NoisyGradientSchedule, wanted: Target, theorem: str | None
 ) -> Price:
     """The price with the most steps meeting the target at the given noise; infinity when the bound stays below.
 
     Searched by bisection only where the bound is monotone in the number of steps.
     """
-    wanted = wanted or target(epsilon=epsilon, delta=delta)
     if not schedule.constant:
         raise InvalidParameter(
             "the most steps of a varying schedule are not defined; use one step_size and noise_scale."

@@ -24,8 +24,6 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
     Mironov (2012) for the attack that this defeats; docs/theory/secure_noise.md.
     """
 
-    family = DiscreteGradientSchedule
-
     walks_on = True
 
     def draw(self, run: Fit[DiscreteGradientSchedule]) -> Draw:

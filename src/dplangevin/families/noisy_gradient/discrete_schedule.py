@@ -44,9 +44,7 @@ class DiscreteGradientSchedule(Schedule):
     resolution: int = 20
 
     def __post_init__(self) -> None:
-        _check.put(self, step_size=_check.scale("step_size", self.step_size))
-        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
-        _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
+        _check.each(self, step_size=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
         _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
         if self.sampling in ("poisson", "without-replacement"):
             raise InvalidParameter(
@@ -54,7 +52,7 @@ class DiscreteGradientSchedule(Schedule):
                 "discrete noise. Use sampling='full', 'cyclic' or 'shuffle'."
             )
         _check.put(self, sampling=_check.choice("sampling", self.sampling, DISCRETE_SAMPLINGS))
-        _check.put(self, resolution=_check.count("resolution", self.resolution))
+        _check.each(self, resolution=_check.count)
         if self.resolution > 40:
             raise InvalidParameter(f"resolution must be at most 40, got {self.resolution!r}.")
         plain = self.real()  # the rest is checked as for real-valued noise
@@ -64,17 +62,8 @@ class DiscreteGradientSchedule(Schedule):
 
     def real(self) -> NoisyGradientSchedule:
         """The same descent with real-valued noise; for comparison and for the parts that do not touch noise."""
-        return NoisyGradientSchedule(
-            step_size=self.step_size,
-            noise_scale=self.noise_scale,
-            n_steps=self.n_steps,
-            batch_size=self.batch_size,
-            sampling=self.sampling,
-            release=self.release,
-            checkpoints=self.checkpoints,
-            average_from=self.average_from,
-            momentum=self.momentum,
-        )
+        shared = {name: value for name, value in vars(self).items() if name != "resolution"}
+        return NoisyGradientSchedule(**shared)
 
     def divisor(self, n: int) -> int:
         """The public divisor of the gradient sum."""

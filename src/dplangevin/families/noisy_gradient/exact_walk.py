@@ -22,9 +22,10 @@ from dplangevin._arrays import Floats
 Maps = Sequence[tuple[float, Callable[[Floats], Floats]]]
 _MASS_ERROR = 1e-9
 _CUTS = 401
+"""Half-lines that are tried as tests."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class WalkLaw:
     """The law of w_T: masses at nodes and ends, and all that is needed for exact tails of the last step."""
 

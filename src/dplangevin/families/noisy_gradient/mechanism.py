@@ -39,7 +39,6 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     Upadhyay (2022), Lemma C.1 and section F (Langevin diffusion, discretised).
     """
 
-    family = NoisyGradientSchedule
     whole_records = (RecordLoss,)
 
     def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.families._stated import stated_constants
 from dplangevin.families.noisy_gradient.expression import per_step
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.option_names import QUESTION, check_names
@@ -50,7 +49,10 @@ def describe(
                 f"mechanism={mechanism!r} does not fit sampling={sampling!r}; noisy-gd uses the full batch, "
                 "noisy-sgd a mini-batch."
             )
-    constants = stated_constants(n, lipschitz, adjacency, smoothness, strong_convexity, diameter)
+    constants = Constants(
+        n=n, lipschitz=lipschitz, smoothness=smoothness, strong_convexity=strong_convexity, diameter=diameter,
+        adjacency=adjacency,  # type: ignore[arg-type]
+    )  # fmt: skip
     schedule = NoisyGradientSchedule(
         step_size=_per_step("step_size", step_size, steps),  # type: ignore[arg-type]
         noise_scale=_per_step("noise_scale", noise_scale, steps),  # type: ignore[arg-type]

@@ -69,14 +69,14 @@ class NoisyGradientSchedule(Schedule):
     weights: Weights = "uniform"
 
     def __post_init__(self) -> None:
-        _check.put(self, step_size=_check.per_step("step_size", self.step_size))
-        _check.put(self, noise_scale=_check.per_step("noise_scale", self.noise_scale))
-        _check.put(self, n_steps=_check.count_or_infinity("n_steps", self.n_steps))
+        _check.each(
+            self, step_size=_check.per_step, noise_scale=_check.per_step, n_steps=_check.count_or_infinity
+        )
         _check.put(self, sampling=_check.choice("sampling", self.sampling, SAMPLINGS))
         _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
         _check.put(self, order=_check.choice("order", self.order, ("public", "secret")))
         _check.put(self, start=_check.choice("start", self.start, ("data-independent", "unknown")))
-        _check.put(self, start_scale=_check.nonnegative("start_scale", self.start_scale))
+        _check.each(self, start_scale=_check.nonnegative)
         _check.put(self, weights=_check.choice("weights", self.weights, WEIGHTS))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         self._check_batches()
@@ -93,7 +93,7 @@ class NoisyGradientSchedule(Schedule):
         elif self.batch_size is None:
             raise InvalidParameter(f"sampling={self.sampling!r} needs a batch_size.")
         else:
-            _check.put(self, batch_size=_check.count("batch_size", self.batch_size))
+            _check.each(self, batch_size=_check.count)
 
     def _check_lengths(self) -> None:
         for name in ("step_size", "noise_scale"):

@@ -20,7 +20,7 @@ from dplangevin.privacy.plan import Plan
 BATCHED = "noisy-sgd"
 
 
-def secure_recipe(request: Request) -> Recipe:
+def noisy_gd_secure(request: Request) -> Recipe:
     """Noisy gradient descent in integers; whatever has no secure form is refused by name."""
     if request.mechanism not in ("auto", "noisy-gd", BATCHED):
         raise AssumptionFailed(

@@ -6,20 +6,20 @@ from dplangevin.privacy.registry import Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
-        schedule="schedule:ObjectivePerturbationSchedule",
-        theorems=(
+        "ObjectivePerturbationSchedule",
+        (
             "theorems.objective:ObjectivePerturbationTheorem",
             "theorems.objective:GaussianObjectivePerturbation",
         ),
-        mechanism="mechanism:ObjectivePerturbation",
-        recipes={"objective-perturbation": "recipe:objective_perturbation"},
-        options={"objective-perturbation": "options:objective_perturbation"},
+        "ObjectivePerturbation",
+        recipes=("objective-perturbation",),
+        options=("objective-perturbation",),
     ),
     Member(
-        schedule="schedule:OutputPerturbationSchedule",
-        theorems=("theorems.output:OutputPerturbationTheorem",),
-        mechanism="mechanism:OutputPerturbation",
-        recipes={"output-perturbation": "recipe:output_perturbation"},
-        options={"output-perturbation": "options:output_perturbation"},
+        "OutputPerturbationSchedule",
+        ("theorems.output:OutputPerturbationTheorem",),
+        "OutputPerturbation",
+        recipes=("output-perturbation",),
+        options=("output-perturbation",),
     ),
 )

@@ -29,8 +29,6 @@ class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):
     Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 2; Kifer, Smith and Thakurta (2012).
     """
 
-    family = ObjectivePerturbationSchedule
-
     def draw(self, run: Fit[ObjectivePerturbationSchedule]) -> Draw:
         """The perturbed minimiser."""
         schedule, data, rng = run.schedule, run.data, run.rng
@@ -49,8 +47,6 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
     ----------
     Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 1.
     """
-
-    family = OutputPerturbationSchedule
 
     def check(self, schedule: OutputPerturbationSchedule, problem: Problem) -> None:
         """The rounding of a projection is not bounded."""

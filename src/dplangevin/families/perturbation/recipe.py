@@ -29,7 +29,7 @@ def objective_perturbation(request: Request) -> Recipe:
     plain = request.problem(bound, 0.0)
     total = rules.objective_ridge(request.shape, noise, signal, pure=not gaussian)
     total = max(
-        total, _least_ridge(request, plain.loss.curvature_bound, plain.constants.hessian_rank or 1, gaussian)
+        total, least_ridge(request, plain.loss.curvature_bound, plain.constants.hessian_rank or 1, gaussian)
     )
     problem = request.problem(bound, total * plain.row_norm**2 * request.weight_bound / request.n)
     schedule = calibrated_objective_perturbation(
@@ -72,7 +72,7 @@ def _gamma(request: Request) -> bool:
     return rules.pure_pays(request.dimension, request.epsilon, request.mu)
 
 
-def _least_ridge(request: Request, curvature: float, rank: int, gaussian: bool) -> float:
+def least_ridge(request: Request, curvature: float, rank: int, gaussian: bool) -> float:
     """The Lambda at which the determinant takes 49% (pure) or 30% (Gaussian) of epsilon, and no more."""
     share = 0.3 if gaussian else 0.5 - SOLVER_SHARE
     return curvature / math.expm1(min(share * request.epsilon / rank, 700.0))

@@ -47,15 +47,13 @@ class ObjectivePerturbationSchedule(Schedule):
     reach: float = math.inf
 
     def __post_init__(self) -> None:
-        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
-        _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
-        _check.put(self, release_noise=_check.scale("release_noise", self.release_noise))
+        _check.each(self, noise_scale=_check.scale, tolerance=_check.positive, release_noise=_check.scale)
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
         if self.reach != math.inf:
-            _check.put(self, reach=_check.positive("reach", self.reach))
+            _check.each(self, reach=_check.positive)
         if self.iterations is not None:
-            _check.put(self, iterations=_check.count("iterations", self.iterations))
+            _check.each(self, iterations=_check.count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +81,14 @@ class OutputPerturbationSchedule(Schedule):
     secure: bool = False
 
     def __post_init__(self) -> None:
-        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
-        _check.put(self, tolerance=_check.positive("tolerance", self.tolerance))
+        _check.each(self, noise_scale=_check.scale, tolerance=_check.positive)
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
-        _check.put(self, secure=_check.flag("secure", self.secure))
+        _check.each(self, secure=_check.flag)
         if self.secure and self.noise == "gamma":
             raise InvalidParameter(
                 "gamma noise has no secure form: its entries depend on one another and no exact sampler of their "
                 "rounded law is here. Use noise='gaussian', with delta > 0."
             )
         if self.iterations is not None:
-            _check.put(self, iterations=_check.count("iterations", self.iterations))
+            _check.each(self, iterations=_check.count)

@@ -27,6 +27,7 @@ from dplangevin.samplers.problem_potential import ProblemPotential
 from dplangevin.samplers.score import ScorePotential
 from dplangevin.samplers.score_envelope import MOST, score_envelope
 from dplangevin.samplers.score_proximal import score_proximal
+from dplangevin.samplers.self_concordance import Anchor
 from dplangevin.samplers.sgld import LangevinRun, sgld
 
 
@@ -37,8 +38,6 @@ class RashomonDraws(FitMechanism[RashomonSchedule]):
     ----------
     Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1.
     """
-
-    family = RashomonSchedule
 
     def check(self, schedule: RashomonSchedule, problem: Problem) -> None:
         """The excess is the problem's, and the tier has a sampler."""
@@ -72,8 +71,6 @@ class RashomonChains(FitMechanism[RashomonChainSchedule]):
     ----------
     Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3.
     """
-
-    family = RashomonChainSchedule
 
     def check(self, schedule: RashomonChainSchedule, problem: Problem) -> None:
         """What the schedule says of the problem is true."""
@@ -132,9 +129,8 @@ def _exact(score: ScorePotential, centre: Floats, body: Body, size: int, rng: np
         reach = body.diameter / 2
         return adaptive_rejection(score, -reach, reach, size, rng).theta
     hessian = logistic_hessian(potential, centre)
-    return score_envelope(
-        score, body, centre, hessian, potential.strong_convexity, potential.problem.row_norm, size, rng
-    )
+    anchor = Anchor(centre, hessian, potential.strong_convexity, potential.problem.row_norm)
+    return score_envelope(score, body, anchor, size, rng)
 
 
 def _chains(

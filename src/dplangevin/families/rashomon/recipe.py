@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.draws.schedule import DRAW_TIERS
+from dplangevin.families.draws.tiers import ForNewRecords
 from dplangevin.families.rashomon.advice import Advice, advise
 from dplangevin.families.rashomon.calibrate import chain_hit, chain_schedule, draw_schedule
 from dplangevin.families.rashomon.hit import law_hit_probability, rounded_down
@@ -26,7 +27,7 @@ TIERS: tuple[Tier, ...] = get_args(Tier)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RashomonRecipe:
+class RashomonRecipe(ForNewRecords):
     """The plan of a run with the bound on hitting the set. Everything in it is public.
 
     hit_probability : a released model has F <= F* + hit_threshold with at least this probability, for every data set.
@@ -42,8 +43,6 @@ class RashomonRecipe:
     hit_probability: float
     hit_threshold: float
     advice: Advice
-    stability: float | None = None
-    population_risk: float | None = None
 
     @property
     def schedule(self) -> RashomonSchedule | RashomonChainSchedule:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
-from dplangevin.families.draws.schedule import DRAW_TIERS, DrawTier
+from dplangevin.families.draws.schedule import DRAW_TIERS, DrawTier, check_chain
 from dplangevin.privacy.schedule import Schedule
 
 
@@ -46,15 +45,9 @@ class RashomonSchedule(Schedule):
     def __post_init__(self) -> None:
         _common(self)
         _check.put(self, tier=_check.choice("tier", self.tier, DRAW_TIERS))
-        _check.put(self, excess=_check.scale("excess", self.excess))
-        _check.put(self, at_epsilon=_check.positive("at_epsilon", self.at_epsilon))
+        _check.each(self, excess=_check.scale, at_epsilon=_check.positive)
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
-        if self.tier == "exact":
-            if self.step_size or self.n_steps:
-                raise InvalidParameter("exact draws have no step_size and no n_steps; leave them out.")
-        else:
-            _check.put(self, step_size=_check.scale("step_size", self.step_size))
-            _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
+        check_chain(self, "exact draws have")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +77,7 @@ class RashomonChainSchedule(Schedule):
 
     def __post_init__(self) -> None:
         _common(self)
-        _check.put(self, full_lipschitz=_check.scale("full_lipschitz", self.full_lipschitz))
-        _check.put(self, step_size=_check.scale("step_size", self.step_size))
-        _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
+        _check.each(self, full_lipschitz=_check.scale, step_size=_check.scale, n_steps=_check.count)
         _check.put(self, release=_check.choice("release", self.release, ("last-iterate", "trajectory")))
 
     @property

@@ -84,7 +84,9 @@ def sampler_error(constants: Constants, schedule: RashomonSchedule) -> float:
     return max(chain.total_variation_after(schedule.n_steps, ratio, schedule.step_size, rate), 1e-300)
 
 
-class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
+class RashomonDrawsTheorem(
+    Theorem[RashomonSchedule], name="rashomon-draws", proof="docs/theory/rashomon.md, section 1"
+):
     """K draws of exp(-beta h(F - F*)), each beta (oscillation + e) bounded range, with the sampler's error included.
 
     Examples
@@ -97,9 +99,7 @@ class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
     1.0
     """
 
-    name = "rashomon-draws"
     reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
-    proof = "docs/theory/rashomon.md, section 1"
 
     def certify(self, constants: Constants, schedule: RashomonSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
@@ -129,7 +129,9 @@ class RashomonDrawsTheorem(Theorem[RashomonSchedule]):
         )
 
 
-class RashomonChainsTheorem(Theorem[RashomonChainSchedule]):
+class RashomonChainsTheorem(
+    Theorem[RashomonChainSchedule], name="rashomon-chains", proof="docs/theory/rashomon.md, section 4"
+):
     """K chains with the gradient of the score: Gaussian composition over steps, or the convex last-iterate bound.
 
     Composition covers every point of every chain, so whole trajectories may be released at its price.
@@ -138,9 +140,7 @@ class RashomonChainsTheorem(Theorem[RashomonChainSchedule]):
     min(L_F, Delta + sqrt(2 M (psi + e)))}, which needs interior minimisers.
     """
 
-    name = "rashomon-chains"
     reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3, corrected; Bok, Su and Altschuler (2024)"
-    proof = "docs/theory/rashomon.md, section 4"
 
     def certify(self, constants: Constants, schedule: RashomonChainSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)

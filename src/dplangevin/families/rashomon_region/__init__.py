@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Member
 
-MEMBERS: tuple[Member, ...] = (
-    Member(
-        schedule="schedule:SlackSchedule",
-        theorems=("theorem:SlackTheorem",),
-        mechanism="mechanism:NoisySlack",
-    ),
-)
+MEMBERS: tuple[Member, ...] = (Member("SlackSchedule", ("SlackTheorem",), "NoisySlack"),)

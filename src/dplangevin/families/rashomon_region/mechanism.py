@@ -14,8 +14,6 @@ from dplangevin.families.rashomon_region.schedule import SlackSchedule
 class NoisySlack(AnswerMechanism[SlackSchedule]):
     """The largest total (or the vector) plus Gaussian noise of the schedule's scale."""
 
-    family = SlackSchedule
-
     def draw(
         self, schedule: SlackSchedule, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:

@@ -23,7 +23,6 @@ from dplangevin.problem import (
     Huber,
     Logistic,
     Loss,
-    Poisson,
     Problem,
     SmoothedHinge,
     SmoothedPinball,
@@ -38,7 +37,7 @@ _HAIR = 1 + 1e-12
 def majorant(loss: Loss, scores: Floats, labels: Floats) -> Floats:
     """a(t) of each score: the smallest curvature of a parabola that touches l at t and lies above it everywhere."""
     largest = largest_weight(loss)
-    plain = loss.loss if isinstance(loss, Clipped) else loss
+    plain = loss.plain
     if isinstance(plain, Logistic):
         half = np.maximum(np.abs(scores) / 2, 1e-8)
         found = np.tanh(half) / (4 * half)
@@ -177,8 +176,3 @@ class RegionObjective:
         """(m/2) (|v|^2 - |c|^2), which is public once the centre is."""
         step = points - centre[:, None]
         return np.asarray(self.ridge / 2 * (step * (points + centre[:, None])).sum(axis=0))
-
-
-def poisson_rates(loss: Loss) -> bool:
-    """Whether scores are logarithms of rates."""
-    return isinstance(loss.loss if isinstance(loss, Clipped) else loss, Poisson)

@@ -18,7 +18,7 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGro
 from dplangevin.families.rashomon_region.flips import FLIP_TOLERANCE, check_flips, largest_share, noise_reach
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.outer import PAIR, check_outer
-from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.rashomon_region.schedule import SlackSchedule, slack_of
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
@@ -159,18 +159,14 @@ class RegionPlan:
         """Standard deviation of the noise on the gap, about (scores of the centre are taken to be small)."""
         if self.gap is None:
             return math.nan
-        schedule = self.gap.schedule
-        assert isinstance(schedule, SlackSchedule)
-        return schedule.scale / self.objective.n * self._steepness() * self.radius
+        return slack_of(self.gap).scale / self.objective.n * self._steepness() * self.radius
 
     @property
     def level_width(self) -> float:
         """How far the two bounds of a flip-cost level are apart: known beforehand."""
         if self.flips is None:
             return math.nan
-        schedule = self.flips.schedule
-        assert isinstance(schedule, SlackSchedule)
-        reach = noise_reach(schedule.scale, len(self.flip_shares), self.failure)
+        reach = noise_reach(slack_of(self.flips).scale, len(self.flip_shares), self.failure)
         return (2 * reach + FLIP_TOLERANCE) * largest_share(self.objective, self.radius) / self.objective.n
 
     def __str__(self) -> str:

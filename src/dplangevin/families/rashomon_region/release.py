@@ -26,7 +26,7 @@ from dplangevin.families.rashomon_region.flips import (
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
 from dplangevin.families.rashomon_region.outer import PAIR, OuterEllipsoid, outer_ellipsoid
 from dplangevin.families.rashomon_region.plan import GAP_TOLERANCE, RegionPlan
-from dplangevin.families.rashomon_region.schedule import SlackSchedule
+from dplangevin.families.rashomon_region.schedule import slack_of
 from dplangevin.families.rashomon_region.shape import Ellipsoid, scales, whole_radius
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum, pair_sum, slope_sum
 from dplangevin.families.release import Release
@@ -183,8 +183,7 @@ def _outer(
     answer = NoisySlack().run(
         plan.gradient, lambda: [data.summed(slope_sum, objective, centre, steepest)], rng
     )
-    unit, schedule = steepest * objective.row_norm / objective.n, plan.gradient.schedule
-    assert isinstance(schedule, SlackSchedule)
+    unit, schedule = steepest * objective.row_norm / objective.n, slack_of(plan.gradient)
     gradient = unit * answer.values[0] + objective.ridge * centre
     return gradient, tuple(
         outer_ellipsoid(
@@ -206,8 +205,7 @@ def _flips(
 ) -> tuple[FlipLevel, ...]:
     """Thresholds at which these shares of the rows are ambiguous, bounded from both sides."""
     assert plan.flips is not None
-    objective, schedule = plan.objective, plan.flips.schedule
-    assert isinstance(schedule, SlackSchedule)
+    objective, schedule = plan.objective, slack_of(plan.flips)
     possible = int(reachable(rows, centre, plan.radius).sum())
 
     def exact() -> list[Floats]:
@@ -284,8 +282,7 @@ def _gap(plan: RegionPlan, data: Dataset, centre: Floats, rng: np.random.Generat
     if steps > MOST_STEPS:  # public: the bound on one record's share is used instead of the measured gap
         return limit + objective.ridge / 2 * float(centre @ centre)
     released = NoisySlack().run(plan.gap, exact, rng)
-    schedule = plan.gap.schedule
-    assert isinstance(schedule, SlackSchedule)
+    schedule = slack_of(plan.gap)
     unit = limit / objective.n
     return max(0.0, unit * (float(released.values[0][0]) + plan.quantile * schedule.scale)) + tolerance
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dplangevin import _check
+from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.privacy.plan import Price
+
+
+def slack_of(price: Price) -> SlackSchedule:
+    """The schedule of a price that is one of signed answers."""
+    assert isinstance(price.schedule, SlackSchedule)
+    return price.schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +35,9 @@ class SlackSchedule(AnswerSchedule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check.put(self, unit=_check.scale("unit", self.unit))
-        _check.put(self, scale=_check.scale("scale", self.scale))
-        _check.put(self, answers=_check.count("answers", self.answers))
+        _check.each(self, unit=_check.scale, scale=_check.scale, answers=_check.count)
+        if self.secure:
+            raise InvalidParameter("a noisy slack has no secure form: its shares are no whole numbers.")
 
     @property
     def reach(self) -> float:

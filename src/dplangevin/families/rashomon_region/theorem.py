@@ -16,7 +16,9 @@ from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 
 
-class SlackTheorem(Theorem[SlackSchedule]):
+class SlackTheorem(
+    Theorem[SlackSchedule], name="noisy slack", proof="docs/theory/rashomon_region.md, section 1"
+):
     """mu = reach / scale.
 
     Examples
@@ -26,16 +28,8 @@ class SlackTheorem(Theorem[SlackSchedule]):
     0.5
     """
 
-    name = "noisy slack"
     reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
-    proof = "docs/theory/rashomon_region.md, section 1"
 
     def certify(self, constants: None, schedule: SlackSchedule) -> Guarantee:
-        return Guarantee(
-            parts=(Gaussian(mu=inflated(schedule.reach / schedule.scale)),),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=(*schedule.assumptions, *ANSWER_ASSUMPTIONS),
-        )
+        part = Gaussian(mu=inflated(schedule.reach / schedule.scale))
+        return self.of_answers(schedule, part, (*schedule.assumptions, *ANSWER_ASSUMPTIONS))

@@ -5,10 +5,5 @@ from __future__ import annotations
 from dplangevin.privacy.registry import Member
 
 MEMBERS: tuple[Member, ...] = (
-    Member(
-        schedule="schedule:RepeatedSelectionSchedule",
-        theorems=("theorem:RepeatedSelectionTheorem",),
-        known_leak="self_check:known_leak",
-        mechanism="mechanism:RepeatedSelection",
-    ),
+    Member("RepeatedSelectionSchedule", ("RepeatedSelectionTheorem",), "RepeatedSelection", self_check=True),
 )

@@ -50,8 +50,6 @@ class Selected(Paid):
 class RepeatedSelection(Mechanism[RepeatedSelectionSchedule, Attempts, Selected]):
     """K attempts; nothing is kept of those that lose."""
 
-    family = RepeatedSelectionSchedule
-
     def _refuse(self, plan: Price, data: Attempts) -> None:
         schedule = plan.schedule
         assert isinstance(schedule, RepeatedSelectionSchedule)

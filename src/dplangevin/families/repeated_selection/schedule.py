@@ -38,7 +38,7 @@ class RepeatedSelectionSchedule(AnswerSchedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.put(self, mu=_check.scale("mu", self.mu), law=_check.choice("law", self.law, LAWS))
-        _check.put(self, repetitions=_check.positive("repetitions", self.repetitions))
+        _check.each(self, repetitions=_check.positive)
         if not 1 <= self.repetitions <= 1e6:
             raise InvalidParameter(
                 f"repetitions, their mean number, must be from 1 to a million; got {self.repetitions:g}."

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from dplangevin._search import bisected
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
@@ -15,7 +16,7 @@ from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
 
 
-class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule]):
+class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule], name="repeat and select", proof=""):
     """The best of K attempts, K from a Poisson or a truncated negative binomial law.
 
     With R(a) = a mu^2 / 2 the curve of an attempt and m the mean of K, at every order a > 1:
@@ -30,9 +31,7 @@ class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule]):
     0.898
     """
 
-    name = "repeat and select"
     reference = "Papernot and Steinke (2022), Theorems 2 and 6; Liu and Talwar (2019)"
-    proof = ""
 
     def certify(self, constants: None, schedule: RepeatedSelectionSchedule) -> Guarantee:
         orders = cv.ORDERS[cv.ORDERS > 1]
@@ -67,8 +66,4 @@ def attempt_mu(epsilon: float, delta: float, schedule: RepeatedSelectionSchedule
         found = RepeatedSelectionTheorem().certify(None, replace(schedule, mu=mu))
         return found.epsilon(delta) <= epsilon
 
-    low, high = 0.0, cv.gdp_mu(epsilon, delta)
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return bisected(fits, 0.0, cv.gdp_mu(epsilon, delta), rounds=30)

@@ -6,11 +6,11 @@ from dplangevin.privacy.registry import Knob, Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
-        schedule="schedule:UnderdampedSchedule",
-        theorems=("theorem:UnderdampedTheorem",),
-        mechanism="mechanism:UnderdampedLangevin",
-        known_leak="self_check:known_leak",
-        options={"underdamped": "options:underdamped"},
-        knob=Knob(name="inverse_temperature", rising=False),
+        "UnderdampedSchedule",
+        ("UnderdampedTheorem",),
+        "UnderdampedLangevin",
+        options=("underdamped",),
+        knob=Knob("inverse_temperature", rising=False),
+        self_check=True,
     ),
 )

@@ -22,7 +22,6 @@ class UnderdampedLangevin(FitMechanism[UnderdampedSchedule]):
     Ganesh (2022), section 3.4 and Theorem 65.
     """
 
-    family = UnderdampedSchedule
     whole_records = (RecordLoss,)
 
     def check(self, schedule: UnderdampedSchedule, problem: Problem) -> None:

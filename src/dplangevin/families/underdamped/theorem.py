@@ -11,7 +11,11 @@ from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 
-class UnderdampedTheorem(Theorem[UnderdampedSchedule]):
+class UnderdampedTheorem(
+    Theorem[UnderdampedSchedule],
+    name="underdamped-trajectory",
+    proof="docs/theory/langevin_and_gibbs.md, Underdamped",
+):
     """mu = beta Delta sqrt(T eta u / (2 gamma)) of GDP, Delta the sensitivity of grad F; no convexity.
 
     During a step the drifts of the velocity differ by u beta (g - g'), of norm at most u beta Delta, against Brownian
@@ -26,9 +30,7 @@ class UnderdampedTheorem(Theorem[UnderdampedSchedule]):
     0.223607
     """
 
-    name = "underdamped-trajectory"
     reference = "Ganesh (2022), section 3.4, with Dong, Roth and Su (2022), Theorem 3.2"
-    proof = "docs/theory/langevin_and_gibbs.md, Underdamped"
 
     def certify(self, constants: Constants, schedule: UnderdampedSchedule) -> Guarantee:
         """One Gaussian for the whole path."""

@@ -5,10 +5,5 @@ from __future__ import annotations
 from dplangevin.privacy.registry import Member
 
 MEMBERS: tuple[Member, ...] = (
-    Member(
-        schedule="schedule:WhitenedSchedule",
-        theorems=("theorem:WhitenedComposition",),
-        mechanism="mechanism:WhitenedDescent",
-        recipes={"whitened-gd": "recipe:whitened_gd"},
-    ),
+    Member("WhitenedSchedule", ("WhitenedComposition",), "WhitenedDescent", recipes=("whitened-gd",)),
 )

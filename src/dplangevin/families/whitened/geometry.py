@@ -98,19 +98,19 @@ class Geometry:
         return self.frame.bound
 
 
-def first_look(noisy: Floats, noise: float, fine: bool) -> Geometry:
-    """B = U e^-power, R = sqrt(sum of the expected second moments)."""
+def first_look(noisy: Floats, noise: float, fine: bool, room: float = 1.0) -> Geometry:
+    """B = U e^-power, R = room sqrt(sum of the expected second moments)."""
     found = spectrum(noisy, noise, fine)
     power = WHITE if fine else HEDGED
     basis = found.vectors * found.values**-power
     moments = np.ones(len(noisy)) if fine else found.values ** (1 - 2 * power)
-    frame = Frame(basis, math.sqrt(float(moments.sum())))
+    frame = Frame(basis, room * math.sqrt(float(moments.sum())))
     return Geometry(
         frame=frame, moments=moments, tops=found.top * found.values ** (-2 * power), spectrum=found
     )
 
 
-def second_look(first: Geometry, noisy: Floats, noise: float) -> Geometry:
+def second_look(first: Geometry, noisy: Floats, noise: float, room: float = 1.0) -> Geometry:
     """Coordinates within the first ones, from the second moment of w B' x / R.
 
     B' x = e^-1/2 U' (B_1' x) / R_1 with U orthogonal, so that |B_1' x| / R_1 can be read off B' x.
@@ -118,7 +118,7 @@ def second_look(first: Geometry, noisy: Floats, noise: float) -> Geometry:
     found = spectrum(noisy, noise, True)
     basis = (first.basis / first.bound) @ (found.vectors * found.values**-WHITE)
     return Geometry(
-        frame=Frame(basis, math.sqrt(len(noisy)), found.values),
+        frame=Frame(basis, room * math.sqrt(len(noisy)), found.values),
         moments=np.ones(len(noisy)),
         tops=found.top / found.values,
         spectrum=found,
@@ -133,10 +133,18 @@ def whitened(rows: Floats, frame: Frame) -> tuple[Floats, Floats]:
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         coordinates = rows @ frame.basis
-        lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
+        squares, before = _squares(coordinates, frame.earlier)
+        lengths = np.sqrt(squares)
         weights = np.minimum(1.0, frame.bound / lengths)
-        if frame.earlier is not None:
-            before = (coordinates * coordinates) @ frame.earlier  # (|B_1' x| / R_1)^2
+        if before is not None:
             weights = np.minimum(weights, 1 / before)
         inside = weights * lengths <= frame.bound * (1 + 1e-12)
     return np.where(inside, weights, 0.0), coordinates
+
+
+def _squares(coordinates: Floats, earlier: Floats | None) -> tuple[Floats, Floats | None]:
+    """|B' x|^2 and, for coordinates made within earlier ones, (|B_1' x| / R_1)^2; in one product."""
+    if earlier is None:
+        return np.einsum("ij,ij->i", coordinates, coordinates), None
+    both = (coordinates * coordinates) @ np.column_stack([np.ones_like(earlier), earlier])
+    return both[:, 0], both[:, 1]

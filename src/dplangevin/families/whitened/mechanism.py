@@ -13,11 +13,13 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.geometry import Frame, Geometry, first_look, second_look
+from dplangevin.families.whitened.excess import expected_excess
+from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import shrink
-from dplangevin.families.whitened.sums import row_weights, second_moment
+from dplangevin.families.whitened.sums import row_weights, second_moment, turned_moment
 from dplangevin.problem import Problem, WholeSpace
 
 Floats = NDArray[np.float64]
@@ -25,10 +27,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(kw_only=True)
 class Walk:
-    """Where a run stands: the noisy moments so far, the step, the point, and the sums of the windows."""
+    """Where a run stands: the noisy moments so far, the step, of how many, the point, and the sums of the windows."""
 
     moments: Floats
     step: int
+    steps: int
     theta: Floats
     previous: Floats
     totals: Floats
@@ -43,8 +46,6 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
     them, covers. Nothing here may be used with a promise about the last iterate alone.
     """
 
-    family = WhitenedSchedule
-
     def check(self, schedule: WhitenedSchedule, problem: Problem) -> None:
         """Coordinates are stretched, so that balls and ridges would not stay what they are."""
         if problem.ridge or not isinstance(problem.constraint, WholeSpace):
@@ -58,13 +59,11 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
         schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         walk = _resumed(saved, rng)
         if walk is None:
-            walk = _begun(data.problem, looked(schedule, data, rng))
+            walk = begun(schedule, data.problem, looked(schedule, data, rng))
         geometry = coordinates(schedule, walk.moments)
         found = descend(schedule, data, geometry, walk, rng, saved)
         theta = (geometry.basis @ found).ravel() / data.problem.row_norm
-        return Draw(
-            value=theta, n_steps=schedule.n_steps, beside=_beside(geometry, walk.moments, data.problem)
-        )
+        return Draw(value=theta, n_steps=walk.steps, beside=_beside(schedule, geometry, walk, data.problem))
 
 
 def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:
@@ -75,39 +74,43 @@ def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:
     return Walk(**fields)
 
 
-def _begun(problem: Problem, moments: Floats) -> Walk:
+def begun(schedule: WhitenedSchedule, problem: Problem, moments: Floats) -> Walk:
+    """A walk at 0."""
     start = np.zeros((problem.n_columns, problem.loss.score_dimension))
-    return Walk(moments=moments, step=0, theta=start, previous=start, totals=np.zeros((3, *start.shape)))
+    sums = np.zeros((3, *start.shape))
+    return Walk(moments=moments, step=0, steps=schedule.n_steps, theta=start, previous=start, totals=sums)
 
 
 def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     """The noisy second moments, [looks, p, p]: each is a function of the records and of the ones before it."""
-    found = np.empty((0, data.problem.n_columns, data.problem.n_columns))
-    for _ in range(schedule.looks):
-        frame = coordinates(schedule, found).frame if len(found) else None
-        found = np.concatenate([found, look(schedule, data, rng, frame)[None]])
+    exact = data.summed(second_moment) / data.problem.n
+    found = blurred(schedule, exact, rng)[None]
+    if schedule.looks == 2:
+        turned = turned_moment(data, coordinates(schedule, found).frame, exact)
+        found = np.concatenate([found, blurred(schedule, turned, rng)[None]])
     return found
 
 
-def look(
-    schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator, frame: Frame | None = None
-) -> Floats:
-    """One noisy second moment, in the coordinates of the frame."""
-    exact = data.summed(second_moment, frame) / data.problem.n
-    noise = schedule.moment_noise * symmetric_noise(data.problem.n_columns, rng)
+def blurred(schedule: WhitenedSchedule, exact: Floats, rng: np.random.Generator) -> Floats:
+    """A second moment with its noise."""
+    noise = schedule.moment_noise * symmetric_noise(len(exact), rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
 def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
     """The coordinates that these noisy moments give: post-processing."""
-    geometry = first_look(moments[0], schedule.moment_noise, schedule.looks == 2)
-    return geometry if len(moments) == 1 else second_look(geometry, moments[1], schedule.moment_noise)
+    noise, room = schedule.moment_noise, schedule.room
+    geometry = first_look(moments[0], noise, schedule.looks == 2, room)
+    return geometry if len(moments) == 1 else second_look(geometry, moments[1], noise, room)
 
 
-def step_sizes(schedule: WhitenedSchedule, geometry: Geometry) -> Floats:
-    """As long as the curvature allows, and no longer than keeps the noise of all steps within the reach."""
+def step_sizes(schedule: WhitenedSchedule, geometry: Geometry, steps: int) -> Floats:
+    """As long as the curvature allows, and no longer than keeps the noise of so many steps within the reach.
+
+    Where an approach found large scores, coefficients are large, and the reach grows with the number of steps.
+    """
     lengths = np.sqrt(np.einsum("ij,ij->j", geometry.basis, geometry.basis))
-    each = geometry.bound * schedule.noise_scale * schedule.n_steps**1.5
+    each = geometry.bound * schedule.whole * steps * schedule.n_steps
     return np.asarray(np.minimum(schedule.step_size / geometry.tops, 4 * schedule.reach / (each * lengths)))
 
 
@@ -119,37 +122,65 @@ def descend(
     rng: np.random.Generator,
     saved: RunState | None = None,
 ) -> Floats:
-    """q [p, K] after all steps from where the walk stands: the mean of the tail, shrunk where the schedule says so."""
-    problem, basis, bound = data.problem, geometry.basis, geometry.bound
-    etas = step_sizes(schedule, geometry)[:, None]
-    weighted = data.reweighted(row_weights, geometry.frame)
-    seen, unit = windows(schedule.n_steps), problem.row_norm * bound * problem.n
-    for t in progress(range(walk.step, schedule.n_steps), "whitened descent"):
-        point = walk.theta + (t / (t + 3)) * (walk.theta - walk.previous)
-        theta = (basis @ point).ravel() / problem.row_norm
-        total = weighted.gradient_sum(problem.loss, theta[:, None]).reshape(point.shape)
-        noisy = basis.T @ total / unit + schedule.noise_scale * rng.standard_normal(point.shape)
-        walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
-        walk.step = t + 1
-        for place, window in enumerate(seen[:-1]):
-            if window.first <= t < window.last:
-                walk.totals[place] += walk.theta / (window.last - window.first)
-        if t >= schedule.average_from:
-            walk.totals[-1] += walk.theta / (schedule.n_steps - schedule.average_from)
-        if saved is not None:
-            saved.after(walk, rng)
+    """q [p, K] after all steps from where the walk stands: the mean of the tail, shrunk where the schedule says so.
+
+    The end of the approach, a released value, says how many steps follow; what these cost in all does not depend on it.
+    """
+    kept = screen(geometry.frame)
+    short = kept is not None and kept.all_short
+    weighted = data if short else data.reweighted(row_weights, geometry.frame, kept)
+    for last in (schedule.approach, None):
+        etas = step_sizes(schedule, geometry, walk.steps)[:, None]
+        for _ in progress(range(walk.step, walk.steps if last is None else last), "whitened descent"):
+            _step(schedule, weighted, geometry, walk, etas, rng)
+            if walk.step == last:
+                walk.steps = schedule.steps(float(np.sqrt((geometry.moments @ walk.theta**2).sum())))
+            if saved is not None:
+                saved.after(walk, rng)
     if not schedule.shrink:
         return np.asarray(walk.totals[-1])
     return shrink(
-        walk.totals[:, :, 0], geometry, etas[:, 0], bound * schedule.noise_scale, 1 / schedule.step_size,
-        schedule.n_steps, problem.n,
+        walk.totals[:, :, 0], geometry, etas[:, 0], geometry.bound * schedule.noise_scale, 1 / schedule.step_size,
+        walk.steps, data.problem.n,
     ).value[:, None]  # fmt: skip
 
 
-def _beside(geometry: Geometry, moments: Floats, problem: Problem) -> dict[str, Floats]:
-    """What was released beside the answer, in the units of the problem's rows."""
-    return {
-        "moment": moments[0] * problem.row_norm**2,
+def _step(
+    schedule: WhitenedSchedule,
+    data: Dataset,
+    geometry: Geometry,
+    walk: Walk,
+    etas: Floats,
+    rng: np.random.Generator,
+) -> None:
+    """One accelerated step with a noisy gradient, and its part in the means of the windows."""
+    problem, basis, bound, t = data.problem, geometry.basis, geometry.bound, walk.step
+    point = walk.theta + (t / (t + 3)) * (walk.theta - walk.previous)
+    theta = (basis @ point).ravel() / problem.row_norm
+    total = data.gradient_sum(problem.loss, theta[:, None]).reshape(point.shape)
+    noise = schedule.noise(t, walk.steps) * rng.standard_normal(point.shape)
+    noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
+    walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
+    walk.step = t + 1
+    for place, window in enumerate(windows(walk.steps)[:-1]):
+        if window.first <= t < window.last:
+            walk.totals[place] += walk.theta / (window.last - window.first)
+    first = schedule.tail(walk.steps)
+    if t >= first:
+        walk.totals[-1] += walk.theta / (walk.steps - first)
+
+
+def _beside(
+    schedule: WhitenedSchedule, geometry: Geometry, walk: Walk, problem: Problem
+) -> dict[str, Floats]:
+    """What was released beside the answer, in the units of the problem's rows, and what may be read off it."""
+    found = {
+        "moment": walk.moments[0] * problem.row_norm**2,
         "basis": geometry.basis / problem.row_norm,
         "resolved": geometry.spectrum.resolved.astype(float),
     }
+    etas = step_sizes(schedule, geometry, walk.steps)
+    excess = expected_excess(
+        schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, problem.loss, problem.n
+    )
+    return found if excess is None else found | {"excess_risk": np.array(excess)}

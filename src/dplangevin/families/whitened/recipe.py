@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.whitened.schedule import WhitenedSchedule
@@ -17,9 +18,13 @@ from dplangevin.problem import Problem
 STEPS = 32
 QUICK = 16
 """Steps of ridge regression after two looks, which leave no direction flat: its curvature is known."""
+APPROACH, APPROACH_SHARE = 6, 0.3
+"""Of logistic regression after two looks: steps, and their share of the descent's budget, that tell how flat the loss
+is (with rare labels, flatter than its bound by a factor of 10 and more)."""
+BRISK = 12
+"""Steps, the approach among them, where it is not."""
 PATIENT = 64
-"""Steps of logistic regression after two looks, where a pass is short and the signal above SHARP: with rare labels,
-the loss is flatter than its bound says by a factor of 10 and more."""
+"""The most steps where a pass is short and the signal above SHARP; STEPS elsewhere."""
 TAIL = 2 / 3
 SHRUNK = ("logistic",)
 SHARP = 400.0
@@ -40,22 +45,22 @@ def whitened_gd(request: Request) -> Recipe:
     signal = records / request.columns
     sharpness = _sharpness(request, signal)
     problem = request.problem(_clip(request, signal), 0.0, sharpness)
-    steps = _steps(request, looks, signal, sharpness)
+    steps = _steps(request, looks, sharpness)
     schedule = WhitenedSchedule(
         moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
-        noise_scale=_noise(request, problem, (1 - SHARE) / steps, moment=False),
         n_steps=steps,
         step_size=1 / (request.curvature(problem.loss) * request.weight_bound),
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
-        average_from=steps - math.ceil(TAIL * steps),
+        room=looks.room,
         shrink=request.model in SHRUNK and looks.number == 1,
+        **_phases(request, problem, looks, signal, steps),
     )
     return Recipe(
         model=request.model,
         plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
         reasons=_reasons(request, problem, schedule, looks, signal),
-        predicted_excess_risk=_risk(request, problem, records),
+        predicted_excess_risk=_risk(request, problem, records / looks.room),
         caution=caution(request, looks.records / request.columns),
     )
 
@@ -71,16 +76,32 @@ def _sharpness(request: Request, signal: float) -> float:
     return min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
 
 
-def _steps(request: Request, looks: Looks, signal: float, sharpness: float) -> int:
+def _steps(request: Request, looks: Looks, sharpness: float) -> int:
     """Time is T^2 times the step, and the steps of a pinball loss are as long as it is wide."""
     if request.model == "quantile":
         return math.ceil(STEPS * math.sqrt(sharpness))
     if looks.number == 2 and request.model == "ridge":
         return QUICK
+    return BRISK if looks.number == 2 and request.model == "logistic" else STEPS
+
+
+def _phases(request: Request, problem: Problem, looks: Looks, signal: float, steps: int) -> dict[str, Any]:
+    """How the descent's share is spent: alike, or an approach first that tells how many steps follow."""
+    if looks.number == 1 or request.model != "logistic":
+        return {
+            "noise_scale": _noise(request, problem, (1 - SHARE) / steps, moment=False),
+            "average_from": steps - math.ceil(TAIL * steps),
+        }
+    shares = APPROACH_SHARE / APPROACH, (1 - APPROACH_SHARE) / (steps - APPROACH)
+    first, later = (_noise(request, problem, (1 - SHARE) * share, moment=False) for share in shares)
     short = request.n * request.columns <= rules.LONG_STEP
-    return (
-        PATIENT if looks.number == 2 and request.model == "logistic" and short and signal >= SHARP else STEPS
-    )
+    return {
+        "noise_scale": later,
+        "average_from": APPROACH,
+        "approach": APPROACH,
+        "approach_noise": first,
+        "longest": PATIENT if short and signal >= SHARP else STEPS,
+    }
 
 
 def _noise(request: Request, problem: Problem, share: float, *, moment: bool) -> float:
@@ -115,9 +136,18 @@ def _reasons(
         f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
         f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {edge / 2:.2g} of the squared row "
         "norm are resolved, and noise then costs every direction alike",
-        f"{1 - SHARE:.0%} buys {schedule.n_steps} accelerated full-batch steps in those coordinates",
-        "the mean of the last two thirds of the iterates is released"
+        f"{1 - SHARE:.0%} buys {_count(schedule)} accelerated full-batch steps in those coordinates",
+        f"the mean of the last {'half' if schedule.approach else 'two thirds'} of the iterates is released"
         + (
             ", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"
         ),
+    )
+
+
+def _count(schedule: WhitenedSchedule) -> str:
+    if not schedule.approach:
+        return str(schedule.n_steps)
+    return (
+        f"{schedule.n_steps} (up to {schedule.longest} where the first {schedule.approach} show a flat loss, at the "
+        "same cost)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,6 +11,8 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.schedule import Schedule
 
 LOOKS = (1, 2)
+FLAT = 2.0
+"""Root mean square of the scores from which a descent is longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,10 @@ class WhitenedSchedule(Schedule):
     moment_noise : standard deviation on a diagonal entry of a moment; entries off it get 1 / sqrt 2 of it.
     noise_scale : standard deviation on a coordinate of a mean gradient, in units of R.
     n_steps : accelerated steps. looks : moments that are bought.
+    approach, approach_noise : the first so many steps have a noise of their own, and their end says how many follow;
+        0 for as many as stated, all alike.
+    longest : the most steps, where the approach found large scores, so that the loss is flat (see `steps`).
+    room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
     step_size : the longest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
@@ -43,19 +50,21 @@ class WhitenedSchedule(Schedule):
     step_size: float
     reach: float
     looks: int = 1
+    room: float = 1.0
     average_from: int = 0
     shrink: bool = False
+    approach: int = 0
+    approach_noise: float = 1.0
+    longest: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.put(self, moment_noise=_check.scale("moment_noise", self.moment_noise))
-        _check.put(self, noise_scale=_check.scale("noise_scale", self.noise_scale))
-        _check.put(self, n_steps=_check.count("n_steps", self.n_steps))
-        _check.put(self, step_size=_check.positive("step_size", self.step_size))
-        _check.put(self, reach=_check.positive("reach", self.reach))
-        _check.put(self, looks=_check.count("looks", self.looks))
-        _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
-        _check.put(self, shrink=_check.flag("shrink", self.shrink))
+        _check.each(self, moment_noise=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
+        _check.each(self, step_size=_check.positive, reach=_check.positive, looks=_check.count)
+        _check.each(self, room=_check.positive)
+        for name in ("average_from", "approach", "longest"):
+            _check.put(self, **{name: _check.count(name, getattr(self, name), least=0)})
+        _check.each(self, shrink=_check.flag, approach_noise=_check.scale)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
         if self.looks not in LOOKS:
             raise InvalidParameter(f"looks must be 1 or 2, got {self.looks!r}.")
@@ -63,3 +72,37 @@ class WhitenedSchedule(Schedule):
             raise InvalidParameter(
                 f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
             )
+        if self.approach and (
+            self.shrink or self.average_from < self.approach or self.approach >= self.n_steps
+        ):
+            raise InvalidParameter(
+                "an approach must end before the steps do and before the averaged tail begins, and goes without shrink."
+            )
+
+    @property
+    def whole(self) -> float:
+        """The noise of one gradient that had the whole budget of the descent."""
+        first = self.approach / self.approach_noise**2
+        return 1 / math.sqrt(first + (self.n_steps - self.approach) / self.noise_scale**2)
+
+    def steps(self, score: float) -> int:
+        """How many steps to make in all where the approach ended with scores of this root mean square.
+
+        A logistic loss has the share 4 e^-|score| of its largest curvature. Scores are on their way when the approach
+        ends, so steps grow with the curvature and not with its root, and never beyond `longest`.
+        """
+        if not self.approach or not score > FLAT:  # NaN: as stated
+            return self.n_steps
+        return max(
+            self.n_steps, min(self.longest, math.ceil(self.n_steps * math.exp(min(score - FLAT, 40.0))))
+        )
+
+    def noise(self, step: int, steps: int) -> float:
+        """The noise of a step (from 0) of so many: what the approach left of the budget is shared alike."""
+        if step < self.approach:
+            return self.approach_noise
+        return self.noise_scale * math.sqrt((steps - self.approach) / (self.n_steps - self.approach))
+
+    def tail(self, steps: int) -> int:
+        """The first step of the mean that is released: no earlier than in the last two thirds of a longer descent."""
+        return self.average_from if steps == self.n_steps else max(self.average_from, steps // 3)

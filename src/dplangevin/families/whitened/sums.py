@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.families.whitened.geometry import Frame, whitened
+from dplangevin.families.whitened.screen import Screen, screen
 
 Floats = NDArray[np.float64]
 CACHE_BYTES = 1 << 19
@@ -22,9 +23,8 @@ def pieces(rows: Floats) -> Iterator[Floats]:
         yield rows[start : start + step]
 
 
-def bounded_rows(data: Dataset, rows: Floats) -> Floats:
+def bounded_rows(rows: Floats, bound: float) -> Floats:
     """The rows; whatever rounding left above the largest norm is scaled back."""
-    bound = data.problem.row_norm
     squares = np.einsum("ij,ij->i", rows, rows)
     if squares.max(initial=0.0) > bound**2:
         rows = rows / np.maximum(np.sqrt(squares) / bound, 1.0)[:, None]
@@ -38,25 +38,60 @@ def second_moment(data: Dataset, frame: Frame | None = None) -> Floats:
     """
     size, unit = data.problem.n_columns, data.problem.row_norm
     total, seen = np.zeros((size, size)), 0
+    scaled = None if frame is None else _scaled(data, frame)
     for block in data.blocks():
         for rows in pieces(block.rows):
-            if frame is None:
-                rows = bounded_rows(data, rows)
+            if scaled is None:
+                rows = bounded_rows(rows, unit)
             else:
-                weights, rows = whitened(rows, _scaled(data, frame))
+                weights, rows = whitened(rows, scaled)
                 rows[weights == 0] = 0.0  # be they finite or not
-                rows *= (weights / frame.bound)[:, None]
+                rows *= (weights / scaled.bound)[:, None]
             total += rows.T @ rows
         seen += len(block.rows)
     data.check_rows(seen)
     return total / unit**2 if frame is None else total
 
 
-def row_weights(data: Dataset, block: Block, frame: Frame) -> Floats:
+def turned_moment(data: Dataset, frame: Frame, moment: Floats) -> Floats:
+    """second_moment(data, frame) / n. Where few rows can be long, from the moment of all rows and from those alone."""
+    kept, n = screen(frame), data.problem.n
+    if kept is None:
+        return np.asarray(data.summed(second_moment, frame) / n)
+    inside = frame.basis / frame.bound
+    turned = inside.T @ moment @ inside
+    return np.asarray(turned if kept.all_short else turned - data.summed(cut_moment, frame, kept) / n)
+
+
+def cut_moment(data: Dataset, frame: Frame, kept: Screen) -> Floats:
+    """sum (1 - w^2) z z', z = B' x / R, which only long rows enter: what their weights take from a second moment."""
+    size, unit, scaled = data.problem.n_columns, data.problem.row_norm, _scaled(data, frame)
+    total, seen = np.zeros((size, size)), 0
+    for block in data.blocks():
+        for rows in pieces(block.rows):
+            long = bounded_rows(rows[~kept.short(rows, unit)], unit)
+            weights, long = whitened(long, scaled)
+            long *= (np.sqrt((1 - weights) * (1 + weights)) / scaled.bound)[:, None]
+            total += long.T @ long
+        seen += len(block.rows)
+    data.check_rows(seen)
+    return total
+
+
+def row_weights(data: Dataset, block: Block, frame: Frame, kept: Screen | None = None) -> Floats:
     """w of each record, for its gradient."""
-    scaled = _scaled(data, frame)
-    parts = [whitened(rows, scaled)[0] for rows in pieces(block.rows)]
-    return np.concatenate(parts) if parts else np.ones(0)
+    scaled, unit = _scaled(data, frame), data.problem.row_norm
+    weights = np.ones(len(block.rows))
+    start = 0
+    for rows in pieces(block.rows):
+        part = weights[start : start + len(rows)]
+        start += len(rows)
+        if kept is None:
+            part[:] = whitened(rows, scaled)[0]
+        else:
+            long = ~kept.short(rows, unit)
+            part[long] = whitened(rows[long], scaled)[0]
+    return weights
 
 
 def _scaled(data: Dataset, frame: Frame) -> Frame:

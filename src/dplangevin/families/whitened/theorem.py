@@ -10,8 +10,15 @@ from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
+CHOSEN = (
+    "how many steps follow the first ones is read off the noisy gradients of these; their noise grows with their "
+    "number, so that any number costs the same"
+)
 
-class WhitenedComposition(Theorem[WhitenedSchedule]):
+
+class WhitenedComposition(
+    Theorem[WhitenedSchedule], name="whitened-composition", proof="docs/theory/converging_fits.md, section 1"
+):
     """`looks` Gaussian mechanisms on second moments, then `n_steps` on gradients, each given all releases before it.
 
     Moments: in the isometric coordinates of symmetric matrices (the diagonal, sqrt 2 times the entries above it) the
@@ -20,17 +27,14 @@ class WhitenedComposition(Theorem[WhitenedSchedule]):
     x and released values alone.
     Gradients: a record adds weight r w B' x / (R n), of norm at most weight_bound slope_bound / n whatever B, R and the
     point are: L / (row_norm n), and twice that for a replaced one.
+    The approach is given; each of the T - approach steps after it, T a function of what it released, has noise_scale
+    sqrt((T - approach) / (n_steps - approach)): together they cost the same squares of mu whatever T is.
     Coordinates, weights of rows, step sizes, momentum, averages and shrinkage are functions of released values. No
     convexity is used. The shares are public, so that adaptive composition holds: mu^2 is the sum of squares.
     """
 
-    name = "whitened-composition"
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
-    proof = "docs/theory/converging_fits.md, section 1"
-
-    def any_number(self, schedule: WhitenedSchedule) -> bool:
-        """Sums over records, of which one record's part does not depend on the others."""
-        return True
+    beyond_n = "sums over records, of which one record's part does not depend on the others"
 
     def certify(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
         if constants.row_norm is None:
@@ -40,13 +44,17 @@ class WhitenedComposition(Theorem[WhitenedSchedule]):
         replaced = constants.adjacency == "replace-one"
         moment = (math.sqrt(2) if replaced else 1.0) / (constants.n * schedule.moment_noise)
         record = (2.0 if replaced else 1.0) * constants.lipschitz / constants.row_norm
-        step = record / (constants.n * schedule.noise_scale)
+        step, first = (
+            record / (constants.n * noise) for noise in (schedule.noise_scale, schedule.approach_noise)
+        )
+        steps = Gaussian(mu=inflated(step), count=schedule.n_steps - schedule.approach)
+        approach = (Gaussian(mu=inflated(first), count=schedule.approach),) if schedule.approach else ()
         return self.guarantee(
             constants,
             schedule,
+            (Gaussian(mu=inflated(moment), count=schedule.looks), *approach, steps),
             (
-                Gaussian(mu=inflated(moment), count=schedule.looks),
-                Gaussian(mu=inflated(step), count=schedule.n_steps),
+                "second moments are of rows alone: neither labels nor sample weights enter them",
+                *((CHOSEN,) if schedule.approach else ()),
             ),
-            ("second moments are of rows alone: neither labels nor sample weights enter them",),
         )

@@ -7,13 +7,12 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from dplangevin import _check
-from dplangevin.problem.constraints.base import ConstraintSet, FloatArray, column_norms
+from dplangevin.problem.constraints.base import FloatArray, RadiusSet, column_norms
 
 
 @final
 @dataclass(frozen=True)
-class Ball(ConstraintSet):
+class Ball(RadiusSet):
     """{theta : |theta| <= radius}, of diameter 2 radius; points outside are scaled back to the sphere.
 
     Projected points satisfy `contains` with tolerance 0: they are scaled to a hair less than the radius.
@@ -24,14 +23,7 @@ class Ball(ConstraintSet):
     array([3., 4.])
     """
 
-    radius: float
     name: ClassVar[str] = "ball"
-
-    def __post_init__(self) -> None:
-        _check.put(self, radius=_check.positive("radius", self.radius))
-
-    def diameter(self, dimension: int) -> float:
-        return 2 * self.radius
 
     def project(self, theta: FloatArray) -> FloatArray:
         if (

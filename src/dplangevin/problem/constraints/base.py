@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 
 FloatArray = NDArray[np.float64]
@@ -37,6 +39,19 @@ class ConstraintSet(ABC):
     @abstractmethod
     def _excess(self, theta: FloatArray) -> FloatArray:
         """By how much each column violates the set's inequalities; at most 0 inside, infinity for NaN."""
+
+
+@dataclass(frozen=True)
+class RadiusSet(ConstraintSet):
+    """A set around 0 that a radius describes; its Euclidean diameter is twice that."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        _check.each(self, radius=_check.positive)
+
+    def diameter(self, dimension: int) -> float:
+        return 2 * self.radius
 
 
 def _columns(theta: FloatArray) -> FloatArray:

@@ -7,14 +7,13 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from dplangevin import _check
-from dplangevin.problem.constraints.base import ConstraintSet, FloatArray
+from dplangevin.problem.constraints.base import FloatArray, RadiusSet
 from dplangevin.problem.constraints.simplex import simplex_projection
 
 
 @final
 @dataclass(frozen=True)
-class L1Ball(ConstraintSet):
+class L1Ball(RadiusSet):
     """{theta : sum |theta_j| <= radius}, of Euclidean diameter 2 radius.
 
     Projected points satisfy `contains` with tolerance 0: they are scaled to a hair less than the radius.
@@ -24,14 +23,7 @@ class L1Ball(ConstraintSet):
     Duchi, Shalev-Shwartz, Singer and Chandra (2008), Efficient projections onto the l1-ball.
     """
 
-    radius: float
     name: ClassVar[str] = "l1-ball"
-
-    def __post_init__(self) -> None:
-        _check.put(self, radius=_check.positive("radius", self.radius))
-
-    def diameter(self, dimension: int) -> float:
-        return 2 * self.radius
 
     def _project_columns(self, theta: FloatArray) -> FloatArray:
         outside = self._excess(theta) > 0

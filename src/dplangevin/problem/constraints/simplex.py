@@ -30,7 +30,7 @@ class Simplex(ConstraintSet):
     name: ClassVar[str] = "simplex"
 
     def __post_init__(self) -> None:
-        _check.put(self, mass=_check.positive("mass", self.mass))
+        _check.each(self, mass=_check.positive)
 
     def diameter(self, dimension: int) -> float:
         if dimension < 2:

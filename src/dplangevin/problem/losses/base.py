@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin import _check
 from dplangevin.problem.losses.slope_law import SlopeLaw
 
 FloatArray = NDArray[np.float64]
@@ -24,6 +26,8 @@ class Loss(ABC):
     """
 
     name: ClassVar[str]
+    log_link: ClassVar[bool] = False
+    """Whether scores are logarithms of rates."""
 
     @abstractmethod
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
@@ -32,6 +36,11 @@ class Loss(ABC):
     def total(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The sum of h(score; y) over the first axis, the records."""
         return np.asarray(self.value(score, y).sum(axis=0))
+
+    @property
+    def plain(self) -> Loss:
+        """The loss without clipping."""
+        return self
 
     @property
     def law(self) -> SlopeLaw | None:
@@ -93,6 +102,31 @@ class Loss(ABC):
     def clipped_curvature(self, bound: float) -> float:
         """Curvature bound where |slope| < bound. Clipping a slope never steepens it."""
         return self.curvature_bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassesLoss(Loss):
+    """A loss of classes y = 0 .. K - 1, with one score each."""
+
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
+
+    def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
+
+    @property
+    def score_dimension(self) -> int:
+        return self.n_classes
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, float(self.n_classes - 1)
+
+    @property
+    def label_classes(self) -> int | None:
+        return self.n_classes
 
 
 def reached(score: FloatArray, slope: FloatArray, low: Any, high: Any) -> FloatArray:

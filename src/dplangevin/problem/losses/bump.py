@@ -27,14 +27,11 @@ class Bump(RecordLoss):
     """
 
     name: ClassVar[str] = "bump"
+    gradient_bound = 1.0
     width: float
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
-
-    @property
-    def gradient_bound(self) -> float:
-        return 1.0
+        _check.each(self, width=_check.positive)
 
     def record_gradient(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
         away = theta - row

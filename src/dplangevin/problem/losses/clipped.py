@@ -43,11 +43,15 @@ class Clipped(Loss):
                 f"Clipped takes losses with one score; {self.loss.name} has {self.loss.score_dimension}, and "
                 "a clipped slope vector is not the gradient of a loss. Use it unclipped."
             )
-        _check.put(self, bound=_check.positive("bound", self.bound))
+        _check.each(self, bound=_check.positive)
         if self.loss.curvature_bound == 0 and self.bound < self.loss.slope_bound:
             raise InvalidParameter(
                 f"the slope of the {self.loss.name} loss is constant; state a smaller data_norm instead of a clip."
             )
+
+    @property
+    def plain(self) -> Loss:
+        return self.loss
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         low, high = self._turning_points(y)

@@ -24,9 +24,10 @@ class Huber(Loss):
 
     transition: float
     name: ClassVar[str] = "huber"
+    curvature_bound = 1.0
 
     def __post_init__(self) -> None:
-        _check.put(self, transition=_check.positive("transition", self.transition))
+        _check.each(self, transition=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         distance = np.abs(score - y)
@@ -43,7 +44,3 @@ class Huber(Loss):
     @property
     def slope_bound(self) -> float:
         return self.transition
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0

@@ -24,6 +24,8 @@ class Logistic(Loss):
     """
 
     name: ClassVar[str] = "logistic"
+    slope_bound = 1.0
+    curvature_bound = 0.25
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.maximum(score, 0) - y * score + np.log1p(np.exp(-np.abs(score)))
@@ -42,14 +44,6 @@ class Logistic(Loss):
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(logit(np.clip(slope + y, 0.0, 1.0)), np.float64)
-
-    @property
-    def slope_bound(self) -> float:
-        return 1.0
-
-    @property
-    def curvature_bound(self) -> float:
-        return 0.25
 
     @property
     def label_range(self) -> tuple[float, float]:

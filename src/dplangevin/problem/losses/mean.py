@@ -21,6 +21,8 @@ class Mean(Loss):
     """
 
     name: ClassVar[str] = "mean"
+    slope_bound = 1.0
+    curvature_bound = 0.0
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return -np.broadcast_arrays(score, y)[0]
@@ -34,11 +36,3 @@ class Mean(Loss):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         given = np.broadcast_arrays(slope, y)[0]
         return np.where(given > -1, np.inf, np.where(given < -1, -np.inf, 0.0))
-
-    @property
-    def slope_bound(self) -> float:
-        return 1.0
-
-    @property
-    def curvature_bound(self) -> float:
-        return 0.0

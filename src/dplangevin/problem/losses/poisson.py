@@ -24,9 +24,12 @@ class Poisson(Loss):
 
     target_bound: float
     name: ClassVar[str] = "poisson"
+    log_link = True
+    slope_bound = math.inf
+    curvature_bound = math.inf
 
     def __post_init__(self) -> None:
-        _check.put(self, target_bound=_check.positive("target_bound", self.target_bound))
+        _check.each(self, target_bound=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -39,14 +42,6 @@ class Poisson(Loss):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(slope + y, 0.0))
-
-    @property
-    def slope_bound(self) -> float:
-        return math.inf
-
-    @property
-    def curvature_bound(self) -> float:
-        return math.inf
 
     @property
     def label_range(self) -> tuple[float, float]:

@@ -30,22 +30,16 @@ class RadialHuber(RecordLoss):
     """
 
     name: ClassVar[str] = "radial-huber"
+    curvature_bound = 1.0
+    convex = True
     width: float
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     @property
     def gradient_bound(self) -> float:
         return self.width
-
-    @property
-    def convex(self) -> bool:
-        return True
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0
 
     def record_gradient(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
         return theta - row

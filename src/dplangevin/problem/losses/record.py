@@ -41,6 +41,8 @@ class RecordLoss(Loss):
     """
 
     name: ClassVar[str] = "record"
+    curvature_bound = math.inf
+    convex = False
 
     @property
     @abstractmethod
@@ -54,14 +56,6 @@ class RecordLoss(Loss):
     @property
     def slope_bound(self) -> float:
         return self.gradient_bound
-
-    @property
-    def curvature_bound(self) -> float:
-        return math.inf
-
-    @property
-    def convex(self) -> bool:
-        return False
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.losses.base import FloatArray, Loss
+from dplangevin.problem.losses.base import ClassesLoss, FloatArray
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SeveralHinge(Loss):
+class SeveralHinge(ClassesLoss):
     """max over shares p of <p - e_y, u> + (1 - p_y) - (w / 4) |p - e_y|^2 for classes y = 0 .. K - 1 and score[..., K].
 
     Without the last term it is max_c (1[c != y] + u_c) - u_y, the hinge loss of Crammer and Singer (2001); with it the
@@ -25,13 +24,13 @@ class SeveralHinge(Loss):
     functions minus a (w / 2)-strongly convex one has a slope of Lipschitz constant 2 / w (Nesterov, 2005).
     """
 
-    n_classes: int
     width: float = 1.0
     name: ClassVar[str] = "several-hinge"
+    slope_bound = math.sqrt(2)
 
     def __post_init__(self) -> None:
-        _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
-        _check.put(self, width=_check.positive("width", self.width))
+        super().__post_init__()
+        _check.each(self, width=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -66,25 +65,6 @@ class SeveralHinge(Loss):
         last = np.maximum((ordered > over).sum(axis=-1, keepdims=True) - 1, 0)
         return np.asarray(np.maximum(point - np.take_along_axis(over, last, axis=-1), 0.0))
 
-    def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
-
-    @property
-    def slope_bound(self) -> float:
-        return math.sqrt(2)
-
     @property
     def curvature_bound(self) -> float:
         return 2 / self.width
-
-    @property
-    def score_dimension(self) -> int:
-        return self.n_classes
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, float(self.n_classes - 1)
-
-    @property
-    def label_classes(self) -> int | None:
-        return self.n_classes

@@ -22,6 +22,9 @@ class Sigmoid(Loss):
     """
 
     name: ClassVar[str] = "sigmoid"
+    slope_bound = 0.25
+    curvature_bound = 1 / (6 * math.sqrt(3))
+    convex = False
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(expit((1 - 2 * y) * score), np.float64)
@@ -38,18 +41,6 @@ class Sigmoid(Loss):
         raise InvalidParameter(
             "the sigmoid loss is not convex, so its slope has no inverse; it needs no clipping."
         )
-
-    @property
-    def slope_bound(self) -> float:
-        return 0.25
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1 / (6 * math.sqrt(3))
-
-    @property
-    def convex(self) -> bool:
-        return False
 
     @property
     def label_range(self) -> tuple[float, float]:

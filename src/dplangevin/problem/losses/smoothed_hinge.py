@@ -22,9 +22,10 @@ class SmoothedHinge(Loss):
 
     width: float = 1.0
     name: ClassVar[str] = "smoothed-hinge"
+    slope_bound = 1.0
 
     def __post_init__(self) -> None:
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, width=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         gap = np.maximum(1 - _sign(y) * score, 0)
@@ -38,10 +39,6 @@ class SmoothedHinge(Loss):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         sign = _sign(y)
         return reached(sign + slope * self.width, slope, -(1 + sign) / 2, (1 - sign) / 2)
-
-    @property
-    def slope_bound(self) -> float:
-        return 1.0
 
     @property
     def curvature_bound(self) -> float:

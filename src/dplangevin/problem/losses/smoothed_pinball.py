@@ -30,8 +30,7 @@ class SmoothedPinball(Loss):
     name: ClassVar[str] = "smoothed-pinball"
 
     def __post_init__(self) -> None:
-        _check.put(self, quantile=_check.open_unit("quantile", self.quantile))
-        _check.put(self, width=_check.positive("width", self.width))
+        _check.each(self, quantile=_check.open_unit, width=_check.positive)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         residual = score - y

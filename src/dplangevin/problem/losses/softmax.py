@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.losses.base import FloatArray, Loss
+from dplangevin.problem.losses.base import ClassesLoss, FloatArray
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Softmax(Loss):
+class Softmax(ClassesLoss):
     """log sum_c e^{u_c} - u_y for classes y = 0 .. K - 1 and score[..., K].
 
     The slope p - e_y has norm at most sqrt 2; the Hessian diag(p) - p p^T has norm at most 1/2.
@@ -29,12 +28,11 @@ class Softmax(Loss):
         unknown and `value` refuses: only bounds that need nothing but the sensitivity remain.
     """
 
-    n_classes: int
     slope_clip: float | None = None
     name: ClassVar[str] = "softmax"
 
     def __post_init__(self) -> None:
-        _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
+        super().__post_init__()
         if self.slope_clip is not None:
             clip = _check.positive("slope_clip", self.slope_clip)
             if clip >= math.sqrt(2):
@@ -70,9 +68,6 @@ class Softmax(Loss):
         bend[..., np.arange(self.n_classes), np.arange(self.n_classes)] += shares
         return np.asarray(bend)
 
-    def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidParameter("softmax has one slope per class and no inverse; it needs no clipping.")
 
@@ -85,20 +80,8 @@ class Softmax(Loss):
         return 0.5 if self.slope_clip is None else math.inf
 
     @property
-    def score_dimension(self) -> int:
-        return self.n_classes
-
-    @property
     def convex(self) -> bool:
         return self.slope_clip is None
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, float(self.n_classes - 1)
-
-    @property
-    def label_classes(self) -> int | None:
-        return self.n_classes
 
     @property
     def assumptions(self) -> tuple[str, ...]:

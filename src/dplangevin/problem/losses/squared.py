@@ -16,6 +16,8 @@ class Squared(Loss):
     """(u - y)^2 / 2. Its slope is unbounded: wrap it, `Clipped(Squared(), bound)`, which is a Huber loss."""
 
     name: ClassVar[str] = "squared"
+    slope_bound = math.inf
+    curvature_bound = 1.0
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return (score - y) ** 2 / 2
@@ -26,11 +28,3 @@ class Squared(Loss):
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return slope + y
-
-    @property
-    def slope_bound(self) -> float:
-        return math.inf
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1.0

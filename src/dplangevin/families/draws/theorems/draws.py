@@ -30,7 +30,7 @@ MOST_CELL_AXES = 3
 """Parameters of a loss that is not convex for which the envelope of cells is an exact sampler."""
 
 
-class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
+class ExponentialMechanismTheorem(Theorem[DrawSchedule], name="exponential-mechanism", proof=""):
     """beta * oscillation bounded range: pure epsilon and (epsilon^2 / 8)-zCDP. No convexity for an exact draw.
 
     Examples
@@ -42,9 +42,7 @@ class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
     1.0
     """
 
-    name = "exponential-mechanism"
     reference = "McSherry and Talwar (2007), Theorem 6; bounded range by Durfee and Rogers (2019), section 4"
-    proof = ""
 
     def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
         return _tiered(
@@ -52,7 +50,7 @@ class ExponentialMechanismTheorem(Theorem[DrawSchedule]):
         )
 
 
-class StronglyConvexGibbs(Theorem[DrawSchedule]):
+class StronglyConvexGibbs(Theorem[DrawSchedule], name="strongly-convex-gibbs", proof=""):
     """Delta sqrt(beta / m)-GDP for m-strongly convex F on any convex set.
 
     Examples
@@ -64,9 +62,7 @@ class StronglyConvexGibbs(Theorem[DrawSchedule]):
     0.057735
     """
 
-    name = "strongly-convex-gibbs"
     reference = "Gopi, Lee and Liu (2022), Theorem 4.1"
-    proof = ""
 
     def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
         if schedule.grid:
@@ -80,15 +76,15 @@ class StronglyConvexGibbs(Theorem[DrawSchedule]):
         )
 
 
-class IteratedExponential(Theorem[IteratedExponentialSchedule]):
+class IteratedExponential(
+    Theorem[IteratedExponentialSchedule], name="iterated-exponential-mechanism", proof=""
+):
     """The sum of the stages, each an exponential mechanism on a set of public diameter given the past.
 
     Adaptive composition: it holds whatever the radii, and whether or not the strong convexity is right.
     """
 
-    name = "iterated-exponential-mechanism"
     reference = "Ganesh, Thakurta and Upadhyay (2022), Algorithm 3 and Theorem D.3"
-    proof = ""
 
     def certify(self, constants: Constants, schedule: IteratedExponentialSchedule) -> Guarantee:
         parts: list[Guarantee] = []

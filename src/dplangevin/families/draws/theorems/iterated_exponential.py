@@ -25,6 +25,7 @@ from dplangevin.problem.constants import Constants
 
 Currency = Literal["pure", "zcdp"]
 _MOST_STAGES = 8
+"""Budgets double from stage to stage: the first of more stages would get next to nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

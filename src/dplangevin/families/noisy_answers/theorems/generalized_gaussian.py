@@ -12,32 +12,30 @@ from dplangevin.families.noisy_answers.schedule import (
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part
-from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem, arithmetic, noise_words
+from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem, noise_words
 
 NAME = "worst-shift"
 REFERENCE = "Ganesh (2022), chapter 2; Dong, Roth and Su (2022), tensor products of trade-off functions"
 
 
-class WorstShift(Theorem[NoisyAnswersSchedule]):
+class WorstShift(Theorem[NoisyAnswersSchedule], name=NAME, proof="docs/theory/thesis.md, Worst shift"):
     """The worst neighbour moves `changed` answers by the whole sensitivity: GDP for p = 2, else certified losses."""
 
-    name = NAME
     reference = REFERENCE
-    proof = "docs/theory/thesis.md, Worst shift"
 
     def certify(self, constants: None, schedule: NoisyAnswersSchedule) -> Guarantee:
         if schedule.p == 2:
             shift = schedule.sensitivity / schedule.sigma
-            return _minted(schedule, Gaussian(mu=math.sqrt(2 * schedule.changed) * shift * (1 + 1e-14)))
-        return _minted(schedule, _noise(schedule))
+            return _minted(self, schedule, Gaussian(mu=math.sqrt(2 * schedule.changed) * shift * (1 + 1e-14)))
+        return _minted(self, schedule, _noise(schedule))
 
 
-class CorrectedWorstShift(Theorem[CorrectedAnswersSchedule]):
+class CorrectedWorstShift(
+    Theorem[CorrectedAnswersSchedule], name=NAME, proof="docs/theory/thesis.md, Worst shift"
+):
     """The noise and all sparse-vector corrections, in one sum of losses."""
 
-    name = NAME
     reference = REFERENCE
-    proof = "docs/theory/thesis.md, Worst shift"
 
     def certify(self, constants: None, schedule: CorrectedAnswersSchedule) -> Guarantee:
         part = CorrectedNoise(
@@ -49,7 +47,7 @@ class CorrectedWorstShift(Theorem[CorrectedAnswersSchedule]):
         words = (
             "the threshold, the number of corrections and the order of the answers do not depend on the data"
         )
-        return _minted(schedule.noise, part, words)
+        return _minted(self, schedule.noise, part, words)
 
 
 def _noise(schedule: NoisyAnswersSchedule) -> GeneralizedGaussian:
@@ -61,17 +59,11 @@ def _noise(schedule: NoisyAnswersSchedule) -> GeneralizedGaussian:
     )
 
 
-def _minted(schedule: NoisyAnswersSchedule, part: Part, *words: str) -> Guarantee:
-    return Guarantee(
-        parts=(part,),
-        adjacency=schedule.adjacency,
-        release=schedule.release,
-        theorem=NAME,
-        reference=REFERENCE,
-        assumptions=answer_words(schedule, "the queries, p and sigma are public", *words),
-        arithmetic=arithmetic(secure=schedule.secure),
-        rows_per_person=schedule.rows_per_person,
-    )
+def _minted(
+    theorem: WorstShift | CorrectedWorstShift, schedule: NoisyAnswersSchedule, part: Part, *words: str
+) -> Guarantee:
+    said = answer_words(schedule, "the queries, p and sigma are public", *words)
+    return theorem.of_answers(schedule, part, said, rows_per_person=schedule.rows_per_person)
 
 
 def answer_words(schedule: CountedAnswers, public: str, *words: str) -> tuple[str, ...]:

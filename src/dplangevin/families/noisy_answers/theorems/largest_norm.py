@@ -7,10 +7,12 @@ from dplangevin.families.noisy_answers.theorems.generalized_gaussian import answ
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part, Pure
-from dplangevin.privacy.theorem import Theorem, arithmetic, inflated
+from dplangevin.privacy.theorem import Theorem, inflated
 
 
-class LargestNormTheorem(Theorem[LargestNormSchedule]):
+class LargestNormTheorem(
+    Theorem[LargestNormSchedule], name="norm noise", proof="docs/theory/thesis.md, Norm noise"
+):
     """Pure (sensitivity / scale), and no easier to attack than one Laplace answer of that epsilon.
 
     |x|_K = max(|x|_inf, |x|_1 / changed) is the norm whose unit ball is the convex hull of the moves: at most `changed`
@@ -25,22 +27,12 @@ class LargestNormTheorem(Theorem[LargestNormSchedule]):
     0.5
     """
 
-    name = "norm noise"
     reference = "Hardt and Talwar (2010), K-norm mechanism; Ganesh (2022), section 2.1"
-    proof = "docs/theory/thesis.md, Norm noise"
 
     def certify(self, constants: None, schedule: LargestNormSchedule) -> Guarantee:
         cost = schedule.sensitivity / schedule.scale
         part: Part = GeneralizedGaussian(p=1.0, shift=cost, changed=1, answers=1)
         if schedule.secure:
             part = Pure(value=inflated(cost))
-        return Guarantee(
-            parts=(part,),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=answer_words(schedule, "the queries and the scale are public"),
-            arithmetic=arithmetic(secure=schedule.secure),
-            rows_per_person=schedule.rows_per_person,
-        )
+        words = answer_words(schedule, "the queries and the scale are public")
+        return self.of_answers(schedule, part, words, rows_per_person=schedule.rows_per_person)

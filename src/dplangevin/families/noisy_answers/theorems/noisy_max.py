@@ -13,11 +13,11 @@ from dplangevin.families._minimiser import deflated
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, inflated, noise_words
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated, noise_words
 from dplangevin.problem.constants import Adjacency
 
 
-class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
+class NoisyMaxTheorem(Theorem[NoisyMaxSchedule], name="report noisy max", proof=""):
     """Twice the unit over the scale (once under add-remove), pure.
 
     Examples
@@ -27,23 +27,15 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSchedule]):
     0.5...
     """
 
-    name = "report noisy max"
-    proof = ""
     reference = (
         "McKenna and Sheldon (2020), Permute-and-Flip, Theorem 1; "
         "Ding et al. (2021): the same law as report noisy max with exponential noise"
     )
 
     def certify(self, constants: None, schedule: NoisyMaxSchedule) -> Guarantee:
-        return Guarantee(
-            parts=(Pure(value=inflated(_reach(schedule.unit, schedule.adjacency) / schedule.scale)),),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=self.reference,
-            assumptions=(*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure)),
-            arithmetic=arithmetic(secure=schedule.secure),
-        )
+        part = Pure(value=inflated(_reach(schedule.unit, schedule.adjacency) / schedule.scale))
+        words = (*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure))
+        return self.of_answers(schedule, part, words)
 
 
 def calibrated_max(

@@ -20,7 +20,7 @@ from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGro
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Part, Pure
-from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, arithmetic, inflated, noise_words
+from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated, noise_words
 from dplangevin.problem.constants import Adjacency
 
 REFERENCES: dict[SumNoise, str] = {
@@ -30,7 +30,7 @@ REFERENCES: dict[SumNoise, str] = {
 }
 
 
-class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
+class NoisySumsTheorem(Theorem[NoisySumsSchedule], name="noisy sums", proof=""):
     """Reach over scale, added up over the groups: pure epsilons, or mu of GDP in squares.
 
     Examples
@@ -41,9 +41,7 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
     1.0
     """
 
-    name = "noisy sums"
     reference = "; ".join(REFERENCES.values())
-    proof = ""
 
     def certify(self, constants: None, schedule: NoisySumsSchedule) -> Guarantee:
         costs = [group.reach(schedule.noise, schedule.adjacency) / group.scale for group in schedule.groups]
@@ -52,15 +50,8 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule]):
             part = Gaussian(mu=inflated(math.hypot(*costs)))
         else:
             part = Pure(value=inflated(math.fsum(costs)))
-        return Guarantee(
-            parts=(part,),
-            adjacency=schedule.adjacency,
-            release=schedule.release,
-            theorem=self.name,
-            reference=REFERENCES[schedule.noise],
-            assumptions=(*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure)),
-            arithmetic=arithmetic(secure=schedule.secure),
-        )
+        words = (*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure))
+        return self.of_answers(schedule, part, words, reference=REFERENCES[schedule.noise])
 
 
 def calibrated_sums(

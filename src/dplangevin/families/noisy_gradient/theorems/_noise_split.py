@@ -79,48 +79,49 @@ def constant_split(
     shares: Floats = SHARES,
 ) -> Split:
     """The cheapest k and constant rho at every order."""
-    best = np.full(orders.shape, np.inf)
-    chosen = np.zeros(orders.shape)
     scale = orders * (orders - 1) / (2 * run.noise**2 * shares[:, None])
+
+    def costs(k: float) -> Floats:
+        return k * curves[1:] + start(float(k), scale * float(run.leverage(k))) / (orders - 1)
+
     with np.errstate(over="ignore", invalid="ignore"):
-        for k in lengths:
-            cost = k * curves[1:] + start(float(k), scale * float(run.leverage(k))) / (orders - 1)
-            value = np.fmin.reduce(cost, axis=0)
-            chosen = np.where(value < best, k, chosen)
-            best = np.fmin(best, value)
+        return _cheapest(costs, lengths, orders)
+
+
+def _cheapest(costs: Callable[[float], Floats], lengths: Floats, orders: Floats) -> Split:
+    """The k whose best row of costs is the smallest, at every order."""
+    best, chosen = np.full(orders.shape, np.inf), np.zeros(orders.shape)
+    for k in lengths:
+        value = np.fmin.reduce(costs(k), axis=0)
+        chosen = np.where(value < best, k, chosen)
+        best = np.fmin(best, value)
     return Split(values=best, lengths=chosen)
 
 
 def varying_split(
-    run: RandomBatchRun,
-    orders: Floats,
-    curves: Floats,
-    start: Start,
-    lengths: Floats,
-    shares: Floats = SHARES,
+    run: RandomBatchRun, orders: Floats, curves: Floats, start: Start, lengths: Floats
 ) -> Split:
     """The cheapest k and rho_t that grow towards the end, for c < 1.
 
     For a price y of weight, step t takes the rho minimising S(1 - rho) - y c^{2(T-t)} rho: the i-th share as long as
     y c^{2(T-t)} is above the first i slopes of the curve. `counts` has the number of steps above each slope.
     """
-    rho, curves, lengths = np.append(0.0, shares[::2]), curves[np.r_[0, 1 : len(curves) : 2]], lengths[::2]
+    rho, curves, lengths = np.append(0.0, SHARES[::2]), curves[np.r_[0, 1 : len(curves) : 2]], lengths[::2]
     decay = -2 * math.log(run.contraction)
     rises, gains = np.maximum(np.diff(curves, axis=0), 0.0), np.diff(rho)[:, None]
-    best, chosen = np.full(orders.shape, np.inf), np.zeros(orders.shape)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         slopes = np.maximum.accumulate(rises / gains, axis=0)
         counts = np.ceil(np.log(slopes[:, None] / slopes[None]) / decay + 1e-9)  # [price, slope, order]
         counts = np.where(counts > 0, counts, 0.0)
         weights = np.expm1(-decay * counts) / math.expm1(-decay)
-        for k in lengths:
+
+        def costs(k: float) -> Floats:
             steps = k * curves[0] + (np.minimum(counts, k) * rises).sum(axis=1)
             total = (np.minimum(weights, math.expm1(-decay * k) / math.expm1(-decay)) * gains).sum(axis=1)
             scale = orders * (orders - 1) * math.exp(-decay * k) / (2 * run.noise**2 * total)
-            value = np.fmin.reduce(steps + start(float(k), scale) / (orders - 1), axis=0)
-            chosen = np.where(value < best, k, chosen)
-            best = np.fmin(best, value)
-    return Split(values=best, lengths=chosen)
+            return np.asarray(steps + start(float(k), scale) / (orders - 1))
+
+        return _cheapest(costs, lengths, orders)
 
 
 def cheapest_split(

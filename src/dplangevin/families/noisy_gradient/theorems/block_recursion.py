@@ -291,19 +291,19 @@ def require_bounded_run(
         )
 
 
-class BlockRecursion(NoisyGradientTheorem):
+class BlockRecursion(
+    NoisyGradientTheorem, name="block-recursion", proof="docs/theory/noisy_sgd.md, section 3, B3"
+):
     """Last iterate of full-batch noisy gradient descent on a bounded set: delta(eps), no Renyi curve.
 
     Much below the optimal shift bound once the run is longer than it takes to forget its start: at D / v =
     20, s D / v^2 = 0.05, T = infinity and delta = 1e-5 it gives eps 0.16 instead of 1.76.
     """
 
-    name = "block-recursion"
     reference = (
         "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, B3 and B5), "
         "on shifted interpolation of Bok, Su and Altschuler (2024)"
     )
-    proof = "docs/theory/noisy_sgd.md, section 3, B3"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)

@@ -140,19 +140,17 @@ def endless_profile_sgd(run: RandomBatchRun) -> tuple[Floats, Floats]:
     return np.append(finer, tail), np.minimum.accumulate(np.append(found, known(tail)))
 
 
-class BlockSGD(NoisyGradientTheorem):
+class BlockSGD(NoisyGradientTheorem, name="block-sgd", proof="docs/theory/noisy_sgd.md, section 4, S4"):
     """Last iterate of noisy SGD on random batches and a bounded set: a profile delta(eps), no Renyi curve.
 
     Far below hidden-state-sgd once the run is long: with n = 1000, batches of 50, D = 1, nm = 10 and delta = 1e-5, an
     endless run costs eps 0.71 instead of 3.3.
     """
 
-    name = "block-sgd"
     reference = (
         "Hockey-stick recursion over blocks of steps (docs/theory/noisy_sgd.md, S4 and B5), on "
         "Altschuler and Talwar (2022)"
     )
-    proof = "docs/theory/noisy_sgd.md, section 4, S4"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)

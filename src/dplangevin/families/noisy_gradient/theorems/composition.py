@@ -38,7 +38,7 @@ def noises(schedule: NoisyGradientSchedule) -> Counter[float]:
     return Counter({schedule.noise_scale: int(schedule.n_steps)})
 
 
-class Composition(NoisyGradientTheorem):
+class Composition(NoisyGradientTheorem, name="composition", proof=""):
     """Adaptive composition of the Gaussian mechanism over the steps in which a record takes part.
 
     full: mu^2 = sum_t (Delta / (n sigma_t))^2. cyclic, shuffle: one participation per epoch, the worst position.
@@ -46,12 +46,10 @@ class Composition(NoisyGradientTheorem):
     replace-one the curve of C_q(G) again.
     """
 
-    name = "composition"
     reference = (
         "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019), section 3; Zhu, Dong and Wang "
         "(2022), Theorem 10"
     )
-    proof = ""
 
     def any_number(self, schedule: NoisyGradientSchedule) -> bool:
         """A step's sum moves by one record's gradient, drawn with probability batch / n, whatever the others."""

@@ -127,19 +127,14 @@ def _restarts(u: Units, most: int) -> list[int]:
     return sorted(k for k in grid if 1 <= k <= min(most, MOST_EPOCHS))
 
 
-class CyclicShift(NoisyGradientTheorem):
+class CyclicShift(NoisyGradientTheorem, name="cyclic-shift", proof=""):
     """Last iterate of noisy SGD over a fixed public partition: mu-GDP at the worst position of the record."""
 
-    name = "cyclic-shift"
     reference = "Bok, Su and Altschuler (2024), section 4 (shifted interpolation with cyclic batches)"
-    proof = ""
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)
-        if schedule.sampling != "cyclic":
-            raise self.refuse(
-                f"sampling={schedule.sampling!r} is not cyclic", "Use the bound for that sampling."
-            )
+        self.only_for("cyclic", schedule)
         require_hidden_state(self, constants, schedule)
         length = math.ceil(constants.n / schedule.divisor(constants.n))
         if schedule.start == "unknown" and math.isinf(constants.diameter):

@@ -28,7 +28,9 @@ _SLACK = 2.0**-30  # above the relative rounding of one record's gradient in dou
 _LONGEST = 2**25 - 1  # squares of such vectors are whole numbers that doubles hold exactly
 
 
-class DiscreteComposition(Theorem[DiscreteGradientSchedule]):
+class DiscreteComposition(
+    Theorem[DiscreteGradientSchedule], name="discrete-composition", proof="docs/theory/secure_noise.md"
+):
     """mu-GDP, mu^2 = participations Delta^2 / sigma^2: Delta the sensitivity in INTEGERS, sigma = 2^resolution.
 
     Gaussian noise that is rounded to integers and added to integers is the Gaussian mechanism with its output rounded,
@@ -38,12 +40,10 @@ class DiscreteComposition(Theorem[DiscreteGradientSchedule]):
     takes part once an epoch.
     """
 
-    name = "discrete-composition"
     reference = (
         "Dong, Roth and Su (2022), Theorem 2.7 and Corollary 3.3 (Gaussian mechanism, post-processing, composition); "
         "docs/theory/secure_noise.md"
     )
-    proof = "docs/theory/secure_noise.md"
 
     def certify(self, constants: Constants, schedule: DiscreteGradientSchedule) -> Guarantee:
         if schedule.sampling != "full" and constants.adjacency == "add-remove":

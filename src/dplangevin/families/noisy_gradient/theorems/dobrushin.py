@@ -62,7 +62,7 @@ def _geometric(log_factor: Floats, n_steps: float) -> Floats:
     return np.where(level, n_steps * np.exp(np.minimum(n_steps * 1e-12, 700.0)), ratio)
 
 
-class Dobrushin(NoisyGradientTheorem):
+class Dobrushin(NoisyGradientTheorem, name="dobrushin", proof="docs/theory/noisy_sgd.md, section 3, B4"):
     """Last iterate of full-batch noisy gradient descent on a small set: a Renyi curve without convexity.
 
     Needs c D, the largest diameter of the image of the set under one gradient step. Useful when c D is at
@@ -70,9 +70,7 @@ class Dobrushin(NoisyGradientTheorem):
     smaller.
     """
 
-    name = "dobrushin"
     reference = "Dobrushin (1956), contraction of f-divergences; recursion of docs/theory/noisy_sgd.md, B4"
-    proof = "docs/theory/noisy_sgd.md, section 3, B4"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)

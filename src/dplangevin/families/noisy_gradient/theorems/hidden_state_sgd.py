@@ -105,19 +105,19 @@ def renyi_part(orders: Floats, values: Floats) -> Renyi:
     return Renyi(orders=tuple(orders.tolist()), values=tuple(inflated(float(value)) for value in values))
 
 
-class HiddenStateSGD(NoisyGradientTheorem):
+class HiddenStateSGD(
+    NoisyGradientTheorem, name="hidden-state-sgd", proof="docs/theory/noisy_sgd.md, section 4, S1"
+):
     """Renyi curve of the last iterate (or of checkpoints) of noisy SGD on random batches.
 
     Grows like composition at first and is flat from about 2 D n / (eta L) steps on; with strong convexity it is flat
     without a bounded set. Checkpoints add up: given one, both runs continue from the same point.
     """
 
-    name = "hidden-state-sgd"
     reference = (
         "Altschuler and Talwar (2022), Theorem 3.1 and equation (3.3), with the direction of the sampled Gaussian "
         "corrected and contraction added (docs/theory/noisy_sgd.md, S1); Mironov, Talwar and Zhang (2019)"
     )
-    proof = "docs/theory/noisy_sgd.md, section 4, S1"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if not schedule.constant:
@@ -142,16 +142,16 @@ class HiddenStateSGD(NoisyGradientTheorem):
         return self.guarantee(constants, schedule, (renyi_part(ORDERS, total),), listed, extra)
 
 
-class EveryStepShift(NoisyGradientTheorem):
+class EveryStepShift(
+    NoisyGradientTheorem, name="every-step-shift", proof="docs/theory/noisy_sgd.md, section 4, S2"
+):
     """mu-GDP of the last iterate as if the differing record were in every batch: no amplification by sampling.
 
     Given the batches, the maps of the two runs differ by at most eta Delta / b at every step, so the optimal shift
     sequence applies; the batches have the same law in both runs. Rarely the smallest, but it composes exactly.
     """
 
-    name = "every-step-shift"
     reference = "Bok, Su and Altschuler (2024), shifted interpolation (docs/theory/noisy_sgd.md, S2)"
-    proof = "docs/theory/noisy_sgd.md, section 4, S2"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)

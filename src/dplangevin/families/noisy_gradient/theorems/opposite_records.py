@@ -10,19 +10,19 @@ from dplangevin.privacy.opposite_mixtures import OppositeMixtures
 from dplangevin.problem.constants import Constants
 
 
-class OppositeRecords(NoisyGradientTheorem):
+class OppositeRecords(
+    NoisyGradientTheorem, name="opposite-records", proof="docs/theory/accountant.md, section 5"
+):
     """Every iterate may be public: each step is (1 - q) N(0) + q N(v) against (1 - q) N(0) + q N(w), |v|, |w| <= L / b.
 
     A test that accepts N(v) with probability Phi(u) accepts N(0) with at least Phi(u - L / (b sigma)) and N(w) with at
     least Phi(u - 2 L / (b sigma)); half-lines between v = L / b and w = -L / b attain both at once.
     """
 
-    name = "opposite-records"
     reference = (
         "Neyman and Pearson (1933); Zhu, Dong and Wang (2022), Theorem 10; for groups of records, Schuchardt, Stoian, "
         "Kosmala and Guennemann (2024)"
     )
-    proof = "docs/theory/accountant.md, section 5"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)

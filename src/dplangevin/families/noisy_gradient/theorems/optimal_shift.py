@@ -128,26 +128,21 @@ def _integer_search(evaluate: Callable[[int], float], low: int, high: int) -> fl
     return min(evaluate(k) for k in range(low, high + 1))
 
 
-class OptimalShift(NoisyGradientTheorem):
+class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
     """Last iterate of full-batch noisy gradient descent: mu-GDP by the optimal shift sequence.
 
     Constant schedules with c <= 1 use closed forms (T = infinity included); varying schedules and expansive maps
     (c > 1, bounded set) use the convex minorant. Exactly tight for quadratic losses without a diameter.
     """
 
-    name = "optimal-shift"
     reference = (
         "Bok, Su and Altschuler (2024), sections 3 and 4 (shifted interpolation); Altschuler and Talwar (2022), "
         "Propositions 2.8 and 3.2; Chourasia, Ye and Shokri (2021)"
     )
-    proof = ""
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)
-        if schedule.sampling != "full":
-            raise self.refuse(
-                f"sampling={schedule.sampling!r} is not full batch", "Use the bound for that sampling."
-            )
+        self.only_for("full", schedule)
         require_hidden_state(self, constants, schedule)
         if schedule.start == "unknown" and math.isinf(constants.diameter):
             raise self.refuse(

@@ -104,18 +104,18 @@ def participation_split(run: RandomBatchRun, orders: Floats, curves: Floats) -> 
     return cheapest_split(run, orders, curves, start, restart_lengths(run))
 
 
-class ParticipationStart(NoisyGradientTheorem):
+class ParticipationStart(
+    NoisyGradientTheorem, name="participation-start", proof="docs/theory/noisy_sgd.md, section 4, S3"
+):
     """Renyi curve of the last iterate of noisy SGD on random batches, from a random distance at the restart.
 
     Never above hidden-state-sgd by more than its grids, and far below it when a record is seldom in a batch: with
     n = 1000, batches of 50, c = 0.95 and nm = 10, order 8 costs 0.0050 instead of 0.0109.
     """
 
-    name = "participation-start"
     reference = (
         "Joint convexity over the batches of Altschuler and Talwar (2022) (docs/theory/noisy_sgd.md, S3)"
     )
-    proof = "docs/theory/noisy_sgd.md, section 4, S3"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if not schedule.constant:

@@ -99,20 +99,15 @@ class _Epochs(NoisyGradientTheorem):
     )
 
 
-class ShuffledShift(_Epochs):
+class ShuffledShift(_Epochs, name="shuffled-shift", proof="docs/theory/noisy_sgd.md, section 3, B1"):
     """Last iterate with a fresh permutation every epoch, whatever the permutations are: mu-GDP."""
 
-    name = "shuffled-shift"
     reference = (
         "Bok, Su and Altschuler (2024), shifted interpolation; shifts of an epoch spread over the next"
     )
-    proof = "docs/theory/noisy_sgd.md, section 3, B1"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
-        if schedule.sampling != "shuffle":
-            raise self.refuse(
-                f"sampling={schedule.sampling!r} is not shuffle", "Use the bound for that sampling."
-            )
+        self.only_for("shuffle", schedule)
         u, length, epochs = self._require(constants, schedule)
         fresh = math.inf if math.isinf(epochs) else shuffle_mu(u, length, epochs, 0)
         mu = min(fresh, shuffle_restart_mu(u, length, epochs))
@@ -124,18 +119,16 @@ class ShuffledShift(_Epochs):
         return self.guarantee(constants, schedule, (Gaussian(mu=inflated(mu)),), self.WORDS)
 
 
-class SecretPermutation(_Epochs):
+class SecretPermutation(_Epochs, name="secret-permutation", proof="docs/theory/noisy_sgd.md, section 3, B1"):
     """Last iterate when permutations are uniform and secret: the GDP curve averaged over the last position.
 
     Fresh permutations (shuffle): average over the place in the last epoch, the others adversarial. One permutation
     reused in every epoch (cyclic, order="secret"): average over the place. Both by joint convexity.
     """
 
-    name = "secret-permutation"
     reference = (
         "Bok, Su and Altschuler (2024), shifted interpolation; joint convexity over the record's position"
     )
-    proof = "docs/theory/noisy_sgd.md, section 3, B1"
 
     def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         fresh = schedule.sampling == "shuffle"

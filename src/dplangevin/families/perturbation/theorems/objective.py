@@ -32,23 +32,24 @@ from dplangevin.privacy.theorem import Theorem, inflated
 from dplangevin.problem.constants import Constants
 
 
-class ObjectivePerturbationTheorem(Theorem[ObjectivePerturbationSchedule]):
+class ObjectivePerturbationTheorem(
+    Theorem[ObjectivePerturbationSchedule],
+    name="objective-perturbation",
+    proof="docs/theory/planner.md, section 1",
+):
     """Delta / noise_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_noise), with delta = 0.
 
     M is the curvature of one record (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add
     k dist(theta, set)^2 / 2 to both objectives, which changes nothing in the proof, and let k grow.
     """
 
-    name = "objective-perturbation"
     reference = (
         "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, with the determinant counted once; "
         "Kifer, Smith and Thakurta (2012), Theorem 2 (constraints)"
     )
-    proof = "docs/theory/planner.md, section 1"
-
-    def any_number(self, schedule: ObjectivePerturbationSchedule) -> bool:
-        """Neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records."""
-        return True
+    beyond_n = (
+        "neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records"
+    )
 
     def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gamma":
@@ -60,7 +61,11 @@ class ObjectivePerturbationTheorem(Theorem[ObjectivePerturbationSchedule]):
         )
 
 
-class GaussianObjectivePerturbation(Theorem[ObjectivePerturbationSchedule]):
+class GaussianObjectivePerturbation(
+    Theorem[ObjectivePerturbationSchedule],
+    name="gaussian-objective-perturbation",
+    proof="docs/theory/planner.md, section 2",
+):
     """(epsilon, delta) with Gaussian noise: a few times the curve of one Gaussian mechanism, see `corner_profile`.
 
     At the point theta the log density ratio of the noises is (2 <b, v> + |v|^2) / (2 noise_scale^2), v the change of
@@ -68,16 +73,11 @@ class GaussianObjectivePerturbation(Theorem[ObjectivePerturbationSchedule]):
     largest of the ratios at the corners, each of which is that of a Gaussian mechanism.
     """
 
-    name = "gaussian-objective-perturbation"
     reference = (
         "Kifer, Smith and Thakurta (2012), Theorem 2; Redberg, Koskela and Wang (2023); "
         "the corner bound is proved in docs/theory/planner.md"
     )
-    proof = "docs/theory/planner.md, section 2"
-
-    def any_number(self, schedule: ObjectivePerturbationSchedule) -> bool:
-        """As for the pure promise."""
-        return True
+    beyond_n = "as for the pure promise"
 
     def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gaussian":

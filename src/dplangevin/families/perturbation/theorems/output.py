@@ -35,7 +35,7 @@ SECURE_WORDS = (
 )
 
 
-class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
+class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="output-perturbation", proof=""):
     """S / noise_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
 
     Examples
@@ -46,13 +46,8 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule]):
     1.0
     """
 
-    name = "output-perturbation"
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
-    proof = ""
-
-    def any_number(self, schedule: OutputPerturbationSchedule) -> bool:
-        """Lambda = n ridge is public, Delta is one record's; the solver certifies its point for the records it saw."""
-        return True
+    beyond_n = "Lambda = n ridge is public, Delta one record's; the solver certifies its point for the records it saw"
 
     def certify(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)

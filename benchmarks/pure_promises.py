@@ -1,0 +1,176 @@
+"""Pure promises (delta = 0): the default fit against objective perturbation without a second moment.
+
+Usage: python benchmarks/pure_promises.py measure PART [--table 0] [--seeds 5] [--epsilons .1 1] >> cells.jsonl
+       python benchmarks/pure_promises.py print cells.jsonl
+
+Parts: ill, mixed and noise (the generators of converging.py, with seeds that chose nothing), rare (1 to 3% positives),
+small (2,000 to 5,000 rows), real (adult, breast_cancer, digits8; development data). Losses: log-loss for the logistic
+model, squared error of the scaled target for ridge. A line is a cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy import _figures
+from clip_law import shapes, table as mixed_table
+from converging import HELD_OUT, ILL, MIXED, Table, ill, real
+from loaders import Floats
+
+from dplangevin.data import ArrayDataset
+from dplangevin.families.run import run
+from dplangevin.planner.choose import choose
+from dplangevin.problem import Clipped
+
+EPSILONS = (0.1, 0.3, 1.0, 4.0)
+FRESH = 9001  # seeds from here on chose nothing
+# rows, columns, correlation of neighbours, share of positives, spread of columns in decades
+RARE = ((30_000, 15, 0.5, 0.02, 0.5), (60_000, 25, 0.8, 0.01, 0.0), (20_000, 10, 0.0, 0.03, 1.0))
+SMALL = (
+    (2_000, 6, 0.6, 0.5, 0.0),
+    (5_000, 12, 0.0, 0.3, 1.0),
+    (3_000, 3, 0.9, 0.5, 0.5),
+    (4_000, 20, 0.0, 0.5, 0.0),
+)
+
+
+def generated(shape: tuple[int, int, float, float, float], seed: int) -> Table:
+    """Neighbouring columns correlated, scales spread, an offset that makes so many positives."""
+    n, p, correlation, share, decades = shape
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n + HELD_OUT, p))
+    for j in range(1, p):
+        X[:, j] = correlation * X[:, j - 1] + math.sqrt(1 - correlation**2) * X[:, j]
+    scores = X @ rng.standard_normal(p)
+    scores = 2 * scores / scores.std()
+    offset = np.quantile(scores + rng.logistic(size=len(X)), 1 - share)
+    y = (scores + rng.logistic(size=len(X)) > offset).astype(float)
+    rows = np.column_stack([np.clip(X, -4, 4) * np.geomspace(1, 10**-decades, p), np.ones(len(X))])
+    rows /= np.linalg.norm(rows, axis=1).max()
+    return rows[:n], y[:n], rows[n:], y[n:]
+
+
+def noise(place: int) -> Table:
+    """Labels that do not depend on the rows."""
+    X, y, X_test, y_test = generated((8_000, 29, 0.5 * place, 0.5, 0.0), FRESH + 300 + place)
+    rng = np.random.default_rng(FRESH + 310 + place)
+    return X, rng.permutation(y), X_test, rng.permutation(y_test)
+
+
+def mixed(place: int) -> Table:
+    """The generator that the clip law was chosen on, another set."""
+    X, y = mixed_table(shapes(FRESH, MIXED)[place], FRESH + 100 + place)
+    return X[:-HELD_OUT], y[:-HELD_OUT], X[-HELD_OUT:], y[-HELD_OUT:]
+
+
+PARTS: dict[str, tuple[Any, int]] = {
+    "ill": (lambda place: ill(place, FRESH), len(ILL)),
+    "mixed": (mixed, MIXED),
+    "rare": (lambda place: generated(RARE[place], FRESH + 400 + place), len(RARE)),
+    "small": (lambda place: generated(SMALL[place], FRESH + 500 + place), len(SMALL)),
+    "noise": (noise, 2),
+    "real": (real, 3),
+}  # fmt: skip
+
+
+def targets(X: Floats, y: Floats, seed: int) -> Floats:
+    """For ridge: scores of random coefficients with noise, in [-1, 1]."""
+    rng = np.random.default_rng(seed)
+    sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / len(X))
+    scores = X @ (rng.standard_normal(X.shape[1]) / np.maximum(sizes, 1e-12))
+    noisy = scores / scores.std() + 0.5 * rng.standard_normal(len(X)) + 0 * y
+    return np.clip(noisy / 4, -1, 1)
+
+
+def cell(
+    part: str, place: int, model: str, epsilon: float, adjacency: str, seeds: int, tables: Table
+) -> dict[str, Any]:
+    """Both fits at one epsilon."""
+    X, y, X_test, y_test = tables
+    found: dict[str, Any] = {
+        "part": part, "table": place, "model": model, "n": len(X), "p": X.shape[1], "adjacency": adjacency,
+        "epsilon": epsilon, "seeds": seeds,
+    }  # fmt: skip
+    for mechanism in ("objective-perturbation", "auto"):
+        plan = choose(
+            model=model, n=len(X), n_features=X.shape[1], epsilon=epsilon, delta=0.0, adjacency=adjacency,
+            data_norm=1.0, fit_intercept=False, mechanism=mechanism,
+        ).plan  # fmt: skip
+        data, loss = ArrayDataset(X, y, plan.problem), plan.problem.loss
+        values = []
+        for seed in range(seeds):
+            scores = X_test @ run(plan, data, 70_000 + seed).value
+            if model == "logistic":
+                bound = loss.bound if isinstance(loss, Clipped) else 1.0
+                values.append(_figures(scores[:, None], y_test, bound)[1])
+            else:
+                values.append(float(np.mean((scores - y_test) ** 2)))
+        found[mechanism] = {
+            "loss": float(np.mean(values)), "error": float(np.std(values) / math.sqrt(max(seeds - 1, 1))),
+            "kind": plan.schedule.mechanism,
+        }  # fmt: skip
+    return found
+
+
+def show(lines: list[dict[str, Any]]) -> None:
+    """A row for each cell, then for each part and model how the loss changed."""
+    print("| table | model | n x p | epsilon | without moment | default | change |")
+    print("|---|---|---|---|---|---|---|")
+    changes: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for one in lines:
+        old, new = one["objective-perturbation"], one["auto"]
+        change = 100 * (new["loss"] / old["loss"] - 1)
+        doubt = 100 * math.hypot(old["error"], new["error"]) / old["loss"]
+        changes.setdefault((one["part"], one["model"]), []).append((change, doubt))
+        kind = "" if new["kind"] != old["kind"] else " (the same)"
+        print(
+            f"| {one['part']} {one['table']}, {one['adjacency']} | {one['model']} | {one['n']} x {one['p']} | "
+            f"{one['epsilon']:g} | {old['loss']:.4f} | {new['loss']:.4f} +- {new['error']:.4f}{kind} | {change:+.1f}% |"
+        )
+    print()
+    for (part, model), found in changes.items():
+        worst = max(found)
+        beyond = sum(change > 1 + 2 * doubt for change, doubt in found)
+        print(
+            f"- {part}, {model}: {len(found)} cells, {np.mean([c for c, _ in found]):+.1f}% on average, "
+            f"{min(found)[0]:+.1f}% at best, {worst[0]:+.1f} +- {worst[1]:.1f}% at worst; worse by more than 1% beyond "
+            f"two standard errors: {beyond}"
+        )
+
+
+def main() -> None:
+    """Measure a part, or print what was measured."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=("measure", "print"))
+    parser.add_argument("part", help="a part, or the file of measured cells")
+    parser.add_argument("--table", type=int, default=None)
+    parser.add_argument("--model", choices=("logistic", "ridge"), default="logistic")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--adjacency", nargs="+", default=("add-remove", "replace-one"))
+    parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    asked = parser.parse_args()
+    if asked.what == "print":
+        show([json.loads(line) for line in Path(asked.part).read_text().splitlines()])
+        return
+    for place in range(PARTS[asked.part][1]) if asked.table is None else [asked.table]:
+        X, y, X_test, y_test = PARTS[asked.part][0](place)
+        if asked.model == "ridge":
+            both = targets(np.vstack([X, X_test]), np.concatenate([y, y_test]), FRESH + 900 + place)
+            y, y_test = both[: len(X)], both[len(X) :]
+        for adjacency in asked.adjacency:
+            for epsilon in asked.epsilons:
+                tables = (X, y, X_test, y_test)
+                json.dump(
+                    cell(asked.part, place, asked.model, epsilon, adjacency, asked.seeds, tables), sys.stdout
+                )
+                print(flush=True)
+
+
+if __name__ == "__main__":
+    main()

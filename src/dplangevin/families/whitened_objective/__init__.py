@@ -1,0 +1,14 @@
+"""Whitened objective perturbation: the second moment of the rows bought purely, then one tilted minimisation."""
+
+from __future__ import annotations
+
+from dplangevin.privacy.registry import Member
+
+MEMBERS: tuple[Member, ...] = (
+    Member(
+        "WhitenedObjectiveSchedule",
+        ("WhitenedObjectiveTheorem",),
+        "WhitenedObjective",
+        recipes=("whitened-objective",),
+    ),
+)

@@ -1,0 +1,99 @@
+"""The recipe of whitened objective perturbation: shares, clip and ridge from public quantities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.families._minimiser import deflated
+from dplangevin.families.perturbation.recipe import REACHES, SOLVER_SHARE, least_ridge
+from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
+from dplangevin.families.whitened_objective.theorem import whitened_constants
+from dplangevin.planner import risk, rules
+from dplangevin.planner.looks import PureLook
+from dplangevin.planner.reasons import caution, clip_reason
+from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.request import Request
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import Problem
+
+
+def whitened_objective(request: Request) -> Recipe:
+    """A share of epsilon for the second moment of the rows, the rest for the minimiser in its coordinates."""
+    if request.alpha is not None or request.radius is not None:
+        raise InvalidParameter(
+            "mechanism='whitened-objective' has neither ridge nor radius; leave alpha and radius out, or use "
+            "mechanism='objective-perturbation'."
+        )
+    look = PureLook.of(request)
+    rest = replace(request, epsilon=(1 - look.share) * request.epsilon, delta=0.0)
+    signal = rest.records(pure=True) / request.dimension
+    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, True)
+    problem = request.problem(bound, 0.0)
+    total = _ridge(rest, problem, signal)
+    unit = problem.row_norm**2 * request.weight_bound
+    ridge = total * unit / request.n
+    objective = calibrated_objective_perturbation(
+        whitened_constants(problem.constants, ridge),
+        epsilon=rest.epsilon,
+        solver_share=SOLVER_SHARE,
+        reach=REACHES * request.shape.reach / problem.row_norm,
+    )
+    schedule = WhitenedObjectiveSchedule(
+        moment_noise=_moment_noise(request, look.share),
+        ridge=ridge,
+        noise_scale=objective.noise_scale,
+        tolerance=objective.tolerance,
+        release_noise=objective.release_noise,
+        reach=objective.reach,
+    )
+    scale = schedule.noise_scale / (problem.row_norm * request.weight_bound)
+    return Recipe(
+        model=request.model,
+        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
+        reasons=_reasons(look, problem, schedule, signal),
+        predicted_excess_risk=risk.ridge_risk(
+            ridge=total,
+            noise_square=request.dimension * (request.dimension + 1) * scale**2,
+            size=request.shape.reach / 2,
+            dimension=request.dimension,
+            n=request.n,
+        ),
+        caution=caution(request, signal),
+    )
+
+
+def _ridge(rest: Request, problem: Problem, signal: float) -> float:
+    """Lambda on the SUM of losses, rows of norm 1: the rule of objective perturbation."""
+    noise = rest.sides * math.sqrt(rest.dimension) / rest.epsilon
+    rank = problem.constants.hessian_rank or 1
+    return max(
+        rules.objective_ridge(rest.shape, noise, signal, pure=True),
+        least_ridge(rest, problem.loss.curvature_bound, rank, False),
+    )
+
+
+def _moment_noise(request: Request, share: float) -> float:
+    """The scale at which the moment costs its share of epsilon, a hair above for the accountant's rounding."""
+    cost = deflated(share * request.epsilon)
+    if not cost > 0:
+        raise CalibrationFailed(
+            f"epsilon = {request.epsilon:g} is too small for double precision; raise epsilon."
+        )
+    return request.sides / (request.n * cost)
+
+
+def _reasons(
+    look: PureLook, problem: Problem, schedule: WhitenedObjectiveSchedule, signal: float
+) -> tuple[str, ...]:
+    share, edge = look.share, look.edge(look.share)
+    return (
+        f"{clip_reason(problem, signal)} (n eps / (s p^1.5) = {signal:.3g})",
+        f"{share:.0%} of epsilon buys one second moment of the rows: directions with more than {edge / 2:.2g} "
+        "of the squared row norm are resolved, and noise then costs every direction alike",
+        f"{1 - share:.0%} buys one exact minimisation in those coordinates, tilted by Gamma-norm noise; a "
+        "hundredth of it covers the solver",
+        f"its ridge, {schedule.ridge:.3g} per sample on whitened coefficients, balances bias against noise",
+    )

@@ -1,0 +1,65 @@
+"""Privacy of whitened objective perturbation: a pure second moment, then a pure minimiser given it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dplangevin.families._minimiser import ASSUMPTIONS, running_time
+from dplangevin.families.perturbation.theorems.objective import ObjectivePerturbationTheorem
+from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Pure
+from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.problem.constants import Constants
+
+
+class WhitenedObjectiveTheorem(
+    Theorem[WhitenedObjectiveSchedule],
+    name="whitened-objective-perturbation",
+    proof="docs/theory/converging_fits.md, section 6",
+):
+    """s / (n moment_noise) for the moment, and what objective perturbation costs with the constants of the problem.
+
+    Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_noise. A row of
+    norm at most 1 moves the mean by |x x'|_* / n <= 1 / n (add-remove), a replaced one by |x x' - y y'|_* / n <= 2 / n.
+    Minimiser: given the moment, T is fixed, and a record's loss in q has the gradient weight w r T' x, of norm at most
+    weight_bound slope_bound row_norm, and a Hessian of norm at most weight_bound curvature_bound row_norm^2: the
+    weights keep w |T' x|^2 <= row_norm^2. So the theorem of objective perturbation holds with the lipschitz and
+    data_smoothness of the problem, and with the ridge that the schedule puts on q.
+    Composition: pure costs add up; the scales are public. T and theta = T q are post-processing.
+    """
+
+    reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
+    beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
+
+    def certify(self, constants: Constants, schedule: WhitenedObjectiveSchedule) -> Guarantee:
+        if constants.row_norm is None:
+            raise self.refuse(
+                "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
+            )
+        if constants.strong_convexity > 0 or math.isfinite(constants.diameter):
+            raise self.refuse(
+                "its coordinates are stretched, so that a ridge or a radius of the problem is none of them",
+                "Leave alpha and radius out, or use mechanism='objective-perturbation'.",
+            )
+        sides = 2.0 if constants.adjacency == "replace-one" else 1.0
+        moment = inflated(sides / (constants.n * schedule.moment_noise))
+        second = ObjectivePerturbationTheorem().certify(
+            whitened_constants(constants, schedule.ridge), schedule.objective
+        )
+        return self.guarantee(
+            constants,
+            schedule,
+            (Pure(value=moment), *second.parts),
+            (
+                "the second moment is of rows alone: neither labels nor sample weights enter it",
+                *ASSUMPTIONS,
+                running_time(schedule.iterations),
+            ),
+        )
+
+
+def whitened_constants(constants: Constants, ridge: float) -> Constants:
+    """Those of the objective in q."""
+    return replace(constants, smoothness=constants.data_smoothness + ridge, strong_convexity=ridge)

@@ -1,0 +1,107 @@
+"""What stands beside a promise is what it covers: nothing of an earlier fit, and no number of rows that is private."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators import model_file
+from dplangevin.ledger import Ledger
+from dplangevin.privacy.theorem import holes
+from dplangevin.rashomon import RashomonSampler
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, (400, 2))
+Y = (X[:, 0] > 0).astype(int)
+TABLE = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "who": np.arange(400), "y": Y})
+OTHERS: dict[str, Any] = {
+    "person": ({"person": "who", "n": 400, "bad_rows": "zero"}, (TABLE, "y")),
+    "learned norm": ({"data_norm": "learn"}, (X, Y)),
+    "plain": ({}, (X, Y)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_earlier_fit_leaves_nothing_beside_a_later_promise(name: str) -> None:
+    """Intervals of an earlier release would be shown, and saved, under a guarantee that does not pay for them."""
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], intervals=True, random_state=0).fit(X, Y)
+    assert model.uncertainty_ is not None
+    options, given = OTHERS[name]
+    model.set_params(intervals=False, **options).fit(*given)
+    fresh = DPLogisticRegression(**model.get_params()).fit(*given)
+    assert vars(model).keys() == vars(fresh).keys()
+    assert model_file.to_plain(model)["uncertainty"] is None
+    np.testing.assert_array_equal(model.coef_, fresh.coef_)
+
+
+def test_a_fit_that_fails_gives_back_what_was_paid_for() -> None:
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), intervals=True, random_state=0).fit(X, X[:, 0])
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X[:, :1] * np.nan, X[:, 0])
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize(("kind", "long"), [(np.float64, 1e308), (np.float32, 1e38)])
+@pytest.mark.parametrize("bad_rows", ["zero", "refuse"])
+def test_a_long_row_is_scaled_back_when_its_length_is_learned(kind: Any, long: float, bad_rows: str) -> None:
+    """It is finite: neither an error, nor a warning, nor a zero row."""
+    rows = (1e-3 * X).astype(kind)
+    rows[7] = 1e30
+    model = DPLogisticRegression(data_norm="learn", classes=[0, 1], bad_rows=bad_rows, random_state=0)
+    expected = model.fit(rows, Y).coef_
+    rows[7] = long
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(model.fit(rows, Y).coef_, expected, rtol=1e-5)
+
+
+def test_a_divisor_that_is_the_number_of_rows_is_a_condition_under_add_remove(tmp_path: Path) -> None:
+    """Removing a record would change the divisor, the plan and so everything."""
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], adjacency="add-remove", random_state=0)
+    assert holes(model.set_params(bad_rows="zero").fit(X, Y).privacy_)[0].startswith(
+        "CONDITIONAL on the number"
+    )
+    assert holes(model.set_params(n=400).fit(X, Y).privacy_) == ()
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
+    model.set_params(n=None, random_state=None)
+    sampler = RashomonSampler(
+        clone(model), threshold=0.05, n_models=2, epsilon=1.0, radius=1.0, ledger=strict
+    )
+    spenders = [
+        lambda: model.set_params(ledger=strict).fit(X, Y),
+        lambda: DPSearchCV(model.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=strict).fit(X, Y),
+        lambda: sampler.fit(X, Y),
+    ]
+    for spend in spenders:
+        with pytest.raises(InvalidParameter, match="state n="):
+            spend()
+    assert strict.history() == ()
+    model.set_params(ledger=strict, n=400).fit(X, Y)
+    assert len(strict.history()) == 1
+
+
+def test_a_table_without_rows_is_refused_in_words_or_fitted_where_their_number_is_private(
+    tmp_path: Path,
+) -> None:
+    """Where n is stated the number of rows is private: that none is left, of the persons' above all, raises nothing."""
+    (tmp_path / "t.csv").write_text("a,b,y\n")
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", random_state=0)
+    with pytest.raises(InvalidParameter, match="no rows"):
+        model.fit(tmp_path / "t.csv", "y")
+    model.set_params(adjacency="add-remove", n=400)
+    empty = model.fit(X[:0], Y[:0]).coef_
+    np.testing.assert_array_equal(model.fit(tmp_path / "t.csv", "y").coef_, empty)
+    nobody = TABLE.assign(who=None)
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
+    assert np.isfinite(model.set_params(person="who", ledger=strict).fit(nobody, "y").coef_).all()

@@ -1,0 +1,178 @@
+"""One odd record in a list, a sparse matrix or an array of objects raises nothing, and moves nobody else."""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dplangevin import DPLogisticRegression, DPRidge, private_score
+from dplangevin.data import ArrayDataset
+from dplangevin.data.people import PersonCodes
+from dplangevin.errors import InvalidParameter
+from dplangevin.ledger import Ledger
+from dplangevin.problem import DataBounds, Huber, Problem
+from dplangevin.tables import Files, cells_of, matrix_of, number, table_of
+
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, (60, 2))
+Y = (X[:, 0] > 0).astype(int)
+PLACE = 4
+
+
+class Loud(float):
+    """A number that quotes itself."""
+
+    def __float__(self) -> float:
+        raise RuntimeError(f"SECRET {float.__repr__(self)}")
+
+
+def with_row(row: Any) -> list[Any]:
+    rows: list[Any] = X.tolist()
+    rows[PLACE] = row
+    return rows
+
+
+def sparse(kind: Any = float, **changes: Any) -> Any:
+    matrix = sp.csr_array(X.astype(kind))
+    matrix.indices, matrix.data = matrix.indices.copy(), matrix.data.copy()
+    for name, (place, value) in changes.items():
+        getattr(matrix, name)[place] = value
+    return matrix
+
+
+def twice(value: float, other: float) -> Any:
+    """The record's two entries in one place."""
+    matrix = sparse(indices=(2 * PLACE + 1, 0))
+    matrix.data[2 * PLACE : 2 * PLACE + 2] = value, other
+    return matrix
+
+
+def with_cell(cell: Any) -> Any:
+    table = X.astype(object)
+    table[PLACE, 1] = cell
+    return table
+
+
+ODD = {
+    "short row": lambda: with_row([0.5]),
+    "no row": lambda: with_row(7.0),
+    "text for a row": lambda: with_row("SECRET"),
+    "sparse NaN": lambda: sparse(data=(2 * PLACE, np.nan)),
+    "sparse beyond": lambda: sparse(indices=(2 * PLACE, 9)),
+    "complex beyond": lambda: sparse(complex, indices=(2 * PLACE, 2)),
+    "sparse overflow": lambda: twice(1.7e308, 1.7e308),
+    "sparse infinities": lambda: twice(np.inf, -np.inf),
+    "loud number": lambda: with_cell(Loud(3.0)),
+    "wider than a double": lambda: np.where(
+        np.arange(60)[:, None] == PLACE, np.longdouble(10) ** 400, X.astype(np.longdouble)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_one_odd_record_moves_a_score_by_its_share_and_tells_nothing(name: str, tmp_path: Path) -> None:
+    """A strict data set's promise is about every data set."""
+    model = DPLogisticRegression(epsilon=20.0, data_norm=2.0, classes=[0, 1], random_state=0).fit(X, Y)
+    strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("s", epsilon=1e5, delta=1e-2, strict=True)
+    plain = private_score(model, X, Y, epsilon=1e4, random_state=0).value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "this random_state paid")
+        odd = private_score(model, ODD[name](), Y, epsilon=1e4, random_state=0, ledger=strict).value
+    assert abs(odd - plain) <= 1.01 / 60
+
+
+@pytest.mark.parametrize("name", [name for name in ODD if "row" not in name])
+def test_one_odd_record_is_the_zero_row_of_a_fit(name: str) -> None:
+    zeroed = X.copy()
+    zeroed[PLACE] = 0.0
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero", random_state=0)
+    expected = model.fit(zeroed, X[:, 0]).coef_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "this random_state paid")
+        np.testing.assert_array_equal(model.fit(ODD[name](), X[:, 0]).coef_, expected)
+
+
+def test_a_list_of_rows_states_no_number_of_columns() -> None:
+    """Where no record may raise, its rows cannot say how many columns there are; refused whatever they hold."""
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero", random_state=0)
+    for rows in (X.tolist(), with_row([0.5])):
+        with pytest.raises(InvalidParameter, match="public number of columns"):
+            model.fit(rows, X[:, 0])
+    model.fit(X, X[:, 0])
+    np.testing.assert_array_equal(model.predict(X.tolist()), model.predict(X))
+
+
+def test_records_in_lists_keep_their_type_whatever_one_of_them_is() -> None:
+    problem = Problem(
+        loss=Huber(transition=0.5),
+        n=60,
+        n_features=2,
+        bounds=DataBounds(data_norm=2.0, target=(-1, 1), bad_rows="zero"),
+    )
+    zeroed = X.copy()
+    zeroed[PLACE] = 0.0
+    targets: list[Any] = X[:, 0].tolist()
+    labels = X[:, 0].copy()
+    labels[PLACE] = 0.0
+    at = np.zeros((3, 1))
+    expected = ArrayDataset(zeroed, labels, problem).gradient_sum(problem.loss, at)
+    for row in ([None, 1.0], ["?", "?"], [0.5], 7.0, [Loud(1.0), 0.0]):
+        data = ArrayDataset(with_row(row), targets, problem)
+        np.testing.assert_array_equal(data.gradient_sum(problem.loss, at), expected)
+    weights: list[Any] = [1.0] * 60
+    weights[PLACE] = "?"
+    data = ArrayDataset(X, targets, problem, weights)
+    assert np.isfinite(data.gradient_sum(problem.loss, at)).all()
+
+
+def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
+    single = [np.float32(row) for row in X]
+    assert matrix_of(single).dtype == matrix_of([*single[:-1], X[-1]]).dtype == np.float64
+    assert matrix_of(X.astype(np.float32)).dtype == np.float32
+
+
+def test_what_a_mask_hides_is_not_read() -> None:
+    hidden = np.ma.array(X, mask=X > 0.5)
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1))
+    for rows, targets in ((hidden, X[:, 0]), (X, hidden[:, 0])):
+        with pytest.raises(InvalidParameter, match="masked"):
+            model.fit(rows, targets)
+    with pytest.raises(InvalidParameter, match="masked"):
+        table_of(hidden, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [Decimal("1.00000000000000000001"), Decimal("1.00000000000000000002"), Decimal("2.5")],
+        [Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**30), Fraction(5, 2)],
+        np.array([1, 2, 2.5], np.longdouble) + np.array([1e-18, 1e-18, 0], np.longdouble),
+    ],
+)
+def test_two_persons_never_share_a_double(cells: Any) -> None:
+    """Who shares a code with somebody else takes places from their rows: then one person moves another's."""
+    codes = PersonCodes().of(cells_of(cells, "person"))
+    assert codes[0] == codes[1] == -1
+    assert codes[2] >= 0
+    assert PersonCodes().of(cells_of([Decimal("0.1"), "0.1", 0.1], "person")).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("first", ["1,2", '"1",2', "1", ""])
+def test_a_mark_of_byte_order_inside_a_file_belongs_to_its_cell(first: str, tmp_path: Path) -> None:
+    """Arrow takes such a mark from the first line it is given: which line that is depends on the others."""
+    (tmp_path / "t.csv").write_text(f"a,b\n{first}\n\ufeff5,6\n", encoding="utf-8")
+    table = Files(tmp_path / "t.csv").table()
+    assert [table.column(name).texts()[1] for name in "ab"] == ["\ufeff5", "6"]
+
+
+def test_a_number_that_quotes_itself_is_missing() -> None:
+    assert np.isnan(number(Loud(3.0)))
