@@ -145,7 +145,7 @@ def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
 def test_an_index_beyond_the_dictionary_is_its_own_cell_s(tmp_path: Path) -> None:
     """Neither Arrow nor its files look for one; it raised, or took the word of somebody else."""
     words = pa.array(["x", "5"])
-    cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -1], pa.int8()), words, safe=False)
+    cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -2], pa.int8()), words, safe=False)
     feather.write_feather(pa.table({"a": cells}), tmp_path / "t.feather", compression="uncompressed")
     for table in (table_of(pa.table({"a": cells})), Files(tmp_path / "t.feather").table()):
         assert table.column("a").texts().tolist() == ["x", "5", None, None]
