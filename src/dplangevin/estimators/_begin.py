@@ -1,9 +1,12 @@
-"""Searches, ensembles and the like of scikit-learn fit many times, and every fit is a release: said once."""
+"""How a fit begins: nothing of an earlier release stands beside a later promise, and a plain search is warned of."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 SAID = (
     "this fit is one of many of a plain search, cross-validation, ensemble or calibration: k fits cost k releases, and "
@@ -33,3 +36,20 @@ def warn_of_plain_search(paid: bool) -> None:
             warnings.warn(SAID, UserWarning, stacklevel=3)
             return
         frame = frame.f_back  # type: ignore[assignment]
+
+
+@contextmanager
+def anew(model: Any) -> Iterator[None]:
+    """Without what an earlier fit left; a fit that fails gives it back, since it was paid for."""
+    earlier = _taken(model)
+    try:
+        yield
+    except BaseException:
+        _taken(model)
+        vars(model).update(earlier)
+        raise
+
+
+def _taken(model: Any) -> dict[str, Any]:
+    names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]
+    return {name: vars(model).pop(name) for name in names}
