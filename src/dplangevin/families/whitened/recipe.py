@@ -83,7 +83,7 @@ def _steps(request: Request, looks: Looks, sharpness: float) -> int:
     """
     if request.model == "quantile":
         short = request.n * request.columns <= rules.LONG_STEP
-        return math.ceil(STEPS * sharpness ** (0.75 if short else 0.5))
+        return math.ceil(STEPS * math.pow(sharpness, 0.75 if short else 0.5))
     if looks.number == 2 and request.model == "ridge":
         return QUICK
     return BRISK if looks.number == 2 and request.model == "logistic" else STEPS
