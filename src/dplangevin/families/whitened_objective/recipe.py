@@ -19,7 +19,6 @@ from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
-
 STIFFER = 1.2
 """Times the ridge of objective perturbation: short directions, which that ridge keeps quiet, are heard here."""
 
