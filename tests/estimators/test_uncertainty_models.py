@@ -373,7 +373,7 @@ def test_too_many_classes_for_the_records_are_infinite_and_announced() -> None:
     )
     with pytest.warns(UserWarning, match="epsilon"):
         model.fit(X, rng.integers(8, size=1500))
-    assert np.isinf(model.standard_errors_).mean() > 0.9
+    assert np.isinf(model.standard_errors_).mean() > 0.8
     recipe, _ = plan_with_intervals(0.15, options("multinomial", 8000, 20, n_classes=10))
     assert "infinite confidence intervals" in str(recipe.caution)
 

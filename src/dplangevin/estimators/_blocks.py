@@ -59,29 +59,35 @@ class ColumnBlock:
             largest = max(1.0, bound(table_of_knots(column)))
         return largest if self.other is None else largest * self.other.bound
 
-    def encoded(self, cells: Cells, others: Cells | None = None) -> list[Floats]:
-        """A list of columns of numbers: each cell by itself."""
+    def encoded(self, cells: Cells, others: Cells | None = None) -> Floats:
+        """[cells, names]: each cell by itself."""
         found = self._own(cells)
         if self.other is None or others is None:
             return found
-        return [one * two for one in found for two in self.other._own(others)]
+        second = self.other._own(others)
+        return np.asarray((found[:, :, None] * second[:, None]).reshape(len(found), -1))
 
-    def _own(self, cells: Cells) -> list[Floats]:
+    def _own(self, cells: Cells) -> Floats:
         column = self.column
         if isinstance(column, CategoricalColumn):
             codes = cells.codes(column.listed, text=column.text)
             if self.missing == "never":
                 codes = np.where(codes == MISSING, 0, codes)
-            hits = [(codes == place).astype(float) for place in range(len(column.categories))]
-            return [*hits, (codes < 0).astype(float)] if column.other == "own" else hits
+            size = len(column.categories)
+            hits = np.zeros((len(codes), size + (column.other == "own")))
+            known = np.flatnonzero((codes >= 0) & (codes < size))
+            hits[known, codes[known]] = 1.0
+            if column.other == "own":
+                hits[codes < 0, size] = 1.0
+            return hits
         numbers = np.asarray(cells.numbers(), np.float64)
         absent = np.isnan(numbers)
         rows = number_rows(column, numbers, absent, self.missing in ("own", "ignored"))
-        return [*rows, absent.astype(float)] if self.missing == "own" else rows
+        return np.column_stack([rows, absent]) if self.missing == "own" else rows
 
 
-def number_rows(column: NumericColumn, numbers: Floats, absent: NDArray[np.bool_], own: bool) -> list[Floats]:
-    """Clipped to the range and put on the scale of [-1, 1], or into the coordinates of the basis.
+def number_rows(column: NumericColumn, numbers: Floats, absent: NDArray[np.bool_], own: bool) -> Floats:
+    """[cells, k]: clipped to the range and put on the scale of [-1, 1], or into the coordinates of the basis.
 
     A missing number is the middle of the range; with a basis and an indicator of its own (`own`) it is zero.
     """
@@ -91,15 +97,16 @@ def number_rows(column: NumericColumn, numbers: Floats, absent: NDArray[np.bool_
         numbers, low, high = np.log1p(numbers), np.log1p(low), np.log1p(high)
     scaled = np.where(absent, 0.0, 2 * (numbers - low) / (high - low) - 1)
     if column.basis is None:
-        return [scaled]
+        return np.asarray(scaled[:, None])
     table = table_of_knots(column)
     places = scaled_knots(column)
     left = np.clip(np.searchsorted(places, scaled, side="right") - 1, 0, len(places) - 2)
     share = np.clip((scaled - places[left]) / (places[left + 1] - places[left]), 0.0, 1.0)
-    rows = table[left] * (1 - share)[:, None] + table[left + 1] * share[:, None]
+    rows = table[left] * (1 - share)[:, None]
+    rows += table[left + 1] * share[:, None]
     if own:
         rows[absent] = 0.0
-    return list(rows.T)
+    return np.asarray(rows)
 
 
 def scaled_knots(column: NumericColumn) -> Floats:

@@ -40,7 +40,7 @@ from dplangevin.problem import (
 
 DEFAULT_SHARE = 0.15
 MOST_SHARE, FINE_DOUBT = 0.5, 0.2
-"""A pure promise gives the curvature more, up to a half, until its noise is a fifth of what n records can show."""
+"""The curvature of many coefficients gets more, up to a half, until its noise is a fifth of what n records can show."""
 SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off
 POISSON_CLIP = 2.5  # counts further from their rate than so many deviations of the largest one are cut off
 LONGEST = 1000.0  # norm of the coefficients, for rows of norm 1, beyond which no interval is meant to hold
@@ -104,7 +104,7 @@ def plan_with_intervals(
 ) -> tuple[Recipe, IntervalPlan]:
     """The recipe and the joint plan for a request whose (epsilon, delta) pays for both.
 
-    stated : the share is as it is; otherwise a pure promise whose curvature needs more gets it.
+    stated : the share is as it is; otherwise a curvature that needs more gets it, by a rule on public numbers.
 
     What has no interval is refused; nothing here depends on the data.
     """
@@ -127,7 +127,7 @@ def plan_with_intervals(
     recipe = recipe_for_intervals(recipe, left, request.alpha)
     both = interval_plan(recipe.plan, epsilon)
     wanted = min(MOST_SHARE, share * _doubt(both) / FINE_DOUBT)
-    if not stated and delta == 0 and wanted > share:
+    if not stated and wanted > share:
         return plan_with_intervals(wanted, request, rows=rows, weighted=weighted, stated=True)
     return replace(recipe, caution=recipe.caution or _caution(both)), both
 

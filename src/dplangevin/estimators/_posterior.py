@@ -6,13 +6,22 @@ its noisy release (`_curvature_estimate`), E = K - H,
 
     K theta + Lambda theta  =  K theta_0 - g - b + E (theta - theta_0):
 
-a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and E, whose
-entries have the variances V that the release leaves, adds sum_j V_ij (theta - theta_0)_j^2 to coordinate i. theta_0 is
-given the public prior of the planner's rules, N(0, tau^2) with tau = reach / row_norm, about twice the size that
-coefficients are planned for. With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of
-theta_0 and C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the
-ridge's bias; where they do not, it is the prior: a coefficient with more than a third of the prior's variance left
-has an infinite interval. (theta - theta_0)^2 is taken from the answer itself, until both agree.
+a linear observation of theta_0 whose errors have known laws: g has covariance J, b that of the plan, and the entries
+of E have the variances V that the release leaves. theta - theta_0 = -H^-1 (Lambda theta + g + b) has two parts. What E
+does to the second is no error at all, since K^-1 (I + E H^-1) = H^-1: the error of the solution is, up to its sign,
+
+    H^-1 (g + b) + K^-1 E r,    r = H^-1 Lambda theta, the ridge's part,
+
+so that E adds sum_j V_ij r_j^2 to coordinate i. The first term is measured with K in place of H, which moves a standard
+error by the share sqrt(V_ii) / K_ii; V_ii times the coordinate's own variance is added for that. (To count all of
+E (theta - theta_0), as if it were independent of g + b, made intervals up to a tenth too wide.)
+
+theta_0 is given the public prior of the planner's rules, N(0, tau^2): tau = reach / (2 row_norm), the size that
+coefficients are planned for. A row's score has the prior deviation tau |x| then, however many coefficients there are.
+With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of theta_0 and
+C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the ridge's bias;
+where they do not, it is the prior: a coefficient with more than a third of the prior's variance left has an infinite
+interval. r and the variances are taken from the answer itself, until both agree.
 
 Two kinds of directions are left out of this first, because E would carry their whole doubt, tau, into all others:
 
@@ -62,10 +71,10 @@ class Posterior:
 
 
 def prior_scale(problem: Problem) -> float:
-    """tau: how far a coefficient may go, from the planner's rules."""
+    """tau: the expected size of a coefficient in the planner's rules, half of how far it may go."""
     loss = problem.loss.plain
     names = {Logistic: "logistic", Softmax: "multinomial", Poisson: "poisson", SmoothedHinge: "svc"}
-    return SHAPES[names.get(type(loss), "ridge")].reach / problem.row_norm
+    return SHAPES[names.get(type(loss), "ridge")].reach / (2 * problem.row_norm)
 
 
 def posterior(
@@ -120,17 +129,18 @@ def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvatur
     slopes = _slopes(curvature, known, kept, doubts)
     seen = known @ point + problem.n * problem.ridge * point
     unit, prior = np.eye(len(point)), prior_scale(problem) ** 2
-    apart = np.full(len(point), prior)
+    apart = own = np.full(len(point), prior)
     for _ in range(_ROUNDS):
-        added = np.diag(spread**2 + doubt @ apart)
+        added = np.diag(spread**2 + doubt @ apart + np.diag(doubt) * own)
         weighed = np.linalg.solve(slopes + added, known)
         covariance = np.linalg.inv(known @ weighed + unit / prior)
         gain = covariance @ weighed.T
         middle = gain @ seen
         told = unit - covariance / prior  # the part of each direction that the records speak of
-        square = np.outer(point - middle, point - middle) + covariance
-        before, apart = apart, np.maximum(np.diag(told @ square @ told), 1e-12 * prior)
-        if np.abs(apart - before).max(initial=0.0) <= 1e-6 * before.max(initial=1.0):
+        before = apart + own
+        apart = (told @ (point - middle)) ** 2
+        own = np.maximum(np.diag(told @ covariance @ told), 1e-12 * prior)
+        if np.abs(apart + own - before).max(initial=0.0) <= 1e-6 * before.max(initial=1.0):
             break
     left = unit - gain @ known
     return _Inner(middle, gain @ slopes @ gain.T, gain @ added @ gain.T, prior * left @ left.T)

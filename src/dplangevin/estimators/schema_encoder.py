@@ -52,18 +52,16 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         schema = as_schema(self.schema)
         table = table_of(X, schema.names)
         schema.validate(table.names)
-        columns = [
-            numbers
-            for block in blocks_of(schema)
-            for numbers in block.encoded(
-                table.column(block.column.name),
-                None if block.other is None else table.column(block.other.column.name),
-            )
-        ]
-        rows = np.column_stack([*columns, np.ones(len(table))])
+        blocks = blocks_of(schema)
+        ends = np.cumsum([len(block.names()) for block in blocks])
+        rows: Floats = np.ones((len(table), int(ends[-1]) + 1))
+        for block, end in zip(blocks, ends, strict=True):
+            other = None if block.other is None else table.column(block.other.column.name)
+            found = block.encoded(table.column(block.column.name), other)
+            rows[:, end - found.shape[1] : end] = found
         norms = largest_norm(schema) if schema.additive else np.linalg.norm(rows, axis=1, keepdims=True)
-        encoded: Floats = rows * (schema.row_norm * (1 - 1e-15) / norms)
-        return encoded
+        rows *= schema.row_norm * (1 - 1e-15) / norms
+        return rows
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names of the encoded columns."""

@@ -114,7 +114,7 @@ def _design(block: ColumnBlock, at: Any = None) -> tuple[tuple[Any, ...], Floats
     points = _points(block) if at is None else tuple(at)
     first = _cells([point[0] for point in points] if block.other is not None else points)
     second = None if block.other is None else _cells([point[1] for point in points])
-    return points, np.column_stack(block.encoded(first, second))
+    return points, block.encoded(first, second)
 
 
 def _points(block: ColumnBlock) -> tuple[Any, ...]:

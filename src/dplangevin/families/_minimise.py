@@ -225,6 +225,10 @@ def _hessian_sum(data: Dataset, theta: Floats) -> Floats:
     total = np.zeros((classes, classes, columns, columns))
     for block in data.blocks():
         curvatures = _curvatures(data, block, theta)
+        if classes == 1:  # no loss bends downwards: half the multiplications of a product of two matrices
+            scaled = np.sqrt(np.maximum(curvatures[:, 0, 0], 0.0))[:, None] * block.rows
+            total[0, 0] += scaled.T @ scaled
+            continue
         for c in range(classes):
             for d in range(c, classes):
                 total[c, d] += block.rows.T @ (curvatures[:, c, d, None] * block.rows)

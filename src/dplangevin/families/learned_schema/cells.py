@@ -30,11 +30,16 @@ SKEWED = 32.0  # a range with half of its rows below 1/32 of its end is seen on 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A public range of a column, and the scale that it is divided on."""
+    """A public range of a column, and the scale that it is divided on.
+
+    shown : somebody is surely above it. Of a log scale no finer look cuts off more: an octave is a small part of that
+        scale, while its rows, spread over many fine cells, are lost in their noise.
+    """
 
     low: float
     high: float
     log: bool = False
+    shown: float = 0.0
 
     @property
     def edges(self) -> Floats:
@@ -134,7 +139,12 @@ def coarse_span(noisy: Floats, unit: float, deviation: float, n: int, log: bool 
         small = np.searchsorted(edges, high / SKEWED, side="right") - 1
         below, total = noisy[first:small].sum(), noisy[first : last + 1].sum()
         log = bool(low >= 0 and high >= SKEWED and below >= total / 2)
-    return Span(low=max(low, 0.0) if log else low, high=max(high, unit) if log else high, log=log)
+    if not log:
+        return Span(low=low, high=high)
+    sums = np.cumsum(noisy[: last + 1][::-1])  # of the windows that end with the last octave
+    sure = sums >= max(DOUBT * deviation, RARE * n) * np.sqrt(np.arange(1.0, last + 2))
+    shown = float(edges[last - int(np.argmax(sure))]) if sure.any() else 0.0
+    return Span(low=max(low, 0.0), high=max(high, unit), log=True, shown=max(shown, 0.0))
 
 
 def fine_span(noisy: Floats, span: Span, deviation: float, n: int) -> Span:
@@ -144,7 +154,8 @@ def fine_span(noisy: Floats, span: Span, deviation: float, n: int) -> Span:
     if hidden or first + last >= len(noisy):
         return span
     edges = span.edges
-    return Span(low=float(edges[first]), high=float(edges[len(noisy) - last]), log=span.log)
+    high = max(float(edges[len(noisy) - last]), span.shown)
+    return Span(low=float(edges[first]), high=high, log=span.log)
 
 
 def _empty(noisy: Floats, deviation: float, n: int) -> int:

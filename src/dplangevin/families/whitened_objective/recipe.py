@@ -13,9 +13,8 @@ from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSch
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
 from dplangevin.planner.looks import PureLook
-from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 

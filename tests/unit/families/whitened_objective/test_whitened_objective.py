@@ -13,8 +13,8 @@ from dplangevin import DPLogisticRegression, DPRidge, Ledger, choose
 from dplangevin.data import ArrayDataset, Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families._minimise import Objective
+from dplangevin.families.mechanism import run
 from dplangevin.families.perturbation.theorems.objective import ObjectivePerturbationTheorem
-from dplangevin.families.run import run
 from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened_objective.mechanism import coordinates, look, minimised, resolved
 from dplangevin.families.whitened_objective.rows import WhitenedRows, weighted
