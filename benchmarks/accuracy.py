@@ -21,7 +21,7 @@ from loaders import FIXED, REGRESSION, Floats, Split, Unavailable, load
 from scipy.special import expit, log_softmax
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped
 

@@ -18,8 +18,8 @@ from _measure import Row, readable
 from _scale import anonymous_memory, interleaved, problem, records
 
 from dplangevin.data import ArrayDataset, ArrowSource, ScratchDataset
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Logistic
 

@@ -12,7 +12,7 @@ from loaders import _synthetic
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed
 from dplangevin.families.draws.plan_sampler import plan_sampler
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.samplers.problem_potential import ProblemPotential
 

@@ -18,7 +18,7 @@ from accuracy import _figures
 from loaders import Floats
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.planner import rules
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped

@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 from validation import TABLES, table as validation_table
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped, Logistic
 

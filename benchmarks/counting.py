@@ -19,11 +19,11 @@ import numpy as np
 from _measure import Row
 
 from dplangevin import __version__
+from dplangevin.families.noisy_answers.error_laws import IndependentError
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
-from dplangevin.families.noisy_answers.maximum_error import expected_maximum
 from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
+from dplangevin.privacy.generalized_gaussian import smallest_sigma
 from dplangevin.queries import Marginals, count_file
 from dplangevin.schema import Schema
 
@@ -51,7 +51,7 @@ def pure_rows() -> list[Row]:
     for k in (10, 100, 1000):
         ours = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=0.0)
         mean = _simulated(ours, max(2000, 400_000 // k), rng)
-        laplace = k * expected_maximum(k, 1)
+        laplace = k * IndependentError(k, 1).expected_maximum()
         found.append(
             Row(
                 what=f"largest error with delta = 0, k = {k:,}",
@@ -79,7 +79,7 @@ def shape_table() -> list[str]:
         for delta in (0.0, 1e-9, 1e-6):
             ours = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=delta)
             mean = ours.expected_maximum_error()
-            laplace = smallest_sigma(1.0, k, EPSILON, delta) * expected_maximum(k, 1)
+            laplace = smallest_sigma(1.0, k, EPSILON, delta) * IndependentError(k, 1).expected_maximum()
             cells = [
                 f"{k:,}",
                 f"{delta:g}",
@@ -89,7 +89,7 @@ def shape_table() -> list[str]:
                 f"{mean / laplace:.3f}",
             ]
             if delta:
-                gauss = smallest_sigma(2.0, k, EPSILON, delta) * expected_maximum(k, 2)
+                gauss = smallest_sigma(2.0, k, EPSILON, delta) * IndependentError(k, 2).expected_maximum()
                 cells += [f"{gauss:.5g}", f"{mean / gauss:.3f}"]
             else:
                 cells += ["none", ""]
@@ -122,7 +122,7 @@ def error_rows() -> list[Row]:
         )
     worst = max(
         GeneralizedGaussianMechanism(k=k, epsilon=e, delta=DELTA).expected_maximum_error()
-        / (math.sqrt(2 * k) / cv.gdp_mu(e, DELTA) * expected_maximum(k, 2))
+        / (math.sqrt(2 * k) / cv.gdp_mu(e, DELTA) * IndependentError(k, 2).expected_maximum())
         for k in (1, 2, 3, 7, 20, 24, 40, 60)
         for e in (0.1, 1.0, 4.0)
     )
@@ -149,7 +149,7 @@ def _opendp(k: int) -> str:
     runs = max(1, 40_000 // k)
     noise = space >> dp.m.then_gaussian(scale)
     drawn = np.mean([np.abs(noise([0.0] * k)).max() for _ in range(runs)])
-    exact = scale * math.sqrt(2) * expected_maximum(k, 2)
+    exact = scale * math.sqrt(2) * IndependentError(k, 2).expected_maximum()
     return f", OpenDP Gaussian {exact:.5g} ({runs} draws: {drawn:.4g})"
 
 

@@ -18,7 +18,7 @@ from loaders import Floats
 from scipy.optimize import minimize
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Loss
 

@@ -24,7 +24,7 @@ from converging import HELD_OUT, ILL, MIXED, Table, ill, real
 from loaders import Floats
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped
 

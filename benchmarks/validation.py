@@ -20,7 +20,7 @@ from loaders import Floats
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.planner import rules
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Clipped

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from dplangevin.families.account import account as account
     from dplangevin.families.calibrate import calibrate as calibrate
     from dplangevin.families.draws.plan_sampler import plan_sampler as plan_sampler
+    from dplangevin.families.mechanism import run as run
     from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon as lower_bound_epsilon
     from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule as NoisyGradientSchedule
-    from dplangevin.families.run import run as run
     from dplangevin.ledger import Ledger as Ledger
     from dplangevin.planner.choose import choose as choose
     from dplangevin.planner.request import Request as Request

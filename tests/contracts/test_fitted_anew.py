@@ -10,10 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV
-from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import model_file
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.estimators import _plain_search, model_file
 from dplangevin.ledger import Ledger
 from dplangevin.privacy.theorem import holes
 from dplangevin.rashomon import RashomonSampler
@@ -105,3 +109,43 @@ def test_a_table_without_rows_is_refused_in_words_or_fitted_where_their_number_i
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
     assert np.isfinite(model.set_params(person="who", ledger=strict).fit(nobody, "y").coef_).all()
+
+
+def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> None:
+    """A scaler's means are those of the private rows: whoever reads privacy_ is told, and a strict data set refuses."""
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero")
+    search = DPSearchCV(model, {"alpha": [0.1, 1.0]})
+    sampler = RashomonSampler(model, threshold=0.05, n_models=2, epsilon=1.0, radius=1.0)
+    for last in (model, search, sampler):
+        pipeline = make_pipeline(StandardScaler(), clone(last))
+        with pytest.warns(UserWarning, match="standardscaler of the pipeline learned"):
+            pipeline.fit(X, Y)
+        assert holes(pipeline[-1].privacy_)[0].startswith(
+            "CONDITIONAL on the table being public before this step"
+        )
+        with pytest.raises(InvalidParameter, match="strict, and standardscaler"):
+            make_pipeline(StandardScaler(), clone(last).set_params(ledger=strict)).fit(X, Y)
+    assert strict.history() == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = make_pipeline(FunctionTransformer(), clone(model).set_params(ledger=strict)).fit(X, Y)
+    assert holes(plain[-1].privacy_) == ()
+
+
+@pytest.mark.parametrize(
+    "many", [OneVsRestClassifier, lambda model: BaggingClassifier(model, n_estimators=2)]
+)
+def test_what_fits_many_times_is_told(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_plain_search, "_said", False)
+    with pytest.warns(UserWarning, match="k fits cost k releases"):
+        many(DPLogisticRegression(data_norm=2.0, classes=[0, 1], weight_bound=1.0)).fit(X, Y)
+
+
+def test_a_ledger_in_place_of_its_budget_and_too_many_rows_are_said_in_words(tmp_path: Path) -> None:
+    ledger: Any = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    with pytest.raises(InvalidParameter, match="budget of one data set"):
+        DPLogisticRegression(data_norm=2.0, classes=[0, 1], ledger=ledger).fit(X, Y)
+    with pytest.raises(CalibrationFailed, match="leaves nothing of epsilon"):
+        DPLogisticRegression(data_norm=2.0, classes=[0, 1], max_rows_per_person=10**9).fit(X, Y)

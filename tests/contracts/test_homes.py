@@ -21,6 +21,7 @@ from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, Scr
 from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
 from dplangevin.families.draws.plan_sampler import plan_sampler
 from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
+from dplangevin.families.mechanism import run
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_sample import public_map
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
@@ -35,7 +36,6 @@ from dplangevin.families.noisy_gradient.mechanism import drawn_batches
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.families.run import run
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule

@@ -28,8 +28,7 @@ from dplangevin.privacy.registry import schedule_types, theorems_for
 from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.excess import interior_minimisers, largest_excess
-from dplangevin.problem.reach import full_lipschitz
+from dplangevin.problem.reach import full_lipschitz, interior_minimisers, largest_excess
 from dplangevin.rashomon import RashomonSampler
 from dplangevin.samplers.problem_potential import ProblemPotential
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
 import scipy.sparse as sp
 
@@ -140,6 +142,17 @@ def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
     assert matrix_of(X.astype(np.float32)).dtype == np.float32
 
 
+def test_an_index_beyond_the_dictionary_is_its_own_cell_s(tmp_path: Path) -> None:
+    """Neither Arrow nor its files look for one; it raised, or took the word of somebody else."""
+    words = pa.array(["x", "5"])
+    cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -1], pa.int8()), words, safe=False)
+    feather.write_feather(pa.table({"a": cells}), tmp_path / "t.feather", compression="uncompressed")
+    for table in (table_of(pa.table({"a": cells})), Files(tmp_path / "t.feather").table()):
+        assert table.column("a").texts().tolist() == ["x", "5", None, None]
+        np.testing.assert_array_equal(table.column("a").numbers(), [np.nan, 5, np.nan, np.nan])
+        assert table.column("a").persons()[0].tolist()[2:] == [-1, -1]
+
+
 def test_what_a_mask_hides_is_not_read() -> None:
     hidden = np.ma.array(X, mask=X > 0.5)
     model = DPRidge(data_norm=2.0, target_bounds=(-1, 1))
@@ -172,6 +185,36 @@ def test_a_mark_of_byte_order_inside_a_file_belongs_to_its_cell(first: str, tmp_
     (tmp_path / "t.csv").write_text(f"a,b\n{first}\n\ufeff5,6\n", encoding="utf-8")
     table = Files(tmp_path / "t.csv").table()
     assert [table.column(name).texts()[1] for name in "ab"] == ["\ufeff5", "6"]
+
+
+class Speaking:
+    """A container that quotes what it holds."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("SECRET")
+
+
+@pytest.mark.parametrize("bad_rows", ["refuse", "zero"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.full((2, 1, 1), "SECRET"),
+        np.full((2, 1, 1), "SECRET", object),
+        np.array("SECRET"),
+        b"SECRET",
+        Speaking(),
+    ],
+)
+def test_errors_about_containers_quote_no_cell(given: Any, bad_rows: str) -> None:
+    model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows=bad_rows)
+    for rows, targets in ((given, [0.5, 0.5]), (X[:2], given)):
+        with pytest.raises(InvalidParameter) as error:
+            model.fit(rows, targets)
+        assert "SECRET" not in str(error.value)
+        assert error.value.__suppress_context__ or error.value.__context__ is None
 
 
 def test_a_number_that_quotes_itself_is_missing() -> None:

@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 
 from dplangevin import DPLinearSVC, DPLogisticRegression
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._targets import LabelEncoder
+from dplangevin.estimators._reading import LabelEncoder
 
 
 def data(n: int = 2000) -> tuple[np.ndarray, np.ndarray]:

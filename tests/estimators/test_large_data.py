@@ -20,7 +20,7 @@ from dplangevin import (
 )
 from dplangevin.data import ArraySource, ArrowSource
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import _large, _public
+from dplangevin.estimators import _public, _reading
 from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.rashomon import RashomonSampler
 
@@ -165,7 +165,7 @@ def test_files_memory_maps_and_dask_fit_as_arrays_do(
     model, y = MODELS[name]
     expected = fitted(model.fit(X, y))
     compared(model.fit(ArrowSource(files(tmp_path, y), "y", NAMES), None), expected, **EXACT)
-    monkeypatch.setattr(_large, "MAPPED_BYTES", 0)
+    monkeypatch.setattr(_reading, "MAPPED_BYTES", 0)
     np.save(tmp_path / "X.npy", X)
     compared(model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y), expected, **EXACT)
     assert model.n_features_in_ == P
@@ -187,7 +187,7 @@ def test_weights_of_files_memory_maps_and_dask(
     assert not np.allclose(expected[0], fitted(model.fit(X, y))[0])
     compared(model.fit(files(tmp_path, y), "y", "w"), expected, **EXACT)
     compared(model.fit(ArrowSource(files(tmp_path, y), "y", weight="w"), None), expected, **EXACT)
-    monkeypatch.setattr(_large, "MAPPED_BYTES", 0)
+    monkeypatch.setattr(_reading, "MAPPED_BYTES", 0)
     np.save(tmp_path / "X.npy", X)
     compared(model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y, WEIGHTS), expected, **EXACT)
     features, labels, weights = (da.from_array(v, chunks=(1700, *v.shape[1:])) for v in (X, y, WEIGHTS))

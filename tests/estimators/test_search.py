@@ -22,7 +22,7 @@ from dplangevin import (
     watching,
 )
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.estimators import _plain_search
+from dplangevin.estimators import _begin
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
 from dplangevin.families.repeated_selection.schedule import LAWS, RepeatedSelectionSchedule
 from dplangevin.families.repeated_selection.theorem import RepeatedSelectionTheorem, attempt_mu
@@ -221,7 +221,7 @@ def test_an_unstated_number_of_rows_is_public_and_said() -> None:
 
 
 def test_a_plain_search_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_plain_search, "_said", False)
+    monkeypatch.setattr(_begin, "_said", False)
     table, model = data(300), DPLogisticRegression(schema=GOOD, classes=["no", "yes"], random_state=0)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

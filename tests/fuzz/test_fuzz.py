@@ -229,7 +229,7 @@ TARGETS: dict[str, tuple[Callable[[Path], tuple[Any, Callable[[Any], Any]]], flo
     "arguments": (_arguments, 0.03),
     "tables": (_tables, 0.02),
 }
-SHARES = {"arguments": 0.13, "tables": 0.13}  # dearer, so fewer in `make test`
+SHARES = {"arguments": 0.08, "tables": 0.08}  # dearer, so fewer in `make test`
 
 
 def _fuzz(target: str, folder: Path, examples: int) -> int:
@@ -253,7 +253,7 @@ def _fuzz(target: str, folder: Path, examples: int) -> int:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_only_our_own_errors(target: str, folder: Path) -> None:
-    assert _fuzz(target, folder, int(SOME * SHARES.get(target, 1.0))) >= 50
+    assert _fuzz(target, folder, int(SOME * SHARES.get(target, 1.0))) >= 30
 
 
 SHAKEN: dict[str, Callable[[Path], list[Any]]] = {

@@ -81,6 +81,6 @@ OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("person_rows", " & (ordered >= 0)", ""),
     ("person_promise", 'most if adjacency == "add-remove" else 2 * most', "most"),
     ("person_promise", 'if guarantee.adjacency != "add-remove" or guarantee.rows_per_person != 1:', "if False:"),
-    ("class_weights", "return max(class_weights(self.class_weight, places, text) or (1.0,))", "return 1.0"),
+    ("class_weights", "return max(self.encoder().class_weights or (1.0,))", "return 1.0"),
     ("class_weights", "return (*weights, 1.0)", "return tuple(weights)"),
 )

@@ -70,7 +70,7 @@ FILES = {
     "underdamped_theorem": f"{_FAMILIES}/underdamped/theorem.py",
     "underdamped_step": f"{_SAMPLERS}/underdamped_chain.py",
     "largest_norm_theorem": f"{_FAMILIES}/noisy_answers/theorems/largest_norm.py",
-    "largest_norm_mechanism": f"{_FAMILIES}/noisy_answers/largest_norm.py",
+    "largest_norm_mechanism": f"{_FAMILIES}/noisy_answers/generalized_gaussian_mechanism.py",
     "worst_shift": f"{_FAMILIES}/noisy_answers/theorems/generalized_gaussian.py",
     "noisy_max_theorem": f"{_FAMILIES}/noisy_answers/theorems/noisy_max.py",
     "answer_schedule": f"{_FAMILIES}/noisy_answers/schedule.py",
@@ -129,7 +129,7 @@ _RANDOM = (
     "tests/unit/families/noisy_gradient/test_sgd_exact_chains.py",
 )
 _OTHERS = "tests/unit/families/test_pinned_families.py"
-_LEARNED = (_OTHERS, "tests/unit/families/test_learned_schema.py")
+_LEARNED = (_OTHERS, "tests/unit/families/learned_schema/test_learned_schema.py")
 _SELECTION = (_OTHERS, "tests/estimators/test_search.py")
 _REGION = (_OTHERS, "tests/unit/families/rashomon_region/test_region_theory.py")
 _CONTRACT = "tests/contracts/test_theorems.py"
@@ -209,15 +209,15 @@ TESTS = {
         "tests/unit/families/perturbation/test_objective_perturbation.py",
     ),
     "statistics_theorem": ("tests/unit/families/moments/test_sufficient_statistics.py",),
-    "whitened_theorem": ("tests/unit/families/test_whitened.py",),
-    "whitened_schedule": ("tests/unit/families/test_whitened.py",),
-    "whitened_mechanism": ("tests/unit/families/test_whitened.py",),
-    "whitened_geometry": (_OTHERS, "tests/unit/families/test_whitened.py"),
-    "whitened_screen": ("tests/unit/families/test_whitened.py",),
-    "whitened_sums": (_OTHERS, "tests/unit/families/test_whitened.py"),
-    "pure_theorem": ("tests/unit/families/test_whitened_objective.py",),
-    "pure_mechanism": ("tests/unit/families/test_whitened_objective.py",),
-    "pure_rows": ("tests/unit/families/test_whitened_objective.py",),
+    "whitened_theorem": ("tests/unit/families/whitened/test_whitened.py",),
+    "whitened_schedule": ("tests/unit/families/whitened/test_whitened.py",),
+    "whitened_mechanism": ("tests/unit/families/whitened/test_whitened.py",),
+    "whitened_geometry": (_OTHERS, "tests/unit/families/whitened/test_whitened.py"),
+    "whitened_screen": ("tests/unit/families/whitened/test_whitened.py",),
+    "whitened_sums": (_OTHERS, "tests/unit/families/whitened/test_whitened.py"),
+    "pure_theorem": ("tests/unit/families/whitened_objective/test_whitened_objective.py",),
+    "pure_mechanism": ("tests/unit/families/whitened_objective/test_whitened_objective.py",),
+    "pure_rows": ("tests/unit/families/whitened_objective/test_whitened_objective.py",),
     "wishart": ("tests/unit/samplers/test_wishart.py",),
     "learned_schedule": _LEARNED,
     "learned_theorem": _LEARNED,
@@ -229,8 +229,8 @@ TESTS = {
     "slack_schedule": _REGION,
     "slack_theorem": _REGION,
     "slack_mechanism": _REGION,
-    "underdamped_theorem": (_OTHERS, "tests/unit/families/test_underdamped.py"),
-    "underdamped_step": (_OTHERS, "tests/unit/families/test_underdamped.py"),
+    "underdamped_theorem": (_OTHERS, "tests/unit/families/underdamped/test_underdamped.py"),
+    "underdamped_step": (_OTHERS, "tests/unit/families/underdamped/test_underdamped.py"),
     "largest_norm_theorem": (_OTHERS, "tests/unit/families/noisy_answers/test_largest_norm.py"),
     "largest_norm_mechanism": (_OTHERS, "tests/unit/families/noisy_answers/test_largest_norm.py"),
     "worst_shift": (_OTHERS,),

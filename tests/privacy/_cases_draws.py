@@ -11,11 +11,11 @@ import numpy as np
 from dplangevin.audit import density_attack
 from dplangevin.data import ArrayDataset
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
-from dplangevin.families.run import run
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.schedule import Schedule

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 from dplangevin.estimators import DPAdditiveClassifier, DPAdditiveRegressor, DPPoissonRegressor, _base
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.privacy.plan import Plan
 from estimators._models import CLASSIFIERS, EVERY, made
 from privacy._case import Case

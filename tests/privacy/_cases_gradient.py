@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from dplangevin.data import ArrayDataset
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Clipped, DataBounds, Problem, Softmax, Squared
 from privacy._case import Case, Draw

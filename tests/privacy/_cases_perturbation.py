@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dplangevin.data import ArrayDataset
+from dplangevin.families.mechanism import run
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.families.run import run
 from dplangevin.privacy.conversions import gdp_epsilon
 from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.schedule import Schedule

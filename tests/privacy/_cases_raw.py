@@ -13,10 +13,10 @@ import pandas as pd
 from dplangevin.estimators import DPLogisticRegression, _raw, _raw_records
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule, calibrated_learning
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
-from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.schema import Schema
 from privacy._case import Case, Draw

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.families.whitened import mechanism
 from dplangevin.families.whitened.geometry import Frame, Geometry, Spectrum
 from dplangevin.families.whitened.mechanism import Walk, begun, blurred, descend, looked

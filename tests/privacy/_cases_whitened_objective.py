@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.families.whitened_objective import rows
 from dplangevin.families.whitened_objective.mechanism import look, minimised
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from dplangevin.data import ArrayDataset
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_answers.curvature import packed
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
@@ -22,7 +23,6 @@ from dplangevin.families.rashomon_region.release import RegionRelease, run_regio
 from dplangevin.families.rashomon_region.shape import Ellipsoid
 from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.privacy.conversions import gdp_epsilon
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import DataBounds, Huber, Problem

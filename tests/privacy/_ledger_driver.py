@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dplangevin.errors import BudgetExceeded
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.ledger import Ledger
 from unit._ledger import tiny_data, tiny_plan
 

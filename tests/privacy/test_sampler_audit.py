@@ -22,8 +22,8 @@ from dplangevin.families.draws.schedule import (
     GibbsSchedule,
     IteratedExponentialSchedule,
 )
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
-from dplangevin.families.run import run
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Huber, Problem, WholeSpace

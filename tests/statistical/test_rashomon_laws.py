@@ -25,7 +25,7 @@ from dplangevin.privacy.proximal_certificate import (
     total_variation_after,
 )
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
-from dplangevin.problem.excess import largest_excess
+from dplangevin.problem.reach import largest_excess
 from dplangevin.problem.risk import hit_probability
 from dplangevin.samplers.bodies import BallBody
 from dplangevin.samplers.potential import FunctionPotential

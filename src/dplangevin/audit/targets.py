@@ -14,7 +14,7 @@ from dplangevin._progress import progress
 from dplangevin.audit.canaries import Records
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import Problem

@@ -175,7 +175,7 @@ def _stated(options: dict[str, Any], models: int) -> dict[str, Any]:
 
 def _n_classes(estimator: Any) -> int:
     """How many labels are stated; 2 where none are, or for numbers."""
-    stated = estimator._stated() if hasattr(estimator, "_stated") else None
+    stated = estimator.stated_targets() if hasattr(estimator, "classes") else None
     return 2 if stated is None else len(stated)
 
 
@@ -261,7 +261,7 @@ def _known(truth: Any, sampler: Any) -> Any:
     """Labels of public rows as the models write them; one that is no class counts as the first."""
     import numpy as np
 
-    from dplangevin.schema import labels_of
+    from dplangevin.tables import labels_of
 
     if truth is None:
         return None

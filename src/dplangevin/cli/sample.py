@@ -40,7 +40,7 @@ def sample(
     from dplangevin.cli import _outputs
     from dplangevin.data import ArrayDataset
     from dplangevin.families.draws.plan_sampler import plan_sampler
-    from dplangevin.families.run import run
+    from dplangevin.families.mechanism import run
 
     if model not in MODELS:
         raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
@@ -133,7 +133,7 @@ def _listed(stated: Any, classes: list[str] | None) -> tuple[dict[str, int], boo
     import numpy as np
 
     from dplangevin.cli import _tables
-    from dplangevin.schema import labels_of
+    from dplangevin.tables import labels_of
 
     given = _tables.stated_classes(stated, classes)
     text = given is None and stated.target.text

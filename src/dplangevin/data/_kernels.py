@@ -47,14 +47,10 @@ class Kernel(ABC):
     def describe(self) -> str:
         """For `verbose`."""
 
-    @abstractmethod
-    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
-        """sum weight slope row, [p, k K], over the piece; `finite` says that no score can overflow."""
-
     def _slopes(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
         """Slopes [rows, k K] (or [rows]) from scores, which are overwritten where possible."""
         if self.law is not None:
-            self.law.apply(scores, labels)
+            self.law.apply(scores, labels if scores.ndim == 1 else labels[:, None])
             return scores
         classes, size = self.loss.score_dimension, len(scores)
         if classes > 1:
@@ -63,8 +59,11 @@ class Kernel(ABC):
             return self.loss.slope(scores, labels)
         return self.loss.slope(scores, labels[:, None]).reshape(size, -1)
 
-    def _blocked(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
-        """Two matrix products per block; groups of GROUP records have accumulators of their own."""
+    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
+        """sum weight slope row, [p, k K], over the piece; `finite` says that no score can overflow.
+
+        Two matrix products per block; groups of GROUP records have accumulators of their own.
+        """
         vector = parameters.shape[1] == 1
         given = np.ascontiguousarray(parameters[:, 0]) if vector else parameters
         step = block_rows(*parameters.shape)
@@ -94,9 +93,6 @@ class NumpyKernel(Kernel):
     def describe(self) -> str:
         return "NumPy, in blocks that fit the cache"
 
-    def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
-        return self._blocked(piece, parameters, finite)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledKernel(Kernel):
@@ -107,7 +103,7 @@ class CompiledKernel(Kernel):
 
     def gradient(self, piece: Block, parameters: FloatArray, finite: bool) -> FloatArray:
         if parameters.shape[1] > FEW or parameters.shape[0] >= WIDE:
-            return self._blocked(piece, parameters, finite)
+            return super().gradient(piece, parameters, finite)
         from dplangevin.data import _numba_kernels
 
         compiled = _numba_kernels.fused("float32" if piece.rows.itemsize == 4 else "float64")

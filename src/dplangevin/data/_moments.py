@@ -51,9 +51,9 @@ class QuadraticGradients:
         self._asked = 0
         self._moments: tuple[FloatArray, FloatArray] | None = None
 
-    def gradient(self, data: Dataset, law: SlopeLaw | None, parameters: FloatArray) -> FloatArray | None:
+    def gradient(self, data: Dataset, law: SlopeLaw, parameters: FloatArray) -> FloatArray | None:
         """The gradient, or None when it has to be summed over the records."""
-        if law is None or not covers(data, law, parameters):
+        if not covers(data, law, parameters):
             return None
         self._asked += 1
         if self._moments is None and self._asked > REPAID:

@@ -79,29 +79,17 @@ class DaskDataset(Dataset):
                 f"the data could not be read on the cluster ({type(error).__name__}). {UNSPENT}"
             ) from error
         self._counts = np.array([rows for rows, _, _ in sizes], dtype=np.int64)
-        self._bytes = sum(size for _, size, _ in sizes)
-        check_size((int(self._counts.sum()), sizes[0][2]), problem)
+        self.n_samples, self.n_bytes = int(self._counts.sum()), int(sum(size for _, size, _ in sizes))
+        check_size((self.n_samples, sizes[0][2]), problem)
 
     @property
     def problem(self) -> Problem:
         return self._problem
 
     @property
-    def n_samples(self) -> int:
-        return int(self._counts.sum())
-
-    @property
-    def n_bytes(self) -> int:
-        return int(self._bytes)
-
-    @property
     def n_partitions(self) -> int:
         """Number of partitions."""
         return len(self._parts)
-
-    def kernel(self, loss: Loss) -> Kernel:
-        """The code that runs on the workers."""
-        return kernel_for(loss, self._bytes)
 
     def blocks(self, rows: Rows | None = None) -> Iterator[Block]:
         """The records themselves, a partition at a time: they travel, so sums are asked for instead if possible."""

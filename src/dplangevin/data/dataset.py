@@ -40,6 +40,10 @@ class Dataset(ABC):
     stays within the problem's bound whatever theta is.
     """
 
+    n_samples: int
+    """Number of records; private under add-remove adjacency."""
+    n_bytes: int = 0
+    """Size of one pass; 0 when unknown."""
     within_bounds: ClassVar[bool] = True
     """Whether every row is as short as the problem says, so that public bounds on scores hold."""
 
@@ -47,11 +51,6 @@ class Dataset(ABC):
     @abstractmethod
     def problem(self) -> Problem:
         """The problem whose bounds the records were clipped to."""
-
-    @property
-    @abstractmethod
-    def n_samples(self) -> int:
-        """Number of records; private under add-remove adjacency."""
 
     @abstractmethod
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
@@ -61,20 +60,11 @@ class Dataset(ABC):
     def _quadratic(self) -> QuadraticGradients:
         return QuadraticGradients()
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of one pass; 0 when unknown."""
-        return 0
-
     def kernel(self, loss: Loss) -> Kernel:
-        """The code that sums gradients of this loss here."""
-        return kernel_for(loss, self.n_bytes)
-
-    def _chosen(self, loss: Loss) -> Kernel:
-        """The kernel, chosen once per loss."""
+        """The code that sums gradients of this loss here, chosen once per loss."""
         found: tuple[Loss, Kernel] | None = self.__dict__.get("_kernel")
         if found is None or found[0] is not loss:
-            found = self.__dict__["_kernel"] = (loss, self.kernel(loss))
+            found = self.__dict__["_kernel"] = (loss, kernel_for(loss, self.n_bytes))
         return found[1]
 
     def describe(self, loss: Loss) -> str:
@@ -98,15 +88,19 @@ class Dataset(ABC):
         `rows` are the distinct row numbers of a mini-batch, in any order; None sums over all records.
         """
         parameters = self._parameters(loss, theta)
-        kernel = self._chosen(loss)
-        if rows is None and self.within_bounds:
-            quick = self._quadratic.gradient(self, kernel.law, parameters)
+        kernel = self.kernel(loss)
+        law = kernel.law
+        if rows is None and self.within_bounds and law is not None and law.kind == "affine":
+            quick = self._quadratic.gradient(self, law, parameters)
             if quick is not None:
                 return quick
-        batch = self._batch(rows)
+        batch = None if rows is None else self._batch(rows)
         total, seen = self._gradient(kernel, parameters, batch)
         self.check_seen(seen, batch)
-        return _restored(loss, total, np.shape(theta))
+        if loss.score_dimension == 1:
+            return total
+        cube = total.reshape(len(total), np.shape(theta)[1], loss.score_dimension)
+        return np.ascontiguousarray(cube.transpose(0, 2, 1)).reshape(np.shape(theta))
 
     def _gradient(
         self, kernel: Kernel, parameters: FloatArray, rows: NDArray[np.integer[Any]] | None
@@ -199,10 +193,8 @@ class Dataset(ABC):
         cube = np.asarray(theta, np.float64).reshape(columns, classes, -1)
         return np.ascontiguousarray(cube.transpose(0, 2, 1)).reshape(columns, -1)
 
-    def _batch(self, rows: ArrayLike | None) -> NDArray[np.integer[Any]] | None:
+    def _batch(self, rows: ArrayLike) -> NDArray[np.integer[Any]]:
         """Row numbers in increasing order. A repeated row would count twice, so it is refused."""
-        if rows is None:
-            return None
         batch = np.asarray(rows)
         if batch.ndim != 1 or (batch.size and batch.dtype.kind not in "iu"):
             raise InvalidParameter("rows must be a one-dimensional array of row numbers.")
@@ -248,13 +240,6 @@ def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
     return np.asarray(total)
 
 
-def _restored(loss: Loss, total: FloatArray, shape: tuple[int, ...]) -> FloatArray:
-    if loss.score_dimension == 1:
-        return total
-    cube = total.reshape(len(total), shape[1], loss.score_dimension)
-    return np.ascontiguousarray(cube.transpose(0, 2, 1)).reshape(shape)
-
-
 class StoredDataset(Dataset):
     """Clipped records in C-ordered arrays, wherever their memory is."""
 
@@ -267,13 +252,9 @@ class StoredDataset(Dataset):
     def problem(self) -> Problem:
         return self._problem
 
-    @property
-    def n_samples(self) -> int:
-        return len(self._rows)
-
-    @property
-    def n_bytes(self) -> int:
-        return self._rows.nbytes
+    def _keep(self, rows: NDArray[Any], labels: FloatArray, weights: FloatArray | None) -> None:
+        self._rows, self._labels, self._weights = rows, labels, weights
+        self.n_samples, self.n_bytes = len(rows), rows.nbytes
 
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         for block in self._cut(rows, GROUP):
@@ -345,16 +326,16 @@ class ArrayDataset(StoredDataset):
         given = None if weights is None else as_array("weights", weights)
         _check_shapes(features, labels, given, problem)
         self._problem = problem
-        size = (len(features), problem.n_columns)
-        self._rows = np.empty(size, np.float32 if features.dtype == np.float32 else np.float64)
-        self._rows[:, problem.n_features :] = 1.0
-        self._labels = np.empty(len(features))
-        self._weights = None if given is None and problem.bounds.weight_bound >= 1 else np.ones(len(features))
-        for start in range(0, len(features), GROUP):  # by blocks, so that no second copy of X is made
+        n, columns = len(features), problem.n_features
+        rows = np.empty((n, problem.n_columns), np.float32 if features.dtype == np.float32 else np.float64)
+        rows[:, columns:] = 1.0
+        unit = given is None and problem.bounds.weight_bound >= 1
+        self._keep(rows, np.empty(n), None if unit else np.ones(n))
+        for start in range(0, n, GROUP):  # by blocks, so that no second copy of X is made
             part = slice(start, start + GROUP)
             loads = None if given is None else given[part]
-            rows = self._rows[part, : problem.n_features]
-            _, self._labels[part], loads = problem.bounds.clip(features[part], labels[part], loads, out=rows)
+            clipped = problem.bounds.clip(features[part], labels[part], loads, out=rows[part, :columns])
+            _, self._labels[part], loads = clipped
             if self._weights is not None:
                 self._weights[part] = loads
 

@@ -57,9 +57,12 @@ class ScratchDataset(StoredDataset):
                 self._map = mmap.mmap(file.fileno(), max(size, 1))
         except OSError as error:
             raise _disk_error(error) from error
-        self._rows = self._view(0, self._dtype, (self._n, problem.n_columns))
-        self._labels = self._view(1, np.dtype(np.float64), (self._n,))
-        self._weights = self._view(2, np.dtype(np.float64), (self._n,)) if weighted else None
+        number = np.dtype(np.float64)
+        self._keep(
+            self._view(0, self._dtype, (self._n, problem.n_columns)),
+            self._view(1, number, (self._n,)),
+            self._view(2, number, (self._n,)) if weighted else None,
+        )
 
     def _view(self, part: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         return np.ndarray(shape, dtype, self._map, self._starts[part])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -15,43 +14,44 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._anew import anew
+from dplangevin.estimators._begin import anew, warn_of_plain_search
 from dplangevin.estimators._blocks import flat_directions
+from dplangevin.estimators._conditional import hanging, settle
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
-from dplangevin.estimators._large import LargeData, dataset_of, large
-from dplangevin.estimators._learned_norm import fit_with_learned_norm, learns_norm
+from dplangevin.estimators._learned_norm import fit_with_learned_norm
 from dplangevin.estimators._monotone import check_monotone
 from dplangevin.estimators._names import WithNames
-from dplangevin.estimators._plain_search import warn_of_plain_search
-from dplangevin.estimators._public import check_without_public, compare_public, fit_public
-from dplangevin.estimators._raw import fit_raw, is_raw
-from dplangevin.estimators._reading import by_name, column, features, is_table, numbers_of
-from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.estimators._public import compare_public, fit_public
+from dplangevin.estimators._raw import fit_raw
+from dplangevin.estimators._reading import (
+    UNBOUNDED_WEIGHTS,
+    LargeData,
+    TargetEncoder,
+    by_name,
+    column,
+    dataset_of,
+    features,
+    is_table,
+    large,
+    numbers_of,
+)
 from dplangevin.estimators.exports import WithExports
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import run_with_intervals
+from dplangevin.families.mechanism import run
+from dplangevin.families.mirror_descent.public_tuner import METHODS
 from dplangevin.families.release import SEEDED, Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Objective, Request
-from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.people import per_record
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
+from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
-
-UNBOUNDED_WEIGHTS = (
-    "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
-    "knowledge."
-)
-
-COUNTED = (
-    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
-    "of the mean; state n= to avoid it"
-)
+from dplangevin.schema.learned import LEARN, leaves_open
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -105,15 +105,17 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """
         warn_of_plain_search(self.ledger is not None)
         with anew(self):
-            if learns_norm(self):
+            learned = self.learns()
+            if learned == "norm":
                 scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
                 return scaled
-            if is_raw(self):
+            if learned == "schema" or self.person is not None:
                 fitted: Self = fit_raw(self, X, y, sample_weight)
                 return fitted
             X, y, weights = self.read(X, y, sample_weight)
             encode = self.encoder(y)
-            check_monotone(self, encode.n_classes)
+            if self.schema is not None:
+                check_monotone(self, encode.n_classes)
             request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
             weighted = X.weighted if isinstance(X, LargeData) else weights is not None
             if weighted and self.weight_bound is None:
@@ -121,16 +123,16 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             if self.public_data is not None:
                 theta, problem, loss = fit_public(self, X, y, weights, encode, request)
                 return self.from_theta(theta, problem, loss)
-            check_without_public(self)
-            share, both = interval_share(self.intervals), None
-            if share:
+            both: IntervalPlan | None = None
+            if self.intervals is not False and (share := interval_share(self.intervals)):
                 rows = self.max_rows_per_person
-                loaded = weighted or getattr(encode, "class_weights", None) is not None
+                loaded = weighted or encode.class_weights is not None
                 stated = not isinstance(self.intervals, bool | np.bool_)
                 recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
             else:
                 recipe = chosen(request)
-                self.check_person(recipe.plan.guarantee)
+                if self.max_rows_per_person != 1:
+                    self.check_person(recipe.plan.guarantee)
             if recipe.caution is not None:
                 warnings.warn(recipe.caution, UserWarning, stacklevel=2)
             if self.verbose:
@@ -173,8 +175,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
         Classifiers whose classes are not stated take them from y here.
         """
-        self._norm()
-        self._check_targets()
+        self.check_stated()
         if is_table(X):
             X, y, weights = by_name(X, y, weights)
         X = self._validated(X, y, weights)
@@ -194,8 +195,19 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """
         raise NotImplementedError
 
-    def _check_targets(self) -> None:
-        """Refuse what is publicly wrong about the targets, before any record is read."""
+    def learns(self) -> str | None:
+        """What a fit learns of the bounds, "norm" or "schema"; None where all of them are stated."""
+        if isinstance(self.data_norm, str) and self.data_norm == LEARN:
+            return "norm"
+        return "schema" if self.schema is not None and leaves_open(self.schema) else None
+
+    def check_stated(self) -> None:
+        """Refuse what is publicly wrong about rows and targets, before any record is read."""
+        self._norm()
+        self.stated_targets()
+
+    def stated_targets(self) -> tuple[Any, ...] | None:
+        """What is public of the targets, their labels or their range; None where labels are to be read from y."""
         raise NotImplementedError
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
@@ -258,11 +270,16 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
                 stacklevel=3,
             )
         own = self.public_data is None  # the public sample has a mechanism of its own
+        _check.choice("public_method", self.public_method, METHODS)
+        if own and self.compare:
+            raise InvalidParameter(
+                "compare needs public_data=(X_public, y_public); there is nothing to compare."
+            )
         return Request(
             **{"model": self._model, **self._model_options(n_classes)},
             n=n,
             n_features=n_features,
-            epsilon=_per_record(epsilon, delta, rows),
+            epsilon=epsilon if rows == 1 else per_record(epsilon, delta, rows),
             delta=delta,
             adjacency=self.adjacency,
             data_norm=self._norm(),
@@ -307,29 +324,15 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
         if seeded:
             words.append(SEEDED)
-        guarantee = replace(
-            guarantee,
-            assumptions=(
-                *self._conditions(),
-                *self.row_conditions(),
-                *guarantee.assumptions,
-                *words,
-                *more,
-                *self._public_words(),
-            ),
-        )
-        return guarantee.group(self.max_rows_per_person)
+        conditions, besides = self.target_words()
+        assumptions = (
+            *conditions, *hanging(self), *guarantee.assumptions, *words, *more, *besides,
+        )  # fmt: skip
+        return replace(guarantee, assumptions=assumptions).group(self.max_rows_per_person)
 
-    def row_conditions(self) -> tuple[str, ...]:
-        """Neighbours that differ in their number of rows need a divisor that does not."""
-        return (COUNTED,) if self.adjacency == "add-remove" and self.n is None else ()
-
-    def _conditions(self) -> tuple[str, ...]:
-        """What the whole promise hangs on: its first line."""
-        return ()
-
-    def _public_words(self) -> tuple[str, ...]:
-        return ()
+    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""
+        return (), ()
 
     def _strict(self) -> bool:
         """Whether the data set's budget is declared strict."""
@@ -337,11 +340,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
 
     def divisor(self, rows: int) -> int:
         """The public divisor of the mean: stated, or the number of rows."""
-        if self._strict() and self.row_conditions():
-            raise InvalidParameter(
-                "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
-                "divisor of the mean. Nothing was charged."
-            )
+        settle(self)
         if self.n is None and rows == 0:
             raise InvalidParameter("the table has no rows.")
         return rows if self.n is None else _check.count("n", self.n)
@@ -363,10 +362,10 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     def _validated(self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True) -> Any:
         """Features as checked numbers; a table is encoded by the schema. Large data stay away."""
         if reset:
-            self._prepare(X, y, weights)
-        schema = schema_of(self)
+            self.prepare(X, y, weights)
+        schema = None if self.schema is None else schema_of(self)
         found = large(X, y, weights, schema) if reset else None
-        if found is None and self.schema is None:
+        if found is None and schema is None:
             return features(self, X, reset)
         rows = SchemaEncoder(schema).transform(X) if found is None else found
         if reset and self.schema is not None:
@@ -377,7 +376,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
         return rows
 
-    def _prepare(self, X: Any, y: Any, weights: Any) -> None:
+    def prepare(self, X: Any, y: Any, weights: Any) -> None:
         """What a fit works out from public quantities before any cell is read."""
 
     def _scores(self, X: Any) -> Floats:
@@ -386,13 +385,3 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         rows = self._validated(X, reset=False)
         scores: Floats = rows @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
-
-
-def _per_record(epsilon: float, delta: float, rows: int) -> float:
-    """The epsilon one record may cost so that a person's `rows` records together cost epsilon."""
-    if rows == 1:
-        return epsilon
-    if delta == 0:
-        return epsilon / rows
-    mu = cv.gdp_mu(epsilon, delta) / rows
-    return math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)

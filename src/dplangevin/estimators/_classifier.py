@@ -20,13 +20,12 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
-from dplangevin.estimators._reading import column, numbers_of
-from dplangevin.estimators._targets import LabelEncoder
+from dplangevin.estimators._reading import LabelEncoder, column, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.problem import Loss, Problem
-from dplangevin.schema import CategoricalColumn, labels_of
-from dplangevin.tables import Cells, label
+from dplangevin.schema import CategoricalColumn
+from dplangevin.tables import Cells, label, labels_of
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -48,18 +47,20 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )  # the same model, in the form of its intervals
         self.coef_ = matrix[:columns].T.copy()
         self.intercept_ = matrix[columns].copy() if problem.fit_intercept else np.zeros(matrix.shape[1])
-        return keep_monotone(self)
+        return self if self.schema is None else keep_monotone(self)
 
-    def _check_targets(self) -> None:
-        stated = self._stated()
-        if stated is None and self._strict():
+    def check_stated(self) -> None:
+        self._norm()
+        if self._stated() is not None:
+            self.encoder()
+            return
+        if self._strict():
             raise InvalidParameter(
                 "this data set is strict: state the public set of labels with classes=[...]; reading it from y would "
                 "make the promise conditional."
             )
-        if stated is not None:
-            self._classes(None)
-        class_weights(self.class_weight, None, self._text())
+        if self.class_weight is not None:
+            class_weights(self.class_weight, None)
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
         """Labels, unread where the classes are stated."""
@@ -78,15 +79,14 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=4,
             )
-        self.classes_ = self._classes(labels)
+        self.classes_ = self._labels(labels)
         return labels
 
     def encoder(self, y: Any = None) -> LabelEncoder:
-        labels = self._classes(y)
-        text = self._text()
+        labels, text = self._labels(y), self._text()
         places = labels_of(labels.tolist(), text)
         bound = 1.0 if self.weight_bound is None else self.weight_bound
-        weights = class_weights(self.class_weight, places, text)
+        weights = None if self.class_weight is None else class_weights(self.class_weight, places, text)
         if weights is not None and self.public_data is not None:
             raise InvalidParameter("class_weight does not go with public_data; leave one of them out.")
         return LabelEncoder(
@@ -96,13 +96,14 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
     def _largest_class_weight(self) -> float:
         if self.class_weight is None:
             return 1.0
-        text = self._text()
-        places = None if self._stated() is None else labels_of(self._classes(None).tolist(), text)
-        return max(class_weights(self.class_weight, places, text) or (1.0,))
+        if self._stated() is None:
+            return max(class_weights(self.class_weight, None))
+        return max(self.encoder().class_weights or (1.0,))
 
-    def _classes(self, y: Any) -> NDArray[Any]:
+    def _labels(self, y: Any) -> NDArray[Any]:
+        """The public labels in order, or those of y where none are stated."""
         stated = self._stated()
-        labels = np.unique(y if stated is None else _array(stated))
+        labels = np.unique(y if stated is None else stated)
         if len(labels) < 2:
             raise InvalidParameter(
                 "two class labels or more are needed, and there is only one class; state the public set of labels "
@@ -115,17 +116,26 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         return labels
 
+    def stated_targets(self) -> tuple[Any, ...] | None:
+        return None if self._stated() is None else tuple(self._labels(None).tolist())
+
     def _text(self) -> bool:
         """Whether labels keep their characters, as the schema's target says."""
         target = None if self.schema is None else as_schema(schema_of(self)).target
         return self.classes is None and isinstance(target, CategoricalColumn) and target.text
 
-    def _stated(self) -> Any:
+    def _stated(self) -> NDArray[Any] | None:
         """The public labels: `classes`, or those of the schema's target."""
         target = None if self.schema is None else as_schema(schema_of(self)).target
-        if self.classes is None and isinstance(target, CategoricalColumn):
-            return list(target.categories)
-        return self.classes
+        labels = self.classes
+        if labels is None and isinstance(target, CategoricalColumn):
+            labels = list(target.categories)
+        if labels is None:
+            return None
+        array = np.asarray(labels)
+        if array.ndim != 1:
+            raise InvalidParameter("classes must be a list of labels.")
+        return array.astype(str) if array.dtype.kind == "O" else array  # labels of several types do not sort
 
     def _model_options(self, n_classes: int | None) -> dict[str, Any]:
         if n_classes not in (None, 2):
@@ -135,15 +145,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         return {}
 
-    def _conditions(self) -> tuple[str, ...]:
+    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if self._stated() is not None:
-            return ()
-        return (
-            f"{CONDITIONAL}the set of class labels being public: it was read from y; state classes=[...] to avoid it",
-        )
-
-    def _public_words(self) -> tuple[str, ...]:
-        return () if self._stated() is None else ("labels outside `classes` count as the first class",)
+            return (), ("labels outside `classes` count as the first class",)
+        read = "the set of class labels being public: it was read from y; state classes=[...] to avoid it"
+        return (f"{CONDITIONAL}{read}",), ()
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: one per row for two classes, one per class otherwise."""
@@ -166,15 +172,11 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         return tags
 
 
-def class_weights(
-    stated: Any, places: Mapping[str, int] | None, text: bool = False
-) -> tuple[float, ...] | None:
+def class_weights(stated: Any, places: Mapping[str, int] | None, text: bool = False) -> tuple[float, ...]:
     """The weight of each class in the order of their places; a class that is not named weighs 1.
 
     places : of the labels; None gives the weights that are stated, with 1 for those that may not be.
     """
-    if stated is None:
-        return None
     if isinstance(stated, str):
         raise InvalidParameter(
             f"class_weight = {stated!r} would count the classes of the private rows, which is no public statement; "
@@ -195,11 +197,3 @@ def class_weights(
         named.add(word)
         found[places[word]] = weight
     return tuple(found)
-
-
-def _array(stated: Any) -> NDArray[Any]:
-    """The stated labels as an array; labels of several types as objects would not sort, so they become text."""
-    array = np.asarray(stated)
-    if array.ndim != 1:
-        raise InvalidParameter("classes must be a list of labels.")
-    return array.astype(str) if array.dtype.kind == "O" else array

@@ -152,7 +152,7 @@ def _read(rows: Any, model: DPLinearModel) -> Any:
         table = table_of(rows)
         rows = Table({str(name): table.column(str(name)) for name in names}, len(table))
     rows = dense(rows) if issparse(rows) else rows
-    return finite_rows(matrix_of(rows, model.n_features_in_), True)
+    return finite_rows(matrix_of(rows, model.n_features_in_))
 
 
 def _frame(table: Table) -> Any:

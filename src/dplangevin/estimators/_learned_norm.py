@@ -18,14 +18,13 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
-from dplangevin.estimators._large import LargeData, dataset_of
 from dplangevin.estimators._raw_plan import People, RawPlan, raw_plan
+from dplangevin.estimators._reading import LargeData, dataset_of
 from dplangevin.families.learned_schema.cells import Span, coarse_span, counted, fine_span, octaves
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
 from dplangevin.families.learned_schema.schedule import deviation
-from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.mechanism import fingerprint, run
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import RunState
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.plan import Price
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
 ONE_NUMBER = Schema.learn(norm="number")
-
-
-def learns_norm(model: DPLinearModel) -> bool:
-    """Whether the length of rows is to be learned."""
-    return isinstance(model.data_norm, str) and model.data_norm == LEARN
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,10 +55,11 @@ class NormRelease:
 def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     """Plan for rows of norm 1, charge once, learn the length, fit the scaled rows."""
     _refuse(model)
-    model._check_targets()
     twin = copy.copy(model)
-    # what a strict ledger asks of the reading is settled before it is left out
-    twin.bad_rows, twin.data_norm, twin.ledger, twin.state = model._bad_rows(), 1.0, None, None
+    # what a strict ledger asks of targets and of the reading is settled before it is left out
+    twin.data_norm = 1.0
+    twin.check_stated()
+    twin.bad_rows, twin.ledger, twin.state = model._bad_rows(), None, None
     rows, targets, loads = twin.read(X, y, weights)
     if isinstance(rows, LargeData):
         raise InvalidParameter("data_norm='learn' is for arrays in memory; state data_norm, or a schema.")

@@ -15,8 +15,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._intervals import half_width
-from dplangevin.schema import labels_of
-from dplangevin.tables import Cells, cells_of
+from dplangevin.tables import Cells, cells_of, labels_of
 
 
 @dataclass(frozen=True, kw_only=True)

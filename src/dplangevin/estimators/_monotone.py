@@ -26,19 +26,16 @@ def monotone_columns(schema: Schema) -> list[NumericColumn]:
 
 def check_monotone(model: Any, n_classes: int | None) -> None:
     """Refuse a direction where there are several scores, before anything is charged."""
-    if model.schema is not None and n_classes not in (None, 2):
-        stated = monotone_columns(as_schema(schema_of(model)))
-        if stated:
-            raise InvalidParameter(
-                f"column {stated[0].name!r} is monotone, which {n_classes} classes leave without a meaning; leave "
-                "'monotone' out, or use two classes."
-            )
+    stated = monotone_columns(as_schema(schema_of(model)))
+    if stated and n_classes not in (None, 2):
+        raise InvalidParameter(
+            f"column {stated[0].name!r} is monotone, which {n_classes} classes leave without a meaning; leave "
+            "'monotone' out, or use two classes."
+        )
 
 
 def keep_monotone(model: Model) -> Model:
     """The model with each monotone column's values at its knots replaced by the nearest ones in its direction."""
-    if model.schema is None:
-        return model
     schema = as_schema(schema_of(model))
     if not monotone_columns(schema):
         return model

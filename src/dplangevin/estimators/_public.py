@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_array
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._large import Encode, LargeData, dataset_of
+from dplangevin.estimators._reading import LargeData, TargetEncoder, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_sample import plain_loss
-from dplangevin.families.mirror_descent.public_tuner import METHODS, PublicTuner, Tuned
+from dplangevin.families.mirror_descent.public_tuner import PublicTuner, Tuned
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
@@ -37,19 +37,12 @@ CLIPS: dict[str, tuple[float | None, ...]] = {
 NAME = "public-mirror-descent"
 
 
-def check_without_public(model: DPLinearModel) -> None:
-    """Refuse what was asked of public rows where there are none, before anything is charged."""
-    _check.choice("public_method", model.public_method, METHODS)
-    if model.compare:
-        raise InvalidParameter("compare needs public_data=(X_public, y_public); there is nothing to compare.")
-
-
 def fit_public(
     model: DPLinearModel,
     X: Any,
     y: Any,
     weights: Floats | None,
-    encode: Encode,
+    encode: TargetEncoder,
     request: Request,
 ) -> tuple[Floats, Problem, Loss]:
     """Tune on the public sample, run once on the private one, and store what may be seen.
@@ -88,7 +81,9 @@ def fit_public(
     return np.array(release.value), problem, plain_loss(problem.loss)
 
 
-def tuned_plan(model: DPLinearModel, encode: Encode, request: Request) -> tuple[Plan, PublicMirrorDescent]:
+def tuned_plan(
+    model: DPLinearModel, encode: TargetEncoder, request: Request
+) -> tuple[Plan, PublicMirrorDescent]:
     """The plan of a fit with public data, and the mechanism that runs it; no private record is read."""
     tuned = _tuner(model, encode, request).tune(model.public_method)
     return tuned.plan, PublicMirrorDescent(tuned.mirror)
@@ -101,7 +96,7 @@ def compare_public(model: DPLinearModel, n: int) -> dict[str, float]:
     return {name: tuned.excess for name, tuned in _tuner(model, encode, request).compare().items()}
 
 
-def _tuner(model: DPLinearModel, encode: Encode, request: Request) -> PublicTuner:
+def _tuner(model: DPLinearModel, encode: TargetEncoder, request: Request) -> PublicTuner:
     _refuse(model, request)
     features, targets = _features(model), encode(cells_of(model.public_data[1], "public y"))
     if features.shape[1] != request.n_features:
@@ -132,7 +127,6 @@ def _features(model: DPLinearModel) -> Any:
 
 def _refuse(model: DPLinearModel, request: Request) -> None:
     """What a fit with public data cannot do, before anything is planned."""
-    _check.choice("public_method", model.public_method, METHODS)
     if request.delta == 0:
         raise InvalidParameter(
             "public_data needs delta > 0: its noise is Gaussian, which makes no pure promise; state a delta."

@@ -14,16 +14,15 @@ from dplangevin import _check
 from dplangevin.data.dataset import check_size
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import interval_share
-from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._raw_plan import People, RawPlan, raw_plan
 from dplangevin.estimators._raw_records import RawRecords
+from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.families.learned_schema.cells import as_entry, coarse_span, fine_span, octaves
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts, counts_digest
 from dplangevin.families.learned_schema.schedule import deviation
-from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.mechanism import fingerprint, run
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import RunState
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
@@ -43,20 +42,6 @@ def raw_of(schema: Any) -> SchemaToLearn | None:
     if isinstance(schema, SchemaToLearn):
         return schema
     return SchemaToLearn.from_dict(schema) if asks_to_learn(schema) else None
-
-
-def is_raw(model: DPLinearModel) -> bool:
-    """Whether a fit learns its schema, or chooses rows by person."""
-    return learns_schema(model) or model.person is not None
-
-
-def learns_schema(model: DPLinearModel) -> bool:
-    """Whether something of the schema is to be learned."""
-    return isinstance(model.schema, SchemaToLearn) or _unstated(model.schema) or asks_to_learn(model.schema)
-
-
-def _unstated(schema: Any) -> bool:
-    return isinstance(schema, str) and schema == LEARN
 
 
 def _names_of(X: Any, y: Any) -> list[str]:
@@ -88,7 +73,7 @@ class RawRelease:
 
 def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     """Plan from public statements, charge once, choose rows, learn, fit, and keep only what may be seen."""
-    if _unstated(model.schema):
+    if isinstance(model.schema, str) and model.schema == LEARN:
         raise template(_names_of(X, y))
     raw = raw_of(model.schema)
     _refuse(model, raw)
@@ -107,8 +92,6 @@ def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)
     if records.weights is not None and model.weight_bound is None:
-        from dplangevin.estimators._base import UNBOUNDED_WEIGHTS
-
         warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=3)
     if model.verbose:
         print(plan.recipe)
@@ -191,10 +174,8 @@ def _twin(model: DPLinearModel, raw: SchemaToLearn | None, records: RawRecords) 
             )
     if twin.schema is not None:
         as_schema(twin.schema).validate(names)
-    twin._norm()
-    twin._check_targets()
-    stated = getattr(twin, "_stated", None)
-    if stated is not None and stated() is None:
+    twin.check_stated()
+    if twin.stated_targets() is None:
         raise InvalidParameter(
             "state the public set of labels, classes=[...] or the schema's target: reading it from the table would "
             "make the promise conditional."

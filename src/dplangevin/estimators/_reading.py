@@ -1,9 +1,15 @@
-"""What `fit` and `predict` do with tables in memory: everything is read in the reading room, record by record."""
+"""What `fit` and `predict` do with data: everything in memory is read record by record, in the reading room.
+
+Files, memory-mapped arrays and Dask collections stay where they are until a run is planned.
+"""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +17,30 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
-from dplangevin.data.dask import is_dask
+from dplangevin._arrays import Floats
+from dplangevin.data import ArrayDataset, ArrowSource, Dataset, ScratchDataset, Source
+from dplangevin.data.dask import DaskDataset, connected, is_dask
+from dplangevin.data.sources import Records, source_of
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.problem import Problem
 from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
+MAPPED_BYTES = 1 << 28
+UNBOUNDED_WEIGHTS = (
+    "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
+    "knowledge."
+)
+
 
 class BadCells(InvalidParameter, TypeError):
     """Some cell of X is no number, and bad_rows is "refuse"."""
+
+
+NO_TABLE = "X must be a table of numbers (every cell a string of a number or a real number), got {}."
 
 
 def is_table(X: Any) -> bool:
@@ -53,21 +73,27 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
-    numbers = finite_rows(matrix_of(X), total)
-    if getattr(numbers, "ndim", 2) == 1:  # scikit-learn's own words would show the cells
+    try:
+        numbers = finite_rows(matrix_of(X)) if total else matrix_of(X)
+    except InvalidParameter:
+        raise
+    except Exception:  # of a container of one's own, which may quote a cell
+        raise BadCells(NO_TABLE.format(type(X).__name__)) from None
+    if getattr(numbers, "ndim", 2) != 2:  # scikit-learn's own words would show the cells
         raise InvalidParameter(
-            "Expected 2D array, got 1D array instead: X needs a row for each record. Reshape your data with "
-            "X.reshape(-1, 1) if there is a single feature, X.reshape(1, -1) if there is a single record."
+            f"Expected 2D array, got {numbers.ndim}D array instead: X needs a row for each record. Reshape your data "
+            "with X.reshape(-1, 1) if there is a single feature, X.reshape(1, -1) if there is a single record."
         )
+    if isinstance(numbers, bytes):
+        raise BadCells(NO_TABLE.format("bytes"))
     loose = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS" and not total
     if loose and not np.isfinite(numbers).all():
         raise BadCells(
             "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
             "real number. bad_rows='zero' reads such a row as the zero row."
         )
-    least = (
-        0 if total and reset and model.n is not None else 1
-    )  # how many are left of a private number is private
+    # how many are left of a private number is private
+    least = 0 if total and reset and model.n is not None else 1
     rows = check_array(
         numbers,
         dtype=[np.float64, np.float32],
@@ -102,14 +128,9 @@ def dense(X: Any) -> NDArray[Any]:
     return rows
 
 
-def finite_rows(numbers: Any, total: bool) -> Any:
+def finite_rows(numbers: Any) -> Any:
     """The rows, those with a cell that is no finite number as zero rows."""
-    if (
-        not total
-        or not isinstance(numbers, np.ndarray)
-        or numbers.ndim != 2
-        or numbers.dtype.kind not in "biuf"
-    ):
+    if not isinstance(numbers, np.ndarray) or numbers.ndim != 2 or numbers.dtype.kind not in "biuf":
         return numbers
     bad = ~np.isfinite(numbers).all(axis=1)
     if not bad.any():
@@ -146,3 +167,159 @@ def numbers_of(cells: Cells, what: str, total: bool) -> NDArray[np.float64]:
             "anything is charged or released."
         )
     return found
+
+
+class TargetEncoder(ABC):
+    """Turns targets, private and public ones, into what the problem sees, each by itself; it travels to the records."""
+
+    n_classes: int | None
+    class_weights: tuple[float, ...] | None = None
+
+    @abstractmethod
+    def __call__(self, values: Any) -> Floats:
+        """The targets of these cells."""
+
+    def row_weights(self, labels: Floats, weights: Any) -> Any:
+        """The weight of each record, times that of its class where classes have some."""
+        return weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelEncoder(TargetEncoder):
+    """Indices of the labels; those outside the list, and missing ones, count as the first class."""
+
+    labels: Any
+    text: bool
+    n_classes: int
+    class_weights: tuple[float, ...] | None = None
+    weight_bound: float = 1.0
+
+    def __call__(self, values: Any) -> Floats:
+        codes = cells_of(values, "y").codes(self.labels, text=self.text)
+        return np.maximum(codes, 0).astype(float)
+
+    def row_weights(self, labels: Floats, weights: Any) -> Any:
+        """The weight of each record, at most weight_bound, times that of its class."""
+        if self.class_weights is None:
+            return weights
+        own = np.asarray(self.class_weights)[labels.astype(int)]
+        if weights is None:
+            return own * min(self.weight_bound, 1.0)
+        return own * np.clip(np.asarray(weights, float), 0.0, self.weight_bound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeEncoder(TargetEncoder):
+    """(y - centre) / half for targets in their range; where `total`, a missing one is the middle."""
+
+    low: float
+    high: float
+    centre: float
+    half: float
+    total: bool
+    n_classes: None = field(default=None, init=False)
+
+    def __call__(self, values: Any) -> Floats:
+        numbers = np.asarray(cells_of(values, "y").numbers(), np.float64)
+        if self.total:
+            numbers = np.where(np.isnan(numbers), (self.low + self.high) / 2, numbers)
+        return np.asarray((np.clip(numbers, self.low, self.high) - self.centre) / self.half)
+
+
+@final
+class EncodedSource(Source):
+    """The tables of files, encoded by a public schema as they are read: a row's code depends on that row only."""
+
+    def __init__(self, source: Source, schema: Any) -> None:
+        if not isinstance(source, ArrowSource):
+            raise InvalidParameter(
+                "a schema encodes columns by name: give Parquet, Arrow or text files, not arrays."
+            )
+        self._columns = list(as_schema(schema).names)
+        as_schema(schema).validate(source.features)
+        self._source, self._encoder = source, SchemaEncoder(schema)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self._source), len(self._encoder.get_feature_names_out())
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        return np.float64
+
+    @property
+    def weighted(self) -> bool:
+        return self._source.weighted
+
+    def records(self) -> Iterator[Records]:
+        for table, targets, weights in self._source.batches(self._columns):
+            yield Records(self._encoder.transform(table), targets, weights)
+
+
+@final
+class LargeData:
+    """Features and targets with the shape of an array; no record is read before the run is planned.
+
+    Parameters
+    ----------
+    given : what `fit` was given as X. source : the records, or None when they are on Dask.
+    y, weights : Dask collections, or names of columns. schema : encodes the tables of a Dask DataFrame.
+    """
+
+    def __init__(
+        self, given: Any, source: Source | None = None, y: Any = None, weights: Any = None, schema: Any = None
+    ) -> None:
+        self.given, self._source, self._y, self._weights = given, source, y, weights
+        self._encode_rows: Callable[[Any], Any] | None = None
+        self.weighted = weights is not None if source is None else source.weighted
+        if source is not None:
+            self.shape = source.shape
+            return
+        connected(None)
+        if schema is not None:
+            as_schema(schema).validate(map(str, getattr(given, "columns", ())))
+            encoder = SchemaEncoder(schema)
+            self._encode_rows, columns = encoder.transform, len(encoder.get_feature_names_out())
+        elif hasattr(given, "columns"):
+            columns = len(given.columns) - isinstance(y, str) - isinstance(weights, str)
+        else:
+            columns = int(given.shape[1])
+        self.shape = len(given), columns
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def dataset(self, problem: Problem, encode: TargetEncoder) -> Dataset:
+        """The records, clipped to the problem's bounds."""
+        if self._source is not None:
+            return ScratchDataset(self._source, problem, encode)
+        return DaskDataset(
+            self.given, self._y, problem, self._weights, encode=encode, encode_rows=self._encode_rows
+        )
+
+
+def large(X: Any, y: Any, weights: Any = None, schema: Any = None) -> LargeData | None:
+    """The data when they are not to be read into memory; y and weights are then columns' names, or as X is.
+
+    A memory-mapped array of moderate size is read like any other; the result is the same.
+    """
+    if isinstance(X, np.ndarray) and X.nbytes < MAPPED_BYTES:
+        return None
+    if is_dask(X):
+        return LargeData(X, None, y, weights, schema)
+    source = source_of(X, y, weights)
+    if source is None:
+        return None
+    return LargeData(X, source if schema is None else EncodedSource(source, schema))
+
+
+def dataset_of(
+    X: Any, y: Any, problem: Problem, encode: TargetEncoder, weights: Floats | None = None
+) -> Dataset:
+    """The records wherever they are, targets encoded, clipped to the problem's bounds."""
+    if isinstance(X, LargeData):
+        return X.dataset(problem, encode)
+    labels = encode(y)
+    if encode.class_weights is not None:
+        weights = encode.row_weights(labels, weights)
+    return ArrayDataset(X, labels, problem, weights)

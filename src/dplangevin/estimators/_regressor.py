@@ -14,8 +14,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._documentation import TARGET_BOUNDS, Example
 from dplangevin.estimators._monotone import keep_monotone
-from dplangevin.estimators._reading import column, numbers_of
-from dplangevin.estimators._targets import RangeEncoder
+from dplangevin.estimators._reading import RangeEncoder, column, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import NumericColumn
@@ -39,10 +38,10 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
         self.intercept_ = (
             float(scale.half * theta[columns] + scale.centre) if intercept else float(scale.centre)
         )
-        return keep_monotone(self)
+        return self if self.schema is None else keep_monotone(self)
 
-    def _check_targets(self) -> None:
-        self._bounds()
+    def stated_targets(self) -> tuple[float, float]:
+        return self._bounds()
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
         return y if away else numbers_of(column(y, rows, "y"), "y", self._total())

@@ -12,8 +12,7 @@ from dplangevin.estimators._blocks import blocks_of
 from dplangevin.estimators._documentation import CLASSES, TARGET_BOUNDS
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._knots import hats_for
-from dplangevin.estimators._large import large
-from dplangevin.estimators._raw import is_raw
+from dplangevin.estimators._reading import large
 from dplangevin.estimators.logistic import DPLogisticRegression
 from dplangevin.estimators.ridge import DPRidge
 from dplangevin.estimators.schema_encoder import as_schema
@@ -40,7 +39,7 @@ class WithCurves:
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit under the stated guarantee; knots are chosen first, from public quantities."""
         model: Any = self
-        if is_raw(model):
+        if model.learns() == "schema" or model.person is not None:
             raise InvalidParameter(
                 f"{type(self).__name__} needs stated ranges, and a row for each person: to learn ranges, or to choose "
                 "rows by person, use a linear estimator whose schema states a 'basis'."
@@ -49,7 +48,7 @@ class WithCurves:
         fitted: Self = parent.fit(X, y, sample_weight)
         return fitted
 
-    def _prepare(self, X: Any, y: Any, weights: Any) -> None:
+    def prepare(self, X: Any, y: Any, weights: Any) -> None:
         """schema_: the stated schema with a basis for every numeric column."""
         model: Any = self
         model.__dict__.pop("schema_", None)
@@ -95,11 +94,9 @@ class WithCurves:
         if hats is None:
             model: Any = self
             width = sum(len(block.names()) for block in blocks_of(schema)) + 1
-            stated = model._stated() if hasattr(model, "_stated") else None
-            classes = None if not hasattr(model, "_stated") else 2 if stated is None else len(stated)
-            hats = hats_for(
-                model.request(n, width, classes), len(open_columns), bool(interval_share(model.intervals))
-            )
+            stated = model.stated_targets() if hasattr(model, "classes") else None
+            request = model.request(n, width, None if stated is None else len(stated))
+            hats = hats_for(request, len(open_columns), bool(interval_share(model.intervals)))
         basis = Basis(hats=hats, smooth=self.smooth)
 
         def filled(column: Column) -> Column:

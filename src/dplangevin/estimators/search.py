@@ -19,20 +19,19 @@ from dplangevin._rng import generator
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._conditional import hanging, settle
 from dplangevin.estimators._interval_plan import interval_share
-from dplangevin.estimators._large import dataset_of
 from dplangevin.estimators._metrics import losses
-from dplangevin.estimators._raw import is_raw
 from dplangevin.estimators._raw_records import RawRecords
-from dplangevin.estimators._reading import dense
+from dplangevin.estimators._reading import dataset_of, dense
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
 from dplangevin.families.release import SEEDED
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.families.repeated_selection.theorem import attempt_mu
-from dplangevin.families.run import run
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv
@@ -156,11 +155,11 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         )
         made = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
         winner = candidates[made.candidate]
-        words = [*winner.recipe.plan.guarantee.assumptions, *winner.model._public_words()]
+        words = [*winner.recipe.plan.guarantee.assumptions, *winner.model.target_words()[1]]
         words += [SEEDED] if seeded else []
         if adjacency == "replace-one":
             words.append("the number of rows is public")
-        hangs = self.estimator.row_conditions()
+        hangs = hanging(self.estimator)
         kept = tuple(dict.fromkeys((*hangs, *plan.guarantee.assumptions, *words)))
         self.privacy_ = replace(plan.guarantee, assumptions=kept)
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
@@ -214,8 +213,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         }
         for name in [name for name, wanted in asked.items() if wanted]:
             raise InvalidParameter(f"{name} of the estimator does not go with a search; leave it out.")
-        if getattr(self.ledger, "strict", False):
-            clone(stated).set_params(ledger=self.ledger).divisor(1)
+        settle(clone(stated).set_params(ledger=self.ledger))
         if stated.bad_rows == "refuse":
             raise InvalidParameter("a search never tells of single rows; leave bad_rows out or say 'zero'.")
         if not 0.02 <= _check.open_unit("holdout", self.holdout) <= 0.9:
@@ -247,19 +245,17 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None,
             n=split.divisor,
         )  # fmt: skip
-        if is_raw(model):
+        if model.learns() == "schema" or model.person is not None:
             raise InvalidParameter(
                 "a search takes stated schemas; learn one with a fit and state its schema_."
             )
-        model._norm()
-        model._check_targets()
-        stated = getattr(model, "_stated", None)
-        if stated is not None and stated() is None:
+        model.check_stated()
+        if model.stated_targets() is None:
             raise InvalidParameter("state the public set of labels, classes=[...] or the schema's target.")
         width = len(split.rows[0].names)
         if model.schema is not None:
             as_schema(model.schema).validate(split.rows[0].names)
-            model._prepare(split.rows[0], None, None)  # knots, by the public number of rows
+            model.prepare(split.rows[0], None, None)  # knots, by the public number of rows
             width = len(SchemaEncoder(schema_of(model)).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
@@ -295,7 +291,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _cap(self, model: Any) -> float:
         """The largest loss of a record that counts: larger ones are cut off."""
         if self._metric() == "squared-error":
-            low, high = model._bounds()
+            low, high = model.stated_targets()
             return float(((high - low) / 2) ** 2)
         return LOG_LOSS_CAP if self._metric() == "log-loss" else 1.0
 
@@ -353,10 +349,7 @@ class _Split:
 
 def _compared_alike(models: list[Any]) -> None:
     """Losses of different labels, or cut off at different caps, do not compare."""
-    facts = [
-        tuple(model._classes(None).tolist()) if hasattr(model, "_stated") else model._bounds()
-        for model in models
-    ]
+    facts = [model.stated_targets() for model in models]
     if any(fact != facts[0] for fact in facts):
         raise InvalidParameter(
             "the candidates' schemas state different classes or ranges of the target, so their losses do not compare; "

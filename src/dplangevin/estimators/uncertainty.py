@@ -29,11 +29,10 @@ from dplangevin.estimators._intervals import half_width
 from dplangevin.estimators._posterior import MOST_PRIOR, posterior
 from dplangevin.estimators.shape_plot import WithShapes
 from dplangevin.estimators.summary import WithSummary
-from dplangevin.families.mechanism import fingerprint
+from dplangevin.families.mechanism import fingerprint, run
 from dplangevin.families.noisy_answers.curvature import Curvature, release_curvature
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.families.run_state import RunState, StatePath
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.spender import Spender

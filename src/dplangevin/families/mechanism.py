@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar, cast, final, get_args
 
@@ -13,16 +15,16 @@ from numpy.typing import ArrayLike
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
 from dplangevin.families.release import AnswersRelease, Release
 from dplangevin.families.run_state import SAVE_EVERY, RunState, StatePath
 from dplangevin.privacy.payment import Released, pay
 from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Problem, RecordLoss
-from dplangevin.problem.losses.record import unseen
 
 Answers = Callable[[], Sequence[ArrayLike]]
 """Reads the records, once it is called, and gives the exact answers, an array for each of the schedule's sizes."""
@@ -92,7 +94,9 @@ class Mechanism(ABC, Generic[S, D, R]):
         self._refuse(plan, data)
         if plan.guarantee.arithmetic == "discrete-grid":
             self._refuse_weak_spots(random_state, state)
-        saved = RunState.at(state, plan, *self._settings(), save_every=save_every)
+        saved = None
+        if state is not None:
+            saved = RunState(state, plan, *self._settings(), save_every=save_every)
 
         def release(rng: np.random.Generator, seeded: bool) -> R:
             schedule = cast(S, plan.schedule)
@@ -170,7 +174,9 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
     @final
     def _released(self, run: Execution[S, Dataset]) -> Release:
         plan = cast(Plan, run.plan)
-        with unseen(plan.problem.loss):
+        # a warning of a user's function would tell about a record
+        users = isinstance(plan.problem.loss, RecordLoss)
+        with warnings.catch_warnings(action="ignore") if users else nullcontext():
             if run.saved is not None:
                 run.saved.check_records(lambda salt: fingerprint(run.data, salt))
             drawn = self.draw(run)
@@ -249,3 +255,36 @@ def _record_hash(data: Dataset, salt: str) -> Floats:
         for values in (block.rows, block.labels, block.weights):
             content.update(b"none" if values is None else np.ascontiguousarray(values).data)
     return np.frombuffer(content.digest(), np.uint32).astype(float)
+
+
+def run(
+    plan: Plan,
+    data: Dataset,
+    random_state: object = None,
+    *,
+    ledger: Spender | None = None,
+    secure: bool = False,
+    state: StatePath = None,
+    rows_per_person: int | None = None,
+) -> Release:
+    """Run a plan on data with the mechanism its schedule belongs to.
+
+    secure=True insists on noise that is exact in integers: a plan whose proof is about real-valued noise is refused.
+    state names a private file from which the same call goes on after a crash: with the same noise, charged once.
+    rows_per_person is to whom the request promises, where it says so; the ledger must say the same.
+    """
+    if secure and plan.guarantee.arithmetic != "discrete-grid":
+        raise AssumptionFailed(
+            f"secure mode has no proof for {plan.guarantee.theorem} ({plan.schedule.mechanism}): its noise is "
+            "real-valued. Plan with a DiscreteGradientSchedule, a schedule with secure=True, or secure=True of an "
+            "estimator; hidden-state bounds, Gamma noise and draws have no secure form."
+        )
+    mechanism = mechanism_for(type(plan.schedule))
+    if mechanism is None:
+        raise InvalidParameter(
+            "this plan needs a public mirror map; use PublicMirrorDescent(mirror).run(plan, data)."
+        )
+    release: Release = mechanism.run(
+        plan, data, random_state, ledger=ledger, state=state, rows_per_person=rows_per_person
+    )
+    return release

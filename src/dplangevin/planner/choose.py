@@ -43,33 +43,13 @@ def choose(**options: Any) -> Recipe:
 def chosen(request: Request) -> Recipe:
     """The recipe for this request."""
     try:
-        return _chosen(request)
+        recipe: Recipe = recipe_named(_mechanism(request))(request)
+        spent = recipe.plan.guarantee.epsilon(request.delta)
     except (ArithmeticError, RuntimeError) as error:
         raise CalibrationFailed(
             f"no plan can be computed in double precision for these numbers ({error}); choose epsilon, delta, n and "
             "the bounds closer to 1."
         ) from None
-
-
-def _chosen(request: Request) -> Recipe:
-    if request.mechanism == _SECURE:
-        raise InvalidParameter(
-            f"mechanism={_SECURE!r} is what secure=True runs: ask for secure=True, with mechanism='auto' or 'noisy-gd'."
-        )
-    if request.secure and request.mechanism not in SECURE_TOO:
-        return _planned(_SECURE, request)
-    mechanism = _automatic(request) if request.mechanism == "auto" else request.mechanism
-    if request.objective == "population" and mechanism not in POPULATION:
-        raise InvalidParameter(
-            f"objective='population' is for draws: use mechanism='auto' or one of {', '.join(POPULATION)}."
-        )
-    if mechanism in GAUSSIAN_ONLY and request.delta == 0:
-        raise InvalidParameter(
-            f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
-            "mechanism='whitened-objective', 'objective-perturbation' or 'output-perturbation'."
-        )
-    recipe = _planned(mechanism, request)
-    spent = recipe.plan.guarantee.epsilon(request.delta)
     if not spent <= request.epsilon:
         raise CalibrationFailed(
             f"theorem {recipe.plan.guarantee.theorem} gives epsilon = {spent:.6g} for this plan, above "
@@ -78,30 +58,52 @@ def _chosen(request: Request) -> Recipe:
     return recipe
 
 
-def _planned(mechanism: str, request: Request) -> Recipe:
+def _mechanism(request: Request) -> str:
+    """The mechanism that is planned; what it cannot promise is refused."""
+    mechanism = request.mechanism
+    if mechanism == _SECURE:
+        raise InvalidParameter(
+            f"mechanism={_SECURE!r} is what secure=True runs: ask for secure=True, with mechanism='auto' or 'noisy-gd'."
+        )
+    if request.secure and mechanism not in SECURE_TOO:
+        mechanism = _SECURE
+    else:
+        mechanism = _automatic(request) if mechanism == "auto" else mechanism
+        if request.objective == "population" and mechanism not in POPULATION:
+            raise InvalidParameter(
+                f"objective='population' is for draws: use mechanism='auto' or one of {', '.join(POPULATION)}."
+            )
+        if mechanism in GAUSSIAN_ONLY and request.delta == 0:
+            raise InvalidParameter(
+                f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
+                "mechanism='whitened-objective', 'objective-perturbation' or 'output-perturbation'."
+            )
     if request.more_rows and mechanism not in ANY_NUMBER:
         what = "secure=True" if request.secure else f"mechanism={mechanism!r}"
         raise InvalidParameter(
             f"{what} is proved for at most n records, and with a stated n the data may hold more: leave n out (the "
             f"number of rows is then public), or use one of {', '.join(ANY_NUMBER)}."
         )
-    recipe: Recipe = recipe_named(mechanism)(request)
-    return recipe
+    return mechanism
 
 
 def _automatic(request: Request) -> str:
     """The mechanism of a pinned theorem; else whitened descent (pure: a whitened objective) where second moments of the
     rows are worth their share, else objective perturbation where Gamma-norm noise pays, else descent."""
-    for name, kind in recipe_names().items():
-        if request.theorem in theorems_for(kind) and kind.mechanism == name:
-            return name
-    if request.theorem is None and request.objective == "population":
+    if request.theorem is not None:
+        pinned = (
+            name
+            for name, kind in recipe_names().items()
+            if kind.mechanism == name and request.theorem in theorems_for(kind)
+        )
+        return next(pinned, "noisy-gd")
+    if request.objective == "population":
         return "exponential" if request.delta == 0 else "langevin"
     if looks.by_default(request):
         return "whitened-gd"
     if looks.purely_by_default(request):
         return "whitened-objective"
-    return "objective-perturbation" if request.theorem is None and _pure_pays(request) else "noisy-gd"
+    return "objective-perturbation" if _pure_pays(request) else "noisy-gd"
 
 
 def _pure_pays(request: Request) -> bool:

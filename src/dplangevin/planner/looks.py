@@ -20,9 +20,9 @@ WIDEST = 256
 PURE_SHARES = (0.1, 0.2)
 """Of epsilon, for the second moment of a pure promise: the larger one where the smaller one's edge is below PURE_FINE,
 since noise on the minimiser is then small beside what unseen directions cost."""
-PURE_FINE = 0.125
-PURE_SEEN = 0.6
-"""As SEEN."""
+PURE_FINE = 0.0625
+PURE_SEEN = 0.5
+"""As SEEN, for the pure moment."""
 PURE_EDGE = 1.6651
 """Edge of the spectrum of the noise of a pure moment over (p + 1) scale, by free convolution of two Wishart laws:
 (1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2."""

@@ -38,11 +38,6 @@ TRANSITION = 0.2
 PINBALL_WIDTH = 0.1
 
 
-def mechanisms() -> tuple[str, ...]:
-    """What may be asked for by name."""
-    return ("auto", *recipe_names())
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """What is stated of a fit before any record is read.
@@ -89,7 +84,7 @@ class Request:
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))
         _check.put(self, objective=_check.choice("objective", self.objective, OBJECTIVES))
-        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, mechanisms()))
+        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, ("auto", *recipe_names())))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, n=_check.count("n", self.n), n_features=_check.count("n_features", self.n_features))
         _check.each(self, epsilon=_check.positive, weight_bound=_check.positive)
@@ -190,3 +185,26 @@ class Request:
             adjacency=self.adjacency,  # type: ignore[arg-type]
             more_rows=self.more_rows,
         )
+
+
+def clip_reason(problem: Problem, signal: float) -> str:
+    """Why the slope is bounded as it is."""
+    state = (
+        "noise dominates"
+        if signal < 30
+        else "signal and noise are comparable"
+        if signal < 100
+        else "signal dominates"
+    )
+    return f"slopes are bounded by {problem.loss.slope_bound:.3g}: {state}"
+
+
+def caution(request: Request, signal: float) -> str | None:
+    """What n would lift the signal above the noise, when it is not."""
+    if signal >= 1:
+        return None
+    rows = math.ceil(request.n / signal)
+    return (
+        f"n = {request.n} rows are few for {request.dimension} parameters at epsilon = {request.epsilon:g}: expect "
+        f"little more than the intercept; about n = {rows} rows, or an epsilon {1 / signal:.2g} times larger, would do."
+    )

@@ -49,20 +49,21 @@ def certify(
 
     if theorem is not None:
         best = theorem_named(theorem, schedule).certify(constants, schedule)
+        offers = {} if theorem == "composition" else _offers(constants, schedule, only="composition")[0]
     else:
         offers, reasons = _offers(constants, schedule)
         if not offers:
             raise NotPrivateError("\n - ".join(("no theorem covers this run:", *told(reasons))))
-        best = offers[0]
+        best = next(iter(offers.values()))
         if len(offers) > 1:
-            best = min(offers, key=lambda g: (cost(g), g.theorem != "composition"))
+            best = min(offers.values(), key=lambda g: (cost(g), g.theorem != "composition"))
     if delta == 0 and math.isinf(cost(best)):
         raise NotPrivateError(
             "this run promises nothing at delta = 0; state delta > 0, or noise with a pure promise."
         )
     reported = delta if delta is not None else cost(best)
     _verify(best, constants, schedule, reported)
-    beside = None if best.theorem == "composition" else _composition(constants, schedule)
+    beside = None if best.theorem == "composition" else offers.get("composition")
     if beside is not None:
         beside = replace(beside, at_delta=reported)
     return replace(best, at_delta=reported, composition=beside)
@@ -82,23 +83,19 @@ def told(refusals: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{', '.join(names)}: {reason}" for reason, names in shared.items())
 
 
-def _offers(constants: Constants | None, schedule: Schedule) -> tuple[list[Guarantee], dict[str, str]]:
-    offers: list[Guarantee] = []
+def _offers(
+    constants: Constants | None, schedule: Schedule, only: str | None = None
+) -> tuple[dict[str, Guarantee], dict[str, str]]:
+    """What the theorems about this run promise, and why the others do not, by their names."""
+    offers: dict[str, Guarantee] = {}
     reasons: dict[str, str] = {}
     for name, theorem in theorems_for(schedule).items():
-        try:
-            offers.append(theorem.certify(constants, schedule))
-        except AssumptionFailed as error:
-            reasons[name] = str(error)
+        if only in (None, name):
+            try:
+                offers[name] = theorem.certify(constants, schedule)
+            except AssumptionFailed as error:
+                reasons[name] = str(error)
     return offers, reasons
-
-
-def _composition(constants: Constants | None, schedule: Schedule) -> Guarantee | None:
-    plain = theorems_for(schedule).get("composition")
-    try:
-        return None if plain is None else plain.certify(constants, schedule)
-    except AssumptionFailed:
-        return None
 
 
 def _verify(guarantee: Guarantee, constants: Constants | None, schedule: Schedule, delta: float) -> None:

@@ -1,4 +1,4 @@
-"""Generalised Gaussian noise: its law, its privacy loss, and a certified delta(eps) for many coordinates.
+"""Generalised Gaussian noise: its law, its privacy loss, a certified delta(eps) for many coordinates, the least sigma.
 
 GGauss(p, sigma) on R^k has density proportional to exp(-(|x|_p / sigma)^p): k independent coordinates with density
 p / (2 sigma Gamma(1/p)) exp(-|t/sigma|^p). p = 1 is Laplace(sigma), p = 2 is N(0, sigma^2 / 2).
@@ -11,19 +11,24 @@ curve that falls with the size of the shift; products keep the order (Dong, Roth
 from __future__ import annotations
 
 import math
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaincc, gammainccinv, gammaln
 
 from dplangevin._arrays import Floats
-from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, LossSum, PrivacyLoss
+from dplangevin.errors import CalibrationFailed
+from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, LossSum, PrivacyLoss, decreasing_root
 
-RESOLUTION = 256
+RESOLUTION, ROUGH = 256, 24
 TAIL = 1e-30
 """Probability of each tail of one coordinate that is moved to an infinite loss."""
 LOSS_ROUNDING = 1e-13
 """What round-off in the masses can change in the mean loss of one coordinate, with a margin."""
+MARGIN = 3e-7
+"""Relative room left in eps, so that asking the guarantee for its eps gives the requested one or less."""
 
 
 def fisher_information(p: float) -> float:
@@ -194,3 +199,54 @@ def single_renyi(p: float, shift: float, orders: Floats) -> Floats:
         if p == 1 or decay > 0:
             result[i] = max(moment, 0.0) / (order - 1) + LOSS_ROUNDING * (1 + 1 / (order - 1))
     return result
+
+
+def rounded_up(value: float, digits: int = 6) -> float:
+    """value with `digits` significant digits, never below it."""
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    result = float(f"{math.ceil(value / unit) * unit:.{digits}g}")
+    return result if result >= value else float(f"{(math.ceil(value / unit) + 1) * unit:.{digits}g}")
+
+
+def noise_delta(p: float, sigma: float, count: int, epsilon: float, *, resolution: int = RESOLUTION) -> float:
+    """Certified delta(eps) of GGauss(p, sigma) when `count` answers change by 1: closed forms where they exist."""
+    if p == 1 and epsilon >= count / sigma:
+        return 0.0
+    if p == 2:
+        return float(cv.gdp_delta(math.sqrt(2 * count) / sigma, epsilon))
+    return certified_delta(p, 1 / sigma, count, epsilon, resolution=resolution)
+
+
+@lru_cache(maxsize=512)
+def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough: bool = False) -> float:
+    """sigma with certified delta(eps) <= delta for `count` answers that change by 1, rounded up to six digits.
+
+    With `rough` the certificate is taken on a coarse grid: a valid sigma too, a little larger (about 0.1%).
+    """
+    if delta == 0:
+        sigma = rounded_up(count / epsilon)
+        return sigma if count / sigma <= epsilon else rounded_up(sigma * (1 + 1e-7))
+    if p == 2:
+        return rounded_up(math.sqrt(2 * count) / cv.gdp_mu(epsilon, delta) * (1 + 1e-12))
+    epsilon *= 1 - MARGIN
+    place, slope = math.log(math.sqrt(count * fisher_information(p)) / cv.gdp_mu(epsilon, delta)), -20.0
+    if p == 1:
+        place = min(place, math.log(count / epsilon))
+    for resolution, tolerance in ((ROUGH, 1e-4),) if rough else ((ROUGH, 1e-4), (RESOLUTION, 2e-6)):
+        excess = partial(_excess, p, count, epsilon, math.log(delta), resolution)
+        place, slope = decreasing_root(excess, place, slope, tolerance)
+    sigma = math.exp(place)
+    sigma = rounded_up(sigma)
+    if not noise_delta(p, sigma, count, epsilon, resolution=ROUGH if rough else RESOLUTION) <= delta:
+        raise CalibrationFailed(
+            f"no sigma was certified for p = {p}, epsilon = {epsilon}, delta = {delta} and {count} counts; "
+            "choose another p or a larger delta."
+        )
+    return sigma
+
+
+def _excess(p: float, count: int, epsilon: float, target: float, resolution: int, log_sigma: float) -> float:
+    value = noise_delta(p, math.exp(log_sigma), count, epsilon, resolution=resolution)
+    return max(
+        math.log(max(value, 1e-300)) - target, -4.0
+    )  # flat where delta is far too small: keeps secants sane

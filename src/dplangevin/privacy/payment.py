@@ -62,6 +62,11 @@ def pay(
         charges the promise to its own people, grouped once.
     rows_per_person : what was promised to whom, where the request states it: it must be what the ledger states.
     """
+    if ledger is not None and not (hasattr(ledger, "reserve") and hasattr(ledger, "commit")):
+        raise InvalidParameter(
+            "ledger must be the budget of one data set, e.g. Ledger.open(url).dataset('people'), got "
+            f"{type(ledger).__name__}."
+        )
     check_rows(ledger, rows_per_person)
     check_strict(ledger, plan)
     try:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Adjacency
+
+
+def per_record(epsilon: float, delta: float, rows: int) -> float:
+    """The epsilon one record may cost so that a person's `rows` records together cost epsilon."""
+    if delta == 0:
+        return epsilon / rows
+    mu = cv.gdp_mu(epsilon, delta) / rows
+    return math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)
 
 
 def to_people(guarantee: Guarantee, rows: int, adjacency: Adjacency) -> Guarantee:

@@ -99,17 +99,17 @@ class Problem:
                 f"[{low:g}, {high:g}]; state a range inside it."
             )
 
-    @property
+    @cached_property
     def n_columns(self) -> int:
         """Columns of the joint row: the features and the intercept."""
         return self.n_features + int(self.fit_intercept)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         """Number of coordinates of theta."""
         return self.n_columns * self.loss.score_dimension
 
-    @property
+    @cached_property
     def row_norm(self) -> float:
         """Largest norm of the joint row (x, 1)."""
         norm = self.bounds.data_norm

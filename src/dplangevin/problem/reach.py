@@ -1,4 +1,4 @@
-"""How large theta can be on a constraint set, and the Lipschitz constant of the FULL objective that follows.
+"""How large theta can be on a constraint set, and how steep and how high the FULL objective is there.
 
 Two constants must not be confused. Sensitivities use L of one record's loss (`constants.lipschitz`): the ridge is the
 same for neighbours and cancels. What measures F itself, regulariser included, uses L_F = L + ridge * max |theta|:
@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dplangevin.problem.constraints import Ball, Box, ConstraintSet
+from dplangevin.problem.constraints import Ball, Box, ConstraintSet, WholeSpace
 from dplangevin.problem.problem import Problem
 
 
@@ -42,3 +42,36 @@ def full_lipschitz(problem: Problem) -> float:
     if problem.ridge == 0:
         return problem.constants.lipschitz
     return problem.constants.lipschitz + problem.ridge * largest_norm(problem.constraint, problem.dimension)
+
+
+def largest_excess(problem: Problem) -> float:
+    """sup F - inf F over the set, F the full objective: at most L diameter + (ridge / 2) max |theta|^2.
+
+    Examples
+    --------
+    >>> from dplangevin.problem import Ball, DataBounds, Logistic
+    >>> problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=1000, n_features=3,
+    ...                   constraint=Ball(2.0), ridge=0.5, fit_intercept=False)
+    >>> round(largest_excess(problem), 6)
+    5.0
+    """
+    constants = problem.constants
+    if math.isinf(constants.diameter) or problem.more_rows:
+        return math.inf
+    penalty = problem.ridge / 2 * largest_norm(problem.constraint, problem.dimension) ** 2
+    return (constants.lipschitz * constants.diameter + penalty) * (1 + 1e-12)
+
+
+def interior_minimisers(problem: Problem) -> bool:
+    """Whether every data set's minimiser over the set is a zero of the gradient: |theta*| <= L / ridge stays inside.
+
+    At the unconstrained minimiser the ridge's gradient ridge theta* equals minus a mean of record gradients, of norm
+    at most L; a minimiser on the sphere |theta| = L / ridge is still a zero of the gradient. Known for balls around 0
+    and for the whole space, with a ridge.
+    """
+    if problem.ridge <= 0 or not problem.constants.convex or problem.more_rows:
+        return False
+    if isinstance(problem.constraint, WholeSpace):
+        return True
+    needed = problem.constants.lipschitz / problem.ridge
+    return isinstance(problem.constraint, Ball) and problem.constraint.radius >= needed

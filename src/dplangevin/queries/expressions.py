@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema import labels_of
-from dplangevin.tables import MISSING, Cells, Table
+from dplangevin.tables import MISSING, Cells, Table, labels_of
 
 Booleans = NDArray[np.bool_]
 

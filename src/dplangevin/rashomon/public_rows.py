@@ -13,7 +13,7 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators._names import INTERCEPT, column_names
-from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.estimators._reading import TargetEncoder
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.planner.request import Request
 from dplangevin.problem import Loss, Problem

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._large import dataset_of
-from dplangevin.estimators._public import check_without_public, shares_rows, tuned_plan, warn_shared
-from dplangevin.estimators._targets import TargetEncoder
+from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
+from dplangevin.estimators._reading import TargetEncoder, dataset_of
+from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
     NEEDS_DELTA,
@@ -26,7 +26,6 @@ from dplangevin.families.rashomon_region.plan import (
     plan_region,
 )
 from dplangevin.families.rashomon_region.release import RegionRelease, run_region
-from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.request import Request
@@ -245,7 +244,6 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             encode = estimator.encoder(estimator.public_data[1]) if encode is None else encode
             centre, mechanism = tuned_plan(estimator, encode, request)
         else:
-            check_without_public(estimator)
             centre = _centre(request)
         request = replace(request, mechanism="auto", theorem=None)
         objective = RegionObjective.of(centre.problem, request.loss(None), template.alpha)

@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import NotPrivateError
-from dplangevin.estimators._large import dataset_of
+from dplangevin.estimators._reading import dataset_of
+from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
-from dplangevin.families.run import run
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
 from dplangevin.rashomon.multiplicity import Multiplicity

@@ -13,11 +13,9 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._learned_norm import learns_norm
 from dplangevin.estimators._monotone import monotone_columns
-from dplangevin.estimators._raw import learns_schema
+from dplangevin.estimators._reading import TargetEncoder
 from dplangevin.estimators._regressor import DPLinearRegressor
-from dplangevin.estimators._targets import TargetEncoder
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.planner.request import Request
 from dplangevin.privacy.guarantee import Guarantee
@@ -135,7 +133,7 @@ def _refuse_unheard(estimator: Any, ledger: Spender | None) -> None:
             "the estimator's ledger would not be charged: give ledger to RashomonRegion or RashomonSampler, and leave "
             "it out of the estimator."
         )
-    if learns_norm(estimator) or learns_schema(estimator):
+    if estimator.learns() is not None:
         raise InvalidParameter(
             "a Rashomon set needs stated bounds: learn them with a fit of their own, and state its schema_ (or "
             "data_norm_) here."

@@ -1,7 +1,7 @@
 """What is public about a table: its columns, their ranges and their categories."""
 
 from dplangevin.schema.basis import Basis
-from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn, labels_of
+from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn
 from dplangevin.schema.learned import SchemaToLearn, as_schema, load_any
 from dplangevin.schema.schema import Schema
 
@@ -13,6 +13,5 @@ __all__ = [
     "Schema",
     "SchemaToLearn",
     "as_schema",
-    "labels_of",
     "load_any",
 ]

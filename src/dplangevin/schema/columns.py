@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema.basis import Basis, Monotone
-from dplangevin.tables.cells import label
+from dplangevin.tables.cells import label, labels_of
 
 Transform = Literal["identity", "log1p"]
 Other = Literal["ignore", "own"]
@@ -142,16 +142,6 @@ class CategoricalColumn:
 
 
 Column = NumericColumn | CategoricalColumn
-
-
-def labels_of(values: Iterable[Any], text: bool = False) -> dict[str, int]:
-    """The place of each value by its label; values without one, or with another's, are left out."""
-    places: dict[str, int] = {}
-    for place, value in enumerate(values):
-        word = label(value, text=text)
-        if word is not None:
-            places.setdefault(word, place)
-    return places
 
 
 def _refuse_collisions(where: str, values: tuple[Any, ...], text: bool) -> None:

@@ -219,6 +219,13 @@ def _all_of(schema: Schema) -> tuple[Column, ...]:
     return schema.columns if schema.target is None else (*schema.columns, schema.target)
 
 
+def leaves_open(schema: Any) -> bool:
+    """Whether what is given as a schema leaves something to be learned, or everything ("learn")."""
+    if isinstance(schema, str):
+        return schema == LEARN
+    return isinstance(schema, SchemaToLearn) or asks_to_learn(schema)
+
+
 def asks_to_learn(content: Any) -> bool:
     """Whether plain data of a schema leave something to be learned."""
     if not isinstance(content, Mapping) or not isinstance(content.get("columns"), Mapping):

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach
 
 if TYPE_CHECKING:
-    from dplangevin.tables.cells import label as label, number as number, plain as plain, shortest as shortest
+    from dplangevin.tables.cells import (
+        label as label,
+        labels_of as labels_of,
+        number as number,
+        plain as plain,
+        shortest as shortest,
+    )
     from dplangevin.tables.columns import MISSING as MISSING, OTHER as OTHER, Cells as Cells
     from dplangevin.tables.files import Files as Files, is_path as is_path
     from dplangevin.tables.room import (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -82,6 +83,16 @@ def label(cell: Any, *, text: bool = False) -> str | None:
     if value != value and isinstance(cell, numbers.Complex) and cell.imag:
         return str(complex(cell))
     return None if value != value else shortest(value)
+
+
+def labels_of(values: Iterable[Any], text: bool = False) -> dict[str, int]:
+    """The place of each value by its label; values without one, or with another's, are left out."""
+    places: dict[str, int] = {}
+    for place, value in enumerate(values):
+        word = label(value, text=text)
+        if word is not None:
+            places.setdefault(word, place)
+    return places
 
 
 def person(cell: Any) -> str | None:

@@ -320,8 +320,9 @@ def _typed_number(pa: Any, kind: Any) -> bool:
 
 
 def _gathered(values: NDArray[Any], indices: Any, absent: float) -> NDArray[Any]:
-    """values[indices], `absent` where an index is null."""
-    places = indices.cast("int64").fill_null(len(values)).to_numpy(zero_copy_only=False)
+    """values[indices], `absent` where an index is null or, which Arrow does not look for, beyond the values."""
+    places = indices.cast("int64", safe=False).fill_null(len(values)).to_numpy(zero_copy_only=False)
+    places = np.where((places >= 0) & (places < len(values)), places, len(values))
     return np.asarray(np.append(values, absent)[places])
 
 

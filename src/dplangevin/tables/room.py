@@ -157,7 +157,12 @@ def cells_of(given: Any, what: str) -> Cells:
             raise InvalidParameter(f"{what} must be one column, got {given.ndim} dimensions.")
         return ArrayCells(flat)
     if hasattr(given, "__array__"):
-        return cells_of(np.asarray(given), what)
+        try:
+            return cells_of(np.asarray(given), what)
+        except InvalidParameter:
+            raise
+        except Exception:  # of a container of one's own, which may quote a cell
+            raise InvalidParameter(f"{what} must be one column, got {type(given).__name__}.") from None
     if isinstance(given, str | bytes | os.PathLike) or not hasattr(given, "__len__"):
         raise InvalidParameter(f"{what} must be a list or an array, got {type(given).__name__}.")
     array = _quick_array(given)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.ledger import Ledger
 from dplangevin.privacy import conversions as cv
 from unit._ledger import pure, tiny_data, tiny_plan

@@ -22,9 +22,9 @@ from dplangevin.data import ArrayDataset
 from dplangevin.data._moments import moments
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.families._minimise import hessian_sum
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, Softmax

@@ -20,6 +20,7 @@ from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
 from dplangevin.families.draws.plan_sampler import plan_sampler
 from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
+from dplangevin.families.mechanism import run as run_plan
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_sample import public_map
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
@@ -34,7 +35,6 @@ from dplangevin.families.perturbation.theorems.objective import calibrated_objec
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule
 from dplangevin.families.release import Release
-from dplangevin.families.run import run as run_plan
 from dplangevin.families.run_state import RunState
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.whitened.schedule import WhitenedSchedule

@@ -18,7 +18,7 @@ from dplangevin import __version__
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.ledger import DatasetBudget, Ledger
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import NotPrivate

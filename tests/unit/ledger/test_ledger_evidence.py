@@ -18,7 +18,7 @@ from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.estimators.model_file import load_model as load, save_model as save
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.ledger import DatasetBudget, Ledger, _books, head_in
 from dplangevin.queries import column, count_queries
 from unit._ledger import pure, tiny_data, tiny_plan

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dplangevin.errors import BudgetExceeded, LedgerError
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.ledger import DatasetBudget, Ledger, _admission, _books, _sqlite as sqlite_store, _store
 from dplangevin.ledger._chain import Charge, hashed_token, link
 from dplangevin.ledger._rows import digest_of

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
-from dplangevin.families.run import run
+from dplangevin.families.mechanism import run
 from dplangevin.ledger import DatasetBudget, Ledger, _books, _postgres as postgres_store
 from dplangevin.privacy import conversions as cv
 from unit._ledger import gaussian, pure, tiny_data, tiny_plan

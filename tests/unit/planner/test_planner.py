@@ -12,9 +12,9 @@ from scipy.special import expit
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
-from dplangevin.families.run import run
 from dplangevin.planner import risk, rules
 from dplangevin.planner.choose import choose
 from dplangevin.planner.recipe import Recipe

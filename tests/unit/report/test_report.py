@@ -21,9 +21,9 @@ from dplangevin.cli.main import run as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.release import Release
-from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
 from dplangevin.planner.choose import choose
 from dplangevin.privacy.guarantee import Guarantee, NotPrivate

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.moments.theorem import calibrated_sufficient_statistics
 from dplangevin.planner import risk
-from dplangevin.planner.reasons import caution
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Request, caution
 from dplangevin.privacy.plan import Plan
 
 

@@ -17,7 +17,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(
         "LargestNormSchedule",
         ("theorems.largest_norm:LargestNormTheorem",),
-        "largest_norm:LargestNormNoise",
+        "generalized_gaussian_mechanism:LargestNormNoise",
         options=("largest-norm",),
         knob=Knob(stored="scale"),
     ),

@@ -7,11 +7,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from dplangevin._search import golden
-from dplangevin.families.noisy_answers import maximum_error as error
-from dplangevin.families.noisy_answers.cube_error import CubeError
-from dplangevin.families.noisy_answers.maximum_error import IndependentError
-from dplangevin.privacy.generalized_gaussian import fisher_information
-from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
+from dplangevin.families.noisy_answers.error_laws import IndependentError, error_law
+from dplangevin.privacy.generalized_gaussian import absolute_moment, fisher_information, smallest_sigma
 from dplangevin.samplers.cut_cube import cube_sampler
 from dplangevin.samplers.norm_lattice import lattice_acceptance
 
@@ -21,11 +18,6 @@ _GAIN = 0.995  # dependent noise composes worse: it has to win by more than this
 _LARGEST_COST = 5e8  # numbers drawn, on average, for one release
 _LARGEST_SECURE_COST = 1e7
 _MOST_SECURE = 2**17  # so that sums of sizes stay within 64 bits
-
-
-def error_law(k: int, changed: int, p: float) -> IndependentError | CubeError:
-    """The errors of k counts under the noise of shape p and scale 1."""
-    return CubeError(k, changed) if p == math.inf else IndependentError(k, p)
 
 
 def norm_scale(epsilon: float, delta: float, *, secure: bool = False) -> float:
@@ -63,13 +55,19 @@ def best_noise(
 
 def best_shape(k: int, changed: int, epsilon: float, delta: float, objective: Objective) -> float:
     """The p with the smallest error: a rough search, then p = 1 and p = 2 as candidates beside its result."""
-    size = error.expected_maximum if objective == "max" else lambda _k, p: error.root_mean_square(p)
+
+    def size(p: float) -> float:
+        return (
+            IndependentError(k, p).expected_maximum()
+            if objective == "max"
+            else math.sqrt(absolute_moment(p, 2))
+        )
 
     def loss(p: float, *, rough: bool = True) -> float:
-        return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(k, p)
+        return smallest_sigma(p, changed, epsilon, delta, rough=rough) * size(p)
 
     if changed >= 10_000:  # the loss is Gaussian enough: sigma grows as sqrt(I(p))
-        found = golden(lambda p: math.sqrt(fisher_information(p)) * size(k, p), 1.0, 12.0, 0.05)
+        found = golden(lambda p: math.sqrt(fisher_information(p)) * size(p), 1.0, 12.0, 0.05)
     else:
         found = golden(loss, *_bracket(loss), 0.05)
     candidates = {round(found, 2), 1.0, 2.0}

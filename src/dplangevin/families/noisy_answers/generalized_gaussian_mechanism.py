@@ -17,12 +17,10 @@ from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import (
     Objective,
     best_noise,
-    error_law,
     norm_scale,
     within_reach,
 )
-from dplangevin.families.noisy_answers.cube_error import CubeError
-from dplangevin.families.noisy_answers.maximum_error import IndependentError
+from dplangevin.families.noisy_answers.error_laws import CubeError, IndependentError, error_law
 from dplangevin.families.noisy_answers.schedule import (
     CountedAnswers,
     LargestNormSchedule,
@@ -32,12 +30,14 @@ from dplangevin.families.noisy_answers.schedule import (
 from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.generalized_gaussian_calibration import smallest_sigma
+from dplangevin.privacy.generalized_gaussian import smallest_sigma
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
+from dplangevin.samplers.cut_cube import cube_sampler
+from dplangevin.samplers.norm_lattice import norm_noise
 from dplangevin.samplers.rounded import rounded_sums
 
 LARGEST_EPSILON = 1000.0
@@ -305,7 +305,40 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
         return (result,)
 
 
+class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
+    """answers + scale Gamma(k + 1) U, U uniform in the unit ball of the norm, rounded to a public grid.
+
+    In secure mode the noise is drawn exactly from its law on the grid, from the operating system's generator.
+
+    The noise is drawn by rejection, without looking at the answers: its running time says nothing about them.
+
+    References
+    ----------
+    Hardt and Talwar (2010), section 4; Ganesh (2022), section 2.1.
+    """
+
+    def draw(
+        self, schedule: LargestNormSchedule, exact: Sequence[Floats], rng: np.random.Generator
+    ) -> tuple[Floats, ...]:
+        if schedule.secure:
+            whole = whole_numbers(exact[0].ravel(), schedule.grid)
+            moved = norm_noise(schedule.answers, schedule.changed, schedule.scale / schedule.grid)
+            return (np.asarray((whole + moved) * schedule.grid),)
+        noise = largest_norm_noise(schedule.answers, schedule.changed, rng)
+        noisy = exact[0].ravel() + schedule.scale * noise
+        return (np.round(noisy / schedule.grid) * schedule.grid,)
+
+
 def draw(size: int, p: float, rng: np.random.Generator) -> Floats:
     """Independent draws for sigma = 1: sign times Gamma(1/p)^(1/p)."""
     sizes = rng.standard_gamma(1 / p, size) ** (1 / p)
     return np.asarray(np.where(rng.random(size) < 0.5, -sizes, sizes))
+
+
+def largest_norm_noise(k: int, changed: int, rng: np.random.Generator) -> Floats:
+    """One draw of density proportional to exp(-max(|x|_inf, |x|_1 / changed)) on R^k.
+
+    The norm of x is Gamma(k), and x is uniform on the sphere of that radius; equally, Gamma(k + 1) times a uniform
+    point of the ball.
+    """
+    return rng.standard_gamma(k + 1) * cube_sampler(k, float(changed)).draw(rng)

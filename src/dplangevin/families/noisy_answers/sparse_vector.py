@@ -25,8 +25,7 @@ from dplangevin.families.noisy_answers.schedule import (
     checked_power,
 )
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.generalized_gaussian import fisher_information
-from dplangevin.privacy.generalized_gaussian_calibration import MARGIN, rounded_up
+from dplangevin.privacy.generalized_gaussian import MARGIN, fisher_information, rounded_up
 from dplangevin.privacy.loss_sum import decreasing_root
 from dplangevin.privacy.plan import Price
 from dplangevin.problem.constants import Adjacency

@@ -9,9 +9,8 @@ from dplangevin.families.noisy_gradient.calibrate import least_noise_plan
 from dplangevin.families.noisy_gradient.gated import FEWEST
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule, Sampling
 from dplangevin.planner import looks, risk, rules
-from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 

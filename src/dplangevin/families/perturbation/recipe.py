@@ -7,9 +7,8 @@ import math
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
 from dplangevin.planner import risk, rules
-from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.privacy.plan import Plan
 
 SOLVER_SHARE = 0.01

@@ -18,8 +18,7 @@ from dplangevin.privacy import compose, conversions as cv, proximal_certificate 
 from dplangevin.privacy.parts import BoundedRange
 from dplangevin.problem import Problem
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.excess import interior_minimisers, largest_excess
-from dplangevin.problem.reach import full_lipschitz
+from dplangevin.problem.reach import full_lipschitz, interior_minimisers, largest_excess
 
 SAMPLER_SHARE = 0.05  # of delta, for the total variation of certified chains
 DENSITY_ERROR = 0.0005  # of one draw's epsilon, for the density error of pure chains

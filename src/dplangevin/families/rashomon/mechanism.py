@@ -19,8 +19,7 @@ from dplangevin.families.rashomon.theorem import start_scale
 from dplangevin.families.run_state import RunState
 from dplangevin.problem import Logistic, Problem
 from dplangevin.problem.constraints import Ball
-from dplangevin.problem.excess import interior_minimisers, largest_excess
-from dplangevin.problem.reach import full_lipschitz
+from dplangevin.problem.reach import full_lipschitz, interior_minimisers, largest_excess
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
 from dplangevin.samplers.bodies import Body, body_of
 from dplangevin.samplers.problem_potential import ProblemPotential
@@ -43,7 +42,7 @@ class RashomonDraws(FitMechanism[RashomonSchedule]):
         """The excess is the problem's, and the tier has a sampler."""
         if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):
             raise AssumptionFailed(
-                "the schedule's excess is below that of the problem; compute it with problem.excess."
+                "the schedule's excess is below that of the problem; compute it with problem.reach."
             )
         if schedule.tier != "exact":
             return

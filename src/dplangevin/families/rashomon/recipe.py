@@ -18,7 +18,7 @@ from dplangevin.families.rashomon.theorem import sampler_error
 from dplangevin.families.rashomon.work import expected_seconds, spoken
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem, risk
-from dplangevin.problem.excess import largest_excess
+from dplangevin.problem.reach import largest_excess
 
 Route = Literal["pure", "ramp", "trajectory"]
 Tier = Literal["auto", "exact", "certified", "pure", "process"]
@@ -132,7 +132,10 @@ def plan_rashomon(
     psi = _threshold(problem, threshold)
     models, budget = _check.count("n_models", n_models), _check.positive("epsilon", epsilon)
     slack = 0.0 if delta == 0 else _check.open_unit("delta", delta)
-    _need_ridge(problem)
+    if not problem.ridge > 0:
+        raise AssumptionFailed(
+            "the minimum F* is certified through the ridge, and there is none; state alpha > 0 (a small one will do)."
+        )
     if problem.more_rows:
         raise InvalidParameter(
             "draws of a Rashomon set are proved for at most n records, and with a stated n the data may hold more: "
@@ -204,13 +207,6 @@ def _threshold(problem: Problem, threshold: float) -> float:
             f"{most:.4g} on this set. Lower the threshold (or raise the radius)."
         )
     return psi
-
-
-def _need_ridge(problem: Problem) -> None:
-    if not problem.ridge > 0:
-        raise AssumptionFailed(
-            "the minimum F* is certified through the ridge, and there is none; state alpha > 0 (a small one will do)."
-        )
 
 
 def _tier(route: Route, tier: Tier, delta: float) -> Tier:

@@ -23,7 +23,7 @@ class RashomonSchedule(Schedule):
     inverse_temperature : beta.
     tolerance : largest gradient norm of the SUM of losses (with the ridge) at the computed minimiser, modulo the normal
         cone; a run that misses it releases nothing.
-    excess : a bound on sup F - inf F over the set (see problem.excess); the run refuses a problem with a larger one.
+    excess : a bound on sup F - inf F over the set (see problem.reach); the run refuses a problem with a larger one.
     tier : "exact", "certified" (proximal chain, total variation) or "pure" (proximal chain, density everywhere).
     step_size, n_steps : of the proximal chain; 0 for exact draws.
     at_epsilon : an epsilon at which a certified promise is stated without rounding; others are interpolated upwards.

@@ -98,9 +98,14 @@ def blurred(schedule: WhitenedSchedule, exact: Floats, rng: np.random.Generator)
 
 
 def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
-    """The coordinates that these noisy moments give: post-processing."""
-    noise, room = schedule.moment_noise, schedule.room
-    geometry = first_look(moments[0], noise, schedule.looks == 2, room)
+    """The coordinates that these noisy moments give: post-processing.
+
+    Room for long rows blurs the second look, which is for what the first one left unresolved: then there is none.
+    """
+    noise, fine, room = schedule.moment_noise, schedule.looks == 2, schedule.room
+    if not (geometry := first_look(moments[0], noise, fine, room)).spectrum.resolved.all():
+        room = 1.0
+        geometry = first_look(moments[0], noise, fine, room)
     return geometry if len(moments) == 1 else second_look(geometry, moments[1], noise, room)
 
 

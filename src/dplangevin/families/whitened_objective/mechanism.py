@@ -19,7 +19,7 @@ from dplangevin.planner.looks import PURE_EDGE
 from dplangevin.samplers.wishart import wishart_difference
 
 Floats = NDArray[np.float64]
-POWER = 1 / 3
+POWER = 0.25
 """Of the spectrum: short of 1/2, since a ridge on wholly whitened coefficients weighs on the long directions, which
 tend to matter most; ill-conditioned tables hardly notice."""
 

@@ -13,11 +13,13 @@ from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSch
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
 from dplangevin.planner.looks import PureLook
-from dplangevin.planner.reasons import caution, clip_reason
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
+
+STIFFER = 1.2
+"""Times the ridge of objective perturbation: short directions, which that ridge keeps quiet, are heard here."""
 
 
 def whitened_objective(request: Request) -> Recipe:
@@ -66,11 +68,11 @@ def whitened_objective(request: Request) -> Recipe:
 
 
 def _ridge(rest: Request, problem: Problem, signal: float) -> float:
-    """Lambda on the SUM of losses, rows of norm 1: the rule of objective perturbation."""
+    """Lambda on the SUM of losses, rows of norm 1: the rule of objective perturbation, a little stiffer."""
     noise = rest.sides * math.sqrt(rest.dimension) / rest.epsilon
     rank = problem.constants.hessian_rank or 1
     return max(
-        rules.objective_ridge(rest.shape, noise, signal, pure=True),
+        STIFFER * rules.objective_ridge(rest.shape, noise, signal, pure=True),
         least_ridge(rest, problem.loss.curvature_bound, rank, False),
     )
 

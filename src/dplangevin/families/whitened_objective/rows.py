@@ -43,18 +43,11 @@ class WhitenedRows(Dataset):
     def __init__(self, data: Dataset, basis: Floats) -> None:
         self._data = data
         self._basis = basis
+        self.n_samples, self.n_bytes = data.n_samples, data.n_bytes
 
     @property
     def problem(self) -> Problem:
         return self._data.problem
-
-    @property
-    def n_samples(self) -> int:
-        return self._data.n_samples
-
-    @property
-    def n_bytes(self) -> int:
-        return self._data.n_bytes
 
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         bound = self.problem.row_norm

@@ -109,14 +109,11 @@ class SparseRows(Dataset):
 
     def __init__(self, rows: Any, labels: Floats, problem: Problem) -> None:
         self._rows, self._columns, self._labels, self._problem = rows, rows.T.tocsr(), labels, problem
+        self.n_samples = len(labels)
 
     @property
     def problem(self) -> Problem:
         return self._problem
-
-    @property
-    def n_samples(self) -> int:
-        return len(self._labels)
 
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
         chosen = self._rows if rows is None else self._rows[rows]

@@ -22,12 +22,29 @@ class Loss(ABC):
     A loss of score_dimension 1 is vectorised over broadcastable arrays score and y. A loss of score_dimension
     K > 1 takes score[..., K] with y[...]. The gradient of a record is slope times its row, so its norm is at
     most slope_bound |x| and its smoothness at most curvature_bound |x|^2, for every score and every label
-    within label_range. A loss states its `law`, or else slope and curvature.
+    within label_range. A loss states its `law`, or else slope and curvature. What is stated of a loss is fixed when it
+    is made.
     """
 
     name: ClassVar[str]
     log_link: ClassVar[bool] = False
     """Whether scores are logarithms of rates."""
+    slope_bound: float
+    """sup |h'|, infinity when there is none."""
+    curvature_bound: float
+    """Lipschitz constant of h', infinity when there is none or it is unknown."""
+    law: SlopeLaw | None = None
+    """The slope as a formula that compiled sums know, from which slope and curvature follow; None without one."""
+    score_dimension: int = 1
+    """Number of scores per record."""
+    convex: bool = True
+    """Whether slope is the derivative of a convex function of the score."""
+    label_range: tuple[float, float] = (-math.inf, math.inf)
+    """The labels for which the bounds are stated."""
+    label_classes: int | None = None
+    """Number of classes when labels are 0, 1, ...; None when any number in label_range will do."""
+    assumptions: tuple[str, ...] = ()
+    """What a report should say of this loss."""
 
     @abstractmethod
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
@@ -41,11 +58,6 @@ class Loss(ABC):
     def plain(self) -> Loss:
         """The loss without clipping."""
         return self
-
-    @property
-    def law(self) -> SlopeLaw | None:
-        """The slope as a formula that compiled sums know, from which slope and curvature follow; None without one."""
-        return None
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The derivative of h in the score."""
@@ -64,41 +76,6 @@ class Loss(ABC):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         """A score at which h has this slope; +inf if every slope is smaller, -inf if every one is larger."""
 
-    @property
-    @abstractmethod
-    def slope_bound(self) -> float:
-        """sup |h'|, infinity when there is none."""
-
-    @property
-    @abstractmethod
-    def curvature_bound(self) -> float:
-        """Lipschitz constant of h', infinity when there is none or it is unknown."""
-
-    @property
-    def score_dimension(self) -> int:
-        """Number of scores per record."""
-        return 1
-
-    @property
-    def convex(self) -> bool:
-        """Whether slope is the derivative of a convex function of the score."""
-        return True
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """The labels for which the bounds are stated."""
-        return -math.inf, math.inf
-
-    @property
-    def label_classes(self) -> int | None:
-        """Number of classes when labels are 0, 1, ...; None when any number in label_range will do."""
-        return None
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What a report should say of this loss."""
-        return ()
-
     def clipped_curvature(self, bound: float) -> float:
         """Curvature bound where |slope| < bound. Clipping a slope never steepens it."""
         return self.curvature_bound
@@ -111,22 +88,12 @@ class ClassesLoss(Loss):
     n_classes: int
 
     def __post_init__(self) -> None:
-        _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
+        classes = _check.count("n_classes", self.n_classes, least=2)
+        _check.put(self, n_classes=classes, score_dimension=classes, label_classes=classes)
+        _check.put(self, label_range=(0.0, float(classes - 1)))
 
     def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
         return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
-
-    @property
-    def score_dimension(self) -> int:
-        return self.n_classes
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, float(self.n_classes - 1)
-
-    @property
-    def label_classes(self) -> int | None:
-        return self.n_classes
 
 
 def reached(score: FloatArray, slope: FloatArray, low: Any, high: Any) -> FloatArray:

@@ -11,7 +11,6 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses.base import FloatArray, Loss, reached
 from dplangevin.problem.losses.record import RecordLoss
-from dplangevin.problem.losses.slope_law import SlopeLaw
 
 
 @final
@@ -48,6 +47,20 @@ class Clipped(Loss):
             raise InvalidParameter(
                 f"the slope of the {self.loss.name} loss is constant; state a smaller data_norm instead of a clip."
             )
+        inner, law = self.loss, self.loss.law
+        if law is not None:
+            law = replace(law, low=max(law.low, -self.bound), high=min(law.high, self.bound))
+        note = f"slopes of the {inner.name} loss are clipped to {self.bound:g} in the score; it stays convex"
+        _check.put(
+            self,
+            slope_bound=min(self.bound, inner.slope_bound),
+            curvature_bound=inner.clipped_curvature(self.bound),
+            law=law,
+            convex=inner.convex,
+            label_range=inner.label_range,
+            label_classes=inner.label_classes,
+            assumptions=(*inner.assumptions, note),
+        )
 
     @property
     def plain(self) -> Loss:
@@ -57,13 +70,6 @@ class Clipped(Loss):
         low, high = self._turning_points(y)
         inside = self.loss.value(np.clip(score, low, high), y)
         return inside + self.bound * (np.maximum(score - high, 0) + np.maximum(low - score, 0))
-
-    @property
-    def law(self) -> SlopeLaw | None:
-        inner = self.loss.law
-        if inner is None:
-            return None
-        return replace(inner, low=max(inner.low, -self.bound), high=min(inner.high, self.bound))
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.clip(self.loss.slope(score, y), -self.bound, self.bound)
@@ -78,33 +84,6 @@ class Clipped(Loss):
     def _turning_points(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         bound = np.full(np.shape(y), self.bound)
         return self.loss.inverse_slope(-bound, y), self.loss.inverse_slope(bound, y)
-
-    @property
-    def slope_bound(self) -> float:
-        return min(self.bound, self.loss.slope_bound)
-
-    @property
-    def curvature_bound(self) -> float:
-        return self.loss.clipped_curvature(self.bound)
-
-    @property
-    def convex(self) -> bool:
-        return self.loss.convex
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return self.loss.label_range
-
-    @property
-    def label_classes(self) -> int | None:
-        return self.loss.label_classes
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        note = (
-            f"slopes of the {self.loss.name} loss are clipped to {self.bound:g} in the score; it stays convex"
-        )
-        return (*self.loss.assumptions, note)
 
     def clipped_curvature(self, bound: float) -> float:
         return self.loss.clipped_curvature(min(bound, self.bound))

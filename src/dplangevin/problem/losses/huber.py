@@ -28,19 +28,13 @@ class Huber(Loss):
 
     def __post_init__(self) -> None:
         _check.each(self, transition=_check.positive)
+        _check.put(self, slope_bound=self.transition)
+        _check.put(self, law=SlopeLaw(kind="affine", low=-self.transition, high=self.transition))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         distance = np.abs(score - y)
         near = np.minimum(distance, self.transition)
         return near * (distance - near / 2)
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="affine", low=-self.transition, high=self.transition)
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return reached(slope + y, slope, -self.transition, self.transition)
-
-    @property
-    def slope_bound(self) -> float:
-        return self.transition

@@ -26,6 +26,8 @@ class Logistic(Loss):
     name: ClassVar[str] = "logistic"
     slope_bound = 1.0
     curvature_bound = 0.25
+    label_range = (0.0, 1.0)
+    law = SlopeLaw(kind="logistic")
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.maximum(score, 0) - y * score + np.log1p(np.exp(-np.abs(score)))
@@ -38,13 +40,5 @@ class Logistic(Loss):
         logs = np.log(np.multiply.reduceat(factors, np.arange(0, len(factors), 512), axis=0)).sum(axis=0)
         return np.asarray(np.maximum(score, 0).sum(axis=0) - (y * score).sum(axis=0) + logs)
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="logistic")
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(logit(np.clip(slope + y, 0.0, 1.0)), np.float64)
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, 1.0

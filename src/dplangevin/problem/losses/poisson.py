@@ -27,25 +27,19 @@ class Poisson(Loss):
     log_link = True
     slope_bound = math.inf
     curvature_bound = math.inf
+    law = SlopeLaw(kind="exponential")
 
     def __post_init__(self) -> None:
         _check.each(self, target_bound=_check.positive)
+        _check.put(self, label_range=(0.0, self.target_bound))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.exp(score) - y * score
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="exponential")
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(slope + y, 0.0))
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, self.target_bound
 
     def clipped_curvature(self, bound: float) -> float:
         return self.target_bound + bound

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -54,11 +51,11 @@ class RecordLoss(Loss):
         """The gradient in theta of the loss of one record, a vector as long as theta."""
 
     @property
-    def slope_bound(self) -> float:
+    def slope_bound(self) -> float:  # type: ignore[override]
         return self.gradient_bound
 
     @property
-    def assumptions(self) -> tuple[str, ...]:
+    def assumptions(self) -> tuple[str, ...]:  # type: ignore[override]
         return (
             f"every record's gradient is computed by itself and clipped to Euclidean norm {self.gradient_bound:g}; one "
             "that fails counts as zero",
@@ -81,17 +78,6 @@ class RecordLoss(Loss):
         return InvalidParameter(
             f"the {self.name} loss is a function of a whole record, not of a score; fit it by noisy gradient descent."
         )
-
-
-@contextmanager
-def unseen(loss: Loss) -> Iterator[None]:
-    """No warning of a user's function is shown: it would tell about a record."""
-    if not isinstance(loss, RecordLoss):
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def gradient_alone(loss: RecordLoss, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:

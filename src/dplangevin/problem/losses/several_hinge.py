@@ -31,6 +31,7 @@ class SeveralHinge(ClassesLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.each(self, width=_check.positive)
+        _check.put(self, curvature_bound=2 / self.width)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -64,7 +65,3 @@ class SeveralHinge(ClassesLoss):
         over = (np.cumsum(ordered, axis=-1) - 1) / np.arange(1, self.n_classes + 1)
         last = np.maximum((ordered > over).sum(axis=-1, keepdims=True) - 1, 0)
         return np.asarray(np.maximum(point - np.take_along_axis(over, last, axis=-1), 0.0))
-
-    @property
-    def curvature_bound(self) -> float:
-        return 2 / self.width

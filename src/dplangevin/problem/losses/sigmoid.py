@@ -25,6 +25,7 @@ class Sigmoid(Loss):
     slope_bound = 0.25
     curvature_bound = 1 / (6 * math.sqrt(3))
     convex = False
+    label_range = (0.0, 1.0)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return np.asarray(expit((1 - 2 * y) * score), np.float64)
@@ -41,7 +42,3 @@ class Sigmoid(Loss):
         raise InvalidParameter(
             "the sigmoid loss is not convex, so its slope has no inverse; it needs no clipping."
         )
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, 1.0

@@ -34,7 +34,7 @@ class SlopeLaw:
         """The slopes at broadcastable scores and labels."""
         slopes = np.array(np.broadcast_to(score, np.broadcast_shapes(np.shape(score), np.shape(y))), float)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._replace(slopes, y)
+            self.apply(slopes, y)
         return slopes
 
     def curvature(self, score: Floats, y: Floats) -> Floats:
@@ -54,14 +54,11 @@ class SlopeLaw:
             low, high = np.maximum(low, -(1 + sign) / 2), np.minimum(high, (1 - sign) / 2)
         return np.where((slope > low) & (slope < high), bend, 0.0)
 
-    def apply(self, scores: Floats, labels: Floats) -> None:
-        """Turn scores [rows] or [rows, k] into slopes, in place. Scores must not be NaN.
+    def apply(self, scores: Floats, y: Floats) -> None:
+        """Turn scores into slopes, in place; labels broadcast to them. Scores must not be NaN.
 
         Overflows are harmless, and the caller's to ignore.
         """
-        self._replace(scores, labels if scores.ndim == 1 else labels[:, None])
-
-    def _replace(self, scores: Floats, y: Floats) -> None:
         low, high = self.low, self.high
         if self.kind == "affine":
             scores -= y

@@ -23,34 +23,22 @@ class SmoothedHinge(Loss):
     width: float = 1.0
     name: ClassVar[str] = "smoothed-hinge"
     slope_bound = 1.0
+    label_range = (0.0, 1.0)
+    label_classes = 2
 
     def __post_init__(self) -> None:
         _check.each(self, width=_check.positive)
+        steepness = 1 / self.width
+        _check.put(self, curvature_bound=steepness, law=SlopeLaw(kind="hinge", scale=steepness))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         gap = np.maximum(1 - _sign(y) * score, 0)
         near = np.minimum(gap, self.width)
         return near / self.width * (gap - near / 2)
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="hinge", scale=1 / self.width)
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         sign = _sign(y)
         return reached(sign + slope * self.width, slope, -(1 + sign) / 2, (1 - sign) / 2)
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1 / self.width
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
-
-    @property
-    def label_classes(self) -> int | None:
-        return 2
 
 
 def _sign(y: FloatArray) -> FloatArray:

@@ -31,6 +31,9 @@ class SmoothedPinball(Loss):
 
     def __post_init__(self) -> None:
         _check.each(self, quantile=_check.open_unit, width=_check.positive)
+        low, high, steepness = self.quantile, 1 - self.quantile, 1 / self.width
+        law = SlopeLaw(kind="affine", scale=steepness, shift=0.5 - self.quantile, low=-low, high=high)
+        _check.put(self, slope_bound=max(low, high), curvature_bound=steepness, law=law)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         residual = score - y
@@ -39,24 +42,6 @@ class SmoothedPinball(Loss):
         bend = (near**2 / self.width + self.width / 4) / 2  # |r| / 2, rounded off inside the corner
         return bend + np.abs(residual - near) / 2 + (0.5 - self.quantile) * residual
 
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(
-            kind="affine",
-            scale=1 / self.width,
-            shift=0.5 - self.quantile,
-            low=-self.quantile,
-            high=1 - self.quantile,
-        )
-
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         score = y + self.width * (slope + self.quantile - 0.5)
         return reached(score, slope, -self.quantile, 1 - self.quantile)
-
-    @property
-    def slope_bound(self) -> float:
-        return max(self.quantile, 1 - self.quantile)
-
-    @property
-    def curvature_bound(self) -> float:
-        return 1 / self.width

@@ -30,6 +30,8 @@ class Softmax(ClassesLoss):
 
     slope_clip: float | None = None
     name: ClassVar[str] = "softmax"
+    slope_bound = math.sqrt(2)
+    curvature_bound = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +39,9 @@ class Softmax(ClassesLoss):
             clip = _check.positive("slope_clip", self.slope_clip)
             if clip >= math.sqrt(2):
                 raise InvalidParameter(f"slope_clip = {clip!r} does nothing from sqrt(2) on; leave it out.")
-            _check.put(self, slope_clip=clip)
+            words = f"the softmax slope is clipped to norm {clip:g} and is not a gradient"
+            _check.put(self, slope_clip=clip, slope_bound=clip, curvature_bound=math.inf)
+            _check.put(self, convex=False, assumptions=(words,))
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         if self.slope_clip is not None:
@@ -70,24 +74,6 @@ class Softmax(ClassesLoss):
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidParameter("softmax has one slope per class and no inverse; it needs no clipping.")
-
-    @property
-    def slope_bound(self) -> float:
-        return math.sqrt(2) if self.slope_clip is None else self.slope_clip
-
-    @property
-    def curvature_bound(self) -> float:
-        return 0.5 if self.slope_clip is None else math.inf
-
-    @property
-    def convex(self) -> bool:
-        return self.slope_clip is None
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        if self.slope_clip is None:
-            return ()
-        return (f"the softmax slope is clipped to norm {self.slope_clip:g} and is not a gradient",)
 
 
 def _shares(score: FloatArray) -> FloatArray:

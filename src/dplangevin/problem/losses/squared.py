@@ -18,13 +18,10 @@ class Squared(Loss):
     name: ClassVar[str] = "squared"
     slope_bound = math.inf
     curvature_bound = 1.0
+    law = SlopeLaw(kind="affine")
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         return (score - y) ** 2 / 2
-
-    @property
-    def law(self) -> SlopeLaw:
-        return SlopeLaw(kind="affine")
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return slope + y

@@ -16,9 +16,9 @@ from dplangevin.families.draws._draw import grid_points
 from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
 from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
 from dplangevin.families.draws.theorems.draws import sup_norm, total_variation
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule, power_temperatures
 from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.families.run import run
 from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import BoundedRange
 from dplangevin.privacy.plan import Plan, Price

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.mechanism import run
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.mirror_map import LossMap, MirrorMap, QuadraticMap
 from dplangevin.families.mirror_descent.public_sample import PublicSample, public_map
@@ -18,7 +19,6 @@ from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.families.mirror_descent.theorem import mirror_noise
 from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan, Price
 from dplangevin.problem import (
     Ball,

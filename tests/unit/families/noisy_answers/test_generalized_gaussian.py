@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import gennorm
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.families.noisy_answers import maximum_error
+from dplangevin.families.noisy_answers.error_laws import IndependentError
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
     GeneralizedGaussianMechanism,
     draw,
@@ -24,10 +24,12 @@ from dplangevin.privacy.generalized_gaussian import (
     cut_points,
     fisher_information,
     loss,
+    noise_delta,
+    rounded_up,
     single_renyi,
+    smallest_sigma,
     tail_point,
 )
-from dplangevin.privacy.generalized_gaussian_calibration import noise_delta, rounded_up, smallest_sigma
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss
@@ -81,11 +83,11 @@ def test_draws_follow_the_law(p: float) -> None:
     ],
 )
 def test_expected_maximum(k: int, p: float, value: float) -> None:
-    assert maximum_error.expected_maximum(k, p) == pytest.approx(value, rel=1e-7)
+    assert IndependentError(k, p).expected_maximum() == pytest.approx(value, rel=1e-7)
 
 
 def test_expected_maximum_of_laplace_is_the_harmonic_number() -> None:
-    assert maximum_error.expected_maximum(10**6, 1) == pytest.approx(
+    assert IndependentError(10**6, 1).expected_maximum() == pytest.approx(
         float(np.sum(1 / np.arange(1, 10**6 + 1))), rel=1e-11
     )
 
@@ -95,7 +97,7 @@ def test_expected_maximum_of_laplace_is_the_harmonic_number() -> None:
     [(1000, 4, 0.05, 1.6286432), (10, 2, 0.05, 1.979634), (10000, 4, 0.01, 1.8078998)],
 )
 def test_maximum_quantile(k: int, p: float, beta: float, value: float) -> None:
-    assert maximum_error.maximum_quantile(k, p, beta) == pytest.approx(value, rel=1e-6)
+    assert IndependentError(k, p).maximum_quantile(beta) == pytest.approx(value, rel=1e-6)
 
 
 # --- delta -------------------------------------------------------------------------------------------------------
@@ -367,7 +369,7 @@ def test_rounding_up_never_rounds_down(value: float) -> None:
 )
 def test_largest_error_against_the_analytic_gaussian(k: int, most: float) -> None:
     ours = GeneralizedGaussianMechanism(k=k, epsilon=1, delta=1e-6)
-    gauss = math.sqrt(k) / cv.gdp_mu(1, 1e-6) * math.sqrt(2) * maximum_error.expected_maximum(k, 2)
+    gauss = math.sqrt(k) / cv.gdp_mu(1, 1e-6) * math.sqrt(2) * IndependentError(k, 2).expected_maximum()
     assert ours.expected_maximum_error() <= most * gauss
     assert ours.guarantee.epsilon() <= 1
     assert ours.guarantee.delta(1.0) <= 1e-6

@@ -13,9 +13,8 @@ from dplangevin import account
 from dplangevin.errors import InvalidParameter
 from dplangevin.families import GeneralizedGaussianMechanism
 from dplangevin.families.noisy_answers.best_noise import within_reach
-from dplangevin.families.noisy_answers.cube_error import CubeError
-from dplangevin.families.noisy_answers.largest_norm import largest_norm_noise
-from dplangevin.families.noisy_answers.maximum_error import IndependentError
+from dplangevin.families.noisy_answers.error_laws import CubeError, IndependentError
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import largest_norm_noise
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
 from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
 from dplangevin.privacy.generalized_gaussian import single_delta

@@ -15,6 +15,7 @@ from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.cli.main import run as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient import discrete_mechanism as discrete_gradient
 from dplangevin.families.noisy_gradient._integer_sums import (
     LARGEST_BOUND,
@@ -29,7 +30,6 @@ from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
     calibrated_discrete_gradient,
     integer_bound,
 )
-from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
 from dplangevin.planner.choose import chosen
 from dplangevin.privacy import serialize

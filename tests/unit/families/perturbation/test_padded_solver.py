@@ -11,9 +11,9 @@ import pytest
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Dataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.families.mechanism import run
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.families.run import run
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, WholeSpace
 

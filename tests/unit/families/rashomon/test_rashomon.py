@@ -16,17 +16,17 @@ from dplangevin import DPLinearSVC, DPLogisticRegression, DPPoissonRegressor, DP
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, BudgetExceeded, InvalidParameter, NotPrivateError
 from dplangevin.families.draws.theorems.gibbs import ramp_sensitivity, threshold_sensitivity
+from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon.calibrate import per_draw
 from dplangevin.families.rashomon.hit import chain_score_mean, law_hit_probability
 from dplangevin.families.rashomon.theorem import minimum_error, start_ratio
-from dplangevin.families.run import run
 from dplangevin.ledger import Ledger
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.parts import BoundedRange
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared, WholeSpace
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.excess import interior_minimisers, largest_excess
+from dplangevin.problem.reach import interior_minimisers, largest_excess
 from dplangevin.problem.risk import hit_probability
 from dplangevin.rashomon import RashomonSampler, advise, plan_rashomon
 

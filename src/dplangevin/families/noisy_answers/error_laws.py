@@ -1,5 +1,6 @@
-"""The error of noise with density exp(-max(|x|_inf, |x|_1 / m)), exactly.
+"""The errors of counts, exactly, under independent noise and under noise of the largest norm.
 
+Independent noise of shape p: Pr[max_i |x_i| <= u] = P(1/p, (u/sigma)^p)^k. Density exp(-max(|x|_inf, |x|_1 / m)):
 x = R u with R ~ Gamma(k + 1) and u uniform in {|u|_inf <= 1, |u|_1 <= m}. With F_k the Irwin-Hall distribution
 function, P(|u|_inf <= a) = a^k F_k(m / a) / F_k(m), and |u_1| has density F_{k-1}(m - a) / F_k(m) on [0, 1]. For m = k
 the ball is the cube, |x|_inf ~ Gamma(k) and u_1 is uniform.
@@ -15,13 +16,53 @@ from functools import cached_property
 import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
-from scipy.special import gammainccinv, gammaincinv, gammaln
+from scipy.special import gammaincc, gammainccinv, gammaincinv, gammaln
 
 from dplangevin._arrays import Floats
 from dplangevin._search import bisected
+from dplangevin.privacy.generalized_gaussian import absolute_moment
 from dplangevin.samplers.cut_cube import log_irwin_hall
 
 _TINY = 1e-16
+
+
+@dataclass(frozen=True)
+class IndependentError:
+    """Errors of k counts with independent noise of shape p, for sigma = 1.
+
+    Examples
+    --------
+    >>> round(IndependentError(10, 1).expected_maximum(), 6)  # Laplace: 1 + 1/2 + ... + 1/10
+    2.928968
+    """
+
+    k: int
+    p: float
+
+    def expected_maximum(self) -> float:
+        """E max_i |x_i|: the integral of 1 - P(1/p, t^p)^k."""
+        k, p = self.k, self.p
+        lowest = math.pow(float(gammaincinv(1 / p, math.exp(-42.0 / k))), 1 / p)
+        highest = math.pow(float(gammainccinv(1 / p, 1e-18 / k)), 1 / p)
+        nodes, weights = np.polynomial.legendre.leggauss(24)
+        edges = np.linspace(lowest, highest, 65)
+        half = np.diff(edges) / 2
+        points = (edges[:-1] + half)[:, None] + half[:, None] * nodes
+        values = -np.expm1(k * np.log1p(-gammaincc(1 / p, points**p)))
+        return lowest + float(np.sum(half[:, None] * weights * values))
+
+    def maximum_quantile(self, beta: float) -> float:
+        """u with Pr[max_i |x_i| > u] = beta."""
+        exceeded = -math.expm1(math.log1p(-beta) / self.k)
+        return math.pow(float(gammainccinv(1 / self.p, exceeded)), 1 / self.p)
+
+    def margin(self, level: float) -> float:
+        """u with Pr[|x_1| <= u] = level."""
+        return math.pow(float(gammaincinv(1 / self.p, level)), 1 / self.p)
+
+    def power_mean(self, q: float) -> float:
+        """(E |x_1|^q)^{1/q}."""
+        return math.pow(absolute_moment(self.p, q), 1 / q)
 
 
 @dataclass(frozen=True)
@@ -133,6 +174,11 @@ class CubeError:
         if self.m == self.k:
             return np.ones_like(places)
         return np.exp(log_irwin_hall(self.k - 1, self.m - places) - self._log_volume)
+
+
+def error_law(k: int, changed: int, p: float) -> IndependentError | CubeError:
+    """The errors of k counts under the noise of shape p and scale 1."""
+    return CubeError(k, changed) if p == math.inf else IndependentError(k, p)
 
 
 def _panels(low: float, high: float) -> tuple[Floats, Floats]:

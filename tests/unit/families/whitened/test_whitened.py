@@ -14,9 +14,9 @@ from scipy.special import expit
 from dplangevin import DPLogisticRegression, DPRidge, choose
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.mechanism import run
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.run import run
 from dplangevin.families.whitened import mechanism as whitened_mechanism
 from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened

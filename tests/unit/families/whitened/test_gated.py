@@ -10,9 +10,9 @@ from scipy.special import expit
 
 from dplangevin import choose
 from dplangevin.data import ArrayDataset
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.gated import gate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.run import run
 from dplangevin.families.whitened.response import response
 from dplangevin.privacy.plan import Plan
 
