@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from dplangevin.families.run import run
 from loaders import Floats
 from scipy.optimize import minimize
 
 from dplangevin.data import ArrayDataset
+from dplangevin.families.mechanism import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Logistic, Loss, Squared
 

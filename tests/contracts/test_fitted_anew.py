@@ -15,7 +15,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV
+from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV, Schema
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators import _plain_search, model_file
 from dplangevin.ledger import Ledger
@@ -26,6 +26,7 @@ rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (400, 2))
 Y = (X[:, 0] > 0).astype(int)
 TABLE = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "who": np.arange(400), "y": Y})
+LEARNED = Schema.learn(a="number", b="number", target={"name": "y", "classes": [0, 1]})
 OTHERS: dict[str, Any] = {
     "person": ({"person": "who", "n": 400, "bad_rows": "zero"}, (TABLE, "y")),
     "learned norm": ({"data_norm": "learn"}, (X, Y)),
@@ -85,6 +86,8 @@ def test_a_divisor_that_is_the_number_of_rows_is_a_condition_under_add_remove(tm
         lambda: model.set_params(ledger=strict).fit(X, Y),
         lambda: DPSearchCV(model.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=strict).fit(X, Y),
         lambda: sampler.fit(X, Y),
+        lambda: clone(model).set_params(ledger=strict, data_norm="learn").fit(X, Y),
+        lambda: clone(model).set_params(ledger=strict, data_norm=None, schema=LEARNED).fit(TABLE, "y"),
     ]
     for spend in spenders:
         with pytest.raises(InvalidParameter, match="state n="):

@@ -14,7 +14,7 @@ import pyarrow.feather as feather
 import pytest
 import scipy.sparse as sp
 
-from dplangevin import DPLogisticRegression, DPRidge, private_score
+from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
 from dplangevin.data import ArrayDataset
 from dplangevin.data.people import PersonCodes
 from dplangevin.errors import InvalidParameter
@@ -145,7 +145,7 @@ def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
 def test_an_index_beyond_the_dictionary_is_its_own_cell_s(tmp_path: Path) -> None:
     """Neither Arrow nor its files look for one; it raised, or took the word of somebody else."""
     words = pa.array(["x", "5"])
-    cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -1], pa.int8()), words, safe=False)
+    cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -2], pa.int8()), words, safe=False)
     feather.write_feather(pa.table({"a": cells}), tmp_path / "t.feather", compression="uncompressed")
     for table in (table_of(pa.table({"a": cells})), Files(tmp_path / "t.feather").table()):
         assert table.column("a").texts().tolist() == ["x", "5", None, None]
@@ -185,6 +185,22 @@ def test_a_mark_of_byte_order_inside_a_file_belongs_to_its_cell(first: str, tmp_
     (tmp_path / "t.csv").write_text(f"a,b\n{first}\n\ufeff5,6\n", encoding="utf-8")
     table = Files(tmp_path / "t.csv").table()
     assert [table.column(name).texts()[1] for name in "ab"] == ["\ufeff5", "6"]
+
+
+def test_no_record_at_all_is_scored_where_their_number_is_private(tmp_path: Path) -> None:
+    """The one record of a table may leave it; under replace-one that is a public mistake."""
+    model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], random_state=0).fit(X, Y)
+    (tmp_path / "t.csv").write_text("x0,x1,y\n")
+    strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare(
+        "s", epsilon=1e3, delta=1e-2, strict=True, adjacency="add-remove"
+    )
+    options: dict[str, Any] = {"epsilon": 1.0, "adjacency": "add-remove", "ledger": strict}
+    for rows, labels in ((X[:0], Y[:0]), (tmp_path / "t.csv", "y")):
+        for metric in ("accuracy", "log-loss", "auc", "calibration"):
+            assert 0 <= private_score(model, rows, labels, metric=metric, **options).value <= 5
+        assert private_selection([model, model], rows, labels, **options).index in (0, 1)
+        with pytest.raises(InvalidParameter, match="at least one"):
+            private_score(model, rows, labels, epsilon=1.0)
 
 
 class Speaking:

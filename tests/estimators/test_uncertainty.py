@@ -23,8 +23,9 @@ from dplangevin.estimators._interval_plan import (
     plan_with_intervals,
 )
 from dplangevin.estimators._intervals import half_width, proportion_interval
-from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.families.noisy_answers.curvature import packed, unpacked
+from dplangevin.estimators._posterior import prior_scale
+from dplangevin.estimators.uncertainty import run_with_intervals, uncertainty
+from dplangevin.families.noisy_answers.curvature import Curvature, packed, unpacked
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.plan import Plan
@@ -335,3 +336,48 @@ def test_shares() -> None:
     assert interval_plan(recipe.plan, 1.0) is both  # worked out once per plan
     assert isinstance(both.plan, Plan)
     assert both.guarantee.epsilon(1e-5) <= 1.0
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
+def test_many_coefficients_give_the_curvature_more(delta: float) -> None:
+    """By public numbers alone, within the same promise, and only where nobody stated a share."""
+    few, many = options("logistic", 20_000, 3, delta=delta), options("logistic", 30_000, 80, delta=delta)
+    deviations = {
+        stated: [
+            plan_with_intervals(0.15, request, stated=stated)[1].deviations[0] for request in (few, many)
+        ]
+        for stated in (True, False)
+    }
+    assert deviations[False][0] == deviations[True][0]
+    assert deviations[False][1] < 0.75 * deviations[True][1]
+    assert plan_with_intervals(0.15, many, stated=False)[1].guarantee.epsilon(delta) <= 1.0
+
+
+def test_noise_of_the_curvature_counts_in_its_own_entry() -> None:
+    """Coefficients of 0 have no ridge's part: each coordinate is a scalar problem, whose fixed point is worked out."""
+    _, both = plan_with_intervals(0.15, options("logistic", 20_000, 9))
+    (deviation,), bend, prior = both.deviations, 40.0, prior_scale(both.plan.problem) ** 2
+    known = uncertainty(both, np.zeros(10), Curvature(matrix=bend * np.eye(10)))
+    noise, own = both.plan.schedule.noise_scale**2, prior
+    for _ in range(200):
+        added = noise + deviation**2 * own
+        left = 1 / (bend**2 / (bend + added) + 1 / prior)
+        own = (1 - left / prior) ** 2 * left
+    gain = left * bend / (bend + added)
+    assert known.sampling == pytest.approx(np.full(10, gain * math.sqrt(bend)), rel=1e-3)
+    assert known.noise == pytest.approx(np.full(10, gain * math.sqrt(added)), rel=1e-3)
+    assert np.all(known.centre == 0)
+
+
+def test_the_error_of_the_unbiased_estimate() -> None:
+    """K^-1 (K + Lambda) theta - theta_0 = -H^-1 (g + b) - K^-1 E H^-1 Lambda theta, whatever E = K - H."""
+    rng = np.random.default_rng(4)
+    root, change = rng.standard_normal((2, 6, 6))
+    curvature, error, ridge = root @ root.T + np.eye(6), 0.05 * (change + change.T), 0.7
+    start, pull = rng.standard_normal((2, 6))  # theta_0 and g + b
+    theta = np.linalg.solve(curvature + ridge * np.eye(6), curvature @ start - pull)
+    taken = curvature + error
+    found = np.linalg.solve(taken, taken @ theta + ridge * theta)
+    part = np.linalg.solve(curvature, ridge * theta)
+    expected = -np.linalg.solve(curvature, pull) - np.linalg.solve(taken, error @ part)
+    np.testing.assert_allclose(found - start, expected, atol=1e-12)

@@ -12,6 +12,10 @@ _THEOREMS = f"{_GRADIENT}/theorems"
 _SAMPLERS, _DATA, _LEDGER = "src/dplangevin/samplers", "src/dplangevin/data", "src/dplangevin/ledger"
 
 FILES = {
+    "anew": "src/dplangevin/estimators/_anew.py",
+    "conditional": "src/dplangevin/estimators/_conditional.py",
+    "columns": "src/dplangevin/tables/columns.py",
+    "text_files": "src/dplangevin/tables/text.py",
     "parts": f"{_PRIVACY}/parts.py",
     "guarantee": f"{_PRIVACY}/guarantee.py",
     "compose": f"{_PRIVACY}/compose.py",
@@ -138,6 +142,10 @@ _LEDGER_TESTS = ("tests/unit/ledger/test_ledger_admission.py", "tests/unit/ledge
 _SAMPLERS_PINNED = "tests/unit/samplers/test_pinned_samplers.py"
 
 TESTS = {
+    "anew": ("tests/contracts/test_fitted_anew.py",),
+    "conditional": ("tests/contracts/test_fitted_anew.py",),
+    "columns": ("tests/contracts/test_odd_containers.py",),
+    "text_files": ("tests/contracts/test_odd_containers.py",),
     "parts": (
         _PINNED,
         _BOUNDS,
@@ -157,7 +165,12 @@ TESTS = {
     "opposite_mixtures": ("tests/unit/privacy/test_opposite_mixtures.py",),
     "opposite_records": (_REFUSED, "tests/unit/families/noisy_gradient/test_poisson_replace_one.py"),
     "proximal_certificate": (_PINNED, "tests/unit/samplers/test_samplers_proximal.py"),
-    "theorem": (_PINNED, *_SHIFT, "tests/unit/privacy/test_guarantee.py"),
+    "theorem": (
+        _PINNED,
+        "tests/contracts/test_more_rows.py",
+        *_SHIFT,
+        "tests/unit/privacy/test_guarantee.py",
+    ),
     "accountant": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
     "self_check": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
     "units": (_BOUNDS, _REFUSED, *_SHIFT),

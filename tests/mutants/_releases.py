@@ -6,6 +6,14 @@
 from __future__ import annotations
 
 RELEASES: tuple[tuple[str, str, str], ...] = (
+    ("anew", "    earlier = _taken(model)\n", "    earlier: dict[str, Any] = {}\n"),
+    ("anew", "vars(model).update(earlier)", "pass"),
+    ("conditional", "    if not steps:\n        return counted", "    if True:\n        return counted"),
+    ("conditional", "if model._strict() and model.adjacency", "if False and model.adjacency"),
+    ("conditional", "    if model._strict():\n", "    if False:\n"),
+    ("columns", "np.where(read == self._array, read, cells.NAN)", "read"),
+    ("columns", "(places >= 0) & (places < len(values))", "(places < len(values))"),
+    ("text_files", "lines = _BOM + lines", "pass"),
     ("noisy_gradient", "total += noises[t] * rng.standard_normal(problem.dimension)", "total += 0.5 * noises[t] * rng.standard_normal(problem.dimension)"),
     ("noisy_gradient", "next(batches))[:, 0] / divisor", "next(batches))[:, 0] / divisor * 2"),
     ("noisy_gradient", "yield poisson_rows(n_rows, size / n, rng)", "yield poisson_rows(n_rows, size / n_rows, rng)"),

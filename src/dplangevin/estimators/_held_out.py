@@ -52,8 +52,18 @@ class HeldOut(ABC):
         return total
 
 
-def held_out(X: Any, y: Any) -> HeldOut:
-    """X and y as `fit` takes them: arrays or a table; files and the name of a column; Dask collections."""
+def held_out(X: Any, y: Any, *, counted: bool = False) -> HeldOut:
+    """X and y as `fit` takes them: arrays or a table; files and the name of a column; Dask collections.
+
+    counted : their number is public, and none is refused.
+    """
+    found = _held_out(X, y)
+    if counted and not len(found):
+        raise InvalidParameter("y must have one entry per row of X, and there must be at least one.")
+    return found
+
+
+def _held_out(X: Any, y: Any) -> HeldOut:
     if is_dask(X):
         return _OnDask(X, y)
     source = None if isinstance(X, np.ndarray) else source_of(X, y)
@@ -71,8 +81,8 @@ class _InMemory(HeldOut):
             X, y, _ = by_name(X, y, None)
         self._X, self._labels = X, cells_of(y, "y")
         rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if len(self._labels) != rows or not rows:
-            raise InvalidParameter("y must have one entry per row of X, and there must be at least one.")
+        if len(self._labels) != rows:
+            raise InvalidParameter("y must have one entry per row of X.")
 
     def __len__(self) -> int:
         return len(self._labels)

@@ -69,7 +69,7 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
         adjacency=_check.choice("adjacency", model.adjacency, ADJACENCIES),
         by_rows=False,
     )
-    request = twin.request(twin.divisor(len(rows)), rows.shape[1], encode.n_classes)
+    request = twin.request(model.divisor(len(rows)), rows.shape[1], encode.n_classes)
     plan = raw_plan(request, ONE_NUMBER, people, _check.positive("epsilon", model.epsilon))
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)

@@ -85,7 +85,7 @@ def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
         by_rows=model.person is not None,
     )
     encode = twin.encoder()
-    request = twin.request(twin.divisor(len(records)), _width(twin, records, model), encode.n_classes)
+    request = twin.request(model.divisor(len(records)), _width(twin, records, model), encode.n_classes)
     plan = raw_plan(request, raw, people, _check.positive("epsilon", model.epsilon))
     if not people.by_rows:  # else their number is private
         check_size((len(records), request.n_features), plan.recipe.plan.problem)

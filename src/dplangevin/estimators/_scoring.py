@@ -133,14 +133,20 @@ class Scoring:
 
     def sums(self, model: Any, records: HeldOut) -> list[Floats]:
         """The exact sums, in whole numbers. This reads the records."""
-        return records.summed(partial(_part_sums, self, model))
+        found = records.summed(partial(_part_sums, self, model))
+        if found:
+            return found  # else there is no record, which is private where their number is
+        shapes = [
+            answers if self.metric in PER_RECORD else (2, answers // 2) for answers, _, _ in self.groups
+        ]
+        return [np.zeros(shape) for shape in shapes]
 
     def totals(self, models: Sequence[Any], records: HeldOut) -> list[Floats]:
         """The sum of 1 - loss of each model, in whole units, which add up exactly. This reads the records.
 
         1 - loss >= 0: under add-remove a record moves every total upwards, which the proof of noisy max uses.
         """
-        return records.summed(partial(_part_totals, self, tuple(models)))
+        return records.summed(partial(_part_totals, self, tuple(models))) or [np.zeros(len(models))]
 
     def loss_sums(self, shares: Floats) -> list[Floats]:
         """Sums of losses in [0, 1], in whole units."""

@@ -112,7 +112,7 @@ def private_score(
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
     scoring.check(model)
     check_suits(model, X, y)
-    records = held_out(X, y)
+    records = held_out(X, y, counted=scoring.kind == "replace-one")
     plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model), secure=secure)
     exact, rows = partial(scoring.sums, model, records), max_rows_per_person
     release = NoisySums().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
@@ -161,7 +161,7 @@ def private_selection(
     for model in models:
         scoring.check(model)
         check_suits(model, X, y)
-    records = held_out(X, y)
+    records = held_out(X, y, counted=scoring.kind == "replace-one")
     words = [words for model in models for words in scoring.words(model)]
     schedule = calibrated_max(
         candidates=len(models),
