@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV, Schema
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators import _plain_search, model_file
+from dplangevin.estimators import _begin, model_file
 from dplangevin.ledger import Ledger
 from dplangevin.privacy.theorem import holes
 from dplangevin.rashomon import RashomonSampler
@@ -141,7 +141,7 @@ def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> N
     "many", [OneVsRestClassifier, lambda model: BaggingClassifier(model, n_estimators=2)]
 )
 def test_what_fits_many_times_is_told(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_plain_search, "_said", False)
+    monkeypatch.setattr(_begin, "_said", False)
     with pytest.warns(UserWarning, match="k fits cost k releases"):
         many(DPLogisticRegression(data_norm=2.0, classes=[0, 1], weight_bound=1.0)).fit(X, Y)
 

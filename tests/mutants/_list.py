@@ -12,7 +12,7 @@ _THEOREMS = f"{_GRADIENT}/theorems"
 _SAMPLERS, _DATA, _LEDGER = "src/dplangevin/samplers", "src/dplangevin/data", "src/dplangevin/ledger"
 
 FILES = {
-    "anew": "src/dplangevin/estimators/_anew.py",
+    "anew": "src/dplangevin/estimators/_begin.py",
     "conditional": "src/dplangevin/estimators/_conditional.py",
     "columns": "src/dplangevin/tables/columns.py",
     "text_files": "src/dplangevin/tables/text.py",

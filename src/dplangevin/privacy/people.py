@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from dplangevin import _check
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Adjacency
@@ -17,7 +17,12 @@ def per_record(epsilon: float, delta: float, rows: int) -> float:
     if delta == 0:
         return epsilon / rows
     mu = cv.gdp_mu(epsilon, delta) / rows
-    return math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)
+    found = math.nextafter(cv.gdp_epsilon(mu, delta), 0.0)
+    if not found > 0:
+        raise CalibrationFailed(
+            f"max_rows_per_person = {rows} leaves nothing of epsilon = {epsilon:g} for a row; lower it, or delta."
+        )
+    return found
 
 
 def to_people(guarantee: Guarantee, rows: int, adjacency: Adjacency) -> Guarantee:
