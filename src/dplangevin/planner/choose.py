@@ -35,7 +35,7 @@ def choose(**options: Any) -> Recipe:
     >>> recipe = choose(model="logistic", n=30_000, n_features=20, epsilon=1.0, delta=1e-6, adjacency="replace-one",
     ...                 data_norm=1.0, fit_intercept=False)
     >>> recipe.plan.schedule.n_steps, bool(recipe.plan.guarantee.epsilon() <= 1.0)
-    (32, True)
+    (12, True)
     """
     return chosen(Request(**options))
 

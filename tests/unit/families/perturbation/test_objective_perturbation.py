@@ -406,6 +406,7 @@ def test_release_noise_falls_with_epsilon() -> None:
             adjacency="replace-one",
             data_norm=1.0,
             fit_intercept=False,
+            mechanism="objective-perturbation",
         )
         schedule = recipe.plan.schedule
         assert isinstance(schedule, ObjectivePerturbationSchedule)
