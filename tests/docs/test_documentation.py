@@ -49,6 +49,8 @@ def test_options_of_commands_exist(page: Path) -> None:
 
 
 LONG = {
+    "epsilon_against_steps.py",
+    "low_order_bits.py",
     "table_one.py",
     "public_data.py",
     "rashomon.py",

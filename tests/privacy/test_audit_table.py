@@ -19,6 +19,8 @@ DEAR = {  # others of the same law, or tests of their own, run before each chang
     "full batch, average of the iterates (claim by composition)", "50 counts, p = 3, 3 touched",
     "20 counts, p = inf, 3 touched, replaced", "add-remove, data_norm 10", "replace-one, data_norm 100",
     "add-remove, data_norm 100", "accuracy, the released value", "logistic, pure, coefficient only",
+    "full batch, strongly convex", "replace-one, two moments and two steps", "two records on an interval",
+    "replace-one, moment fixed", "replace-one, data_norm 10, secure",
 }  # fmt: skip
 LIKE_LOGISTIC = {"DPRidge", "DPHuberRegressor", "DPPoissonRegressor", "DPLinearSVC", "DPQuantileRegressor"}
 ROWS = [

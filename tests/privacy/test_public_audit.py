@@ -48,7 +48,7 @@ def scores(plan: Plan, pulls: list[int], seed: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name in ("mirror, four steps", "warm start")))
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("mirror, four steps", "warm start", "mix")))
         for name in CASES
     ],
 )

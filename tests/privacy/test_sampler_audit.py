@@ -101,6 +101,7 @@ def test_gibbs_mechanism(tier):
     assert verdicts(of, schedule, warmer(schedule), claim, 1e-2) == (False, True)
 
 
+@pytest.mark.slow
 def test_iterated_mechanism():
     of = problem(1, 1.0, ridge=0.05)
     betas = (1.0 / (4 * PULL), 2.0 / (2 * PULL))

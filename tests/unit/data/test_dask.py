@@ -205,7 +205,8 @@ def undisturbed(client: Any) -> Release:
     return run(plan(n_steps=25), DaskDataset(*on_workers(), PROBLEM, client=client), 11)
 
 
-@pytest.mark.parametrize("runs", [1, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [1, 20])
 def test_a_killed_worker_changes_nothing(client: Any, runs: int, tmp_path: Path) -> None:
     expected = undisturbed(client)
     for seed in range(

@@ -149,6 +149,7 @@ def test_stability_and_population_risk_of_a_draw_are_told() -> None:
     assert ramp.stability is None
 
 
+@pytest.mark.slow
 def test_whole_trajectories_cost_composition() -> None:
     """Every point of every chain comes out at the price of the steps; the last ones alone may be cheaper."""
     task = stated(n=200, ridge=0.5)
