@@ -86,7 +86,6 @@ def test_one_odd_record_moves_a_score_by_its_share_and_tells_nothing(name: str, 
     plain = private_score(model, X, Y, epsilon=1e4, random_state=0).value
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "this random_state paid")
         odd = private_score(model, ODD[name](), Y, epsilon=1e4, random_state=0, ledger=strict).value
     assert abs(odd - plain) <= 1.01 / 60
 
@@ -99,7 +98,6 @@ def test_one_odd_record_is_the_zero_row_of_a_fit(name: str) -> None:
     expected = model.fit(zeroed, X[:, 0]).coef_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "this random_state paid")
         np.testing.assert_array_equal(model.fit(ODD[name](), X[:, 0]).coef_, expected)
 
 
