@@ -50,7 +50,7 @@ def shrink(
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
     resolved = geometry.spectrum.resolved
-    prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
+    prior = 1 / np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
     means = np.zeros((len(CURVATURES), len(DEVIATIONS), windows.shape[1]))
     parts = []

@@ -23,9 +23,14 @@ from dplangevin.families.whitened.geometry import Geometry, first_look, second_l
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.screen import screen
 from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
-from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment, turned_moment
+from dplangevin.families.whitened.sums import (
+    bounded_rows,
+    row_weights,
+    screen,
+    second_moment,
+    turned_moment,
+)
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
 from dplangevin.privacy.conversions import gdp_mu
@@ -82,7 +87,7 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         assert ((weights >= 0) & (weights <= 1)).all()
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
-        assert lengths.max() <= made.bound * (1 + 1e-12)
+        assert lengths.max() <= made.frame.bound * (1 + 1e-12)
 
 
 def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
@@ -183,7 +188,7 @@ def test_coordinates_turn_with_the_rows() -> None:
     noisy = X.T @ X / 200 + 1e-3 * symmetric_noise(5, rng)
     for fine in (False, True):
         here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
-        assert here.bound == pytest.approx(there.bound, rel=1e-9)
+        assert here.frame.bound == pytest.approx(there.frame.bound, rel=1e-9)
         own, turned = whitened(X, here.frame), whitened(X @ turn.T, there.frame)
         np.testing.assert_allclose(own[0], turned[0], rtol=1e-7)
         np.testing.assert_allclose(np.abs(own[1]), np.abs(turned[1]), rtol=1e-5, atol=1e-9)
@@ -271,8 +276,8 @@ def test_the_branch_is_public() -> None:
     few, some, many = (Looks.of(Request(**stated(n=n))) for n in (100, 3000, 200_000))
     assert (few.pay, some.pay, many.pay) == (False, True, True)
     assert (some.number, many.number) == (1, 2)
-    assert (some.room, many.room) == (1, pytest.approx(math.sqrt(0.125 / (20 * many.edge(0.05)))))
-    assert some.edge(0.1) == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
+    assert (some.room, many.room) == (1, pytest.approx(math.sqrt(0.125 / (20 * many.edge))))
+    assert some.edge == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
 
 
 @pytest.mark.parametrize(
@@ -396,7 +401,7 @@ def test_windows_have_the_covariance_of_the_table() -> None:
 def test_strong_effects_leave_the_mean_of_the_tail_bit_by_bit() -> None:
     made = geometry(12)
     etas = np.full(12, 0.5)
-    tail = 200.0 * np.random.default_rng(11).standard_normal(12) / np.linalg.norm(made.basis, axis=0)
+    tail = 200.0 * np.random.default_rng(11).standard_normal(12) / np.linalg.norm(made.frame.basis, axis=0)
     reached = response(32, etas / 4 * made.moments).reached
     found = shrink(reached.T * tail, made, etas, 1e-4, 0.25, 32, 1e6)
     assert found.weak < 1e-12
@@ -480,7 +485,7 @@ def test_noise_is_what_the_schedule_says() -> None:
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
     weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
-    noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
+    noise = made.frame.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
 
 
