@@ -8,7 +8,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.families.noisy_gradient.calibrate import least_noise_plan
 from dplangevin.families.noisy_gradient.gated import FEWEST
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule, Sampling
-from dplangevin.planner import looks, risk, rules
+from dplangevin.planner import risk, rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.privacy.plan import Plan
@@ -68,16 +68,16 @@ def noisy_gd(request: Request) -> Recipe:
 
 def gated(request: Request, descent: rules.Descent) -> bool:
     """Whether weights of the iterates follow: for logistic regression, where nothing else was asked for."""
-    return request.model == "logistic" and looks.could(request) and descent.n_steps >= FEWEST
+    return request.model == "logistic" and request.free and descent.n_steps >= FEWEST
 
 
 def _branch(request: Request) -> tuple[str, ...]:
     """Why the default fit buys no second moment here."""
-    if not looks.could(request):
+    if not request.free:
         return ()
-    edge = looks.Looks.of(request).edge
+    edge = rules.Looks.of(request).edge
     return (
-        f"no second moment of the rows is bought: {looks.SHARE:.0%} of mu^2 would resolve only directions with more "
+        f"no second moment of the rows is bought: {rules.SHARE:.0%} of mu^2 would resolve only directions with more "
         f"than {edge / 2:.2g} of the squared row norm",
     )
 

@@ -8,9 +8,9 @@ from typing import Any
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.planner import rules
-from dplangevin.planner.looks import SHARE, Looks
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request, caution, clip_reason
+from dplangevin.planner.rules import SHARE, Looks
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 

@@ -31,8 +31,8 @@ from dplangevin.families.whitened.sums import (
     second_moment,
     turned_moment,
 )
-from dplangevin.planner.looks import MODELS, Looks
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import MODELS, Request
+from dplangevin.planner.rules import Looks
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.report.steps import steps_rows
