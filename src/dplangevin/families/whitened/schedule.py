@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from dplangevin import _check
@@ -40,6 +40,7 @@ class WhitenedSchedule(Schedule):
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
     shrink : whether weights of the iterates by empirical Bayes follow (post-processing, no privacy depends on it).
+    whole : follows: the noise of one gradient that had the whole budget of the descent.
     """
 
     mechanism: ClassVar[str] = "whitened-gd"
@@ -57,6 +58,7 @@ class WhitenedSchedule(Schedule):
     approach_noise: float = 1.0
     longest: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
+    whole: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.each(self, moment_noise=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
@@ -78,12 +80,9 @@ class WhitenedSchedule(Schedule):
             raise InvalidParameter(
                 "an approach must end before the steps do and before the averaged tail begins, and goes without shrink."
             )
-
-    @property
-    def whole(self) -> float:
-        """The noise of one gradient that had the whole budget of the descent."""
         first = self.approach / self.approach_noise**2
-        return 1 / math.sqrt(first + (self.n_steps - self.approach) / self.noise_scale**2)
+        later = (self.n_steps - self.approach) / self.noise_scale**2
+        _check.put(self, whole=1 / math.sqrt(first + later))
 
     def steps(self, score: float) -> int:
         """How many steps to make in all where the approach ended with scores of this root mean square.
