@@ -97,36 +97,18 @@ def lemma_6_risk(
     sigma_squared: float,
     step_size: float,
     n_steps: float,
+    tightened: bool = False,
 ) -> float:
     """Lemma 6, expected excess risk: (2 beta L^2 / lambda^2) e^{-lambda eta K} + 2 beta d sigma^2 / lambda.
 
     Needs step_size <= lambda / (2 beta^2) and a minimiser in the relative interior of the set. On the
-    boundary only F - F* <= L sqrt(E |theta_K - theta*|^2) is justified.
+    boundary only F - F* <= L sqrt(E |theta_K - theta*|^2) is justified. tightened : with the recursion (79) unrolled
+    exactly, the noise term is half as large.
     """
+    start = 2 * smoothness * (lipschitz / strong_convexity) ** 2
     noise = smoothness * dimension * sigma_squared / strong_convexity
-    return _forgotten_start(lipschitz, strong_convexity, smoothness, step_size, n_steps) + 2 * noise
-
-
-def lemma_6_risk_tightened(
-    *,
-    lipschitz: float,
-    strong_convexity: float,
-    smoothness: float,
-    dimension: int,
-    sigma_squared: float,
-    step_size: float,
-    n_steps: float,
-) -> float:
-    """Lemma 6 with its recursion (79) unrolled exactly: the noise term beta d sigma^2 / lambda is half as large."""
-    noise = smoothness * dimension * sigma_squared / strong_convexity
-    return _forgotten_start(lipschitz, strong_convexity, smoothness, step_size, n_steps) + noise
-
-
-def _forgotten_start(
-    lipschitz: float, strong_convexity: float, smoothness: float, step_size: float, n_steps: float
-) -> float:
-    scale = 2 * smoothness * (lipschitz / strong_convexity) ** 2
-    return scale * math.exp(-strong_convexity * step_size * n_steps)
+    forgotten = start * math.exp(-strong_convexity * step_size * n_steps)
+    return forgotten + (noise if tightened else 2 * noise)
 
 
 @dataclass(frozen=True, kw_only=True)
