@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -43,22 +44,12 @@ def chourasia_isoperimetric(
     return order * (gradient_sensitivity / (n * sigma)) ** 2 / (2 * rate) * reached
 
 
-def chourasia_strongly_convex(
-    *,
-    order: float,
-    gradient_sensitivity: float,
-    n: int,
-    step_size: float,
-    sigma: float,
-    n_steps: float,
-    strong_convexity: float,
-) -> float:
-    """Corollary 1: alpha S_g^2 / (m sigma^2 n^2) (1 - exp(-m eta K / 2)).
+def chourasia_strongly_convex(*, strong_convexity: float, sigma: float, **run: Any) -> float:
+    """Corollary 1, Theorem 2 with c = m / (2 sigma^2): alpha S_g^2 / (m sigma^2 n^2) (1 - exp(-m eta K / 2)).
 
     Needs step_size < 1 / smoothness and the start projection(N(0, 2 sigma^2 / m)).
     """
-    reached = -math.expm1(-strong_convexity * step_size * n_steps / 2)
-    return order * (gradient_sensitivity / (n * sigma)) ** 2 / strong_convexity * reached
+    return chourasia_isoperimetric(sigma=sigma, log_sobolev=strong_convexity / (2 * sigma**2), **run)
 
 
 def chourasia_quadratic(
