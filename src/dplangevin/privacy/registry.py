@@ -86,6 +86,11 @@ class Member:
     self_check: bool = False
     former: tuple[str, ...] = ()
 
+    @classmethod
+    def named(cls, stem: str, **more: Any) -> Member:
+        """A schedule, a theorem and a mechanism of one name: XSchedule, XTheorem and X."""
+        return cls(f"{stem}Schedule", (f"{stem}Theorem",), stem, **more)
+
 
 def placed(name: str, home: str) -> tuple[str, str]:
     """(module, attribute): the attribute is in its home unless a module is named."""
