@@ -6,7 +6,7 @@ Everything here is a function of released matrices and public numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -123,6 +123,16 @@ def second_look(first: Geometry, noisy: Floats, noise: float, room: float = 1.0)
         tops=found.top / found.values,
         spectrum=found,
     )
+
+
+def principal(white: Geometry) -> tuple[Floats, Geometry]:
+    """Q and the coordinates B Q, with orthogonal columns: the axes of the rows, along which coefficients are alike.
+
+    White coordinates may be turned at will; those of a second look have arbitrary axes, since its eigenvalues are alike.
+    """
+    turn = np.linalg.svd(white.basis)[2].T
+    known = replace(white.spectrum, resolved=np.ones(len(turn), dtype=bool))
+    return turn, replace(white, frame=Frame(white.basis @ turn, white.bound), spectrum=known)
 
 
 def whitened(rows: Floats, frame: Frame) -> tuple[Floats, Floats]:

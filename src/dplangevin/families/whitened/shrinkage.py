@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dplangevin.families.whitened.geometry import Geometry
-from dplangevin.families.whitened.response import response
+from dplangevin.families.whitened.geometry import Geometry, principal
+from dplangevin.families.whitened.response import Path, response
 
 Floats = NDArray[np.float64]
 CENTRE = 5.0
@@ -40,15 +40,20 @@ def shrink(
     steps: Floats,
     noise: float,
     slope: float,
-    n_steps: int,
+    path: Path,
     records: float,
 ) -> Shrunk:
     """lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability that sd <= STRONG.
 
     windows : [3, p] in q. steps : step size of each coordinate. noise : standard deviation on a coordinate of the
-    gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
+    last gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
+    if geometry.frame.earlier is not None:
+        turn, axes = principal(geometry)
+        along = np.exp(np.log(steps) @ turn**2)
+        found = shrink(windows @ turn, axes, along, noise, slope, path, records)
+        return found._replace(value=turn @ found.value)
     resolved = geometry.spectrum.resolved
     prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
@@ -57,12 +62,12 @@ def shrink(
     for i, share in enumerate(CURVATURES):
         fit, means[i][:, resolved] = _resolved(
             windows[:, resolved], share * slope * geometry.moments[resolved], prior[resolved], steps[resolved],
-            noise, n_steps, records,
+            noise, path, records,
         )  # fmt: skip
         for j, decay in enumerate(DECAYS):
             more, middle, right = _unresolved(
                 windows[:, ~resolved], _guess(geometry, decay) * share * slope, prior[~resolved],
-                steps[~resolved], noise, n_steps, records,
+                steps[~resolved], noise, path, records,
             )  # fmt: skip
             parts.append((middle, right))
             logs[i, j] = fit + more - np.log(DEVIATIONS / CENTRE) ** 2 / 2
@@ -91,10 +96,10 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
 
 
 def _covariances(
-    u: Floats, curvatures: Floats, steps: Floats, noise: float, n_steps: int, records: float
+    u: Floats, curvatures: Floats, steps: Floats, noise: float, path: Path, records: float
 ) -> tuple[Floats, Floats, Floats]:
     """For each coordinate phi phi', the covariance of what is no coefficient (noise and the sample), and phi."""
-    seen = response(n_steps, u)
+    seen = response(path, u)
     outer = seen.reached[:, :, None] * seen.reached[:, None, :]
     sample = (1 / (records * curvatures))[:, None, None] * outer
     return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise + sample, seen.reached
@@ -106,12 +111,12 @@ def _resolved(
     prior: Floats,
     steps: Floats,
     noise: float,
-    n_steps: int,
+    path: Path,
     records: float,
 ) -> tuple[Floats, Floats]:
     """Log-likelihood and posterior means, for each deviation."""
     squares = DEVIATIONS**2
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, path, records)
     joint = _regular(squares[:, None, None, None] * prior[:, None, None] * outer + spread)  # [d, p, 3, 3]
     values = windows.T[None, :, :, None]
     inverse = np.linalg.solve(joint, np.broadcast_to(values, (*joint.shape[:2], 3, 1)))[..., 0]
@@ -126,14 +131,14 @@ def _unresolved(
     prior: Floats,
     steps: Floats,
     noise: float,
-    n_steps: int,
+    path: Path,
     records: float,
 ) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of coordinates whose curvatures are known up to their order, and the parts of their weights."""
     if not windows.size:
         zero = np.zeros(len(DEVIATIONS))
         return zero, np.zeros((len(zero), 3, 3)), np.zeros((len(zero), 3))
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, path, records)
     return weighted_fit(
         windows, curvatures, prior[:, None, None] * outer, spread, prior[:, None] * reached, DEVIATIONS
     )
