@@ -9,7 +9,7 @@ OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("whitened_geometry", "return np.where(inside, weights, 0.0), coordinates", "return weights, coordinates"),
     ("whitened_sums", "rows *= (weights / scaled.bound)[:, None]", "rows *= (np.sqrt(weights) / scaled.bound)[:, None]"),
     ("whitened_sums", "if squares.max(initial=0.0) > bound**2:", "if False:"),
-    ("whitened_screen", "return np.asarray(squares <= (1 - SLACK) * unit**2)", "return np.asarray(squares <= 4 * unit**2)"),
+    ("whitened_sums", "return np.asarray(squares <= (1 - SLACK) * unit**2)", "return np.asarray(squares <= 4 * unit**2)"),
     ("whitened_sums", "(np.sqrt((1 - weights) * (1 + weights)) / scaled.bound)", "((1 - weights) / scaled.bound)"),
     ("whitened_sums", "rows[weights == 0] = 0.0  # be they finite or not", "pass"),
     ("whitened_mechanism", "weighted = data if short else data.reweighted(row_weights, geometry.frame, kept)", "weighted = data"),

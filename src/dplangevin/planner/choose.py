@@ -99,7 +99,7 @@ def _automatic(request: Request) -> str:
         return next(pinned, "noisy-gd")
     if request.objective == "population":
         return "exponential" if request.delta == 0 else "langevin"
-    if looks.by_default(request):
+    if looks.could(request) and looks.Looks.of(request).pay:
         return "whitened-gd"
     if looks.purely_by_default(request):
         return "whitened-objective"

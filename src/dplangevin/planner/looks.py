@@ -34,57 +34,48 @@ MODELS = ("logistic", "ridge", "multinomial", "huber", "quantile", "svc", "multi
 
 @dataclass(frozen=True, kw_only=True)
 class Looks:
-    """records : n mu / s. columns : p. replaced : whether neighbours replace a record."""
+    """What second moments are worth under a promise with delta > 0.
+
+    Parameters
+    ----------
+    records : n mu / s. number : of looks, two where the records allow it.
+    edge : f = tau sqrt(2 p), the edge of the noise spectrum of one of them.
+    room : length up to which whitened rows count in full, over the expected one: the bias of weights falls with it.
+    pay : whether they are worth their share.
+    """
 
     records: float
-    columns: int
-    replaced: bool
+    number: int
+    edge: float
+    room: float
+    pay: bool
 
     @classmethod
     def of(cls, request: Request) -> Looks:
-        """For a promise with delta > 0."""
-        return cls(
-            records=request.records(pure=False),
-            columns=request.columns,
-            replaced=request.adjacency == "replace-one",
-        )
+        """tau = a / (records sqrt(share)), a = 1 (add-remove) 1 / sqrt 2 (replaced rows move x x' by sqrt 2, not 2).
 
-    def edge(self, share: float) -> float:
-        """f = tau sqrt(2 p), the edge of the noise spectrum of a moment that is given this share of mu^2.
-
-        tau = a / (records sqrt(share)); a = 1 (add-remove) or 1 / sqrt 2: replacing a row moves x x' by sqrt 2, not 2.
+        p times the edge of half the share is the noise of a second look over the eigenvalues of white rows.
         """
-        sensitivity = math.sqrt(0.5) if self.replaced else 1.0
-        return sensitivity / (self.records * math.sqrt(share)) * math.sqrt(2 * self.columns)
-
-    @property
-    def pay(self) -> bool:
-        """Whether a second moment is worth its share."""
-        return self.edge(SHARE) <= SEEN and (self.columns <= WIDEST or self.number == 2)
-
-    @property
-    def number(self) -> int:
-        """Two where the records allow it."""
-        return 2 if self._blur <= FINE else 1
-
-    @property
-    def room(self) -> float:
-        """Length up to which whitened rows count in full, over the expected one: the bias of weights falls with it."""
-        return math.sqrt(max(1.0, ROOMY / self._blur))
-
-    @property
-    def _blur(self) -> float:
-        """p times the edge of half the share: the noise of a second look over the eigenvalues of white rows."""
-        return self.columns * self.edge(SHARE / 2)
-
-
-def by_default(request: Request) -> bool:
-    """Whether the default fit of this request is whitened descent; anything stated about the fit keeps descent."""
-    return could(request) and Looks.of(request).pay
+        records, columns = request.records(pure=False), request.columns
+        sensitivity = math.sqrt(0.5) if request.adjacency == "replace-one" else 1.0
+        whole, half = (
+            sensitivity / (records * math.sqrt(share)) * math.sqrt(2 * columns)
+            for share in (SHARE, SHARE / 2)
+        )
+        blur = columns * half
+        two = blur <= FINE
+        return cls(
+            records=records,
+            number=2 if two else 1,
+            edge=half if two else whole,
+            room=math.sqrt(max(1.0, ROOMY / blur)),
+            pay=whole <= SEEN and (columns <= WIDEST or two),
+        )
 
 
 def could(request: Request) -> bool:
-    """Whether only the number of records speaks against it."""
+    """Whether the default fit may be whitened descent, as far as it is not for the number of records to say; anything
+    stated about the fit keeps descent."""
     return (
         request.model in MODELS
         and request.delta > 0

@@ -75,7 +75,7 @@ def _branch(request: Request) -> tuple[str, ...]:
     """Why the default fit buys no second moment here."""
     if not looks.could(request):
         return ()
-    edge = looks.Looks.of(request).edge(looks.SHARE)
+    edge = looks.Looks.of(request).edge
     return (
         f"no second moment of the rows is bought: {looks.SHARE:.0%} of mu^2 would resolve only directions with more "
         f"than {edge / 2:.2g} of the squared row norm",

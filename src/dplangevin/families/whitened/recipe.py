@@ -42,8 +42,11 @@ def whitened_gd(request: Request) -> Recipe:
     looks = Looks.of(request)
     records = looks.records * math.sqrt(1 - SHARE)
     signal = records / request.columns
-    sharpness = _sharpness(request, signal)
-    problem = request.problem(_clip(request, signal), 0.0, sharpness)
+    # the bias of a clip or of a width falls with it
+    sharpness = min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
+    # a clip at 1 is a bias of a softmax slope, which is left alone where the signal allows it
+    free = request.model == "multinomial" and signal >= request.shape.unclipped
+    problem = request.problem(None if free else rules.clip(request.shape, signal), 0.0, sharpness)
     steps = _steps(request, looks, sharpness)
     schedule = WhitenedSchedule(
         moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
@@ -62,17 +65,6 @@ def whitened_gd(request: Request) -> Recipe:
         predicted_excess_risk=_risk(request, problem, records / looks.room),
         caution=caution(request, looks.records / request.columns),
     )
-
-
-def _clip(request: Request, signal: float) -> float | None:
-    """The clip of the rules; a softmax slope, whose clip at 1 is a bias, is left alone where the signal allows it."""
-    bound = rules.clip(request.shape, signal)
-    return None if request.model == "multinomial" and signal >= request.shape.unclipped else bound
-
-
-def _sharpness(request: Request, signal: float) -> float:
-    """sqrt(signal / 400), from 1 up: the bias of a clip or of a width falls with it."""
-    return min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
 
 
 def _steps(request: Request, looks: Looks, sharpness: float) -> int:
@@ -133,24 +125,17 @@ def _risk(request: Request, problem: Problem, records: float) -> float:
 def _reasons(
     request: Request, problem: Problem, schedule: WhitenedSchedule, looks: Looks, signal: float
 ) -> tuple[str, ...]:
-    edge = looks.edge(SHARE / schedule.looks)
     times = "two second moments" if schedule.looks == 2 else "one second moment"
+    steps = str(schedule.n_steps)
+    if schedule.approach:
+        steps += f" (up to {schedule.longest} where the first {schedule.approach} show a flat loss, at the same cost)"
     return (
         f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
-        f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {edge / 2:.2g} of the squared row "
-        "norm are resolved, and noise then costs every direction alike",
-        f"{1 - SHARE:.0%} buys {_count(schedule)} accelerated full-batch steps in those coordinates",
+        f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {looks.edge / 2:.2g} of the squared "
+        "row norm are resolved, and noise then costs every direction alike",
+        f"{1 - SHARE:.0%} buys {steps} accelerated full-batch steps in those coordinates",
         f"the mean of the last {'half' if schedule.approach else 'two thirds'} of the iterates is released"
         + (
             ", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"
         ),
-    )
-
-
-def _count(schedule: WhitenedSchedule) -> str:
-    if not schedule.approach:
-        return str(schedule.n_steps)
-    return (
-        f"{schedule.n_steps} (up to {schedule.longest} where the first {schedule.approach} show a flat loss, at the "
-        "same cost)"
     )

@@ -75,7 +75,7 @@ def _table(path: Path) -> tuple[Floats, Floats]:
 
 
 def response(path: Path, u: Floats) -> Response:
-    """phi and N at each u >= 0, linear in log u between the points of one table; sigma is the noise of the last step."""
+    """phi and N at each u >= 0, linear in log u between the points of one table; sigma is that of the last step."""
     reached, noise = _table(path)
     place = np.interp(np.log(np.maximum(u, _GRID[0])), np.log(_GRID), np.arange(1.0, len(_GRID) + 1))
     low = np.minimum(place.astype(int), len(_GRID) - 1)

@@ -55,7 +55,7 @@ def shrink(
         found = shrink(windows @ turn, axes, along, noise, slope, path, records)
         return found._replace(value=turn @ found.value)
     resolved = geometry.spectrum.resolved
-    prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
+    prior = 1 / np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
     means = np.zeros((len(CURVATURES), len(DEVIATIONS), windows.shape[1]))
     parts = []
