@@ -61,6 +61,7 @@ class Request:
     From these follow
     shape : what the rules know of the model. sides : s, records that differ between neighbours.
     columns : p, columns of the joint row. dimension : number of parameters.
+    free : whether nothing is stated of how to fit: mechanism, theorem, ridge, radius or secure noise.
     """
 
     model: str
@@ -88,6 +89,7 @@ class Request:
     sides: int = field(init=False, repr=False, compare=False)
     columns: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)
+    free: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))
@@ -109,12 +111,14 @@ class Request:
         if self.model == "poisson" and self.target_bounds is None:
             raise InvalidParameter("model='poisson' needs target_bounds=(0, high), the range of the counts.")
         columns = self.n_features + int(self.fit_intercept)
+        stated = (self.theorem, self.alpha, self.radius)
         _check.put(
             self,
             shape=rules.SHAPES[self.model],
             sides=2 if self.adjacency == "replace-one" else 1,
             columns=columns,
             dimension=columns * (self.n_classes or 2 if self.model in SEVERAL else 1),
+            free=self.mechanism == "auto" and not self.secure and all(each is None for each in stated),
         )
 
     @property

@@ -6,7 +6,7 @@ Everything here is a function of released matrices and public numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -113,16 +113,6 @@ def second_look(first: Geometry, noisy: Floats, noise: float, room: float = 1.0)
         tops=found.top / found.values,
         spectrum=found,
     )
-
-
-def principal(white: Geometry) -> tuple[Floats, Geometry]:
-    """Q and the coordinates B Q, with orthogonal columns: the axes of the rows, along which coefficients are alike.
-
-    White coordinates may be turned at will, and those of a second look have arbitrary axes: its eigenvalues are alike.
-    """
-    turn = np.linalg.svd(white.frame.basis)[2].T
-    known = replace(white.spectrum, resolved=np.ones(len(turn), dtype=bool))
-    return turn, replace(white, frame=Frame(white.frame.basis @ turn, white.frame.bound), spectrum=known)
 
 
 def whitened(rows: Floats, frame: Frame) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ from dplangevin.families.run_state import RunState
 from dplangevin.families.whitened.excess import expected_excess
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.shrinkage import shrink
+from dplangevin.families.whitened.shrinkage import shrink, shrink_tail
 from dplangevin.families.whitened.sums import row_weights, screen, second_moment, turned_moment
 from dplangevin.problem import Problem, WholeSpace
 
@@ -151,10 +151,10 @@ def descend(
     if not schedule.shrink:
         return np.asarray(walk.totals[-1])
     noise = geometry.frame.bound * schedule.noise(walk.steps - 1, walk.steps)
-    return shrink(
-        walk.totals[:, :, 0], geometry, etas[:, 0], noise, 1 / schedule.step_size, schedule.path(walk.steps),
-        data.problem.n,
-    ).value[:, None]  # fmt: skip
+    known = (geometry, etas[:, 0], noise, 1 / schedule.step_size, schedule.path(walk.steps), data.problem.n)
+    windows = walk.totals[:, :, 0]
+    shrunk = shrink(windows, *known) if schedule.looks == 1 else shrink_tail(windows[-1], *known)
+    return shrunk.value[:, None]
 
 
 def _step(

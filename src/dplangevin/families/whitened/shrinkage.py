@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dplangevin.families.whitened.geometry import Geometry, principal
+from dplangevin.families.whitened.excess import bend
+from dplangevin.families.whitened.geometry import Geometry
 from dplangevin.families.whitened.response import Path, response
 
 Floats = NDArray[np.float64]
@@ -49,11 +50,6 @@ def shrink(
     last gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
-    if geometry.frame.earlier is not None:
-        turn, axes = principal(geometry)
-        along = np.exp(np.log(steps) @ turn**2)
-        found = shrink(windows @ turn, axes, along, noise, slope, path, records)
-        return found._replace(value=turn @ found.value)
     resolved = geometry.spectrum.resolved
     prior = 1 / np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
@@ -80,6 +76,28 @@ def shrink(
         right = np.einsum("kd,kdj->j", chances, np.array([part[1] for part in parts]))
         expected[~resolved] = solved(middle, right) @ windows[:, ~resolved]
     return Shrunk(weak * expected + (1 - weak) * windows[2], weak)
+
+
+def shrink_tail(
+    tail: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, path: Path, records: float
+) -> Shrunk:
+    """The same in white coordinates, where the tail has converged: it is the minimiser and noise of known size.
+
+    Coefficients are alike along the axes of the rows; those of a second look are arbitrary: its eigenvalues are alike.
+    The curvature follows from the scores, whose root mean square is |tail|.
+    """
+    _, lengths, axes = np.linalg.svd(geometry.frame.basis)
+    seen, etas = axes @ tail, np.exp(axes**2 @ np.log(steps))
+    curvature = slope * bend(float(np.linalg.norm(tail)))
+    expected = response(path, np.minimum(etas * curvature, 2.0))
+    reached, squares = expected.reached[:, -1], DEVIATIONS[:, None] ** 2 * lengths**-2
+    spread = (etas * noise) ** 2 * expected.noise[:, -1, -1] + reached**2 / (records * curvature)
+    joint = squares * reached**2 + spread
+    logs = -(np.log(joint) + seen**2 / joint).sum(axis=1) / 2 - np.log(DEVIATIONS / CENTRE) ** 2 / 2
+    posterior = np.exp(logs - logsumexp(logs))
+    weak = float(posterior[DEVIATIONS <= STRONG].sum())
+    pulled = weak * (posterior @ (squares * reached / joint) * seen - seen)
+    return Shrunk(tail + pulled @ axes, weak)
 
 
 def _guess(geometry: Geometry, decay: float) -> Floats:

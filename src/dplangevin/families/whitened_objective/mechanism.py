@@ -15,7 +15,7 @@ from dplangevin.families.whitened.geometry import Spectrum, spectrum
 from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened_objective.rows import WhitenedRows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.planner.looks import PURE_EDGE
+from dplangevin.planner.rules import PURE_EDGE
 from dplangevin.samplers.wishart import wishart_difference
 
 Floats = NDArray[np.float64]

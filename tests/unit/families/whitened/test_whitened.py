@@ -23,7 +23,7 @@ from dplangevin.families.whitened.geometry import Geometry, first_look, second_l
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import Path, Window, alike, response
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
+from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink, shrink_tail
 from dplangevin.families.whitened.sums import (
     bounded_rows,
     row_weights,
@@ -31,8 +31,8 @@ from dplangevin.families.whitened.sums import (
     second_moment,
     turned_moment,
 )
-from dplangevin.planner.looks import MODELS, Looks
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import MODELS, Request
+from dplangevin.planner.rules import Looks
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.report.steps import steps_rows
@@ -427,21 +427,32 @@ def test_after_two_looks_the_axes_of_the_shrinkage_are_those_of_the_rows() -> No
     spin = np.linalg.qr(rng.standard_normal((12, 12)))[0]
     turned = replace(white, frame=white.frame._replace(basis=white.frame.basis @ spin))
     etas, path = np.full(12, 2.0), APPROACHED.path(12)
-    windows = 0.05 * rng.standard_normal((3, 12))
+    tail = 0.05 * rng.standard_normal(12)
     ours, theirs = (
-        made.frame.basis @ shrink(seen, made, etas, 0.02, 0.25, path, 2000).value
-        for made, seen in ((white, windows), (turned, windows @ spin))
+        made.frame.basis @ shrink_tail(seen, made, etas, 0.02, 0.25, path, 2000).value
+        for made, seen in ((white, tail), (turned, tail @ spin))
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    assert np.linalg.norm(ours) < 0.9 * np.linalg.norm(white.frame.basis @ windows[2])
+    assert np.linalg.norm(ours) < 0.9 * np.linalg.norm(white.frame.basis @ tail)
 
 
-def test_the_windows_of_an_approach_do_not_depend_on_what_follows() -> None:
-    short, long = APPROACHED.path(12), APPROACHED.path(30)
-    assert short.windows[:2] == long.windows[:2] == ((1, 3), (2, 6))
-    assert (short.windows[2], long.windows[2]) == ((6, 12), (10, 30))
-    assert (short.early, short.louder) == (6, pytest.approx(2.0))
-    assert long.louder == pytest.approx(2.0 / math.sqrt(24 / 6))
+def test_a_converged_tail_is_the_posterior_mean_of_normal_coefficients() -> None:
+    """Coefficients drawn as the hypothesis says, seen with noise and sampling error: the mean square error of the
+    coefficients in white coordinates is the posterior's, within 4 of its deviations over 400 draws."""
+    rng, n, noise, etas, path = np.random.default_rng(16), 2000, 0.01, np.full(12, 2.0), APPROACHED.path(12)
+    white = second_look(geometry(12), np.eye(12) / 12, 1e-6)
+    prior = np.linalg.svd(white.frame.basis)[1] ** -2
+    seen = response(path, etas / 4)
+    assert seen.reached[:, -1] == pytest.approx(1, abs=0.02)
+    spread = (etas * noise) ** 2 * seen.noise[:, -1, -1] + 4 / n
+    axes, lost, kept = np.linalg.svd(white.frame.basis)[2], [], []
+    for _ in range(400):
+        true = rng.standard_normal(12) * np.sqrt(prior) @ axes
+        tail = true + rng.standard_normal(12) * np.sqrt(spread[0])
+        lost.append(((shrink_tail(tail, white, etas, noise, 0.25, path, n).value - true) ** 2).sum())
+        kept.append(((tail - true) ** 2).sum())
+    best = (prior * spread / (prior + spread)).sum()
+    assert 0.9 * best < np.mean(lost) < 1.15 * best < 0.9 * np.mean(kept)
 
 
 def test_pure_noise_is_pulled_to_zero() -> None:
@@ -471,8 +482,14 @@ def test_shrinkage_is_only_where_the_schedule_says_so(monkeypatch: pytest.Monkey
         return Shrunk(windows[2], 0.0)
 
     monkeypatch.setattr(whitened_mechanism, "shrink", counted)
-    for model, times in (("logistic", 1), ("ridge", 0)):
-        plan = choose(**stated(model=model, n=3000, epsilon=0.5)).plan
+    monkeypatch.setattr(whitened_mechanism, "shrink_tail", lambda tail, *rest: counted([tail] * 3))
+    for model, epsilon, times in (
+        ("logistic", 0.5, 1),
+        ("logistic", 8.0, 1),
+        ("ridge", 0.5, 0),
+        ("ridge", 8.0, 0),
+    ):
+        plan = choose(**stated(model=model, n=3000, epsilon=epsilon)).plan
         called.clear()
         run(plan, ArrayDataset(X, y, plan.problem), 0)
         assert len(called) == times
