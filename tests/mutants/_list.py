@@ -27,7 +27,7 @@ FILES = {
     "opposite_records": f"{_THEOREMS}/opposite_records.py",
     "proximal_certificate": f"{_PRIVACY}/proximal_certificate.py",
     "theorem": f"{_PRIVACY}/theorem.py",
-    "accountant": f"{_PRIVACY}/accountant.py",
+    "accountant": f"{_PRIVACY}/plan.py",
     "self_check": f"{_GRADIENT}/self_check.py",
     "units": f"{_THEOREMS}/_units.py",
     "composition": f"{_THEOREMS}/composition.py",

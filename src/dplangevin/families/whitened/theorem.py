@@ -36,7 +36,7 @@ class WhitenedComposition(
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
     beyond_n = "sums over records, of which one record's part does not depend on the others"
 
-    def certify(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
         if constants.row_norm is None:
             raise self.refuse(
                 "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
