@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
@@ -233,3 +234,34 @@ def test_errors_about_containers_quote_no_cell(given: Any, bad_rows: str) -> Non
 
 def test_a_number_that_quotes_itself_is_missing() -> None:
     assert np.isnan(number(Loud(3.0)))
+
+
+TIMES = np.array(
+    ["2026-01-01T00:00:00.000000001", "2026-01-01T00:00:00.000000002", "NaT", "2026-01-01"], "M8[ns]"
+)
+SPANS = np.array([5, 7, "NaT"], "m8[ns]")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_persons_of_nanoseconds_stay_apart_in_every_container(zone: str | None) -> None:
+    """Arrow's were cut to microseconds: two persons within one shared their rows."""
+    end = "" if zone is None else "Z"
+    expected = [*(f"2026-01-01 00:00:00.00000000{i}{end}" for i in (1, 2)), None, f"2026-01-01{end}"]
+    arrow = pa.array(TIMES, pa.timestamp("ns", zone))
+    frame = pd.Series(TIMES).dt.tz_localize(zone)
+    written = [str(time) + end if time == time else None for time in TIMES]
+    for container in (arrow, arrow.dictionary_encode(), pa.chunked_array([arrow]), frame, written, arrow[:0]):
+        cells = cells_of(container, "person")
+        places, words = cells.persons()
+        assert [None if place < 0 else words[place] for place in places] == expected[: len(cells)]
+        assert cells.texts().tolist() == expected[: len(cells)]
+        assert np.isnan(cells.numbers()).all()
+
+
+def test_spans_of_time_are_missing_in_every_container() -> None:
+    """To NumPy nanoseconds are integers, to others they are not."""
+    for container in (SPANS, pd.Series(SPANS), list(SPANS), pa.array(SPANS)):
+        cells = cells_of(container, "y")
+        assert cells.texts().tolist() == [None] * 3
+        assert np.isnan(cells.numbers()).all()
+        assert (cells.persons()[0] == -1).all()
