@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -16,9 +17,10 @@ import pytest
 import scipy.sparse as sp
 
 from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
-from dplangevin.data import ArrayDataset
-from dplangevin.data.people import PersonCodes
+from dplangevin.data import ArrayDataset, ArrowSource
+from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators import _raw_records
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Huber, Problem
 from dplangevin.tables import Files, cells_of, matrix_of, number, table_of
@@ -265,3 +267,65 @@ def test_spans_of_time_are_missing_in_every_container() -> None:
         assert cells.texts().tolist() == [None] * 3
         assert np.isnan(cells.numbers()).all()
         assert (cells.persons()[0] == -1).all()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_that_changes_between_two_passes_is_refused(kind: str, tmp_path: Path) -> None:
+    """Whose a row is was read before: the choice of rows would be applied to other persons' rows."""
+    path = tmp_path / f"t.{kind}"
+    frame = pd.DataFrame({"who": [1, 1, 1, 2, 3, 4], "x": 0.5, "y": 1})
+
+    def write(table: pd.DataFrame) -> None:
+        if kind == "csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_parquet(path)
+
+    write(frame)
+    files = Files(path)
+    mask = kept_in_files(files, "who", 1, np.random.default_rng(0))
+    source = ArrowSource(files, "y", kept=mask)
+    assert sum(len(records.targets) for records in source.records()) == 4
+    write(frame[::-1])
+    with pytest.raises(InvalidParameter, match="a file changed"):
+        list(source.records())
+    path.unlink()
+    with pytest.raises((InvalidParameter, OSError)):
+        list(source.records())
+
+
+def test_a_fit_by_person_looks_at_one_state_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame({"who": np.arange(60) // 3, "x": X[:, 0], "y": Y})
+    frame.to_csv(path, index=False)
+    plain = _raw_records.kept_in_files
+
+    def meanwhile(*given: Any) -> Any:
+        found = plain(*given)
+        frame[::-1].to_csv(path, index=False)
+        return found
+
+    monkeypatch.setattr(_raw_records, "kept_in_files", meanwhile)
+    model = DPLogisticRegression(
+        data_norm=1.0, classes=[0, 1], bad_rows="zero", person="who", n=60, random_state=0
+    )
+    with pytest.raises(InvalidParameter, match="a file changed"):
+        model.fit(path, "y")
+
+
+def test_a_partition_that_is_computed_anew_in_another_order_is_refused() -> None:
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"who": [1, 1, 1, 2, 3, 4], "x": 0.5})
+    turn = itertools.count()
+
+    def part() -> Any:
+        return frame if next(turn) < 1 else frame[::-1]
+
+    table = dd.from_delayed([dask.delayed(part, pure=False)()], meta=frame.iloc[:0], verify_meta=False)
+    with dask.config.set(scheduler="synchronous"):
+        kept = kept_on_dask(table, "who", 1, np.random.default_rng(0))
+        with pytest.raises(InvalidParameter, match="computed again"):
+            kept.compute()
