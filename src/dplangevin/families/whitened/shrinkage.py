@@ -7,6 +7,8 @@ curved the risk is; their posterior, given the windows, weights the windows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from dplangevin.families.whitened.geometry import Geometry
 from dplangevin.families.whitened.response import Path, response
 
 Floats = NDArray[np.float64]
+_Law = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 CENTRE = 5.0
 """The size of coefficients that the rules expect (half of the reach of logistic regression)."""
 DEVIATIONS = 2.0 ** (np.arange(-6, 13) / 2)
@@ -50,6 +53,7 @@ def shrink(
     last gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
+    law = partial(_covariances, noise=noise, path=path, records=records)
     resolved = geometry.spectrum.resolved
     prior = 1 / np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
@@ -58,12 +62,12 @@ def shrink(
     for i, share in enumerate(CURVATURES):
         fit, means[i][:, resolved] = _resolved(
             windows[:, resolved], share * slope * geometry.moments[resolved], prior[resolved], steps[resolved],
-            noise, path, records,
+            law,
         )  # fmt: skip
         for j, decay in enumerate(DECAYS):
             more, middle, right = _unresolved(
                 windows[:, ~resolved], _guess(geometry, decay) * share * slope, prior[~resolved],
-                steps[~resolved], noise, path, records,
+                steps[~resolved], law,
             )  # fmt: skip
             parts.append((middle, right))
             logs[i, j] = fit + more - np.log(DEVIATIONS / CENTRE) ** 2 / 2
@@ -114,27 +118,21 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
 
 
 def _covariances(
-    u: Floats, curvatures: Floats, steps: Floats, noise: float, path: Path, records: float
+    curvatures: Floats, steps: Floats, *, noise: float, path: Path, records: float
 ) -> tuple[Floats, Floats, Floats]:
     """For each coordinate phi phi', the covariance of what is no coefficient (noise and the sample), and phi."""
-    seen = response(path, u)
+    seen = response(path, steps * curvatures)
     outer = seen.reached[:, :, None] * seen.reached[:, None, :]
     sample = (1 / (records * curvatures))[:, None, None] * outer
     return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise + sample, seen.reached
 
 
 def _resolved(
-    windows: Floats,
-    curvatures: Floats,
-    prior: Floats,
-    steps: Floats,
-    noise: float,
-    path: Path,
-    records: float,
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, law: _Law
 ) -> tuple[Floats, Floats]:
     """Log-likelihood and posterior means, for each deviation."""
     squares = DEVIATIONS**2
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, path, records)
+    outer, spread, reached = law(curvatures, steps)
     joint = _regular(squares[:, None, None, None] * prior[:, None, None] * outer + spread)  # [d, p, 3, 3]
     values = windows.T[None, :, :, None]
     inverse = np.linalg.solve(joint, np.broadcast_to(values, (*joint.shape[:2], 3, 1)))[..., 0]
@@ -144,19 +142,13 @@ def _resolved(
 
 
 def _unresolved(
-    windows: Floats,
-    curvatures: Floats,
-    prior: Floats,
-    steps: Floats,
-    noise: float,
-    path: Path,
-    records: float,
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, law: _Law
 ) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of coordinates whose curvatures are known up to their order, and the parts of their weights."""
     if not windows.size:
         zero = np.zeros(len(DEVIATIONS))
         return zero, np.zeros((len(zero), 3, 3)), np.zeros((len(zero), 3))
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, path, records)
+    outer, spread, reached = law(curvatures, steps)
     return weighted_fit(
         windows, curvatures, prior[:, None, None] * outer, spread, prior[:, None] * reached, DEVIATIONS
     )

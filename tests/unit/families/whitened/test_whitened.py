@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,14 @@ from dplangevin.families.whitened.geometry import Geometry, first_look, second_l
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
 from dplangevin.families.whitened.response import Path, Window, alike, response
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink, shrink_tail
+from dplangevin.families.whitened.shrinkage import (
+    DEVIATIONS,
+    Shrunk,
+    _covariances,
+    _resolved,
+    shrink,
+    shrink_tail,
+)
 from dplangevin.families.whitened.sums import (
     bounded_rows,
     row_weights,
@@ -351,9 +359,8 @@ def test_the_sample_is_noise_too() -> None:
     curvatures, prior = np.array([0.25, 0.1, 0.02]), np.array([1.0, 0.3, 2.0])
     minimiser = np.array([0.7, -1.1, 0.4])
     for n in (50.0, 1e4):
-        _, means = _resolved(
-            np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, 1e-6, alike(32), n
-        )
+        law = functools.partial(_covariances, noise=1e-6, path=alike(32), records=n)
+        _, means = _resolved(np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, law)
         signal = DEVIATIONS[:, None] ** 2 * prior
         np.testing.assert_allclose(means, minimiser * signal / (signal + 1 / (n * curvatures)), rtol=1e-3)
 
