@@ -377,7 +377,9 @@ def test_every_home_gives_the_same_release(
 
 def test_long_rows_are_not_summed_by_moments_on_a_cluster(client: Any) -> None:
     """Rows that were stretched may reach a clip that the bounds of the problem rule out; see QuadraticGradients."""
-    case = planned(stated(Clipped(Squared(), 2.0), constraint=WholeSpace(), ridge=0.0), descent("full").schedule)
+    case = planned(
+        stated(Clipped(Squared(), 2.0), constraint=WholeSpace(), ridge=0.0), descent("full").schedule
+    )
     theta = np.array([[0.3], [0.3]])
     homes = [on_dask(case, client), ArrayDataset(*records(case)[:2], case.problem)]
     kept, local = (rows.whitened_rows(data, 10 * np.eye(P)) for data in homes)

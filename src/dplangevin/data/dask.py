@@ -134,9 +134,7 @@ class DaskDataset(Dataset):
         options = {"pure": False, "retries": RETRIES}
         twin: DaskDataset = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
-        parts = self._result(
-            lambda: self._near_the_data(change, [arguments] * self.n_partitions, options)
-        )
+        parts = self._result(lambda: self._near_the_data(change, [arguments] * self.n_partitions, options))
         twin.__dict__.update(kept, _parts=parts, _looked=-math.inf, _places={})
         return twin
 

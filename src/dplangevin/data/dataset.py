@@ -302,9 +302,7 @@ class StoredDataset(Dataset):
         twin.__dict__.update(kept, _weights=weights)
         return twin
 
-    def rewritten(
-        self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
-    ) -> StoredDataset:
+    def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> StoredDataset:
         rows, weights, start = np.empty(self._rows.shape), np.empty(self.n_samples), 0
         for block in self.blocks():
             part = slice(start, start + len(block.labels))
