@@ -9,7 +9,7 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.planner import rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
-from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
+from dplangevin.privacy.registry import recipe_named, recipe_names, schedule_types, theorems_for
 
 SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
@@ -93,10 +93,11 @@ def _automatic(request: Request) -> str:
     """The mechanism of a pinned theorem; else whitened descent (pure: a whitened objective) where second moments of the
     rows are worth their share, else objective perturbation where Gamma-norm noise pays, else descent."""
     if request.theorem is not None:
+        known = recipe_names()
         pinned = (
-            name
-            for name, kind in recipe_names().items()
-            if kind.mechanism == name and request.theorem in theorems_for(kind)
+            kind.mechanism
+            for kind in schedule_types()
+            if kind.mechanism in known and request.theorem in theorems_for(kind)
         )
         return next(pinned, "noisy-gd")
     if request.objective == "population":

@@ -9,19 +9,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.tables import MISSING, Cells, Table, labels_of
+from dplangevin.tables import MISSING, Cells, Table, label, labels_of, number
 
 Booleans = NDArray[np.bool_]
 
 
 class Predicate(ABC):
-    """True or false for each row by itself; a comparison with a missing value is false."""
+    """True or false for each row by itself; a comparison with a missing value is false.
+
+    There are no other classes of predicates than the ones here: one could look at several rows, or count a row twice.
+    """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        if cls.__module__ != __name__:
+            raise TypeError(
+                "predicates are built with column(...); for anything else give a function of one row."
+            )
+        super().__init_subclass__(**keywords)
 
     @abstractmethod
     def holds(self, table: Table) -> Booleans:
@@ -88,11 +100,11 @@ class ColumnReference:
     name: str
 
     def _compared(self, value: Any, compare: Callable[[Any, Any], Any]) -> Predicate:
-        if isinstance(value, (str, bool)) or not np.isscalar(value):
+        if isinstance(value, bool) or not isinstance(value, Real | Decimal) or value != value:
             raise InvalidParameter(
                 f"column {self.name!r} can be ordered against a number only, got {value!r}."
             )
-        limit = float(value)  # type: ignore[arg-type]
+        limit = number(value)
 
         def test(cells: Cells) -> Booleans:
             return np.asarray(compare(cells.numbers(), limit), bool)
@@ -123,10 +135,12 @@ class ColumnReference:
 
     def is_in(self, values: Sequence[object]) -> Predicate:
         """The value is one of these, compared by labels: 1, 1.0 and "1" are one."""
-        listed = list(values)
-        if not listed or any(value is None or value != value for value in listed):
-            raise InvalidParameter(f"is_in needs a non-empty list without missing values, got {values!r}.")
-        wanted = labels_of(_plain(value) for value in listed)
+        listed = [] if isinstance(values, str | bytes) else [_plain(value) for value in values]
+        if not listed or any(label(value) is None for value in listed):
+            raise InvalidParameter(
+                f"is_in needs a non-empty list without missing values (lists, NaN, '' and 'nan' are), got {values!r}."
+            )
+        wanted = labels_of(listed)
 
         def test(cells: Cells) -> Booleans:
             return np.asarray(cells.codes(wanted) >= 0)

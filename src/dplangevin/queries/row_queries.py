@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from dplangevin.schema.schema import Schema
 from dplangevin.tables import Table
 
 Counts = NDArray[np.float64]
+CELLS = 2**20
+"""Answers that are held at a time where rows are capped."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,12 +61,19 @@ class RowQueries:
         checked = tuple(_checked(name, query, table) for name, query in named.items())
         return cls(names=tuple(named), queries=checked, table=table, sql=sql, written=written)
 
-    def count(self, grid: float | None = None) -> Counts:
+    def count(self, grid: float | None = None, touched: int | None = None) -> Counts:
         """Exact counts (private); with a grid, a power of two up to 1, every row's value is rounded to it first.
 
-        Sums of multiples of the grid are then exact, in whatever order the rows are added.
+        Sums of multiples of the grid are then exact, in whatever order the rows are added. Of a row that satisfies
+        more queries than `touched` only the first so many count, which is what the noise was made for.
         """
         totals = np.zeros(len(self))
+        if touched is not None and touched < len(self):
+            step = max(1, CELLS // len(self))
+            for start in range(0, len(self.table), step):
+                values = _bounded(self._values(slice(start, start + step)), grid)
+                totals += np.where(np.cumsum(values != 0, axis=1) <= touched, values, 0.0).sum(axis=0)
+            return totals
         for i, query in enumerate(self.queries):
             if isinstance(query, np.ndarray):
                 totals[i] = _bounded(query, grid).sum()
@@ -74,15 +84,31 @@ class RowQueries:
                 if isinstance(query, Predicate):
                     totals[i] += int(query.holds(block).sum())
                 elif callable(query):
-                    totals[i] += _each_row(query, block, grid)
+                    totals[i] += _bounded(_each_row(query, block), grid).sum()
         return totals
 
+    def _values(self, rows: slice) -> Counts:
+        """What every query says of some rows, [rows, queries]."""
+        part = self.table.part(rows)
+        values = np.zeros((len(part), len(self)))
+        if self.sql is not None:
+            values[:, list(self.written)] = self.sql.holds(part, list(self.written.values()))
+        for i, query in enumerate(self.queries):
+            if isinstance(query, np.ndarray):
+                values[:, i] = query[rows]
+            elif isinstance(query, Predicate):
+                values[:, i] = query.holds(part)
+            elif callable(query):
+                values[:, i] = _each_row(query, part)
+        return values
 
-def _each_row(query: Callable[[dict[str, Any]], Any], table: Table, grid: float | None) -> float:
-    """The sum of a function over rows of plain cells: numbers, texts and None."""
+
+def _each_row(query: Callable[[dict[str, Any]], Any], table: Table) -> Counts:
+    """A function of rows of plain cells: numbers, texts and None. Its warnings would tell of a row."""
     columns = [table.column(name).plain() for name in table.names]
     rows = (dict(zip(table.names, row, strict=True)) for row in zip(*columns, strict=True))
-    return float(_bounded(np.array([_answer(query, row) for row in rows]), grid).sum())
+    with warnings.catch_warnings(action="ignore"):
+        return np.array([_answer(query, row) for row in rows], float)
 
 
 def _numbered(queries: Sequence[Any]) -> dict[str, Any]:
@@ -114,7 +140,9 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
     """A function that fails on a row answers 0 there: an error would tell about that row."""
     try:
         return float(query(row))
-    except Exception:
+    except KeyboardInterrupt:  # a user's, not a row's
+        raise
+    except BaseException:
         return 0.0
 
 

@@ -15,9 +15,8 @@ from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
 from dplangevin.families.whitened.excess import expected_excess
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
-from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.shrinkage import shrink
+from dplangevin.families.whitened.shrinkage import shrink, shrink_tail
 from dplangevin.families.whitened.sums import row_weights, screen, second_moment, turned_moment
 from dplangevin.problem import Problem, WholeSpace
 
@@ -151,10 +150,11 @@ def descend(
                 saved.after(walk, rng)
     if not schedule.shrink:
         return np.asarray(walk.totals[-1])
-    return shrink(
-        walk.totals[:, :, 0], geometry, etas[:, 0], geometry.frame.bound * schedule.noise_scale, 1 / schedule.step_size,
-        walk.steps, data.problem.n,
-    ).value[:, None]  # fmt: skip
+    noise = geometry.frame.bound * schedule.noise(walk.steps - 1, walk.steps)
+    known = (geometry, etas[:, 0], noise, 1 / schedule.step_size, schedule.path(walk.steps), data.problem.n)
+    windows = walk.totals[:, :, 0]
+    shrunk = shrink(windows, *known) if schedule.looks == 1 else shrink_tail(windows[-1], *known)
+    return shrunk.value[:, None]
 
 
 def _step(
@@ -174,9 +174,6 @@ def _step(
     noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
     walk.step = t + 1
-    for place, window in enumerate(windows(walk.steps)[:-1]):
+    for total, window in zip(walk.totals, schedule.path(walk.steps).windows, strict=True):
         if window.first <= t < window.last:
-            walk.totals[place] += walk.theta / (window.last - window.first)
-    first = schedule.tail(walk.steps)
-    if t >= first:
-        walk.totals[-1] += walk.theta / (walk.steps - first)
+            total += walk.theta / (window.last - window.first)

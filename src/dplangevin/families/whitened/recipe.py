@@ -51,7 +51,7 @@ def whitened_gd(request: Request) -> Recipe:
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
         room=looks.room,
-        shrink=request.model in SHRUNK and looks.number == 1,
+        shrink=request.model in SHRUNK,
         **_phases(request, problem, looks, signal, sharpness),
     )
     return Recipe(

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.whitened.response import Path, Window, alike
 from dplangevin.privacy.schedule import Schedule
 
 LOOKS = (1, 2)
@@ -74,11 +75,9 @@ class WhitenedSchedule(Schedule):
             raise InvalidParameter(
                 f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
             )
-        if self.approach and (
-            self.shrink or self.average_from < self.approach or self.approach >= self.n_steps
-        ):
+        if self.approach and (self.average_from < self.approach or self.approach >= self.n_steps):
             raise InvalidParameter(
-                "an approach must end before the steps do and before the averaged tail begins, and goes without shrink."
+                "an approach must end before the steps do and before the averaged tail begins."
             )
         first = self.approach / self.approach_noise**2
         later = (self.n_steps - self.approach) / self.noise_scale**2
@@ -105,3 +104,9 @@ class WhitenedSchedule(Schedule):
     def tail(self, steps: int) -> int:
         """The first step of the mean that is released: no earlier than in the last two thirds of a longer descent."""
         return self.average_from if steps == self.n_steps else max(self.average_from, steps // 3)
+
+    def path(self, steps: int) -> Path:
+        """So many steps: the windows that weights are read off, the last one of which is the tail, and the noise."""
+        *early, _ = alike(steps).windows
+        louder = self.noise(0, steps) / self.noise(steps - 1, steps)
+        return Path((*early, Window(self.tail(steps), steps)), self.approach, louder)

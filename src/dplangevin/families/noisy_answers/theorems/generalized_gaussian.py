@@ -23,7 +23,7 @@ class WorstShift(Theorem[NoisyAnswersSchedule], name=NAME, proof="docs/theory/th
 
     reference = REFERENCE
 
-    def certify(self, constants: None, schedule: NoisyAnswersSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: NoisyAnswersSchedule) -> Guarantee:
         if schedule.p == 2:
             shift = schedule.sensitivity / schedule.sigma
             return _minted(self, schedule, Gaussian(mu=math.sqrt(2 * schedule.changed) * shift * (1 + 1e-14)))
@@ -37,7 +37,7 @@ class CorrectedWorstShift(
 
     reference = REFERENCE
 
-    def certify(self, constants: None, schedule: CorrectedAnswersSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: CorrectedAnswersSchedule) -> Guarantee:
         part = CorrectedNoise(
             noise=_noise(schedule.noise),
             hits=schedule.hits,

@@ -29,7 +29,7 @@ class LargestNormTheorem(
 
     reference = "Hardt and Talwar (2010), K-norm mechanism; Ganesh (2022), section 2.1"
 
-    def certify(self, constants: None, schedule: LargestNormSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: LargestNormSchedule) -> Guarantee:
         cost = schedule.sensitivity / schedule.scale
         part: Part = GeneralizedGaussian(p=1.0, shift=cost, changed=1, answers=1)
         if schedule.secure:
