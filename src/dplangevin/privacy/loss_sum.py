@@ -8,7 +8,7 @@ bounded and added: the wrapped upper tail (Chernoff), the mass at infinity, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from dplangevin.errors import CalibrationFailed
 
 UNIT = 2.3e-16
 LARGEST_TRANSFORM = 2**22
+LOSS_ROUNDING = 1e-13
+"""What round-off in the masses can change in the mean of one loss, with a margin."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,9 +50,9 @@ class LossSum:
     `slack` is added to every loss sum: it pays for round-off in the masses themselves.
     """
 
-    def __init__(self, losses: Sequence[PrivacyLoss], slack: float = 0.0) -> None:
-        self.losses = tuple(losses)
-        self.slack = slack
+    def __init__(self, *losses: PrivacyLoss) -> None:
+        self.losses = losses
+        self.slack = LOSS_ROUNDING * sum(loss.count for loss in losses)
         self.step = losses[0].step
         if any(loss.step != self.step for loss in losses):
             raise ValueError("all losses must share one grid")
