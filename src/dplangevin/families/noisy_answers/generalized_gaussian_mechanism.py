@@ -156,7 +156,8 @@ class GeneralizedGaussianMechanism(NoisyCounts):
         _check.each(self, sensitivity=_check.positive)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, changed_counts=self._changed())
-        _check.put(self, p=self._shape())
+        least = (self.k, self.changed_counts, self.epsilon, self.delta, self.objective)
+        _check.put(self, p=best_noise(*least, secure=self.secure) if self.p is None else self._stated_shape())
         scale = (
             norm_scale(self.epsilon, self.delta, secure=self.secure)
             if self.p == math.inf
@@ -193,11 +194,7 @@ class GeneralizedGaussianMechanism(NoisyCounts):
             raise InvalidParameter(f"changed_counts = {changed} exceeds k = {self.k}; it is at most k.")
         return changed
 
-    def _shape(self) -> float:
-        if self.p is None:
-            return best_noise(
-                self.k, self.changed_counts, self.epsilon, self.delta, self.objective, secure=self.secure
-            )
+    def _stated_shape(self) -> float:
         if self.p == math.inf:
             if not within_reach(self.k, self.changed_counts, secure=self.secure):
                 raise InvalidParameter(
