@@ -83,9 +83,11 @@ def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
         low, high = np.where(gap > 0, x, low), np.where(gap > 0, high, x)
         with np.errstate(divide="ignore", invalid="ignore"):
             newton = x - gap / slope
-        new = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+        # a step as short as round-off has arrived, on whichever side of the bracket it lies
+        arrived = np.abs(newton - x) <= 1e-14 * np.maximum(np.abs(x), shift)
+        new = np.where(arrived | ((newton >= low) & (newton <= high)), newton, 0.5 * (low + high))
         result[left] = new
-        moving = np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift)
+        moving = ~arrived & (np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift))
         left, low, high, goal, x = left[moving], low[moving], high[moving], goal[moving], new[moving]
         if left.size == 0:
             break
