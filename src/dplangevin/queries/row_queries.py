@@ -8,9 +8,12 @@ Predicates built in Python are functions of one row by construction:
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -19,14 +22,26 @@ from numpy.typing import NDArray
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries.duckdb_table import SqlCounter
 from dplangevin.schema.schema import Schema
-from dplangevin.tables import MISSING, Table, labels_of
+from dplangevin.tables import MISSING, Table, label, labels_of, number
 
 Booleans = NDArray[np.bool_]
 Counts = NDArray[np.float64]
+CELLS = 2**20
+"""Answers that are held at a time where rows are capped."""
 
 
 class Predicate(ABC):
-    """True or false for each row by itself; a comparison with a missing value is false."""
+    """True or false for each row by itself; a comparison with a missing value is false.
+
+    There are no other classes of predicates than the ones here: one could look at several rows, or count a row twice.
+    """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        if cls.__module__ != __name__:
+            raise TypeError(
+                "predicates are built with column(...); for anything else give a function of one row."
+            )
+        super().__init_subclass__(**keywords)
 
     @abstractmethod
     def holds(self, table: Table) -> Booleans:
@@ -111,11 +126,11 @@ class ColumnReference:
     name: str
 
     def _compared(self, value: Any, compare: Callable[[Any, Any], Any]) -> Predicate:
-        if isinstance(value, (str, bool)) or not np.isscalar(value):
+        if isinstance(value, bool) or not isinstance(value, Real | Decimal) or value != value:
             raise InvalidParameter(
                 f"column {self.name!r} can be ordered against a number only, got {value!r}."
             )
-        return _Ordered(self.name, compare, float(value))  # type: ignore[arg-type]
+        return _Ordered(self.name, compare, number(value))
 
     def __lt__(self, value: float) -> Predicate:
         return self._compared(value, np.less)
@@ -141,11 +156,14 @@ class ColumnReference:
 
     def is_in(self, values: Sequence[object]) -> Predicate:
         """The value is one of these, compared by labels: 1, 1.0 and "1" are one."""
-        listed = list(values)
-        if not listed or any(value is None or value != value for value in listed):
-            raise InvalidParameter(f"is_in needs a non-empty list without missing values, got {values!r}.")
-        plain = (value.item() if isinstance(value, np.generic) else value for value in listed)
-        return _Listed(self.name, labels_of(plain))
+        listed: list[object] = []
+        if not isinstance(values, str | bytes):
+            listed = [value.item() if isinstance(value, np.generic) else value for value in values]
+        if not listed or any(label(value) is None for value in listed):
+            raise InvalidParameter(
+                f"is_in needs a non-empty list without missing values (lists, NaN, '' and 'nan' are), got {values!r}."
+            )
+        return _Listed(self.name, labels_of(listed))
 
     def is_missing(self) -> Predicate:
         """There is no value."""
@@ -193,12 +211,19 @@ class RowQueries:
         checked = tuple(_checked(name, query, table) for name, query in named.items())
         return cls(names=tuple(named), queries=checked, table=table, sql=sql, written=written)
 
-    def count(self, grid: float | None = None) -> Counts:
+    def count(self, grid: float | None = None, touched: int | None = None) -> Counts:
         """Exact counts (private); with a grid, a power of two up to 1, every row's value is rounded to it first.
 
-        Sums of multiples of the grid are then exact, in whatever order the rows are added.
+        Sums of multiples of the grid are then exact, in whatever order the rows are added. Of a row that satisfies
+        more queries than `touched` only the first so many count, which is what the noise was made for.
         """
         totals = np.zeros(len(self.names))
+        if touched is not None and touched < len(self.names):
+            step = max(1, CELLS // len(self.names))
+            for start in range(0, len(self.table), step):
+                values = _bounded(self._values(slice(start, start + step)), grid)
+                totals += np.where(np.cumsum(values != 0, axis=1) <= touched, values, 0.0).sum(axis=0)
+            return totals
         for i, query in enumerate(self.queries):
             if isinstance(query, np.ndarray):
                 totals[i] = _bounded(query, grid).sum()
@@ -209,15 +234,31 @@ class RowQueries:
                 if isinstance(query, Predicate):
                     totals[i] += int(query.holds(block).sum())
                 elif callable(query):
-                    totals[i] += _each_row(query, block, grid)
+                    totals[i] += _bounded(_each_row(query, block), grid).sum()
         return totals
 
+    def _values(self, rows: slice) -> Counts:
+        """What every query says of some rows, [rows, queries]."""
+        part = self.table.part(rows)
+        values = np.zeros((len(part), len(self.names)))
+        if self.sql is not None:
+            values[:, list(self.written)] = self.sql.holds(part, list(self.written.values()))
+        for i, query in enumerate(self.queries):
+            if isinstance(query, np.ndarray):
+                values[:, i] = query[rows]
+            elif isinstance(query, Predicate):
+                values[:, i] = query.holds(part)
+            elif callable(query):
+                values[:, i] = _each_row(query, part)
+        return values
 
-def _each_row(query: Callable[[dict[str, Any]], Any], table: Table, grid: float | None) -> float:
-    """The sum of a function over rows of plain cells: numbers, texts and None."""
+
+def _each_row(query: Callable[[dict[str, Any]], Any], table: Table) -> Counts:
+    """A function of rows of plain cells: numbers, texts and None. Its warnings would tell of a row."""
     columns = [table.column(name).plain() for name in table.names]
     rows = (dict(zip(table.names, row, strict=True)) for row in zip(*columns, strict=True))
-    return float(_bounded(np.array([_answer(query, row) for row in rows]), grid).sum())
+    with warnings.catch_warnings(action="ignore"):
+        return np.array([_answer(query, row) for row in rows], float)
 
 
 def _numbered(queries: Sequence[Any]) -> dict[str, Any]:
@@ -249,7 +290,9 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
     """A function that fails on a row answers 0 there: an error would tell about that row."""
     try:
         return float(query(row))
-    except Exception:
+    except KeyboardInterrupt:  # a user's, not a row's
+        raise
+    except BaseException:
         return 0.0
 
 
