@@ -86,6 +86,11 @@ class Member:
     self_check: bool = False
     former: tuple[str, ...] = ()
 
+    @classmethod
+    def named(cls, stem: str, **more: Any) -> Member:
+        """A schedule, a theorem and a mechanism of one name: XSchedule, XTheorem and X."""
+        return cls(f"{stem}Schedule", (f"{stem}Theorem",), stem, **more)
+
 
 def _resolve(package: str, name: str, home: str) -> Any:
     """An attribute of a family, in the module `home` unless its name says another."""

@@ -65,6 +65,14 @@ class Theorem(ABC, Generic[S]):
         """The error for a hypothesis that does not hold."""
         return AssumptionFailed(f"{self.name} does not apply: {hypothesis}. {fix}")
 
+    def row_norm(self, constants: Constants) -> float:
+        """The largest norm of a row, without which nothing is known of sums over rows."""
+        if constants.row_norm is None:
+            raise self.refuse(
+                "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
+            )
+        return constants.row_norm
+
     def guarantee(
         self,
         constants: Constants,

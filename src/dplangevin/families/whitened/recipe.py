@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.errors import CalibrationFailed
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.planner import rules
 from dplangevin.planner.looks import SHARE, Looks
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request, caution, clip_reason
+from dplangevin.planner.request import Request, caution, check_whitened, clip_reason
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
@@ -34,11 +34,7 @@ SHARPEST = {"quantile": 5.0, "poisson": math.inf}
 
 def whitened_gd(request: Request) -> Recipe:
     """A tenth of the budget for second moments, the rest for accelerated steps in their coordinates."""
-    if request.alpha is not None or request.radius is not None:
-        raise InvalidParameter(
-            "mechanism='whitened-gd' has neither ridge nor radius; leave alpha and radius out, or use "
-            "mechanism='noisy-gd'."
-        )
+    check_whitened(request, "whitened-gd", "noisy-gd")
     looks = Looks.of(request)
     records = looks.records * math.sqrt(1 - SHARE)
     signal = records / request.columns

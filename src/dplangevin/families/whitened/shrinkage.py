@@ -7,6 +7,8 @@ curved the risk is; their posterior, given the windows, weights the windows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,7 @@ from dplangevin.families.whitened.geometry import Geometry
 from dplangevin.families.whitened.response import response
 
 Floats = NDArray[np.float64]
+_Law = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 CENTRE = 5.0
 """The size of coefficients that the rules expect (half of the reach of logistic regression)."""
 DEVIATIONS = 2.0 ** (np.arange(-6, 13) / 2)
@@ -49,6 +52,7 @@ def shrink(
     gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
+    law = partial(_covariances, noise=noise, n_steps=n_steps, records=records)
     resolved = geometry.spectrum.resolved
     prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
@@ -57,12 +61,12 @@ def shrink(
     for i, share in enumerate(CURVATURES):
         fit, means[i][:, resolved] = _resolved(
             windows[:, resolved], share * slope * geometry.moments[resolved], prior[resolved], steps[resolved],
-            noise, n_steps, records,
+            law,
         )  # fmt: skip
         for j, decay in enumerate(DECAYS):
             more, middle, right = _unresolved(
                 windows[:, ~resolved], _guess(geometry, decay) * share * slope, prior[~resolved],
-                steps[~resolved], noise, n_steps, records,
+                steps[~resolved], law,
             )  # fmt: skip
             parts.append((middle, right))
             logs[i, j] = fit + more - np.log(DEVIATIONS / CENTRE) ** 2 / 2
@@ -91,27 +95,21 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
 
 
 def _covariances(
-    u: Floats, curvatures: Floats, steps: Floats, noise: float, n_steps: int, records: float
+    curvatures: Floats, steps: Floats, *, noise: float, n_steps: int, records: float
 ) -> tuple[Floats, Floats, Floats]:
     """For each coordinate phi phi', the covariance of what is no coefficient (noise and the sample), and phi."""
-    seen = response(n_steps, u)
+    seen = response(n_steps, steps * curvatures)
     outer = seen.reached[:, :, None] * seen.reached[:, None, :]
     sample = (1 / (records * curvatures))[:, None, None] * outer
     return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise + sample, seen.reached
 
 
 def _resolved(
-    windows: Floats,
-    curvatures: Floats,
-    prior: Floats,
-    steps: Floats,
-    noise: float,
-    n_steps: int,
-    records: float,
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, law: _Law
 ) -> tuple[Floats, Floats]:
     """Log-likelihood and posterior means, for each deviation."""
     squares = DEVIATIONS**2
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    outer, spread, reached = law(curvatures, steps)
     joint = _regular(squares[:, None, None, None] * prior[:, None, None] * outer + spread)  # [d, p, 3, 3]
     values = windows.T[None, :, :, None]
     inverse = np.linalg.solve(joint, np.broadcast_to(values, (*joint.shape[:2], 3, 1)))[..., 0]
@@ -121,19 +119,13 @@ def _resolved(
 
 
 def _unresolved(
-    windows: Floats,
-    curvatures: Floats,
-    prior: Floats,
-    steps: Floats,
-    noise: float,
-    n_steps: int,
-    records: float,
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, law: _Law
 ) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of coordinates whose curvatures are known up to their order, and the parts of their weights."""
     if not windows.size:
         zero = np.zeros(len(DEVIATIONS))
         return zero, np.zeros((len(zero), 3, 3)), np.zeros((len(zero), 3))
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    outer, spread, reached = law(curvatures, steps)
     return weighted_fit(
         windows, curvatures, prior[:, None, None] * outer, spread, prior[:, None] * reached, DEVIATIONS
     )

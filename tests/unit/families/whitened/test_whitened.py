@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -24,7 +25,7 @@ from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, l
 from dplangevin.families.whitened.response import response, windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.screen import screen
-from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
+from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _covariances, _resolved, shrink
 from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment, turned_moment
 from dplangevin.planner.looks import MODELS, Looks
 from dplangevin.planner.request import Request
@@ -340,7 +341,8 @@ def test_the_sample_is_noise_too() -> None:
     curvatures, prior = np.array([0.25, 0.1, 0.02]), np.array([1.0, 0.3, 2.0])
     minimiser = np.array([0.7, -1.1, 0.4])
     for n in (50.0, 1e4):
-        _, means = _resolved(np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, 1e-6, 32, n)
+        law = functools.partial(_covariances, noise=1e-6, n_steps=32, records=n)
+        _, means = _resolved(np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, law)
         signal = DEVIATIONS[:, None] ** 2 * prior
         np.testing.assert_allclose(means, minimiser * signal / (signal + 1 / (n * curvatures)), rtol=1e-3)
 

@@ -24,11 +24,9 @@ def require_steps_that_add_up(
         raise theorem.refuse(
             "it grows without bound in the number of steps", "Give a finite number of steps."
         )
-    if schedule.start != "data-independent":
-        raise theorem.refuse(
-            "the starting point may depend on the private data",
-            "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift.",
-        )
+    theorem.public_start(
+        schedule, "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift."
+    )
 
 
 def noises(schedule: NoisyGradientSchedule) -> Counter[float]:

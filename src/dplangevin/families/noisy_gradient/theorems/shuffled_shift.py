@@ -74,10 +74,8 @@ class _Epochs(NoisyGradientTheorem):
             )
         if not schedule.constant:
             raise self.refuse("step size or noise varies", "Use a constant schedule.")
-        if schedule.start != "data-independent":
-            raise self.refuse("the start may depend on the data", "Start from public values.")
-        if constants.projection_error > 0:
-            raise self.refuse("the projection is not exact", "Use an exact projection.")
+        self.public_start(schedule, "Start from public values.")
+        self.exact_projection(constants)
         u = units(constants, schedule)
         if u.contraction > 1:
             raise self.refuse(

@@ -16,14 +16,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._search import bisected, grown_until
 from dplangevin.errors import CalibrationFailed
-from dplangevin.families._minimiser import (
-    ASSUMPTIONS,
-    check_minimiser,
-    default_tolerance,
-    deflated,
-    running_time,
-    total_ridge,
-)
+from dplangevin.families._minimiser import check_minimiser, default_tolerance, deflated, total_ridge, words
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule, PerturbationNoise
 from dplangevin.privacy.conversions import gdp_delta
 from dplangevin.privacy.guarantee import Guarantee
@@ -56,9 +49,7 @@ class ObjectivePerturbationTheorem(
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
         noise = constants.gradient_sensitivity / schedule.noise_scale
         total = inflated(noise + sum(fixed_costs(self, constants, schedule)))
-        return self.guarantee(
-            constants, schedule, (Pure(value=total),), (*ASSUMPTIONS, running_time(schedule.iterations))
-        )
+        return self.guarantee(constants, schedule, (Pure(value=total),), words(schedule.iterations))
 
 
 class GaussianObjectivePerturbation(
@@ -93,7 +84,7 @@ class GaussianObjectivePerturbation(
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
         deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
         part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
-        return self.guarantee(constants, schedule, (part,), (*ASSUMPTIONS, running_time(schedule.iterations)))
+        return self.guarantee(constants, schedule, (part,), words(schedule.iterations))
 
 
 def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:
