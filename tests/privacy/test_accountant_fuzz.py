@@ -187,7 +187,7 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
             sets.rashomon_chains,
             0.7,
         ),  # half of the steps may be all
-        ("noisy_answers.theorems.generalized_gaussian", sets.sparse_vector, 0.5),
+        ("noisy_answers.theorems.counts", sets.sparse_vector, 0.5),
     ],
 )
 def test_a_shaved_claim_of_another_mechanism_is_caught(

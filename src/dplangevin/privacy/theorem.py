@@ -137,6 +137,12 @@ SECURE_NOISE = (
 )
 
 
+def public_grid(scale: float, *, whole: bool = False) -> float:
+    """The power of two about 2^-20 of the noise, to which answers are rounded; at most 1 for whole numbers."""
+    grid = float(2.0 ** (math.floor(math.log2(scale)) - 20))
+    return min(grid, 1.0) if whole else grid
+
+
 def noise_words(assumptions: tuple[str, str], *, secure: bool) -> tuple[str, ...]:
     """COMMON_ASSUMPTIONS or ANSWER_ASSUMPTIONS, with what secure mode has instead of ideal noise."""
     return (SECURE_NOISE, assumptions[1]) if secure else assumptions

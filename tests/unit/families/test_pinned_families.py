@@ -23,8 +23,7 @@ from dplangevin.families.noisy_answers.schedule import (
     NoisySumsSchedule,
     SumGroup,
 )
-from dplangevin.families.noisy_answers.theorems.generalized_gaussian import WorstShift
-from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
+from dplangevin.families.noisy_answers.theorems.counts import LargestNormTheorem, WorstShift
 from dplangevin.families.noisy_answers.theorems.noisy_max import NoisyMaxTheorem
 from dplangevin.families.noisy_answers.theorems.noisy_sums import NoisySumsTheorem
 from dplangevin.families.rashomon_region.mechanism import NoisySlack

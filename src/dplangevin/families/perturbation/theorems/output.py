@@ -19,8 +19,7 @@ from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Pure
-from dplangevin.privacy.schedule import public_grid
-from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.privacy.theorem import Theorem, inflated, public_grid
 from dplangevin.problem.constants import Constants
 
 SECURE_WORDS = (
