@@ -13,7 +13,6 @@ _SAMPLERS, _DATA, _LEDGER = "src/dplangevin/samplers", "src/dplangevin/data", "s
 
 FILES = {
     "anew": "src/dplangevin/estimators/_begin.py",
-    "conditional": "src/dplangevin/estimators/_conditional.py",
     "columns": "src/dplangevin/tables/columns.py",
     "text_files": "src/dplangevin/tables/text.py",
     "parts": f"{_PRIVACY}/parts.py",
@@ -144,7 +143,6 @@ _SAMPLERS_PINNED = "tests/unit/samplers/test_pinned_samplers.py"
 
 TESTS = {
     "anew": ("tests/contracts/test_fitted_anew.py",),
-    "conditional": ("tests/contracts/test_fitted_anew.py",),
     "columns": ("tests/contracts/test_odd_containers.py",),
     "text_files": ("tests/contracts/test_odd_containers.py",),
     "parts": (
