@@ -140,8 +140,11 @@ def readers() -> dict[str, Callable[..., Schedule]]:
 
 
 def theorems_for(schedule: Schedule | type[Schedule]) -> Mapping[str, Theorem[Any]]:
-    """The theorems about this kind of run, by name."""
-    return _theorems(FAMILIES, schedule if isinstance(schedule, type) else type(schedule))
+    """The theorems about this kind of run, by name. A class of one's own, a subclass too, is no kind of run."""
+    kind = schedule if isinstance(schedule, type) else type(schedule)
+    if kind not in _members(FAMILIES):
+        raise InvalidParameter(f"{kind.__name__} is no schedule of this library: no theorem is about it.")
+    return _theorems(FAMILIES, kind)
 
 
 def load_theorems() -> None:
