@@ -8,9 +8,10 @@ from __future__ import annotations
 RELEASES: tuple[tuple[str, str, str], ...] = (
     ("anew", "    earlier = _taken(model)\n", "    earlier: dict[str, Any] = {}\n"),
     ("anew", "vars(model).update(earlier)", "pass"),
-    ("conditional", "    if not steps:\n        return counted", "    if True:\n        return counted"),
+    ("conditional", "both = (PREPARED, steps), (HANDED, callers)", "both = ((PREPARED, steps),)"),
+    ("conditional", "both = (PREPARED, steps), (HANDED, callers)", "both = ((HANDED, callers),)"),
     ("conditional", "if model._strict() and model.adjacency", "if False and model.adjacency"),
-    ("conditional", "    if model._strict():\n", "    if False:\n"),
+    ("conditional", "        if model._strict():\n", "        if False:\n"),
     ("columns", "np.where(read == self._array, read, cells.NAN)", "read"),
     ("columns", "(places >= 0) & (places < len(values))", "(places < len(values))"),
     ("text_files", "lines = _BOM + lines", "pass"),

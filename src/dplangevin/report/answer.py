@@ -13,9 +13,8 @@ from dplangevin.errors import DplangevinError
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.accountant import refusals, told
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, refusals, told
 from dplangevin.privacy.registry import option_names, options_named
 from dplangevin.report.curve import (
     Plateau,

@@ -33,7 +33,7 @@ class WhitenedObjectiveTheorem(
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
     beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
 
-    def certify(self, constants: Constants, schedule: WhitenedObjectiveSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: WhitenedObjectiveSchedule) -> Guarantee:
         self.row_norm(constants)
         if constants.strong_convexity > 0 or math.isfinite(constants.diameter):
             raise self.refuse(

@@ -294,7 +294,7 @@ class BlockRecursion(
         "on shifted interpolation of Bok, Su and Altschuler (2024)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)
         u = units(constants, schedule)
         if u.contraction > 1:

@@ -53,7 +53,7 @@ class Composition(NoisyGradientTheorem, name="composition", proof=""):
         """A step's sum moves by one record's gradient, drawn with probability batch / n, whatever the others."""
         return schedule.sampling in ("full", "poisson")
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_steps_that_add_up(self, constants, schedule)
         per_step = (
             constants.gradient_sensitivity / schedule.divisor(constants.n) / schedule.noise_scales()

@@ -104,7 +104,7 @@ class ShuffledShift(_Epochs, name="shuffled-shift", proof="docs/theory/noisy_sgd
         "Bok, Su and Altschuler (2024), shifted interpolation; shifts of an epoch spread over the next"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         self.only_for("shuffle", schedule)
         u, length, epochs = self._require(constants, schedule)
         fresh = math.inf if math.isinf(epochs) else shuffle_mu(u, length, epochs, 0)
@@ -128,7 +128,7 @@ class SecretPermutation(_Epochs, name="secret-permutation", proof="docs/theory/n
         "Bok, Su and Altschuler (2024), shifted interpolation; joint convexity over the record's position"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         fresh = schedule.sampling == "shuffle"
         if not fresh and not (schedule.sampling == "cyclic" and schedule.order == "secret"):
             raise self.refuse(

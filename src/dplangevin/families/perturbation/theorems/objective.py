@@ -44,7 +44,7 @@ class ObjectivePerturbationTheorem(
         "neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records"
     )
 
-    def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gamma":
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
         noise = constants.gradient_sensitivity / schedule.noise_scale
@@ -70,7 +70,7 @@ class GaussianObjectivePerturbation(
     )
     beyond_n = "as for the pure promise"
 
-    def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gaussian":
             raise self.refuse(f"noise={schedule.noise!r} is not Gaussian", "Use noise='gaussian'.")
         curvature, solver = (inflated(cost) for cost in fixed_costs(self, constants, schedule))

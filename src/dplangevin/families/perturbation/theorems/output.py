@@ -19,8 +19,7 @@ from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Pure
-from dplangevin.privacy.schedule import public_grid
-from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.privacy.theorem import Theorem, inflated, public_grid
 from dplangevin.problem.constants import Constants
 
 SECURE_WORDS = (
@@ -42,7 +41,7 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="outpu
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
     beyond_n = "Lambda = n ridge is public, Delta one record's; the solver certifies its point for the records it saw"
 
-    def certify(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
         moved = minimiser_sensitivity(constants, schedule.tolerance)
         secure = SECURE_WORDS if schedule.secure else ()
