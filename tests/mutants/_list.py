@@ -28,6 +28,7 @@ FILES = {
     "theorem": f"{_PRIVACY}/theorem.py",
     "accountant": f"{_PRIVACY}/plan.py",
     "self_check": f"{_GRADIENT}/self_check.py",
+    "gradient_base": f"{_THEOREMS}/_base.py",
     "units": f"{_THEOREMS}/_units.py",
     "composition": f"{_THEOREMS}/composition.py",
     "optimal_shift": f"{_THEOREMS}/optimal_shift.py",
@@ -172,6 +173,7 @@ TESTS = {
     ),
     "accountant": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
     "self_check": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
+    "gradient_base": (_REFUSED,),
     "units": (_BOUNDS, _REFUSED, *_SHIFT),
     "composition": (
         _PINNED,
