@@ -107,7 +107,8 @@ def _before() -> tuple[str, ...]:
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "").split(".")
-        if isinstance(caller := frame.f_locals.get("self"), Pipeline):
+        # f_locals would keep what a frame of ours lets go of
+        if module[0] != "dplangevin" and isinstance(caller := frame.f_locals.get("self"), Pipeline):
             steps.update(dict.fromkeys(learned_steps(caller)))
         elif module[0] == "sklearn" and len(module) > 1 and module[1] not in _HARMLESS:
             callers[".".join(module[:2])] = None

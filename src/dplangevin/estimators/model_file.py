@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.privacy import serialize
+from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.schema import Schema
 
 VERSION = 1
@@ -44,6 +46,7 @@ _NOT_STORED = {
 _LARGEST = 512 * _files.MEGABYTE
 _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
+UNSEALED = f"{CONDITIONAL}the model file being as it was written: its digest was removed, or was never there"
 
 
 def save_model(model: DPLinearModel, path: str | Path) -> None:
@@ -110,7 +113,7 @@ def load_model(path: str | Path) -> DPLinearModel:
         names = SchemaEncoder(model.schema).get_feature_names_out()
         _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
         model.n_features_in_ = len(model.schema.names)
-    model.privacy_ = serialize.from_plain(plain["guarantee"])
+    model.privacy_ = _promise(plain)
     model.plan_ = plain["plan"]
     model.ledger_head_ = plain.get("ledger_head")
     if plain.get("uncertainty") is not None:
@@ -118,6 +121,14 @@ def load_model(path: str | Path) -> DPLinearModel:
     _plain.check_digest(plain, f"the model file {str(path)!r}")
     loaded: DPLinearModel = model
     return loaded
+
+
+def _promise(plain: dict[str, Any]) -> Any:
+    """The guarantee in the file; where nothing tells whether it is the one that was written, it says so."""
+    found = serialize.from_plain(plain["guarantee"])
+    if plain.get("digest") is not None or found.assumptions[:1] == (UNSEALED,):
+        return found
+    return replace(found, assumptions=(UNSEALED, *found.assumptions))
 
 
 def read(path: str | Path) -> dict[str, Any]:

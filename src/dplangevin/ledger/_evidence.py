@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dplangevin import _files
+from dplangevin import _files, _plain
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger import _rows
 from dplangevin.ledger._chain import head_text, parsed_head
@@ -74,4 +74,5 @@ def _read(path: Path) -> dict[str, Any]:
     found = _files.read_plain(path, "the file")
     if not isinstance(found, dict):
         raise InvalidParameter(f"{path} is not a model file or a JSON report.")
+    _plain.check_digest(found, f"the file {str(path)!r}")
     return found

@@ -17,9 +17,10 @@ from dplangevin import report
 from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.estimators import DPLogisticRegression
-from dplangevin.estimators.model_file import load_model as load, save_model as save
+from dplangevin.estimators.model_file import UNSEALED, load_model as load, save_model as save
 from dplangevin.families.mechanism import run
 from dplangevin.ledger import DatasetBudget, Ledger, _books, head_in
+from dplangevin.ledger._evidence import entered_file
 from dplangevin.queries import column, count_queries
 from unit._ledger import pure, tiny_data, tiny_plan
 
@@ -180,6 +181,28 @@ def test_older_model_files_open(budget: DatasetBudget, tmp_path: Path) -> None:
     assert load(tmp_path / "model.json").ledger_head_ is None  # type: ignore[attr-defined]
     with pytest.raises(InvalidParameter, match="carries no head"):
         head_in(tmp_path / "model.json")
+
+
+def test_an_edited_model_file_is_told(tmp_path: Path) -> None:
+    """A smaller promise in a file is refused; without its digest it is loaded, and says that it may be edited."""
+    model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=2**0.5, classes=[0, 1])
+    path = tmp_path / "model.json"
+    rows = np.random.default_rng(0).uniform(-1, 1, (100, 2))
+    save(model.fit(rows, (rows[:, 0] > 0).astype(int)), path)
+    assert not load(path).privacy_.assumptions[0].startswith("CONDITIONAL")  # type: ignore[attr-defined]
+    plain = json.loads(path.read_text())
+    for part in plain["guarantee"]["parts"]:
+        part["mu"] = 1e-6
+    path.write_text(json.dumps(plain))
+    for read in (load, entered_file, head_in):
+        with pytest.raises(InvalidParameter, match="altered"):
+            read(path)
+    del plain["digest"]
+    path.write_text(json.dumps(plain))
+    for _ in range(2):  # and it stays told when it is saved again
+        found = load(path)
+        assert [word for word in found.privacy_.assumptions if "CONDITIONAL" in word] == [UNSEALED]  # type: ignore[attr-defined]
+        save(found, path)
 
 
 # --- from the command line ---------------------------------------------------------------------------------------
