@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import warnings
 from decimal import Decimal
@@ -329,3 +330,16 @@ def test_a_partition_that_is_computed_anew_in_another_order_is_refused() -> None
         kept = kept_on_dask(table, "who", 1, np.random.default_rng(0))
         with pytest.raises(InvalidParameter, match="computed again"):
             kept.compute()
+
+
+@pytest.mark.parametrize("damage", ["cut", "turned"])
+def test_a_damaged_packed_file_is_said_in_words(damage: str, tmp_path: Path) -> None:
+    text = pd.DataFrame({"x": X[:, 0], "y": Y}).to_csv(index=False).encode()
+    packed = bytearray(gzip.compress(text))
+    if damage == "cut":
+        packed = packed[:-200]
+    else:
+        packed[100] ^= 255
+    (tmp_path / "t.csv.gz").write_bytes(packed)
+    with pytest.raises(InvalidParameter, match="damaged"):
+        DPLogisticRegression(data_norm=1.0, classes=[0, 1]).fit(tmp_path / "t.csv.gz", "y")

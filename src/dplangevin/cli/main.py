@@ -109,7 +109,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return _say(said, _BAD_INPUT) if said else _BAD_INPUT
         if os.environ.get("DPLANGEVIN_TRACEBACK"):
             raise
-        return _say(f"internal error, please report it: {type(error).__name__}: {error}", 1)
+        # its text may quote a record
+        return _say(
+            f"internal error, please report it: {type(error).__name__}; DPLANGEVIN_TRACEBACK=1 shows where, and "
+            "perhaps cells of the table",
+            1,
+        )
     return code if isinstance(code, int) else 0
 
 

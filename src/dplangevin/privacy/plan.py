@@ -52,6 +52,8 @@ class Plan(Price):
     constants: Constants = field(init=False)
 
     def __post_init__(self) -> None:
+        if type(self.problem) is not Problem:  # a class of one's own could state other constants than it has
+            raise InvalidParameter(f"problem must be a Problem, got {type(self.problem).__name__}.")
         object.__setattr__(self, "constants", self.problem.constants)
         super().__post_init__()
 

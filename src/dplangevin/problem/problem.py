@@ -10,7 +10,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.bounds import DataBounds
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
-from dplangevin.problem.constraints import ConstraintSet, WholeSpace
+from dplangevin.problem.constraints import CONSTRAINTS, ConstraintSet, WholeSpace
 from dplangevin.problem.losses import LOSSES, Clipped, Loss, RadialHuber, RecordLoss
 
 
@@ -58,12 +58,15 @@ class Problem:
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         if not isinstance(self.fit_intercept, bool):
             raise InvalidParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
-        if not isinstance(self.bounds, DataBounds):
+        # a class of one's own could clip less, or project elsewhere, than it says
+        if type(self.bounds) is not DataBounds:
             raise InvalidParameter(
                 f"bounds must be stated, e.g. DataBounds(data_norm=1.0, classes=2); got {self.bounds!r}."
             )
-        if not isinstance(self.constraint, ConstraintSet):
-            raise InvalidParameter(f"constraint must be a set such as Ball(1.0), got {self.constraint!r}.")
+        if type(self.constraint) not in CONSTRAINTS.values():
+            raise InvalidParameter(
+                f"constraint must be one of this library's sets such as Ball(1.0), got {self.constraint!r}."
+            )
         self._check_loss()
         _ = self.constants  # fail here rather than at the first use
 

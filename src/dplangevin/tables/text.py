@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -106,9 +108,20 @@ class TextFile:
             )
         unique_names(self.names)
 
-    def _open(self) -> IO[bytes]:
+    @contextmanager
+    def _open(self) -> Iterator[IO[bytes]]:
         packed = self.path.suffix.lower() == ".gz"
-        return gzip.open(self.path, "rb") if packed else self.path.open("rb")  # type: ignore[return-value]
+        try:
+            with gzip.open(self.path, "rb") if packed else self.path.open("rb") as file:
+                yield file  # type: ignore[misc]
+        except (
+            EOFError,
+            gzip.BadGzipFile,
+            zlib.error,
+        ):  # the end of a packed file is missing, or it is damaged
+            raise InvalidParameter(
+                f"{str(self.path)!r} is damaged: it cannot be unpacked to its end."
+            ) from None
 
     def count_rows(self) -> int:
         """The number of lines after the header."""
