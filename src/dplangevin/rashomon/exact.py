@@ -103,7 +103,7 @@ def exact_region(
 def _read(template: Template, X: Any, y: Any) -> tuple[_Solver, Problem]:
     """The records as the estimator would clip them, with the plain objective."""
     rows, targets, encode = template.read(X, y)
-    told = template.request(rows.shape[0], rows.shape[1], encode.n_classes)
+    told = template.estimator.request(rows.shape[0], rows.shape[1], encode.n_classes)
     request = replace(told, mechanism="auto", theorem=None)
     loss = request.loss(None)
     if loss.score_dimension != 1:

@@ -23,9 +23,8 @@ from dplangevin.problem.reach import full_lipschitz, interior_minimisers, larges
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
 from dplangevin.samplers.bodies import Body, body_of
 from dplangevin.samplers.problem_potential import ProblemPotential
-from dplangevin.samplers.score import ScorePotential
+from dplangevin.samplers.score import ScorePotential, score_proximal
 from dplangevin.samplers.score_envelope import MOST, score_envelope
-from dplangevin.samplers.score_proximal import score_proximal
 from dplangevin.samplers.self_concordance import Anchor
 from dplangevin.samplers.sgld import LangevinRun, sgld
 

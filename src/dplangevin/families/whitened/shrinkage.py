@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry
-from dplangevin.families.whitened.response import response
+from dplangevin.families.whitened.response import Path, response
 
 Floats = NDArray[np.float64]
 _Law = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
@@ -43,18 +44,18 @@ def shrink(
     steps: Floats,
     noise: float,
     slope: float,
-    n_steps: int,
+    path: Path,
     records: float,
 ) -> Shrunk:
     """lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability that sd <= STRONG.
 
     windows : [3, p] in q. steps : step size of each coordinate. noise : standard deviation on a coordinate of the
-    gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
+    last gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
-    law = partial(_covariances, noise=noise, n_steps=n_steps, records=records)
+    law = partial(_covariances, noise=noise, path=path, records=records)
     resolved = geometry.spectrum.resolved
-    prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
+    prior = 1 / np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
     means = np.zeros((len(CURVATURES), len(DEVIATIONS), windows.shape[1]))
     parts = []
@@ -81,6 +82,28 @@ def shrink(
     return Shrunk(weak * expected + (1 - weak) * windows[2], weak)
 
 
+def shrink_tail(
+    tail: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, path: Path, records: float
+) -> Shrunk:
+    """The same in white coordinates, where the tail has converged: it is the minimiser and noise of known size.
+
+    Coefficients are alike along the axes of the rows; those of a second look are arbitrary: its eigenvalues are alike.
+    The curvature follows from the scores, whose root mean square is |tail|.
+    """
+    _, lengths, axes = np.linalg.svd(geometry.frame.basis)
+    seen, etas = axes @ tail, np.exp(axes**2 @ np.log(steps))
+    curvature = slope * bend(float(np.linalg.norm(tail)))
+    expected = response(path, np.minimum(etas * curvature, 2.0))
+    reached, squares = expected.reached[:, -1], DEVIATIONS[:, None] ** 2 * lengths**-2
+    spread = (etas * noise) ** 2 * expected.noise[:, -1, -1] + reached**2 / (records * curvature)
+    joint = squares * reached**2 + spread
+    logs = -(np.log(joint) + seen**2 / joint).sum(axis=1) / 2 - np.log(DEVIATIONS / CENTRE) ** 2 / 2
+    posterior = np.exp(logs - logsumexp(logs))
+    weak = float(posterior[DEVIATIONS <= STRONG].sum())
+    pulled = weak * (posterior @ (squares * reached / joint) * seen - seen)
+    return Shrunk(tail + pulled @ axes, weak)
+
+
 def _guess(geometry: Geometry, decay: float) -> Floats:
     """Second moments of the unresolved coordinates if they fall off as i^-decay, none beyond the edge of the noise."""
     found = geometry.spectrum
@@ -95,10 +118,10 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
 
 
 def _covariances(
-    curvatures: Floats, steps: Floats, *, noise: float, n_steps: int, records: float
+    curvatures: Floats, steps: Floats, *, noise: float, path: Path, records: float
 ) -> tuple[Floats, Floats, Floats]:
     """For each coordinate phi phi', the covariance of what is no coefficient (noise and the sample), and phi."""
-    seen = response(n_steps, steps * curvatures)
+    seen = response(path, steps * curvatures)
     outer = seen.reached[:, :, None] * seen.reached[:, None, :]
     sample = (1 / (records * curvatures))[:, None, None] * outer
     return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise + sample, seen.reached

@@ -12,9 +12,9 @@ from dplangevin.families.perturbation.theorems.objective import calibrated_objec
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
-from dplangevin.planner.looks import PureLook
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request, caution, check_whitened, clip_reason
+from dplangevin.planner.rules import PureLook
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 

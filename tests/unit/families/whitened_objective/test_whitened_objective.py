@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,12 +17,13 @@ from dplangevin.families._minimise import Objective
 from dplangevin.families.mechanism import run
 from dplangevin.families.perturbation.theorems.objective import ObjectivePerturbationTheorem
 from dplangevin.families.whitened.sums import second_moment
+from dplangevin.families.whitened_objective import rows as rows_module
 from dplangevin.families.whitened_objective.mechanism import coordinates, look, minimised, resolved
-from dplangevin.families.whitened_objective.rows import WhitenedRows, weighted
+from dplangevin.families.whitened_objective.rows import WhitenedRows, weighted, whitened_rows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.families.whitened_objective.theorem import WhitenedObjectiveTheorem, whitened_constants
-from dplangevin.planner.looks import PURE_EDGE, PureLook
 from dplangevin.planner.request import Request
+from dplangevin.planner.rules import PURE_EDGE, PureLook
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 from dplangevin.samplers.wishart import wishart_difference
@@ -94,7 +96,8 @@ def test_one_record_moves_what_is_released_by_no_more_than_is_claimed(
         )
         data = [ArrayDataset(rows[s], y[s], smaller, loads[s]) for s in sides]
         moments = [d.summed(second_moment, None) for d in data]
-        q = [Objective(data=WhitenedRows(d, basis), ridge=0.0, tilt=np.zeros(len(theta))) for d in data]
+        made = whitened_rows if k % 2 else WhitenedRows
+        q = [Objective(data=made(d, basis), ridge=0.0, tilt=np.zeros(len(theta))) for d in data]
         largest = np.maximum(largest, [
             np.abs(np.linalg.eigvalsh(moments[0] - moments[1])).sum(),
             np.linalg.norm(q[0].gradient(theta) - q[1].gradient(theta)) / constants.gradient_sensitivity,
@@ -120,16 +123,35 @@ def test_no_row_is_longer_than_its_weight_allows(scale: float) -> None:
     assert alone[0] == pytest.approx(weights[7], rel=1e-9)
 
 
-def test_long_rows_are_not_summed_by_moments() -> None:
+@pytest.mark.parametrize("made", [whitened_rows, WhitenedRows])
+def test_long_rows_are_not_summed_by_moments(made: Any) -> None:
     """A whitened row may be longer than the bound of the problem, so that a clip may be active where the shortcut of
     squared losses thinks that none is."""
     of = problem(Clipped(Squared(), 2.0), 1, 1)
-    data = WhitenedRows(ArrayDataset([[1.0]], [-1.0], of), np.array([[10.0]]))
-    for _ in range(20):
-        found = Dataset.gradient_sum(data, of.loss, np.array([[0.9]]))[
-            0, 0
-        ]  # of one object, which would remember
+    data = made(ArrayDataset([[1.0]], [-1.0], of), np.array([[10.0]]))
+    for _ in range(20):  # of one object, which would remember
+        found = Dataset.gradient_sum(data, of.loss, np.array([[0.9]]))[0, 0]
     assert found == pytest.approx(0.01 * 10 * 2.0)  # weight, row, clipped slope (10 * .9 + 1 = 10)
+
+
+def test_rows_made_once_are_those_made_at_every_pass() -> None:
+    """Single precision, weights and two blocks; what is larger than memory allows is made block by block."""
+    rng, of = np.random.default_rng(11), problem(n=5000, p=3, weight=2.0)
+    X, y = rng.standard_normal((5000, 3)).astype(np.float32), rng.integers(0, 2, 5000)
+    data, basis = ArrayDataset(X, y, of, rng.uniform(0, 3, 5000)), 4 * rng.standard_normal((3, 3))
+    kept, anew = whitened_rows(data, basis), WhitenedRows(data, basis)
+    assert isinstance(kept, ArrayDataset)
+    assert not kept.within_bounds
+    assert data.within_bounds
+    for one, other in zip(kept.blocks(), anew.blocks(), strict=True):
+        for given, made in zip(one, other, strict=True):
+            np.testing.assert_array_equal(given, made)
+    with mock.patch.object(rows_module, "MOST_BYTES", 8 * 5000 * 3 - 1):
+        assert isinstance(whitened_rows(data, basis), WhitenedRows)
+    theta = rng.standard_normal(3)
+    found = [Objective(data=d, ridge=1.0, tilt=theta) for d in (kept, anew)]
+    for what in ("value", "gradient", "hessian"):
+        np.testing.assert_allclose(*(getattr(phi, what)(theta) for phi in found), rtol=1e-12, atol=1e-9)
 
 
 @ADJACENCIES
@@ -156,7 +178,7 @@ def test_density_ratios_of_the_minimiser_stay_within_the_claim(adjacency: str) -
                 sides[1] = ArrayDataset(np.zeros((0, 2)), [], of)
             logs = []
             for data in sides:
-                phi = Objective(data=WhitenedRows(data, basis), ridge=ridge, tilt=np.zeros(2))
+                phi = Objective(data=whitened_rows(data, basis), ridge=ridge, tilt=np.zeros(2))
                 points = [score * z[0] / (z @ z.T).item() for score in scores]
                 logs.append(
                     [
