@@ -99,13 +99,13 @@ def _resolve(package: str, name: str, home: str) -> Any:
 
 
 def _member(kind: type[Schedule]) -> tuple[str, Member]:
-    """The package in which this kind of run lives, and its line. A class of one's own, a subclass too, has none."""
+    """The package in which this kind of run lives, and its line there; a class of the same name is not that kind."""
     for package in FAMILIES:
         if kind.__module__.startswith(f"{package}."):
             for member in import_module(package).MEMBERS:
                 if _resolve(package, member.schedule, "schedule") is kind:
                     return package, member
-    raise InvalidParameter(f"{kind.__name__} is no schedule of this library: no theorem is about it.")
+    raise InvalidParameter(f"{kind.__name__} is of no family in the table; see docs/adding_a_mechanism.md.")
 
 
 def _named(which: str) -> dict[str, tuple[str, Member, str]]:

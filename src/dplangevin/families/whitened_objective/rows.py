@@ -35,7 +35,10 @@ def whitened_rows(data: Dataset, basis: Floats) -> Dataset:
     """The same records as rows T' x with the weight w(x) times their own: made once where they fit in memory."""
     if 8 * data.n_samples * data.problem.n_columns > MOST_BYTES:
         return WhitenedRows(data, basis)
-    return data.rewritten(_rewritten, basis)
+    try:
+        return data.rewritten(_rewritten, basis)
+    except MemoryError:  # whose text would tell the number of records
+        return WhitenedRows(data, basis)
 
 
 def _rewritten(data: Dataset, block: Block, basis: Floats) -> tuple[Floats, Floats]:
