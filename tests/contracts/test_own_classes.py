@@ -10,8 +10,7 @@ import pytest
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, certify
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 
 STATED: dict[str, Any] = {"loss": Logistic(), "n": 1000, "n_features": 2, "fit_intercept": False}
@@ -62,7 +61,10 @@ def test_what_runs_is_what_is_accounted() -> None:
     problem = Problem(**STATED, bounds=BOUNDS)
     with pytest.raises(InvalidParameter, match="must be a Problem, got _Other"):
         Plan(problem=_Other(**STATED, bounds=BOUNDS), schedule=WhitenedSchedule(**STEPS), delta=1e-5)
-    with pytest.raises(InvalidParameter, match="_Noiseless is no schedule"):
+    with pytest.raises(InvalidParameter, match="is of no family in the table"):
         Plan(problem=problem, schedule=_Noiseless(**STEPS), delta=1e-5)
-    with pytest.raises(InvalidParameter, match="_Noiseless is no schedule"):
+    with pytest.raises(InvalidParameter, match="is of no family in the table"):
         certify(problem.constants, _Noiseless(**STEPS), delta=1e-5)
+    disguised = type("WhitenedSchedule", (_Noiseless,), {"__module__": WhitenedSchedule.__module__})
+    with pytest.raises(InvalidParameter, match="is of no family in the table"):
+        certify(problem.constants, disguised(**STEPS), delta=1e-5)

@@ -48,7 +48,7 @@ RELEASES: tuple[tuple[str, str, str], ...] = (
     ("exponential", "inner=schedule.radii[number - 1])", "inner=2 * schedule.radii[number - 1])"),
     ("exponential", "time.sleep(max(0.0, end - time.monotonic()))", "pass"),
     ("rashomon", "start = centre[:, None] + s * (body.uniform(schedule.n_models, rng) - centre[:, None])", "start = centre[:, None] + 0 * (body.uniform(schedule.n_models, rng) - centre[:, None])"),
-    ("rashomon", "if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):", "if False:"),
+    ("rashomon", "if not needed <= stated * (1 + 1e-9):", "if False:"),
     ("draw", "potential.inverse_temperature * matrix, body", "2 * potential.inverse_temperature * matrix, body"),
     ("draw", "matrix = matrix / problem.n + problem.ridge", "matrix = matrix / problem.n + 0 * problem.ridge"),
     ("sgld", "noise = np.sqrt(2 * steps[t]) * rng", "noise = np.sqrt(steps[t]) * rng"),

@@ -62,9 +62,10 @@ def count_queries(
     """
     schema = None if schema is None else as_schema(schema)
     rows = table_of(table, None if schema is None else schema.names)
-    with RowQueries.of(queries, rows, schema) as asked:
+    asked = RowQueries.of(queries, rows, schema)
+    with asked.sql or nullcontext():
         mechanism = planned(
-            queries=len(asked),
+            queries=len(asked.names),
             touched_queries=touched_counts,
             rows_per_person=max_rows_per_person,
             epsilon=epsilon,
