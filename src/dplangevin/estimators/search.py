@@ -166,7 +166,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.best_score_ = made.score / split.scored
         self.best_estimator_.privacy_, self.best_estimator_.plan_ = self.privacy_, winner.recipe
         self.ledger_head_ = self.best_estimator_.ledger_head_ = made.ledger_head
-        vars(self).pop("classes_", None)  # of an earlier fit
+        self.__dict__.pop("classes_", None)  # of an earlier fit
         if hasattr(made.value, "classes_"):
             self.classes_ = made.value.classes_
         return self
