@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.excess import expected_excess
+from dplangevin.families.whitened.excess import expected_excess, last_third
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
@@ -27,7 +27,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(kw_only=True)
 class Walk:
-    """Where a run stands: the noisy moments so far, the step, of how many, the point, and the sums of the windows."""
+    """Where a run stands: the noisy moments so far, the step, of how many, the point, the sums of the windows, and the
+    last third of the iterates."""
 
     moments: Floats
     step: int
@@ -167,6 +168,8 @@ def _step(
     noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
     walk.step = t + 1
+    if t >= last_third(walk.steps) - 2:
+        walk.iterates[t] = walk.theta
     for place, window in enumerate(windows(walk.steps)[:-1]):
         if window.first <= t < window.last:
             walk.totals[place] += walk.theta / (window.last - window.first)
@@ -186,6 +189,7 @@ def _beside(
     }
     etas = step_sizes(schedule, geometry, walk.steps)
     excess = expected_excess(
-        schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, problem.loss, problem.n
-    )
+        schedule, geometry, etas, walk.totals[-1][:, 0], {t: q[:, 0] for t, q in walk.iterates.items()},
+        walk.steps, problem.loss, problem.n,
+    )  # fmt: skip
     return found if excess is None else found | {"excess_risk": np.array(excess)}
