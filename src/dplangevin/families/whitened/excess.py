@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -61,7 +62,7 @@ def fall(
         move, square = after - before, noise(t) ** 2
         fallen -= float(gradient @ move) + square * float(etas.sum())
         variance += square * float(move @ move)
-    return fallen, float(np.sqrt(variance))
+    return fallen, math.sqrt(variance)
 
 
 def expected_excess(
@@ -92,11 +93,11 @@ def expected_excess(
         curvatures = share / schedule.step_size * moments
         seen = response(steps, np.minimum(etas * curvatures, 2.0))
         variances = (etas * geometry.bound * schedule.whole) ** 2 * steps * seen.noise[:, 2, 2]
-        score = float(np.sqrt(max(square - moments @ variances, 0.1 * square)))
+        score = math.sqrt(max(square - float(moments @ variances), 0.1 * square))
     flatter = 1.0
     if law.kind == "logistic":
         flatter += (min(share / bend(score, along=True), FLATTEST) - 1) / len(tail)
-    room = geometry.bound / float(np.sqrt(moments.sum()))
+    room = geometry.bound / math.sqrt(float(moments.sum()))
     cut = float(np.clip(1 - (room - 1) / ROOMY, 0.0, 1.0))
     noise = NOISE * flatter * (1 + CUT_NOISE * cut) * float(curvatures @ variances) / 2
     reached = seen.reached[:, 2]
