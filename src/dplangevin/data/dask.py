@@ -121,12 +121,20 @@ class DaskDataset(Dataset):
 
     def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
         """The weights stay on the workers, beside the rows they belong to."""
+        return self._twin(_part_reweighted, task, *arguments)
+
+    def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> DaskDataset:
+        """The rows stay on the workers, each partition beside its own."""
+        twin = self._twin(_part_rewritten, task, *arguments)
+        twin.within_bounds = False
+        return twin
+
+    def _twin(self, change: Callable[..., Any], *arguments: Any) -> DaskDataset:
+        """The data set of the changed partitions."""
         options = {"pure": False, "retries": RETRIES}
         twin: DaskDataset = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
-        parts = self._result(
-            lambda: self._near_the_data(_part_reweighted, [(task, *arguments)] * self.n_partitions, options)
-        )
+        parts = self._result(lambda: self._near_the_data(change, [arguments] * self.n_partitions, options))
         twin.__dict__.update(kept, _parts=parts, _looked=-math.inf, _places={})
         return twin
 
@@ -325,6 +333,10 @@ def _part_task(
 
 def _part_reweighted(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
     return part.reweighted(task, *arguments)
+
+
+def _part_rewritten(part: ArrayDataset, task: Callable[..., Any], *arguments: Any) -> Any:
+    return part.rewritten(task, *arguments)
 
 
 def _added(parts: Sequence[tuple[FloatArray, int]]) -> tuple[FloatArray, int]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,7 @@ class Dataset(ABC):
     """Number of records; private under add-remove adjacency."""
     n_bytes: int = 0
     """Size of one pass; 0 when unknown."""
-    within_bounds: ClassVar[bool] = True
+    within_bounds: bool = True
     """Whether every row is as short as the problem says, so that public bounds on scores hold."""
 
     @property
@@ -162,6 +162,14 @@ class Dataset(ABC):
         """
         raise InvalidParameter(f"{type(self).__name__} cannot weight its records; use mechanism='noisy-gd'.")
 
+    def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> Dataset:
+        """The same records in memory with other rows: task(data, block, *arguments) gives numbers in [0, 1], by which
+        weights are multiplied, and rows, which may be longer than the problem says.
+
+        What a record gets must depend on that record alone, and on what is public or released.
+        """
+        raise InvalidParameter(f"{type(self).__name__} cannot rewrite its records.")
+
     def check_rows(self, seen: int | None = None) -> None:
         """Raise unless a full pass sees n_samples records; counts them when `seen` is not given."""
         if seen is None:
@@ -240,6 +248,12 @@ def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
     return np.asarray(total)
 
 
+def _times(factors: FloatArray, block: Block) -> FloatArray:
+    """The records' own weights, times factors in [0, 1]."""
+    inside = np.clip(factors, 0.0, 1.0)
+    return inside if block.weights is None else inside * block.weights
+
+
 class StoredDataset(Dataset):
     """Clipped records in C-ordered arrays, wherever their memory is."""
 
@@ -280,13 +294,25 @@ class StoredDataset(Dataset):
         weights, start = self._room(self.n_samples), 0
         for block in self.blocks():
             part = slice(start, start + len(block.labels))
-            found = np.clip(task(self, block, *arguments), 0.0, 1.0)
-            weights[part] = found if block.weights is None else found * block.weights
+            weights[part] = _times(task(self, block, *arguments), block)
             start = part.stop
         self.check_rows(start)
         twin: StoredDataset = object.__new__(type(self))
         kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
         twin.__dict__.update(kept, _weights=weights)
+        return twin
+
+    def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> StoredDataset:
+        rows, weights, start = np.empty(self._rows.shape), np.empty(self.n_samples), 0
+        for block in self.blocks():
+            part = slice(start, start + len(block.labels))
+            factors, rows[part] = task(self, block, *arguments)
+            weights[part] = _times(factors, block)
+            start = part.stop
+        self.check_rows(start)
+        twin: ArrayDataset = object.__new__(ArrayDataset)
+        twin._problem, twin.within_bounds = self._problem, False
+        twin._keep(rows, self._labels, weights)
         return twin
 
     def _room(self, size: int) -> FloatArray:
@@ -324,7 +350,14 @@ class ArrayDataset(StoredDataset):
             weights = None if weights is None else cells_of(weights, "weights").numbers()
         features, labels = as_array("X", X), as_array("y", y)
         given = None if weights is None else as_array("weights", weights)
-        _check_shapes(features, labels, given, problem)
+        if features.ndim != 2:
+            raise InvalidParameter(
+                f"X must have shape [n_samples, {problem.n_features}], got {features.ndim} dimension(s)."
+            )
+        check_size(features.shape, problem)
+        for name, values in (("y", labels), ("weights", given)):
+            if values is not None and values.shape != (len(features),):
+                raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
         self._problem = problem
         n, columns = len(features), problem.n_features
         rows = np.empty((n, problem.n_columns), np.float32 if features.dtype == np.float32 else np.float64)
@@ -338,17 +371,6 @@ class ArrayDataset(StoredDataset):
             _, self._labels[part], loads = clipped
             if self._weights is not None:
                 self._weights[part] = loads
-
-
-def _check_shapes(X: NDArray[Any], y: NDArray[Any], weights: NDArray[Any] | None, problem: Problem) -> None:
-    if X.ndim != 2:
-        raise InvalidParameter(
-            f"X must have shape [n_samples, {problem.n_features}], got {X.ndim} dimension(s)."
-        )
-    check_size(X.shape, problem)
-    for name, values in (("y", y), ("weights", weights)):
-        if values is not None and values.shape != (len(X),):
-            raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
 
 
 def check_size(shape: tuple[int, ...], problem: Problem) -> None:

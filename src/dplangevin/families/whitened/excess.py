@@ -13,7 +13,7 @@ from scipy.special import expit
 from dplangevin.families.whitened.geometry import Geometry
 from dplangevin.families.whitened.response import response
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.problem import Loss
+from dplangevin.problem import Problem
 
 Floats = NDArray[np.float64]
 NOISE, FLATTEST = 1.25, 10.0
@@ -72,8 +72,7 @@ def expected_excess(
     tail: Floats,
     path: Mapping[int, Floats],
     steps: int,
-    loss: Loss,
-    n: int,
+    problem: Problem,
 ) -> float | None:
     """Expected excess of the mean loss over its minimum, for a fit whose tail has the mean `tail` [p] in q.
 
@@ -82,22 +81,22 @@ def expected_excess(
     coordinates may be flatter than they were taken for: where the loss still falls along them, that is what tells.
     None for losses whose curvature is not known from the scores.
     """
-    law = loss.law
+    loss, law = problem.loss, problem.loss.law
     if law is None or loss.score_dimension > 1 or law.kind not in ("logistic", "affine"):
         return None
-    moments, unresolved = geometry.moments, ~geometry.spectrum.resolved
+    moments, unresolved, bound = geometry.moments, ~geometry.spectrum.resolved, geometry.frame.bound
     square, share, score = float(moments @ tail**2), 1.0, 0.0
     for _ in range(3):  # scores without their noise, which depends on how flat the loss is
         if law.kind == "logistic" and score:
             share = bend(score)
         curvatures = share / schedule.step_size * moments
-        seen = response(steps, np.minimum(etas * curvatures, 2.0))
-        variances = (etas * geometry.bound * schedule.whole) ** 2 * steps * seen.noise[:, 2, 2]
+        seen = response(schedule.path(steps), np.minimum(etas * curvatures, 2.0))
+        variances = (etas * bound * schedule.noise(steps - 1, steps)) ** 2 * seen.noise[:, 2, 2]
         score = math.sqrt(max(square - float(moments @ variances), 0.1 * square))
     flatter = 1.0
     if law.kind == "logistic":
         flatter += (min(share / bend(score, along=True), FLATTEST) - 1) / len(tail)
-    room = geometry.bound / math.sqrt(float(moments.sum()))
+    room = bound / math.sqrt(float(moments.sum()))
     cut = float(np.clip(1 - (room - 1) / ROOMY, 0.0, 1.0))
     noise = NOISE * flatter * (1 + CUT_NOISE * cut) * float(curvatures @ variances) / 2
     reached = seen.reached[:, 2]
@@ -105,7 +104,7 @@ def expected_excess(
     missed = curvatures * (1 - reached) ** 2 * squares / 2
     fallen, deviation = fall(
         {t: q[unresolved] for t, q in path.items()}, etas[unresolved],
-        lambda t: geometry.bound * schedule.noise(t, steps), steps,
+        lambda t: bound * schedule.noise(t, steps), steps,
     )  # fmt: skip
     short = float(missed.sum())
     if fallen > SURE * deviation + BEYOND * noise:
@@ -114,4 +113,4 @@ def expected_excess(
     if schedule.shrink:  # towards 0, where as much would be lost as there is to gain
         gain = float(curvatures @ squares) / 2
         lost *= gain / (gain + lost) if gain else 1.0
-    return lost + CUT_ROWS * cut * len(tail) / (2 * n)
+    return lost + CUT_ROWS * cut * len(tail) / (2 * problem.n)

@@ -13,9 +13,9 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.perturbation._noise import perturbation
 from dplangevin.families.whitened.geometry import Spectrum, spectrum
 from dplangevin.families.whitened.sums import second_moment
-from dplangevin.families.whitened_objective.rows import WhitenedRows
+from dplangevin.families.whitened_objective.rows import whitened_rows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.planner.looks import PURE_EDGE
+from dplangevin.planner.rules import PURE_EDGE
 from dplangevin.samplers.wishart import wishart_difference
 
 Floats = NDArray[np.float64]
@@ -76,6 +76,6 @@ def minimised(
     """The perturbed minimiser q over rows T' x."""
     problem = data.problem
     tilt = perturbation("gamma", problem.dimension, schedule.noise_scale, rng)
-    objective = Objective(data=WhitenedRows(data, basis), ridge=problem.n * schedule.ridge, tilt=tilt)
+    objective = Objective(data=whitened_rows(data, basis), ridge=problem.n * schedule.ridge, tilt=tilt)
     blur = perturbation("gamma", problem.dimension, schedule.release_noise, rng)
     return minimise(objective, schedule.tolerance, schedule.iterations, schedule.reach) + blur

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,8 @@ from dplangevin.data.dataset import Block, Dataset
 from dplangevin.problem import Loss, Problem
 
 Floats = NDArray[np.float64]
+MOST_BYTES = 1 << 30
+"""Of whitened rows that are kept in memory beside the records; larger ones are made anew at every pass."""
 
 
 def weighted(rows: Floats, basis: Floats, bound: float) -> tuple[Floats, Floats]:
@@ -29,16 +31,29 @@ def weighted(rows: Floats, basis: Floats, bound: float) -> tuple[Floats, Floats]
     return np.where(inside, weights, 0.0), z
 
 
+def whitened_rows(data: Dataset, basis: Floats) -> Dataset:
+    """The same records as rows T' x with the weight w(x) times their own: made once where they fit in memory."""
+    if 8 * data.n_samples * data.problem.n_columns > MOST_BYTES:
+        return WhitenedRows(data, basis)
+    try:
+        return data.rewritten(_rewritten, basis)
+    except MemoryError:  # whose text would tell the number of records
+        return WhitenedRows(data, basis)
+
+
+def _rewritten(data: Dataset, block: Block, basis: Floats) -> tuple[Floats, Floats]:
+    return weighted(block.rows, basis, data.problem.row_norm)
+
+
 class WhitenedRows(Dataset):
-    """The same records as rows T' x with the weight w(x) times their own; wherever the records are.
+    """Whitened rows that are made anew, block by block, at every pass; wherever the records are.
 
     Parameters
     ----------
     data : the records. basis : T.
     """
 
-    within_bounds: ClassVar[bool] = False
-    """A row may be longer than the problem's bound; its weight makes up for it."""
+    within_bounds = False  # a row may be longer than the problem's bound; its weight makes up for it
 
     def __init__(self, data: Dataset, basis: Floats) -> None:
         self._data = data
@@ -50,9 +65,8 @@ class WhitenedRows(Dataset):
         return self._data.problem
 
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
-        bound = self.problem.row_norm
         for block in self._data.blocks(rows):
-            weights, z = weighted(block.rows, self._basis, bound)
+            weights, z = _rewritten(self._data, block, self._basis)
             own = weights if block.weights is None else weights * block.weights
             yield Block(z, block.labels, own)
 
