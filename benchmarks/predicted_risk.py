@@ -1,10 +1,11 @@
 """Predicted excess risk of the default logistic fit beside the measured one, on generated tables that chose nothing.
 
-Usage: python benchmarks/predicted_risk.py [--tables 20] [--first 0] [--seeds 3] [--epsilons .5 2 8]
+Usage: python benchmarks/predicted_risk.py [--tables 20] [--first 0] [--seeds 8] [--epsilons .5 2 8]
 
-Predicted twice: from public numbers before the fit (`predicted_excess_risk`), and from what it released, after it
-(`geometry_["excess_risk"]`; plain descent, which buys no moment, has the first alone). Measured is the mean loss of the
-fit over the records above the least one (the loss that is minimised, clip included).
+Risk is the expected excess: the mean over noise seeds of how far the mean loss of the fit over the records is above the
+least one (the loss that is minimised, clip included; no sampling error). Predicted twice: from
+public numbers before the fit (`predicted_excess_risk`), and from what it released (`geometry_["excess_risk"]`; plain
+descent, which buys no moment, has the first alone), the latter also fit by fit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dplangevin.families.mechanism import run
 from dplangevin.planner.choose import choose
 from dplangevin.problem import Loss
 
-FRESH = 9401  # seeds from here on chose nothing
+FRESH = 13001  # seeds from here on chose nothing
 
 
 def tables(place: int) -> tuple[str, Floats, Floats]:
@@ -53,12 +54,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tables", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--epsilons", type=float, nargs="+", default=(0.5, 2.0, 8.0))
     asked = parser.parse_args()
     print("| table | n x p | epsilon | looks | measured | before / measured | after / measured |")
     print("|---|---|---|---|---|---|---|")
-    ratios = []
+    ratios: list[tuple[float, float, float]] = []
     for place in range(asked.first, asked.tables):
         name, X, y = tables(place)
         for epsilon in asked.epsilons:
@@ -71,16 +72,19 @@ def main() -> None:
             made = [run(plan, data, s) for s in range(asked.seeds)]
             lost = float(np.mean([loss.value(X @ release.value, y).mean() - floor for release in made]))
             before = recipe.predicted_excess_risk
-            after = float(np.mean([release.beside.get("excess_risk", before) for release in made]))
-            ratios.append((before / lost, after / lost))
+            after = np.array([float(release.beside.get("excess_risk", before)) for release in made])
+            alone = np.mean((after >= lost / 2) & (after <= 2 * lost))
+            ratios.append((before / lost, after.mean() / lost, float(alone)))
             print(
                 f"| {name} | {len(X)} x {X.shape[1]} | {epsilon:g} | {getattr(plan.schedule, 'looks', 0)} | "
                 f"{lost:.2e} | {ratios[-1][0]:.2f} | {ratios[-1][1]:.2f} |",
                 flush=True,
             )
-    within = np.mean([[0.5 <= ratio <= 2 for ratio in pair] for pair in ratios], axis=0)
+    found = np.array(ratios)
+    within = np.mean((found[:, :2] >= 0.5) & (found[:, :2] <= 2), axis=0)
     print(
-        f"\nWithin a factor of 2: {within[0]:.0%} of {len(ratios)} cells before the fit, {within[1]:.0%} after it."
+        f"\nWithin a factor of 2: {within[0]:.0%} of {len(ratios)} cells before the fit, {within[1]:.0%} after it "
+        f"(single fits: {found[:, 2].mean():.0%})."
     )
 
 

@@ -17,6 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 TILE = 32
+NARROW = 32  # columns; below, a row is too short to keep the processor busy by itself
 GROUP = 4096  # records per accumulator, see _kernels.GROUP
 _OPTIONS: dict[str, Any] = {
     "cache": True,
@@ -134,6 +135,61 @@ def _affine(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: A
             total[j] += group[j]
 
 
+@njit(**_OPTIONS)
+def _scores_of_four(rows: Any, start: int, size: int, theta: Any, u: Any) -> None:
+    """u[i] = the score of rows[start + i], four rows at a time."""
+    whole = size - size % 4
+    for i in range(0, whole, 4):
+        k = start + i
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        for j in range(theta.size):
+            weight = theta[j]
+            a += rows[k, j] * weight
+            b += rows[k + 1, j] * weight
+            c += rows[k + 2, j] * weight
+            d += rows[k + 3, j] * weight
+        u[i], u[i + 1], u[i + 2], u[i + 3] = a, b, c, d
+    for i in range(whole, size):
+        score = 0.0
+        for j in range(theta.size):
+            score += rows[start + i, j] * theta[j]
+        u[i] = score
+
+
+@njit(**_OPTIONS)
+def _narrow(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
+    """_fused for short rows: four at a time, and the next tile is asked for while this one is summed."""
+    tile = 2 * TILE
+    u, values, bits = np.empty(tile), np.empty(tile), np.empty(tile, np.int64)
+    powers, group = bits.view(np.float64), np.empty(total.size)
+    line, (n, columns) = 64 // rows.itemsize, rows.shape
+    for first in range(0, n, GROUP):
+        last = min(first + GROUP, n)
+        group[:] = 0.0
+        for start in range(first, last, tile):
+            size = min(tile, last - start)
+            _scores_of_four(rows, start, size, theta, u)
+            _slopes(u, labels[start:], size, law, bits, powers, values)
+            if weights.size:
+                for i in range(size):
+                    u[i] *= weights[start + i]
+            whole = size - size % 4
+            for i in range(0, whole, 4):
+                k = start + i
+                if k + tile + 4 <= n:
+                    for ahead in range(k + tile, k + tile + 4):
+                        for j in range(0, columns, line):
+                            _prefetch(rows, ahead, j)
+                a, b, c, d = u[i], u[i + 1], u[i + 2], u[i + 3]
+                for j in range(columns):
+                    group[j] += (a * rows[k, j] + b * rows[k + 1, j]) + (
+                        c * rows[k + 2, j] + d * rows[k + 3, j]
+                    )
+            _add_tile(u, rows, start, whole, size, group)
+        for j in range(columns):
+            total[j] += group[j]
+
+
 def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
     """total += sum of weight slope row; `weights` is empty when every weight is 1.
 
@@ -142,6 +198,9 @@ def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: An
     """
     if law[0] == 0:
         _affine(rows, labels, weights, theta, law, total)
+        return
+    if rows.shape[1] < NARROW:
+        _narrow(rows, labels, weights, theta, law, total)
         return
     u, values, bits = np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64)
     powers, group = bits.view(np.float64), np.empty(total.size)

@@ -41,7 +41,8 @@ def spectrum(noisy: Floats, noise: float, fine: bool) -> Spectrum:
     """Symmetric noise of deviation `noise` has its spectrum within f = noise sqrt(2 p) (the semicircle's edge).
 
     An eigenvalue e > f / 2 appears as v = e + f^2 / (4 e) > f, which is undone. What is left of the trace (at most 1)
-    is shared by the unresolved directions.
+    is shared by the unresolved directions: at most f / 2 each, or f where two looks were bought (`fine`), since noise
+    may then have put an eigenvalue of a bulk of alike ones below f.
     """
     size = len(noisy)
     edge = noise * math.sqrt(2 * size)
@@ -53,9 +54,9 @@ def spectrum(noisy: Floats, noise: float, fine: bool) -> Spectrum:
     values[resolved] = (found[resolved] + np.sqrt((found[resolved] - edge) * (found[resolved] + edge))) / 2
     if not resolved.all():
         left = (min(float(np.trace(noisy)), 1.0) - values[resolved].sum()) / int((~resolved).sum())
-        low = edge / 8 if fine else edge / (2 * size)
-        values[~resolved] = min(max(left, low), edge / 2)
-    top = np.where(resolved, found + edge / 2, 0.75 * edge)
+        low, high = (edge / 8, edge) if fine else (edge / (2 * size), edge / 2)
+        values[~resolved] = min(max(left, low), high)
+    top = np.where(resolved, found, np.maximum(values, edge / 4)) + edge / 2
     return Spectrum(values=values, vectors=vectors, resolved=resolved, top=top, edge=edge)
 
 

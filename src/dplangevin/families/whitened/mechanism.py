@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.excess import expected_excess
+from dplangevin.families.whitened.excess import expected_excess, last_third
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import Path
 from dplangevin.families.whitened.schedule import WhitenedSchedule
@@ -26,7 +26,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(kw_only=True)
 class Walk:
-    """Where a run stands: the noisy moments so far, the step, of how many, the point, and the sums of the windows."""
+    """Where a run stands: the noisy moments so far, the step, of how many, the point, the sums of the windows, and the
+    last third of the iterates."""
 
     moments: Floats
     step: int
@@ -73,8 +74,9 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
             "basis": basis / unit,
             "resolved": geometry.spectrum.resolved.astype(float),
         }
+        iterates = {t: q[:, 0] for t, q in walk.iterates.items()}
         excess = expected_excess(
-            schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, data.problem.loss, data.problem.n
+            schedule, geometry, etas, walk.totals[-1][:, 0], iterates, walk.steps, data.problem
         )
         if excess is not None:
             beside["excess_risk"] = np.array(excess)
@@ -176,6 +178,8 @@ def _step(
     noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
     walk.step = t + 1
+    if t >= last_third(walk.steps) - 2:
+        walk.iterates[t] = walk.theta
     for total, window in zip(walk.totals, path.windows, strict=True):
         if window.first <= t < window.last:
             total += walk.theta / (window.last - window.first)
