@@ -19,7 +19,7 @@ import numpy as np
 from _measure import Row
 
 from dplangevin import __version__
-from dplangevin.families.noisy_answers.error_laws import IndependentError
+from dplangevin.families.noisy_answers.best_noise import IndependentError
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.privacy import conversions as cv

@@ -47,11 +47,6 @@ def scale(name: str, value: Any, *, infinite: bool = False) -> float:
     return number
 
 
-def scale_or_zero(name: str, value: Any) -> float:
-    """0, or a number as in `scale`."""
-    return nonnegative(name, value) and scale(name, value)
-
-
 def nonnegative(name: str, value: Any, *, infinite: bool = False) -> float:
     """A number >= 0; infinity only where it is allowed."""
     number = _number(name, value)

@@ -31,7 +31,7 @@ def chains(of: grimp.ImportGraph, sources: Iterable[str], targets: Iterable[str]
 def proofs() -> set[str]:
     """The modules of schedules and theorems, as the table names them."""
     return {
-        f"{family}.{registry.placed(name, home)[0]}"
+        f"{family}.{name.rpartition(':')[0] or home}"
         for family in registry.FAMILIES
         for member in importlib.import_module(family).MEMBERS
         for name, home in ((member.schedule, "schedule"), *((each, "theorem") for each in member.theorems))

@@ -40,7 +40,7 @@ def _heavy_after(code: str) -> set[str]:
         ("import dplangevin.cli.main", set()),
         ("from dplangevin.cli.main import run; assert run(['--version']) == 0", set()),
         ("from dplangevin.cli.main import run; assert run(['account', '--help']) == 0", set()),
-        ("import dplangevin.privacy.accountant", {"scipy"}),
+        ("import dplangevin.privacy.plan", {"scipy"}),
         ("import dplangevin.report.plot", {"scipy"}),
     ],
 )

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
-from sklearn.ensemble import BaggingClassifier
+from joblib import parallel_backend
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, StackingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV, Schema
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators import _begin, model_file
+from dplangevin.estimators._base import DPLinearModel
 from dplangevin.ledger import Ledger
 from dplangevin.privacy.theorem import holes
 from dplangevin.rashomon import RashomonSampler
@@ -135,6 +141,79 @@ def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> N
         warnings.simplefilter("error")
         plain = make_pipeline(FunctionTransformer(), clone(model).set_params(ledger=strict)).fit(X, Y)
     assert holes(plain[-1].privacy_) == ()
+
+
+class _Centred(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    def fit(self, X: Any, y: Any = None) -> Any:
+        self._mean = X.mean(axis=0)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X - self._mean
+
+
+class _NoEstimator:
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X - X.mean(axis=0)
+
+
+@pytest.mark.parametrize("step", [_Centred(), _NoEstimator()])
+def test_a_step_that_keeps_what_it_learned_to_itself_counts(step: Any) -> None:
+    with pytest.warns(UserWarning, match="of the pipeline learned"):
+        Pipeline([("step", step), ("model", DPLogisticRegression(data_norm=2.0, classes=[0, 1]))]).fit(X, Y)
+
+
+CALLERS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "target": (
+        "compose",
+        lambda c, r: TransformedTargetRegressor(r, transformer=StandardScaler()).fit(X, X[:, 0]),
+    ),
+    "stacking": (
+        "ensemble",
+        lambda c, r: StackingClassifier([("a", LogisticRegression())], final_estimator=c).fit(X, Y),
+    ),
+    "bagging": ("ensemble", lambda c, r: BaggingClassifier(c, n_estimators=1).fit(X, Y)),
+    "threads": (
+        "multiclass",
+        lambda c, r: OneVsRestClassifier(make_pipeline(FunctionTransformer(), c), n_jobs=2).fit(
+            X, Y + X[:, 1] // 0.5
+        ),
+    ),
+    "splits by label": ("model_selection", lambda c, r: cross_val_score(c, X, Y, cv=2, error_score="raise")),
+}
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_what_scikit_learn_made_of_several_records_is_a_condition(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Targets over their own deviation, predictions of a model of the same rows, rows drawn twice, splits by label."""
+    ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
+    strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
+    module, fit = CALLERS[name]
+    promises = []
+    plain = DPLinearModel.promise
+
+    def seen(model: Any, *given: Any) -> Any:
+        promises.append(plain(model, *given))
+        return promises[-1]
+
+    monkeypatch.setattr(DPLinearModel, "promise", seen)
+    classifier = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", weight_bound=1.0)
+    ridge = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero")
+    with parallel_backend("threading"), pytest.warns(UserWarning, match=f"sklearn.{module} called this fit"):
+        fit(classifier, ridge)
+    assert promises
+    assert all(holes(one)[0].startswith("CONDITIONAL on the table") for one in promises)
+    with (
+        parallel_backend("threading"),
+        pytest.raises(InvalidParameter, match=f"strict, and sklearn.{module}"),
+    ):
+        fit(classifier.set_params(ledger=strict), ridge.set_params(ledger=strict))
+    assert strict.history() == ()
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from dplangevin.families.noisy_gradient.mechanism import drawn_batches
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.families.perturbation.theorems.output import minimiser_sensitivity
-from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.plan import Plan, certify
 from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.privacy.registry import schedule_types, theorems_for
 from dplangevin.privacy.theorem import Theorem
@@ -138,12 +137,17 @@ def test_only_theorems_that_say_so_hold_for_more_records() -> None:
     assert saying == ANY_NUMBER
 
 
+def test_no_theorem_passes_by_the_question() -> None:
+    with pytest.raises(TypeError, match="in `promise`, not in `certify`"):
+        type("Rash", (Theorem,), {"certify": lambda self, constants, schedule: None})
+
+
 @pytest.mark.parametrize("sampling", ["cyclic", "shuffle", "without-replacement"])
 def test_batches_in_rounds_are_not_covered(sampling: Any) -> None:
     schedule = NoisyGradientSchedule(
         step_size=1.0, noise_scale=1.0, n_steps=10, sampling=sampling, batch_size=5
     )
-    assert not theorems_for(schedule)["composition"].any_number(schedule)
+    assert not theorems_for(type(schedule))["composition"].any_number(schedule)
     with pytest.raises(InvalidParameter, match="not defined under"):
         certify(problem().constants, schedule, delta=1e-6)
 

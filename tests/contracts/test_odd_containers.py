@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -9,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.feather as feather
 import pytest
 import scipy.sparse as sp
 
 from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
-from dplangevin.data import ArrayDataset
-from dplangevin.data.people import PersonCodes
+from dplangevin.data import ArrayDataset, ArrowSource
+from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators import _raw_records
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Huber, Problem
 from dplangevin.tables import Files, cells_of, matrix_of, number, table_of
@@ -233,3 +236,96 @@ def test_errors_about_containers_quote_no_cell(given: Any, bad_rows: str) -> Non
 
 def test_a_number_that_quotes_itself_is_missing() -> None:
     assert np.isnan(number(Loud(3.0)))
+
+
+TIMES = np.array(
+    ["2026-01-01T00:00:00.000000001", "2026-01-01T00:00:00.000000002", "NaT", "2026-01-01"], "M8[ns]"
+)
+SPANS = np.array([5, 7, "NaT"], "m8[ns]")
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_persons_of_nanoseconds_stay_apart_in_every_container(zone: str | None) -> None:
+    """Arrow's were cut to microseconds: two persons within one shared their rows."""
+    end = "" if zone is None else "Z"
+    expected = [*(f"2026-01-01 00:00:00.00000000{i}{end}" for i in (1, 2)), None, f"2026-01-01{end}"]
+    arrow = pa.array(TIMES, pa.timestamp("ns", zone))
+    frame = pd.Series(TIMES).dt.tz_localize(zone)
+    written = [str(time) + end if time == time else None for time in TIMES]
+    for container in (arrow, arrow.dictionary_encode(), pa.chunked_array([arrow]), frame, written, arrow[:0]):
+        cells = cells_of(container, "person")
+        places, words = cells.persons()
+        assert [None if place < 0 else words[place] for place in places] == expected[: len(cells)]
+        assert cells.texts().tolist() == expected[: len(cells)]
+        assert np.isnan(cells.numbers()).all()
+
+
+def test_spans_of_time_are_missing_in_every_container() -> None:
+    """To NumPy nanoseconds are integers, to others they are not."""
+    for container in (SPANS, pd.Series(SPANS), list(SPANS), pa.array(SPANS)):
+        cells = cells_of(container, "y")
+        assert cells.texts().tolist() == [None] * 3
+        assert np.isnan(cells.numbers()).all()
+        assert (cells.persons()[0] == -1).all()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_that_changes_between_two_passes_is_refused(kind: str, tmp_path: Path) -> None:
+    """Whose a row is was read before: the choice of rows would be applied to other persons' rows."""
+    path = tmp_path / f"t.{kind}"
+    frame = pd.DataFrame({"who": [1, 1, 1, 2, 3, 4], "x": 0.5, "y": 1})
+
+    def write(table: pd.DataFrame) -> None:
+        if kind == "csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_parquet(path)
+
+    write(frame)
+    files = Files(path)
+    mask = kept_in_files(files, "who", 1, np.random.default_rng(0))
+    source = ArrowSource(files, "y", kept=mask)
+    assert sum(len(records.targets) for records in source.records()) == 4
+    write(frame[::-1])
+    with pytest.raises(InvalidParameter, match="a file changed"):
+        list(source.records())
+    path.unlink()
+    with pytest.raises((InvalidParameter, OSError)):
+        list(source.records())
+
+
+def test_a_fit_by_person_looks_at_one_state_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame({"who": np.arange(60) // 3, "x": X[:, 0], "y": Y})
+    frame.to_csv(path, index=False)
+    plain = _raw_records.kept_in_files
+
+    def meanwhile(*given: Any) -> Any:
+        found = plain(*given)
+        frame[::-1].to_csv(path, index=False)
+        return found
+
+    monkeypatch.setattr(_raw_records, "kept_in_files", meanwhile)
+    model = DPLogisticRegression(
+        data_norm=1.0, classes=[0, 1], bad_rows="zero", person="who", n=60, random_state=0
+    )
+    with pytest.raises(InvalidParameter, match="a file changed"):
+        model.fit(path, "y")
+
+
+def test_a_partition_that_is_computed_anew_in_another_order_is_refused() -> None:
+    dask = pytest.importorskip("dask")
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame({"who": [1, 1, 1, 2, 3, 4], "x": 0.5})
+    turn = itertools.count()
+
+    def part() -> Any:
+        return frame if next(turn) < 1 else frame[::-1]
+
+    table = dd.from_delayed([dask.delayed(part, pure=False)()], meta=frame.iloc[:0], verify_meta=False)
+    with dask.config.set(scheduler="synchronous"):
+        kept = kept_on_dask(table, "who", 1, np.random.default_rng(0))
+        with pytest.raises(InvalidParameter, match="computed again"):
+            kept.compute()

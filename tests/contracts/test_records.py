@@ -120,7 +120,7 @@ def row_functions(table: Table) -> Any:
     def function(row: dict[str, Any]) -> float:
         return isinstance(row["number"], float) + 0.5 * (row["kind"] == "a")
 
-    return np.array([[_each_row(function, table.part(slice(i, i + 1)), None)] for i in range(len(table))])
+    return np.array([_each_row(function, table.part(slice(i, i + 1))) for i in range(len(table))])
 
 
 def rashomon(table: Table) -> Any:

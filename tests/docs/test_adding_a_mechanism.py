@@ -50,8 +50,7 @@ def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
         del sys.modules[name]
     vars(dplangevin.families).pop("one_step", None)
-    registry._members.cache_clear()
-    registry._theorems.cache_clear()
+    registry.theorems_for.cache_clear()
 
 
 def test_a_folder_and_a_line_are_enough(family: Any) -> None:

@@ -110,7 +110,12 @@ def test_rashomon_sets_refuse_what_they_would_not_count(options: dict[str, Any])
 
 def test_no_record_weighs_more_than_the_bound() -> None:
     encode = LabelEncoder(
-        labels={"a": 0, "b": 1}, text=False, n_classes=2, class_weights=(0.5, 4.0), weight_bound=2.0
+        classes=np.array(["a", "b"]),
+        labels={"a": 0, "b": 1},
+        text=False,
+        n_classes=2,
+        class_weights=(0.5, 4.0),
+        weight_bound=2.0,
     )
     labels = encode(["a", "b", "odd", None, "b"])
     loads = encode.row_weights(labels, np.array([1e300, 1e300, -5.0, 1.0, 1.0]))

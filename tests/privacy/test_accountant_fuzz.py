@@ -23,8 +23,8 @@ from dplangevin.families.noisy_gradient.theorems import (
     cyclic_shift,
     optimal_shift,
 )
-from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise
+from dplangevin.privacy.plan import certify
 from dplangevin.privacy.registry import theorems_for
 from dplangevin.privacy.theorem import inflated
 from privacy import _accountant_others as others, _accountant_sets as sets
@@ -39,7 +39,7 @@ EPSILONS = (0.0, 0.1, 1.0, 5.0)
 
 def comparisons(trial: Trial) -> Iterator[tuple[str, float, float]]:
     """(theorem, claimed delta, attained delta) of every offer at several points of its curve."""
-    for name, theorem in theorems_for(trial.schedule).items():
+    for name, theorem in theorems_for(type(trial.schedule)).items():
         try:
             offer = theorem.certify(trial.constants, trial.schedule)
         except AssumptionFailed:
@@ -55,7 +55,7 @@ def comparisons(trial: Trial) -> Iterator[tuple[str, float, float]]:
 def composed(trial: Trial) -> Iterator[tuple[str, float, float]]:
     """The same for three releases, and for two records that move a Gaussian pair twice as far."""
     assert trial.mu is not None
-    for name, theorem in theorems_for(trial.schedule).items():
+    for name, theorem in theorems_for(type(trial.schedule)).items():
         try:
             offer = theorem.certify(trial.constants, trial.schedule)
         except AssumptionFailed:
@@ -187,7 +187,7 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
             sets.rashomon_chains,
             0.7,
         ),  # half of the steps may be all
-        ("noisy_answers.theorems.generalized_gaussian", sets.sparse_vector, 0.5),
+        ("noisy_answers.theorems.counts", sets.sparse_vector, 0.5),
     ],
 )
 def test_a_shaved_claim_of_another_mechanism_is_caught(

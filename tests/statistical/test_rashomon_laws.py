@@ -29,9 +29,8 @@ from dplangevin.problem.reach import largest_excess
 from dplangevin.problem.risk import hit_probability
 from dplangevin.samplers.bodies import BallBody
 from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.score import ScorePotential
+from dplangevin.samplers.score import ScorePotential, _ScoreOracle, score_proximal
 from dplangevin.samplers.score_envelope import FlatEnvelope, score_envelope
-from dplangevin.samplers.score_proximal import _ScoreOracle, score_proximal
 from dplangevin.samplers.self_concordance import Anchor
 
 LEAST_P = 1e-3

@@ -11,6 +11,7 @@ import typer
 
 from dplangevin import _check
 from dplangevin.cli import _outputs, options as o
+from dplangevin.cli.groups import Shown, Spending, grouped
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -45,12 +46,6 @@ RowsPerPerson = Annotated[
     int, _option("--max-rows-per-person", "Protect people who own so many rows.", _RUN, "N")
 ]
 Secure = Annotated[bool, _option("--secure", "Exact noise, safe against attacks on floating point.", _RUN)]
-Seed = Annotated[int | None, _option("--seed", "Reproducible noise (for tests only).", _RUN, "N")]
-LedgerUrl = Annotated[str | None, _option("--ledger", "URL of the budget ledger.", _RUN, "URL")]
-DatasetName = Annotated[str | None, _option("--dataset", "Name of the data set in it.", _RUN, "NAME")]
-StateFile = Annotated[
-    Path | None, _option("--state", "Private file to go on from after a crash, charged once.", _RUN, "FILE")
-]
 Memory = Annotated[str, _option("--memory", "Memory for reading the table.", _RUN, "SIZE")]
 Raw = Annotated[bool, _option("--raw", "No post-processing: may be negative or fractional.", _OUTPUT)]
 Total = Annotated[float | None, _option("--total", "Public number of rows.", _OUTPUT, "N")]
@@ -59,10 +54,12 @@ Output = Annotated[
 ]
 
 
+@grouped
 def count(
     data: Data,
     epsilon: o.TargetEpsilon,
     delta: o.TargetDelta,
+    *,
     schema: SchemaFile = None,
     marginals: Ways = 0,
     columns: Columns = None,
@@ -73,16 +70,12 @@ def count(
     objective: Objective = "max",
     max_rows_per_person: RowsPerPerson = 1,
     secure: Secure = False,
-    seed: Seed = None,
-    ledger: LedgerUrl = None,
-    dataset: DatasetName = None,
-    state: StateFile = None,
+    spending: Spending,
     memory: Memory = "1GB",
     raw: Raw = False,
     total: Total = None,
     output: Output = None,
-    as_json: o.AsJson = False,
-    quiet: o.Quiet = False,
+    shown: Shown,
 ) -> None:
     """Counts with the least largest error: tables of the schema's columns, and rows that satisfy SQL predicates.
 
@@ -94,9 +87,9 @@ def count(
 
     if not (marginals or columns or where):
         raise InvalidParameter("nothing to count: give --marginals, --columns or --where.")
-    _check_output(output, data, schema, ledger, total)
+    _check_output(output, data, schema, spending, total)
     known = Schema.load(schema) if schema is not None else None
-    talk = not (quiet or as_json)
+    talk = not (shown.quiet or shown.as_json)
     found = count_file(
         data,
         schema=known,
@@ -110,24 +103,26 @@ def count(
         memory=memory,
         secure=secure,
         dialect=_tables.dialect(separator),
-        random_state=seed,
-        ledger=_budget(ledger, dataset),
-        state=state,
+        random_state=spending.seed,
+        ledger=spending.budget("dplangevin count"),
+        state=spending.state,
         announce=_announce if talk else None,
         progress=_progress if talk and sys.stderr.isatty() else None,
     )
-    _show(found if raw else found.postprocessed(total=total), output, as_json=as_json)
+    _show(found if raw else found.postprocessed(total=total), output, as_json=shown.as_json)
     if talk:
         typer.echo(found.statement() + (f" Written to {output}." if output is not None else ""), err=True)
 
 
 def _check_output(
-    output: Path | None, data: Path, schema: Path | None, ledger: str | None, total: float | None
+    output: Path | None, data: Path, schema: Path | None, spending: Spending, total: float | None
 ) -> None:
     """Everything that is needed after the charge, before it."""
     if output is not None and output.suffix not in (".parquet", ".csv", ".json"):
         raise InvalidParameter(f"--output {str(output)!r} must end in .parquet, .csv or .json.")
-    _outputs.ready({"--output": output}, reads=(data, schema), ledger=ledger)
+    _outputs.ready(
+        {"--output": output, "--state": spending.state}, reads=(data, schema), ledger=spending.ledger
+    )
     if output is not None and output.suffix == ".parquet":
         from dplangevin.queries.optional import optional
 
@@ -160,16 +155,6 @@ def _show(table: CountTable, output: Path | None, *, as_json: bool) -> None:
             typer.echo(
                 "\t".join(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
             )
-
-
-def _budget(url: str | None, name: str | None) -> Any:
-    if url is None and name is None:
-        return None
-    if url is None or name is None:
-        raise InvalidParameter("--ledger and --dataset go together: give both or neither.")
-    from dplangevin.ledger import Ledger
-
-    return Ledger.open(url).dataset(name, label="dplangevin count")
 
 
 def _announce(mechanism: GeneralizedGaussianMechanism) -> None:

@@ -26,15 +26,7 @@ Classes = Annotated[
 Separator = Annotated[
     str | None, typer.Option("--separator", help="Separator of a text file; default: comma, tab for .tsv.")
 ]
-LedgerUrl = Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")]
-DatasetName = Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the noise; marks the release as seeded.")]
-StateFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--state", help="Private file from which the same command goes on after a crash, charged once."
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but what was asked.")]
 
@@ -71,15 +63,15 @@ class StatedTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spending:
-    """Who pays for a release, its noise, and where it goes on after a crash."""
+class Payer:
+    """Who pays: a data set in a ledger."""
 
-    ledger: LedgerUrl = None
-    dataset: DatasetName = None
-    seed: Seed = None
-    state: StateFile = None
+    ledger: Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")] = None
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")] = (
+        None
+    )
 
-    def budget(self) -> Any:
+    def budget(self, label: str = "") -> Any:
         """The data set in the ledger, or None."""
         if self.ledger is None and self.dataset is None:
             return None
@@ -87,7 +79,20 @@ class Spending:
             raise InvalidParameter("--ledger and --dataset go together.")
         from dplangevin.ledger import Ledger
 
-        return Ledger.open(self.ledger).dataset(self.dataset)
+        return Ledger.open(self.ledger).dataset(self.dataset, label=label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spending(Payer):
+    """Who pays for a release, its noise, and where it goes on after a crash."""
+
+    seed: Seed = None
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", help="Private file from which the same command goes on after a crash, charged once."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,32 +7,29 @@ from typing import Annotated
 
 import typer
 
+from dplangevin.cli.groups import Payer, grouped
 from dplangevin.errors import InvalidParameter
 
 
+@grouped
 def report(
     model: Annotated[Path, typer.Argument(help="Model file or plan file.")],
     output: Annotated[Path, typer.Argument(help="Report to write, .html, .md or .json.")],
-    ledger: Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")] = None,
-    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in it.")] = None,
+    *,
+    payer: Payer,
     sign: Annotated[Path | None, typer.Option("--sign", help="Private key to sign the report with.")] = None,
 ) -> None:
     """What a model or a plan promises, in one file to hand on: plain words, curves, what is and is not protected."""
     from dplangevin.cli import _outputs
     from dplangevin.estimators import model_file
-    from dplangevin.ledger import Ledger
     from dplangevin.privacy.plan_file import load_plan
     from dplangevin.report import write
     from dplangevin.report.document import checked_path
 
     checked_path(output)
-    _outputs.ready({"the report": output}, reads=(model,), ledger=ledger, sign=sign)
-    if (ledger is None) != (dataset is None):
-        raise InvalidParameter("--ledger and --dataset go together.")
+    _outputs.ready({"the report": output}, reads=(model,), ledger=payer.ledger, sign=sign)
+    budget = payer.budget()
     subject = load_plan(model) if _is_plan(model) else model_file.load_model(model)
-    budget = None
-    if ledger is not None and dataset is not None:
-        budget = Ledger.open(ledger).dataset(dataset)
     write(subject, output, ledger=budget, sign=sign, source=model)
     typer.echo(f"Wrote {output}.")
 

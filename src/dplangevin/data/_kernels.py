@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from dplangevin._check import choice, count
 from dplangevin.problem import Loss, RecordLoss
+from dplangevin.problem.losses.base import KINDS, SlopeLaw
 from dplangevin.problem.losses.radial_huber import clipped_gradients
-from dplangevin.problem.losses.slope_law import KINDS, SlopeLaw
 
 FloatArray = NDArray[np.float64]
 GROUP = 4096  # records per accumulator; the bound on rounding errors (privacy.theorems) counts on it

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dplangevin.problem.losses.slope_law import SlopeLaw
+from dplangevin.problem.losses.base import SlopeLaw
 
 if TYPE_CHECKING:
     from dplangevin.data.dataset import Dataset

@@ -350,7 +350,14 @@ class ArrayDataset(StoredDataset):
             weights = None if weights is None else cells_of(weights, "weights").numbers()
         features, labels = as_array("X", X), as_array("y", y)
         given = None if weights is None else as_array("weights", weights)
-        _check_shapes(features, labels, given, problem)
+        if features.ndim != 2:
+            raise InvalidParameter(
+                f"X must have shape [n_samples, {problem.n_features}], got {features.ndim} dimension(s)."
+            )
+        check_size(features.shape, problem)
+        for name, values in (("y", labels), ("weights", given)):
+            if values is not None and values.shape != (len(features),):
+                raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
         self._problem = problem
         n, columns = len(features), problem.n_features
         rows = np.empty((n, problem.n_columns), np.float32 if features.dtype == np.float32 else np.float64)
@@ -364,17 +371,6 @@ class ArrayDataset(StoredDataset):
             _, self._labels[part], loads = clipped
             if self._weights is not None:
                 self._weights[part] = loads
-
-
-def _check_shapes(X: NDArray[Any], y: NDArray[Any], weights: NDArray[Any] | None, problem: Problem) -> None:
-    if X.ndim != 2:
-        raise InvalidParameter(
-            f"X must have shape [n_samples, {problem.n_features}], got {X.ndim} dimension(s)."
-        )
-    check_size(X.shape, problem)
-    for name, values in (("y", y), ("weights", weights)):
-        if values is not None and values.shape != (len(X),):
-            raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
 
 
 def check_size(shape: tuple[int, ...], problem: Problem) -> None:

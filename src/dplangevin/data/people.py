@@ -46,7 +46,8 @@ class PersonCodes:
 def kept_in_files(files: Any, person: str, most: int, rng: np.random.Generator) -> Mask:
     """The rows of files that are used; only the persons' column is read, and held in memory as numbers."""
     codes = PersonCodes()
-    parts = [codes.of(batch.column(person)) for batch in Files(files).batches([person])]
+    read = files if isinstance(files, Files) else Files(files)
+    parts = [codes.of(batch.column(person)) for batch in read.batches([person])]
     return kept_rows(np.concatenate([np.empty(0, np.int64), *parts]), most, rng)
 
 
@@ -63,7 +64,10 @@ def kept_on_dask(frame: Any, person: str, most: int, rng: np.random.Generator) -
     words, codes = np.unique(np.concatenate(hashed), return_inverse=True)
     codes = np.where(words[codes] == b"", -1, codes).astype(np.int64)
     masks = np.split(kept_rows(codes, most, rng), np.cumsum([len(part) for part in hashed])[:-1])
-    kept = [dask.delayed(_taken, pure=False)(part, mask) for part, mask in zip(parts, masks, strict=True)]
+    kept = [
+        dask.delayed(_taken, pure=False)(part, mask, person, key, hashlib.sha256(seen.tobytes()).digest())
+        for part, mask, seen in zip(parts, masks, hashed, strict=True)
+    ]
     return dd.from_delayed(kept, meta=frame._meta, verify_meta=False)
 
 
@@ -74,5 +78,11 @@ def _hashed(part: Any, person: str, key: bytes) -> NDArray[Any]:
     return np.array([*table, b""], "S32")[places]
 
 
-def _taken(part: Any, mask: Mask) -> Any:
+def _taken(part: Any, mask: Mask, person: str, key: bytes, seen: bytes) -> Any:
+    """The rows of the mask, which was made for these persons in this order: a partition may be computed twice."""
+    if hashlib.sha256(_hashed(part, person, key).tobytes()).digest() != seen:
+        raise InvalidParameter(
+            "a partition had other rows, or another order, when it was computed again; persist the table first. What "
+            "was charged stays charged, and nothing was released."
+        )
     return part[mask]

@@ -96,7 +96,7 @@ class ArrowSource(Source):
 
     Parameters
     ----------
-    files : in the order in which they are read.
+    files : in the order in which they are read; or `Files` that were looked at before and must not have changed.
     target : name of the target's column.
     features : names of the feature columns; None takes every other column, in the order of the first file.
     weight : name of the weights' column, or None.
@@ -113,7 +113,8 @@ class ArrowSource(Source):
         dialect: Dialect | None = None,
         kept: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._files, self._kept = Files(files, dialect), kept
+        self._files = files if isinstance(files, Files) else Files(files, dialect)
+        self._kept = kept
         used = [n for n in self._files.names if n not in (target, weight)] if features is None else features
         self.target, self.features, self.weight = target, [str(n) for n in used], weight
         self._files.require(self._names)

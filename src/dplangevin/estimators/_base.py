@@ -176,7 +176,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         Classifiers whose classes are not stated take them from y here.
         """
         self.check_stated()
-        if is_table(X):
+        if (isinstance(y, str) or isinstance(weights, str)) and is_table(X):
             X, y, weights = by_name(X, y, weights)
         X = self._validated(X, y, weights)
         y = self._read_targets(y, len(X), isinstance(X, LargeData))
@@ -231,20 +231,18 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """What weighs the heaviest class: 1 where there are no classes."""
         return 1.0
 
-    def _secure(self) -> bool:
-        """Whether secure mode is asked for; what it cannot do is refused before anything is planned."""
-        secure = _check.flag("secure", self.secure)
-        if secure and self.random_state is not None:
+    def _check_secure(self) -> None:
+        """Refuse what secure mode cannot do, before anything is planned."""
+        if self.random_state is not None:
             raise InvalidParameter(
                 "random_state must be left out with secure=True: secure noise comes from the operating system's "
                 "cryptographic generator, and a seed would undo it."
             )
-        if secure and interval_share(self.intervals):
+        if interval_share(self.intervals):
             raise InvalidParameter(
                 "intervals have no secure form: they rest on objective perturbation, whose real-valued noise passes "
                 "through a minimiser. Leave them out with secure=True."
             )
-        return secure
 
     def check_person(self, guarantee: Guarantee) -> None:
         """The promise to a person with several rows, before anything runs."""
@@ -269,6 +267,9 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
                 UserWarning,
                 stacklevel=3,
             )
+        secure = _check.flag("secure", self.secure)
+        if secure:
+            self._check_secure()
         own = self.public_data is None  # the public sample has a mechanism of its own
         _check.choice("public_method", self.public_method, METHODS)
         if own and self.compare:
@@ -283,7 +284,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             delta=delta,
             adjacency=self.adjacency,
             data_norm=self._norm(),
-            fit_intercept=self._intercept(),
+            # a schema adds a constant column of its own, inside the row norm
+            fit_intercept=self.fit_intercept and self.schema is None,
             radius=self.radius,
             alpha=self.alpha,
             mechanism=self.mechanism if own else "auto",
@@ -292,7 +294,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
             * self._largest_class_weight(),
             bad_rows="zero" if self._total() else "refuse",
-            secure=self._secure(),
+            secure=secure,
             more_rows=self.n is not None and self.adjacency == "add-remove",
         )
 
@@ -312,10 +314,6 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             )
         return _check.positive("data_norm", self.data_norm)
 
-    def _intercept(self) -> bool:
-        """A schema adds a constant column of its own, inside the row norm."""
-        return self.fit_intercept and self.schema is None
-
     def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
         known = self.adjacency == "replace-one" and self.person is None
@@ -328,7 +326,8 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         assumptions = (
             *conditions, *hanging(self), *guarantee.assumptions, *words, *more, *besides,
         )  # fmt: skip
-        return replace(guarantee, assumptions=assumptions).group(self.max_rows_per_person)
+        promised, rows = replace(guarantee, assumptions=assumptions), self.max_rows_per_person
+        return promised if rows == 1 else promised.group(rows)
 
     def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""

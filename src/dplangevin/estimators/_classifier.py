@@ -79,18 +79,34 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=4,
             )
-        self.classes_ = self._labels(labels)
+        self.classes_ = self.encoder(labels).classes
         return labels
 
     def encoder(self, y: Any = None) -> LabelEncoder:
-        labels, text = self._labels(y), self._text()
+        stated = self._stated()
+        given, text = (y, False) if stated is None else stated
+        labels = np.unique(given)
+        if len(labels) < 2:
+            raise InvalidParameter(
+                "two class labels or more are needed, and there is only one class; state the public set of labels "
+                "with classes=[...]."
+            )
         places = labels_of(labels.tolist(), text)
-        bound = 1.0 if self.weight_bound is None else self.weight_bound
+        if len(places) < len(labels):
+            raise InvalidParameter(
+                "two of the classes are read alike (1, 1.0 and '1' are one label), or one reads as missing; state "
+                "each label once."
+            )
         weights = None if self.class_weight is None else class_weights(self.class_weight, places, text)
         if weights is not None and self.public_data is not None:
             raise InvalidParameter("class_weight does not go with public_data; leave one of them out.")
         return LabelEncoder(
-            labels=places, text=text, n_classes=len(labels), class_weights=weights, weight_bound=bound
+            classes=labels,
+            labels=places,
+            text=text,
+            n_classes=len(labels),
+            class_weights=weights,
+            weight_bound=1.0 if self.weight_bound is None else self.weight_bound,
         )
 
     def _largest_class_weight(self) -> float:
@@ -100,42 +116,28 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             return max(class_weights(self.class_weight, None))
         return max(self.encoder().class_weights or (1.0,))
 
-    def _labels(self, y: Any) -> NDArray[Any]:
-        """The public labels in order, or those of y where none are stated."""
-        stated = self._stated()
-        labels = np.unique(y if stated is None else stated)
-        if len(labels) < 2:
-            raise InvalidParameter(
-                "two class labels or more are needed, and there is only one class; state the public set of labels "
-                "with classes=[...]."
-            )
-        if len(labels_of(labels.tolist(), self._text())) < len(labels):
-            raise InvalidParameter(
-                "two of the classes are read alike (1, 1.0 and '1' are one label), or one reads as missing; state "
-                "each label once."
-            )
-        return labels
-
     def stated_targets(self) -> tuple[Any, ...] | None:
-        return None if self._stated() is None else tuple(self._labels(None).tolist())
+        return None if self._stated() is None else tuple(self.encoder().classes.tolist())
 
     def _text(self) -> bool:
         """Whether labels keep their characters, as the schema's target says."""
-        target = None if self.schema is None else as_schema(schema_of(self)).target
-        return self.classes is None and isinstance(target, CategoricalColumn) and target.text
+        stated = self._stated()
+        return stated is not None and stated[1]
 
-    def _stated(self) -> NDArray[Any] | None:
-        """The public labels: `classes`, or those of the schema's target."""
+    def _stated(self) -> tuple[NDArray[Any], bool] | None:
+        """The public labels, `classes` or those of the schema's target, and whether they keep their characters."""
         target = None if self.schema is None else as_schema(schema_of(self)).target
-        labels = self.classes
+        labels, text = self.classes, False
         if labels is None and isinstance(target, CategoricalColumn):
-            labels = list(target.categories)
+            labels, text = list(target.categories), target.text
         if labels is None:
             return None
         array = np.asarray(labels)
         if array.ndim != 1:
             raise InvalidParameter("classes must be a list of labels.")
-        return array.astype(str) if array.dtype.kind == "O" else array  # labels of several types do not sort
+        return (
+            array.astype(str) if array.dtype.kind == "O" else array
+        ), text  # labels of several types do not sort
 
     def _model_options(self, n_classes: int | None) -> dict[str, Any]:
         if n_classes not in (None, 2):

@@ -58,14 +58,21 @@ TARGET_BOUNDS = """\
 
 @dataclass(frozen=True)
 class Example:
-    """What an estimator's example says of its own: how targets arise, what is stated of them, a score it exceeds."""
+    """What an estimator's example says of its own: how targets arise, what is stated of them, a score it exceeds, and
+    the schema that it needs."""
 
     targets: str
     stated: str
     score: float
+    schema: str = ""
 
     def written(self, name: str) -> str:
         """The example of the estimator of this name."""
+        rows, first = (
+            ("schema=schema", f"    >>> schema = {self.schema}\n")
+            if self.schema
+            else ("data_norm=3**0.5", "")
+        )
         return f"""\
     Examples
     --------
@@ -74,7 +81,7 @@ class Example:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (5000, 3))
     >>> y = {self.targets}
-    >>> model = {name}(epsilon=1.0, delta=1e-6, data_norm=3**0.5, {self.stated}, random_state=0)
+{first}    >>> model = {name}(epsilon=1.0, delta=1e-6, {rows}, {self.stated}, random_state=0)
     >>> bool(model.fit(X, y).score(X, y) > {self.score}), bool(model.privacy_.epsilon() <= 1.0)
     (True, True)
 """

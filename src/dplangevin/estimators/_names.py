@@ -54,7 +54,7 @@ class WithNames:
 
 def column_names(model: WithNames, n_features: int, given: Any = None) -> NDArray[Any]:
     """Names of the encoded columns, once a table was read: those of the schema, the table's, or x0, x1, ..."""
-    if schema_of(model) is not None:
+    if model.schema is not None:
         return SchemaEncoder(schema_of(model)).get_feature_names_out()
     names = getattr(model, "feature_names_in_", given)
     if names is None:

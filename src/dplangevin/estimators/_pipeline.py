@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
 
 
 def learned_steps(pipeline: Any) -> tuple[str, ...]:
     """Names of the steps of a fitted pipeline that hold something learned from data, apart from its last step.
 
-    A step counts when it is fitted (has attributes that end in "_"), scikit-learn says it needs fitting, and it is
-    not one of this library's. Column transformers, unions and pipelines are looked into; a search over parameters
-    counts as a step, since it chose by data.
+    A step counts when it is fitted (has attributes besides its parameters), scikit-learn says it needs fitting, and it
+    is not one of this library's; also when it is no estimator of scikit-learn's, so that none of this is known.
+    Column transformers, unions and pipelines are looked into; a search over parameters counts as a step, since it chose
+    by data.
 
     Examples
     --------
@@ -40,5 +42,7 @@ def _learned(name: str, step: Any) -> list[str]:
         return [f"{name}/{found}" for entry in inner for found in _learned(entry[0], entry[1])]
     if isinstance(step, str) or step is None or type(step).__module__.split(".")[0] == "dplangevin":
         return []
-    fitted = any(word.endswith("_") and not word.startswith("_") for word in vars(step))
+    if not isinstance(step, BaseEstimator):
+        return [name]
+    fitted = vars(step).keys() - step.get_params(deep=False).keys()
     return [name] if fitted and get_tags(step).requires_fit else []

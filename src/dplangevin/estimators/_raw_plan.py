@@ -115,10 +115,14 @@ def _pure_plan(request: Request, raw: SchemaToLearn | None, people: People, epsi
     share = 0.0 if raw is None else LEARNING_SHARE
     learning: tuple[Price, ...] = ()
     if raw is not None:
-        pure = {"categories": 0, "adjacency": people.adjacency, "rows_per_person": people.rows}
+        pure: dict[str, Any] = {
+            "categories": 0,
+            "adjacency": people.adjacency,
+            "rows_per_person": people.rows,
+        }
         each = share * epsilon / 2 * (1 - 1e-9)
         made = [
-            calibrated_learning(numbers=len(raw.numbers), cells=cells, epsilon=each, **pure)  # type: ignore[arg-type]
+            calibrated_learning(numbers=len(raw.numbers), cells=cells, epsilon=each, **pure)
             for cells in (CELLS, FINE)
         ]
         learning = tuple(Price(schedule=schedule, delta=0.0) for schedule in made)

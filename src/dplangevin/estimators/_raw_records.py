@@ -16,7 +16,7 @@ from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask, kep
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.learned_schema.cells import added, counted
 from dplangevin.families.learned_schema.mechanism import Counts
-from dplangevin.tables import Cells, Table, cells_of, is_path, table_of
+from dplangevin.tables import Cells, Files, Table, cells_of, is_path, table_of
 
 TARGET, WEIGHT = "\0target", "\0weight"  # names that no table has
 NAMED = (
@@ -45,9 +45,10 @@ class RawRecords:
                     "y and sample_weight must be names of columns with files and Dask here."
                 )
             if is_path(X):
-                source = ArrowSource(X, y, weight=weights)
+                files = Files(X)
+                source = ArrowSource(files, y, weight=weights)
                 names = (*source.features, y, *([] if weights is None else [weights]))
-                return cls(home="files", data=X, y=y, weights=weights, names=names)
+                return cls(home="files", data=files, y=y, weights=weights, names=names)
             if not hasattr(X, "columns"):
                 raise InvalidParameter(NAMED.format("a Dask array"))
             connected(None)

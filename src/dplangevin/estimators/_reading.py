@@ -186,8 +186,12 @@ class TargetEncoder(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelEncoder(TargetEncoder):
-    """Indices of the labels; those outside the list, and missing ones, count as the first class."""
+    """Indices of the labels; those outside the list, and missing ones, count as the first class.
 
+    classes : the labels as they were stated, in order. labels : the index of each by its one reading.
+    """
+
+    classes: NDArray[Any] = field(compare=False)
     labels: Any
     text: bool
     n_classes: int

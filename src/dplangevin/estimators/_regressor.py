@@ -72,7 +72,7 @@ class DPLinearRegressor(RegressorMixin, DPLinearModel):  # type: ignore[misc]
 
     def _scale(self, low: float, high: float) -> tuple[float, float]:
         """Centre and half-width of the targets; without an intercept only a scale."""
-        if self._intercept() or self.schema is not None:
+        if self.fit_intercept or self.schema is not None:
             return (low + high) / 2, (high - low) / 2
         return 0.0, max(abs(low), abs(high))
 

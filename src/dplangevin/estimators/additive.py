@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._blocks import blocks_of
-from dplangevin.estimators._documentation import CLASSES, TARGET_BOUNDS
+from dplangevin.estimators._documentation import CLASSES, TARGET_BOUNDS, Example
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._knots import hats_for
 from dplangevin.estimators._reading import large
@@ -19,8 +19,10 @@ from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.schema import Basis, Column, NumericColumn, Schema
 from dplangevin.tables import table_of
 
+_SCHEMA = '{"columns": {name: {"range": [-1, 1]} for name in "abc"}, "missing": "never"}'
 OWN = """\
-    hats : knots of every numeric column that states no basis; None chooses them from n, the columns and epsilon.
+    hats : knots of every numeric column that states no basis, spread over its range, which the schema must state;
+        None chooses them from n, the columns and epsilon.
     smooth : weight of squared second differences in the penalty, for the same columns.
     products : pairs of columns whose products are columns too.
     monotone : {column: "increasing" or "decreasing"}: released curves are projected, at no privacy cost.
@@ -109,49 +111,30 @@ class WithCurves:
 class DPAdditiveClassifier(WithCurves, DPLogisticRegression):
     """A private additive classifier: logistic regression on piecewise-linear functions of the numeric columns.
 
-    Needs a schema: knots are public, spread over the stated ranges. Categories are as in every other model.
+    {parameters}
 
-    Parameters
-    ----------
-    {shared}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPAdditiveClassifier
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (8000, 2))
-    >>> y = (np.abs(X[:, 0]) > 0.5) ^ (rng.random(8000) < 0.1)
-    >>> schema = {"columns": {"a": {"range": [-1, 1]}, "b": {"range": [-1, 1]}}, "missing": "never"}
-    >>> model = DPAdditiveClassifier(epsilon=2.0, delta=1e-6, schema=schema, classes=[False, True], random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.85), bool(model.privacy_.epsilon() <= 2.0)
-    (True, True)
+    {example}
     """
 
     _own_parameters: ClassVar[str] = CLASSES + OWN
+    _example: ClassVar[Example] = Example(
+        "(np.abs(X[:, 0]) > 0.5) ^ (rng.random(5000) < 0.1)", "classes=[False, True]", 0.85, _SCHEMA
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DPAdditiveRegressor(WithCurves, DPRidge):
     """A private additive regressor: least squares on piecewise-linear functions of the numeric columns.
 
-    Needs a schema: knots are public, spread over the stated ranges. Categories are as in every other model.
+    {parameters}
 
-    Parameters
-    ----------
-    {shared}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dplangevin import DPAdditiveRegressor
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (8000, 2))
-    >>> y = np.clip(X[:, 0] ** 2 + 0.1 * rng.standard_normal(8000), -1, 1)
-    >>> schema = {"columns": {"a": {"range": [-1, 1]}, "b": {"range": [-1, 1]}}, "missing": "never"}
-    >>> model = DPAdditiveRegressor(epsilon=2.0, delta=1e-6, schema=schema, target_bounds=(-1, 1), random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.6), bool(model.privacy_.epsilon() <= 2.0)
-    (True, True)
+    {example}
     """
 
     _own_parameters: ClassVar[str] = TARGET_BOUNDS + OWN
+    _example: ClassVar[Example] = Example(
+        "np.clip(X[:, 0] ** 2 + 0.1 * rng.standard_normal(5000), -1, 1)",
+        "target_bounds=(-1, 1)",
+        0.6,
+        _SCHEMA,
+    )

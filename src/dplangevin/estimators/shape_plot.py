@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from dplangevin import _files
+from dplangevin._svg import RIGHT, ROW, TOP, RowAxis, shortened, ticks
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.shapes import ColumnShape, shapes_of
 
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 260, 52, 14, 12, 44
-_ROW, _NAMES, _LONGEST = 24, 170, 24
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 480, 260, 52, 12, 44
+_NAMES, _LONGEST = 170, 24
 INK, NOISE, SAMPLING = "#0072B2", "#F0C08A", "#8FC1E3"
 LEGEND = (
     "The line is the released model. The inner band (blue) is sampling error alone, the outer one (sand) adds privacy "
@@ -155,15 +156,15 @@ def _curve(shape: ColumnShape) -> str:
     scale = points if even else np.arange(len(points), dtype=float)  # knots of a logarithm: one step each
 
     def x(place: float) -> float:
-        return float(_LEFT + (place - scale[0]) / (scale[-1] - scale[0]) * (_WIDTH - _LEFT - _RIGHT))
+        return float(_LEFT + (place - scale[0]) / (scale[-1] - scale[0]) * (_WIDTH - _LEFT - RIGHT))
 
     def y(value: float) -> float:
         return _HEIGHT - _BOTTOM - (min(max(value, low), high) - low) / span * (_HEIGHT - _TOP - _BOTTOM)
 
     parts = [
-        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(t):.1f}" y2="{y(t):.1f}" stroke="#e3e3e3"/>'
+        f'<line x1="{_LEFT}" x2="{_WIDTH - RIGHT}" y1="{y(t):.1f}" y2="{y(t):.1f}" stroke="#e3e3e3"/>'
         f'<text x="{_LEFT - 6}" y="{y(t) + 4:.1f}" text-anchor="end">{t:.3g}</text>'
-        for t in _ticks(low, high)
+        for t in ticks(low, high)
     ]
     for colour, under, over in _bands(shape):
         for run in _runs(np.isfinite(under) & np.isfinite(over)):
@@ -174,7 +175,7 @@ def _curve(shape: ColumnShape) -> str:
             edge += [f"{place:.1f},{y(bottom):.1f}" for place, _, bottom in reversed(ends)]
             parts.append(f'<polygon points="{" ".join(edge)}" fill="{colour}" stroke="none"/>')
     parts.append(
-        f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y(0):.1f}" y2="{y(0):.1f}" stroke="#111" '
+        f'<line x1="{_LEFT}" x2="{_WIDTH - RIGHT}" y1="{y(0):.1f}" y2="{y(0):.1f}" stroke="#111" '
         'stroke-dasharray="3 3"/>'
     )
     dashes = ("", "7 4", "2 3", "9 3 2 3", "4 2")
@@ -187,7 +188,7 @@ def _curve(shape: ColumnShape) -> str:
     knots = sorted({round(j * (len(points) - 1) / 4) for j in range(5)})
     marks = [(scale[j], points[j]) for j in knots]
     if even:
-        marks = [(tick, tick) for tick in _ticks(points[0], points[-1])]
+        marks = [(tick, tick) for tick in ticks(points[0], points[-1])]
     parts += [
         f'<text x="{min(x(place), _WIDTH - 5 * len(_mark(point))):.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
         f'text-anchor="middle">{_mark(point)}</text>'
@@ -201,26 +202,17 @@ def _curve(shape: ColumnShape) -> str:
 
 def _bars(shape: ColumnShape) -> tuple[int, str]:
     low, high = _limits(shape)
-    span, rows = high - low or 1.0, np.atleast_2d(shape.values)[0]
-    bottom = 8 + _ROW * len(rows)
-
-    def x(value: float) -> float:
-        return _NAMES + (min(max(value, low), high) - low) / span * (_WIDTH - _NAMES - _RIGHT)
-
-    parts = [
-        f'<line x1="{x(t):.1f}" x2="{x(t):.1f}" y1="8" y2="{bottom}" stroke="#e3e3e3"/>'
-        f'<text x="{x(t):.1f}" y="{bottom + 18}" text-anchor="middle">{t:.3g}</text>'
-        for t in _ticks(low, high)
-    ]
+    rows = np.atleast_2d(shape.values)[0]
+    axis = RowAxis(width=_WIDTH, names=_NAMES, rows=len(rows), low=low, high=high)
+    parts, bottom, x = axis.grid(), axis.bottom, axis.place
     for j, value in enumerate(rows):
-        middle, name = 8 + _ROW * (j + 0.5), str(shape.points[j])
-        name = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+        middle, name = axis.middle(j), shortened(str(shape.points[j]), _LONGEST)
         parts.append(f'<text x="{_NAMES - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         for colour, under, over in _bands(shape):
             if math.isfinite(under[j]) and math.isfinite(over[j]):
                 parts.append(_bar(x(under[j]), x(over[j]), middle, 14, colour))
         parts.append(_bar(min(x(0), x(value)), max(x(0), x(value)), middle, 5, INK))
-    parts.append(f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="8" y2="{bottom}" stroke="#111"/>')
+    parts.append(f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP}" y2="{bottom}" stroke="#111"/>')
     return bottom + 26, "".join(parts)
 
 
@@ -237,26 +229,26 @@ def _grid(shape: ColumnShape) -> tuple[int, str]:
     second = list(dict.fromkeys(point[1] for point in shape.points))
     values = np.atleast_2d(shape.values)[0].reshape(len(first), len(second))
     most = float(np.abs(values).max()) or 1.0
-    left, wide = 110, (_WIDTH - 110 - _RIGHT) / len(second)
+    left, wide = 110, (_WIDTH - 110 - RIGHT) / len(second)
     parts = []
     for i, one in enumerate(first):
         parts.append(
-            f'<text x="{left - 8}" y="{44 + _ROW * i}" text-anchor="end">{escape(_label(one))}</text>'
+            f'<text x="{left - 8}" y="{44 + ROW * i}" text-anchor="end">{escape(_label(one))}</text>'
         )
         for j in range(len(second)):
             share = values[i, j] / most
             tint = SAMPLING if share > 0 else NOISE
             parts.append(
-                f'<rect x="{left + wide * j:.1f}" y="{28 + _ROW * i}" width="{wide - 2:.1f}" height="{_ROW - 2}" '
+                f'<rect x="{left + wide * j:.1f}" y="{28 + ROW * i}" width="{wide - 2:.1f}" height="{ROW - 2}" '
                 f'fill="{tint}" fill-opacity="{abs(share):.2f}"/>'
-                f'<text x="{left + wide * (j + 0.5):.1f}" y="{44 + _ROW * i}" text-anchor="middle">'
+                f'<text x="{left + wide * (j + 0.5):.1f}" y="{44 + ROW * i}" text-anchor="middle">'
                 f"{values[i, j]:.2g}</text>"
             )
     parts += [
         f'<text x="{left + wide * (j + 0.5):.1f}" y="20" text-anchor="middle">{escape(_label(two))}</text>'
         for j, two in enumerate(second)
     ]
-    return 36 + _ROW * len(first), "".join(parts)
+    return 36 + ROW * len(first), "".join(parts)
 
 
 def _mark(point: float) -> str:
@@ -266,7 +258,7 @@ def _mark(point: float) -> str:
 
 def _label(point: Any) -> str:
     text = _mark(point) if isinstance(point, float) else str(point)
-    return text if len(text) <= 12 else text[:11] + "…"
+    return shortened(text, 12)
 
 
 def _runs(good: Any) -> list[list[int]]:
@@ -278,10 +270,3 @@ def _runs(good: Any) -> list[list[int]]:
         elif runs[-1]:
             runs.append([])
     return [run for run in runs if run]
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    unit = 10.0 ** math.floor(math.log10(max(high - low, 1e-300)))
-    step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if (high - low) / (s * unit) <= 5)
-    first = math.ceil(low / step - 1e-9)
-    return [step * i + 0.0 for i in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from dplangevin.estimators.uncertainty import Uncertainty
 
 HEADERS = ("released", "estimate", "std. error", "z", "p-value", "low", "high", "privacy share")
-_NEEDED = (
-    "a summary with standard errors needs a fit with intervals=True (or a share of the budget): what they rest on is "
-    "released, and paid for, by fit."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +202,16 @@ class WithSummary:
 
     def _known(self) -> Uncertainty:
         if not hasattr(self, "uncertainty_"):
-            raise InvalidParameter(_NEEDED)
+            raise without_intervals("a summary with standard errors needs")
         return self.uncertainty_
+
+
+def without_intervals(needing: str) -> InvalidParameter:
+    """The error of a fit that released nothing to tell errors from."""
+    return InvalidParameter(
+        f"{needing} a fit with intervals=True (or a share of the budget): what they rest on is released, and paid for, "
+        "by fit."
+    )
 
 
 def _rows(

@@ -23,12 +23,11 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
-from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._intervals import half_width
 from dplangevin.estimators._posterior import MOST_PRIOR, posterior
 from dplangevin.estimators.shape_plot import WithShapes
-from dplangevin.estimators.summary import WithSummary
+from dplangevin.estimators.summary import WithSummary, without_intervals
 from dplangevin.families.mechanism import fingerprint, run
 from dplangevin.families.noisy_answers.curvature import Curvature, release_curvature
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
@@ -120,10 +119,7 @@ class WithIntervals(WithSummary, WithShapes):
         infinite where the records say too little about a coefficient at this budget.
         """
         if not hasattr(self, "uncertainty_"):
-            raise InvalidParameter(
-                "confidence intervals need a fit with intervals=True (or a share of the budget): what they rest on "
-                "is released, and paid for, by fit."
-            )
+            raise without_intervals("confidence intervals need")
         return self.uncertainty_.intervals(level)
 
 

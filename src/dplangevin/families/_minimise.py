@@ -46,10 +46,6 @@ class Objective:
         matrix[np.diag_indices_from(matrix)] += self.ridge
         return matrix
 
-    def smoothness(self) -> float:
-        constants = self.data.problem.constants
-        return self.records() * constants.data_smoothness + self.ridge
-
     def records(self) -> int:
         """N in the bounds of this run: the stated n, or the true number where there are more."""
         return max(self.data.problem.n, self.data.n_samples)
@@ -172,7 +168,7 @@ def _projected(
     objective: Objective, constraint: ConstraintSet, theta: Floats, gradient: Floats
 ) -> tuple[Floats, Floats]:
     """theta+ = project(theta - grad / M), and (theta - theta+) M - grad(theta) + grad(theta+), in its inclusion."""
-    smoothness = objective.smoothness()
+    smoothness = objective.records() * objective.data.problem.constants.data_smoothness + objective.ridge
     point = constraint.project(theta - gradient / smoothness)
     return point, (theta - point) * smoothness - gradient + objective.gradient(point)
 

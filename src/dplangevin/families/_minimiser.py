@@ -8,9 +8,6 @@ from typing import Any
 from dplangevin.privacy.theorem import OUTSIDE, Theorem
 from dplangevin.problem.constants import Constants
 
-ASSUMPTIONS = (f"a run whose solver misses its tolerance stops and releases nothing; {OUTSIDE}",)
-
-
 ROOM = 16
 """Where the data may hold more than n records, tolerances leave room for so many times n."""
 
@@ -80,8 +77,12 @@ def deflated(value: float) -> float:
     return (value - 2e-12) / (1 + 2e-9)
 
 
-def running_time(iterations: int | None) -> str:
-    """What the promise says about time."""
-    if iterations is None:
-        return "the time a run takes is not observed"
-    return f"the solver does {iterations} equal iterations whatever the data; finer differences in time are not covered"
+def words(iterations: int | None, *more: str) -> tuple[str, ...]:
+    """What a promise about a computed minimiser assumes: of its tolerance, and of its time."""
+    time = "the time a run takes is not observed"
+    if iterations is not None:
+        time = (
+            f"the solver does {iterations} equal iterations whatever the data; finer differences in time are not "
+            "covered"
+        )
+    return f"a run whose solver misses its tolerance stops and releases nothing; {OUTSIDE}", *more, time

@@ -8,9 +8,9 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.options import described
 from dplangevin.families.other_runs import described_other
-from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.option_names import TARGETS
+from dplangevin.privacy.plan import certify
 from dplangevin.privacy.registry import option_names
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants

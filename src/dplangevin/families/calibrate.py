@@ -6,8 +6,7 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_gradient.calibrate import PATIENT, QUICK, descend, least_noise, most_steps
 from dplangevin.families.noisy_gradient.options import described
 from dplangevin.families.other_runs import Described, described_other
-from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, certify
 from dplangevin.privacy.registry import option_names, options_named
 from dplangevin.privacy.target import Target, target
 

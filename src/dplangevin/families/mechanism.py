@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast, final, get_args
 
 import numpy as np
@@ -32,21 +33,6 @@ S = TypeVar("S", bound=Schedule)
 A = TypeVar("A", bound=AnswerSchedule)
 D = TypeVar("D")
 R = TypeVar("R", bound=Released)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Execution(Generic[S, D]):
-    """What an algorithm is handed once its plan is paid for; `saved` is where a walk keeps its position."""
-
-    plan: Price
-    schedule: S
-    data: D
-    saved: RunState | None
-    seeded: bool
-    rng: np.random.Generator
-
-
-Fit = Execution[S, Dataset]
 
 
 class Mechanism(ABC, Generic[S, D, R]):
@@ -97,13 +83,7 @@ class Mechanism(ABC, Generic[S, D, R]):
         saved = None
         if state is not None:
             saved = RunState(state, plan, *self._settings(), save_every=save_every)
-
-        def release(rng: np.random.Generator, seeded: bool) -> R:
-            schedule = cast(S, plan.schedule)
-            return self._released(
-                Execution(plan=plan, schedule=schedule, data=data, saved=saved, seeded=seeded, rng=rng)
-            )
-
+        release = partial(self._released, plan, data, saved)
         return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
 
     def _refuse(self, plan: Price, data: D) -> None:
@@ -123,8 +103,22 @@ class Mechanism(ABC, Generic[S, D, R]):
         return ()
 
     @abstractmethod
-    def _released(self, run: Execution[S, D]) -> R:
-        """Read the records and release."""
+    def _released(
+        self, plan: Price, data: D, saved: RunState | None, rng: np.random.Generator, seeded: bool
+    ) -> R:
+        """Read the records, which are paid for, and release; `saved` is where a walk keeps its position."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit(Generic[S]):
+    """What a fit is handed once its plan is paid for."""
+
+    plan: Price
+    schedule: S
+    data: Dataset
+    saved: RunState | None
+    seeded: bool
+    rng: np.random.Generator
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,15 +166,19 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
         """Refuse what this mechanism cannot run; no record is seen."""
 
     @final
-    def _released(self, run: Execution[S, Dataset]) -> Release:
-        plan = cast(Plan, run.plan)
+    def _released(
+        self, plan: Price, data: Dataset, saved: RunState | None, rng: np.random.Generator, seeded: bool
+    ) -> Release:
+        schedule = cast(S, plan.schedule)
         # a warning of a user's function would tell about a record
-        users = isinstance(plan.problem.loss, RecordLoss)
+        users = isinstance(data.problem.loss, RecordLoss)
         with warnings.catch_warnings(action="ignore") if users else nullcontext():
-            if run.saved is not None:
-                run.saved.check_records(lambda salt: fingerprint(run.data, salt))
-            drawn = self.draw(run)
-        return Release(plan=plan, seeded=run.seeded, **vars(drawn))
+            if saved is not None:
+                saved.check_records(lambda salt: fingerprint(data, salt))
+            drawn = self.draw(
+                Fit(plan=plan, schedule=schedule, data=data, saved=saved, seeded=seeded, rng=rng)
+            )
+        return Release(plan=cast(Plan, plan), seeded=seeded, **vars(drawn))
 
     @abstractmethod
     def draw(self, run: Fit[S]) -> Draw:
@@ -199,8 +197,10 @@ class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
             )
 
     @final
-    def _released(self, run: Execution[A, Answers]) -> AnswersRelease:
-        schedule, exact = run.schedule, [np.asarray(values, float) for values in run.data()]
+    def _released(
+        self, plan: Price, data: Answers, saved: RunState | None, rng: np.random.Generator, seeded: bool
+    ) -> AnswersRelease:
+        schedule, exact = cast(A, plan.schedule), [np.asarray(values, float) for values in data()]
         if tuple(values.size for values in exact) != schedule.sizes:
             raise InvalidParameter(
                 f"the exact answers are {[values.size for values in exact]} numbers, but the promise was made for "
@@ -208,9 +208,9 @@ class AnswerMechanism(Mechanism[A, Answers, AnswersRelease]):
             )
         if not all(np.isfinite(values).all() for values in exact):
             raise InvalidParameter("exact answers must be finite numbers; nothing was released.")
-        if run.saved is not None:
-            run.saved.check_records(lambda salt: _digest(salt, *exact))
-        return AnswersRelease(values=self.draw(schedule, exact, run.rng), plan=run.plan, seeded=run.seeded)
+        if saved is not None:
+            saved.check_records(lambda salt: _digest(salt, *exact))
+        return AnswersRelease(values=self.draw(schedule, exact, rng), plan=plan, seeded=seeded)
 
     @abstractmethod
     def draw(self, schedule: A, exact: Sequence[Floats], rng: np.random.Generator) -> tuple[Floats, ...]:

@@ -16,7 +16,7 @@ from dplangevin._arrays import Floats
 from dplangevin.ledger._lattice import Lattice, Law
 from dplangevin.privacy import compose, conversions as cv, serialize
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Approximate, BoundedRange, Concentrated, Gaussian, Part, Pure
+from dplangevin.privacy.parts import Approximate, BoundedRange, Concentrated, Gaussian, Part, Pure, merged
 
 GRID = 2.0**-13
 
@@ -49,7 +49,7 @@ class Bill:
         more._curve = None if self._curve is None else self._curve.copy()
         composed, waiting = self._state
         new = [part for part in parts if not more._merge(part)]
-        more._state = (composed, compose.merged((*waiting, *new)) if new else waiting)
+        more._state = (composed, merged((*waiting, *new)) if new else waiting)
         return more
 
     def with_release(self, guarantee: Guarantee) -> Bill:

@@ -28,7 +28,7 @@ def described(plan: Any) -> str:
 def _record(value: Any) -> dict[str, Any] | None:
     if not is_dataclass(value):
         return None
-    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value) if field.init}
 
 
 def _plain(value: Any) -> Any:

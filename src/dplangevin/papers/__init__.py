@@ -68,7 +68,6 @@ if TYPE_CHECKING:
         chourasia_quadratic_lower as chourasia_quadratic_lower,
         chourasia_strongly_convex as chourasia_strongly_convex,
         lemma_6_risk as lemma_6_risk,
-        lemma_6_risk_tightened as lemma_6_risk_tightened,
         printed_definition_2_5 as printed_definition_2_5,
         quadratic_exact as quadratic_exact,
         theorem_4 as theorem_4,

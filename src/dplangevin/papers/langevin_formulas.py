@@ -31,18 +31,10 @@ def safe_sgld_temperature(
 
 
 def paper_gibbs_temperature(
-    epsilon: float,
-    delta: float,
-    strong_convexity: float,
-    lipschitz: float,
-    n: int,
-    smoothness: float = 0.0,
-    threshold: float = 0.0,
-    constant: float = 100.0,
+    epsilon: float, delta: float, strong_convexity: float, lipschitz: float, n: int, m_psi: float = 0.0
 ) -> float:
-    """B theorem 2.7, eps m / (c max{L^2/n^2, M psi} log(1/delta)) (E11): must be eps^2; false for small eps."""
-    largest = max((lipschitz / n) ** 2, smoothness * threshold)
-    return epsilon * strong_convexity / (constant * largest * math.log(1 / delta))
+    """B theorem 2.7, eps m / (100 max{L^2/n^2, M psi} log(1/delta)) (E11): must be eps^2; false for small eps."""
+    return epsilon * strong_convexity / (100 * max((lipschitz / n) ** 2, m_psi) * math.log(1 / delta))
 
 
 def paper_threshold_sensitivity(lipschitz: float, n: int, smoothness: float, threshold: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -43,22 +44,12 @@ def chourasia_isoperimetric(
     return order * (gradient_sensitivity / (n * sigma)) ** 2 / (2 * rate) * reached
 
 
-def chourasia_strongly_convex(
-    *,
-    order: float,
-    gradient_sensitivity: float,
-    n: int,
-    step_size: float,
-    sigma: float,
-    n_steps: float,
-    strong_convexity: float,
-) -> float:
-    """Corollary 1: alpha S_g^2 / (m sigma^2 n^2) (1 - exp(-m eta K / 2)).
+def chourasia_strongly_convex(*, strong_convexity: float, sigma: float, **run: Any) -> float:
+    """Corollary 1, Theorem 2 with c = m / (2 sigma^2): alpha S_g^2 / (m sigma^2 n^2) (1 - exp(-m eta K / 2)).
 
     Needs step_size < 1 / smoothness and the start projection(N(0, 2 sigma^2 / m)).
     """
-    reached = -math.expm1(-strong_convexity * step_size * n_steps / 2)
-    return order * (gradient_sensitivity / (n * sigma)) ** 2 / strong_convexity * reached
+    return chourasia_isoperimetric(sigma=sigma, log_sobolev=strong_convexity / (2 * sigma**2), **run)
 
 
 def chourasia_quadratic(
@@ -97,36 +88,18 @@ def lemma_6_risk(
     sigma_squared: float,
     step_size: float,
     n_steps: float,
+    tightened: bool = False,
 ) -> float:
     """Lemma 6, expected excess risk: (2 beta L^2 / lambda^2) e^{-lambda eta K} + 2 beta d sigma^2 / lambda.
 
     Needs step_size <= lambda / (2 beta^2) and a minimiser in the relative interior of the set. On the
-    boundary only F - F* <= L sqrt(E |theta_K - theta*|^2) is justified.
+    boundary only F - F* <= L sqrt(E |theta_K - theta*|^2) is justified. tightened : with the recursion (79) unrolled
+    exactly, the noise term is half as large.
     """
+    start = 2 * smoothness * (lipschitz / strong_convexity) ** 2
     noise = smoothness * dimension * sigma_squared / strong_convexity
-    return _forgotten_start(lipschitz, strong_convexity, smoothness, step_size, n_steps) + 2 * noise
-
-
-def lemma_6_risk_tightened(
-    *,
-    lipschitz: float,
-    strong_convexity: float,
-    smoothness: float,
-    dimension: int,
-    sigma_squared: float,
-    step_size: float,
-    n_steps: float,
-) -> float:
-    """Lemma 6 with its recursion (79) unrolled exactly: the noise term beta d sigma^2 / lambda is half as large."""
-    noise = smoothness * dimension * sigma_squared / strong_convexity
-    return _forgotten_start(lipschitz, strong_convexity, smoothness, step_size, n_steps) + noise
-
-
-def _forgotten_start(
-    lipschitz: float, strong_convexity: float, smoothness: float, step_size: float, n_steps: float
-) -> float:
-    scale = 2 * smoothness * (lipschitz / strong_convexity) ** 2
-    return scale * math.exp(-strong_convexity * step_size * n_steps)
+    forgotten = start * math.exp(-strong_convexity * step_size * n_steps)
+    return forgotten + (noise if tightened else 2 * noise)
 
 
 @dataclass(frozen=True, kw_only=True)

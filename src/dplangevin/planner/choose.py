@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import looks, rules
+from dplangevin.planner import rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
-from dplangevin.privacy.registry import recipe_named, recipe_names, theorems_for
+from dplangevin.privacy.registry import recipe_named, recipe_names, schedule_types, theorems_for
 
 SECURE_TOO = ("sufficient-statistics", "output-perturbation")
 """Mechanisms whose recipes plan secure runs themselves."""
@@ -21,6 +21,8 @@ ANY_NUMBER = (
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
 POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
 """Mechanisms whose stability is proved, and whose ridge can be chosen for new records."""
+PURE_MODELS = ("logistic", "ridge")
+"""Models whose default fit under a pure promise may buy a second moment."""
 GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -91,17 +93,19 @@ def _automatic(request: Request) -> str:
     """The mechanism of a pinned theorem; else whitened descent (pure: a whitened objective) where second moments of the
     rows are worth their share, else objective perturbation where Gamma-norm noise pays, else descent."""
     if request.theorem is not None:
+        known = recipe_names()
         pinned = (
-            name
-            for name, kind in recipe_names().items()
-            if kind.mechanism == name and request.theorem in theorems_for(kind)
+            kind.mechanism
+            for kind in schedule_types()
+            if kind.mechanism in known and request.theorem in theorems_for(kind)
         )
         return next(pinned, "noisy-gd")
     if request.objective == "population":
         return "exponential" if request.delta == 0 else "langevin"
-    if looks.by_default(request):
+    if request.free and request.delta > 0 and rules.Looks.of(request).pay:
         return "whitened-gd"
-    if looks.purely_by_default(request):
+    pure = request.free and request.delta == 0 and request.model in PURE_MODELS
+    if pure and rules.PureLook.of(request).pay:
         return "whitened-objective"
     return "objective-perturbation" if _pure_pays(request) else "noisy-gd"
 

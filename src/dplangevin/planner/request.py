@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dplangevin import _check
@@ -57,6 +57,11 @@ class Request:
     secure : exact noise on integers, from the operating system.
     more_rows : under add-remove, the data may hold more rows than the divisor n.
     objective : "empirical" risk, or "population" risk: draws with a ridge chosen for new records.
+
+    From these follow
+    shape : what the rules know of the model. sides : s, records that differ between neighbours.
+    columns : p, columns of the joint row. dimension : number of parameters.
+    free : whether nothing is stated of how to fit: mechanism, theorem, ridge, radius or secure noise.
     """
 
     model: str
@@ -80,6 +85,11 @@ class Request:
     secure: bool = False
     more_rows: bool = False
     objective: Objective = "empirical"
+    shape: rules.Shape = field(init=False, repr=False, compare=False)
+    sides: int = field(init=False, repr=False, compare=False)
+    columns: int = field(init=False, repr=False, compare=False)
+    dimension: int = field(init=False, repr=False, compare=False)
+    free: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.put(self, model=_check.choice("model", self.model, MODELS))
@@ -100,26 +110,16 @@ class Request:
             _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
         if self.model == "poisson" and self.target_bounds is None:
             raise InvalidParameter("model='poisson' needs target_bounds=(0, high), the range of the counts.")
-
-    @property
-    def shape(self) -> rules.Shape:
-        """What the rules know of the model."""
-        return rules.SHAPES[self.model]
-
-    @property
-    def sides(self) -> int:
-        """s: records that differ between neighbours."""
-        return 2 if self.adjacency == "replace-one" else 1
-
-    @property
-    def columns(self) -> int:
-        """p: columns of the joint row."""
-        return self.n_features + int(self.fit_intercept)
-
-    @property
-    def dimension(self) -> int:
-        """Number of parameters."""
-        return self.columns * (self.n_classes or 2 if self.model in SEVERAL else 1)
+        columns = self.n_features + int(self.fit_intercept)
+        stated = (self.theorem, self.alpha, self.radius)
+        _check.put(
+            self,
+            shape=rules.SHAPES[self.model],
+            sides=2 if self.adjacency == "replace-one" else 1,
+            columns=columns,
+            dimension=columns * (self.n_classes or 2 if self.model in SEVERAL else 1),
+            free=self.mechanism == "auto" and not self.secure and all(each is None for each in stated),
+        )
 
     @property
     def mu(self) -> float:
@@ -184,6 +184,15 @@ class Request:
             fit_intercept=self.fit_intercept,
             adjacency=self.adjacency,  # type: ignore[arg-type]
             more_rows=self.more_rows,
+        )
+
+
+def check_whitened(request: Request, mechanism: str, instead: str) -> None:
+    """Whitened coordinates are stretched, so that a stated ridge or radius would be none of them."""
+    if request.alpha is not None or request.radius is not None:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "
+            f"mechanism={instead!r}."
         )
 
 

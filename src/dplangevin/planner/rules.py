@@ -1,4 +1,4 @@
-"""The rules: clip, steps, averaging and ridge from n, p, the budget and stated bounds. No data is involved.
+"""The rules: clip, steps, averaging, ridge and second moments from n, p, the budget and stated bounds, without data.
 
 Units: rows are scaled to norm 1 (theta' = B theta for row norm B), s = 1 (add-remove) or 2 (replace-one). The budget
 enters as records = n mu / s (GDP) or n epsilon / (s sqrt p) (pure, whose noise is sqrt(p + 1) times longer): one
@@ -10,12 +10,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dplangevin.planner.request import Request
 
 MOST_STEPS = 200
 LONG_STEP = 1e6
 """A pass over more numbers than this takes a millisecond, and there are fewer steps."""
 PURE_PAYS = 0.7
 """Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
+SHARE = 0.1
+"""Of mu^2, for second moments."""
+SEEN = 0.6
+"""Largest edge of the noise spectrum at which a moment is worth its share."""
+FINE = 0.5
+"""Largest p times the edge of half the share at which a second look pays."""
+ROOMY = 0.125
+"""What that number may be with longer rows: they blur the second look, and the gradients, room^2 times more."""
+WIDEST = 256
+"""Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
+PURE_SHARES = (0.1, 0.2)
+"""Of epsilon, for the second moment of a pure promise: the larger one where the smaller one's edge is below PURE_FINE,
+since noise on the minimiser is then small beside what unseen directions cost."""
+PURE_FINE = 0.0625
+PURE_SEEN = 0.5
+"""As SEEN, for the pure moment."""
+PURE_EDGE = 1.6651
+"""Edge of the spectrum of the noise of a pure moment over (p + 1) scale, by free convolution of two Wishart laws:
+(1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +132,72 @@ def output_ridge(noise_square: float, curvature: float, radius: float) -> float:
 def pure_pays(dimension: int, epsilon: float, mu: float) -> bool:
     """Whether pure objective perturbation is expected to beat noisy descent under (epsilon, delta): few parameters."""
     return math.sqrt(dimension + 1) * mu <= PURE_PAYS * epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looks:
+    """What second moments are worth under a promise with delta > 0.
+
+    Parameters
+    ----------
+    records : n mu / s. number : of looks, two where the records allow it.
+    edge : f = tau sqrt(2 p), the edge of the noise spectrum of one of them.
+    room : length up to which whitened rows count in full, over the expected one: the bias of weights falls with it.
+    pay : whether they are worth their share.
+    """
+
+    records: float
+    number: int
+    edge: float
+    room: float
+    pay: bool
+
+    @classmethod
+    def of(cls, request: Request) -> Looks:
+        """tau = a / (records sqrt(share)), a = 1 (add-remove) 1 / sqrt 2 (replaced rows move x x' by sqrt 2, not 2).
+
+        p times the edge of half the share is the noise of a second look over the eigenvalues of white rows.
+        """
+        records, columns = request.records(pure=False), request.columns
+        sensitivity = math.sqrt(0.5) if request.adjacency == "replace-one" else 1.0
+        whole, half = (
+            sensitivity / (records * math.sqrt(share)) * math.sqrt(2 * columns)
+            for share in (SHARE, SHARE / 2)
+        )
+        blur = columns * half
+        two = blur <= FINE
+        return cls(
+            records=records,
+            number=2 if two else 1,
+            edge=half if two else whole,
+            room=math.sqrt(max(1.0, ROOMY / blur)),
+            pay=whole <= SEEN and (columns <= WIDEST or two),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PureLook:
+    """What a second moment can show under a pure promise. records : n epsilon / s. columns : p."""
+
+    records: float
+    columns: int
+
+    @classmethod
+    def of(cls, request: Request) -> PureLook:
+        """For any promise: delta plays no part."""
+        return cls(records=request.n * request.epsilon / request.sides, columns=request.columns)
+
+    def edge(self, share: float) -> float:
+        """Of the spectrum of the noise of a moment that is given this share of epsilon."""
+        return PURE_EDGE * (self.columns + 1) / (share * self.records)
+
+    @property
+    def share(self) -> float:
+        """Of epsilon, for the moment."""
+        small, large = PURE_SHARES
+        return large if self.edge(small) <= PURE_FINE else small
+
+    @property
+    def pay(self) -> bool:
+        """Whether the moment is worth its share."""
+        return self.edge(self.share) <= PURE_SEEN

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach
 
 if TYPE_CHECKING:
-    from dplangevin.privacy.accountant import certify as certify, refusals as refusals
     from dplangevin.privacy.conversions import (
         gdp_delta as gdp_delta,
         gdp_epsilon as gdp_epsilon,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
         Renyi as Renyi,
     )
     from dplangevin.privacy.payment import Released as Released, pay as pay
-    from dplangevin.privacy.plan import Plan as Plan, Price as Price
+    from dplangevin.privacy.plan import Plan as Plan, Price as Price, certify as certify, refusals as refusals
     from dplangevin.privacy.plan_file import load_plan as load_plan, save_plan as save_plan
     from dplangevin.privacy.proximal_certificate import (
         poincare_constant as poincare_constant,

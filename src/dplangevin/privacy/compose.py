@@ -18,28 +18,12 @@ from dplangevin._arrays import Floats
 from dplangevin._search import bisected
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy._pld import GRID, connect_the_dots
-from dplangevin.privacy.parts import Gaussian, Part, Pure
+from dplangevin.privacy.parts import Gaussian, Part, Parts, Pure
 from dplangevin.privacy.responses import response_delta, response_epsilon
 
-Parts = tuple[Part, ...]
 _LOWEST = np.array([1.01])
 _MOST_CELLS = 600_000
 _MOST_FINE = 60_000
-
-
-def merged(parts: Parts) -> Parts:
-    """Equal parts as one with the counts added."""
-    kept: dict[Part, int] = {}
-    for part in parts:
-        single = part if part.count == 1 else _single(part)
-        kept[single] = kept.get(single, 0) + part.count
-    return tuple(part.times(count) for part, count in kept.items())
-
-
-def _single(part: Part) -> Part:
-    from dataclasses import replace
-
-    return replace(part, count=1)
 
 
 def gaussian_mu(parts: Parts) -> float | None:

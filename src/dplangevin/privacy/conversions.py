@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,17 +63,15 @@ def gdp_delta(mu: float, epsilon: ArrayLike, *, quick: bool = False) -> Floats:
         ratio = np.minimum(size / mu, 1e300)
         # three units of rounding down: for large mu the subtraction loses absolute digits
         near = ratio - mu / 2 - 3 * np.spacing(np.maximum(ratio, mu / 2))
-        above = _gdp_method(mu, quick)(mu, np.minimum(near, 1e3))
+        near = np.minimum(near, 1e3)
+        if mu >= _SMALL_MU:
+            above = _gdp_large(mu, near)
+        else:
+            above = _gdp_quick(mu, near) if quick and mu >= 0.01 else _gdp_small(mu, near)
         above = np.where(np.isinf(size), 0.0, np.maximum(above * (1 + 5e-12), _TINY))
         # the other side of eps = 0, by symmetry: 1 - e^eps + e^eps delta(-eps)
         result = np.where(eps >= 0, above, (-np.expm1(-size) + np.exp(-size) * above) * (1 + 1e-15))
     return np.asarray(np.where(np.isnan(result), 1.0, np.clip(result, 0.0, 1.0)))
-
-
-def _gdp_method(mu: float, quick: bool) -> Callable[[float, Floats], Floats]:
-    if mu >= _SMALL_MU:
-        return _gdp_large
-    return _gdp_quick if quick and mu >= 0.01 else _gdp_small
 
 
 def _gdp_quick(mu: float, near: Floats) -> Floats:
@@ -117,6 +115,11 @@ def _invert_decreasing(delta_of: Callable[[float], float], delta: float, start: 
     return math.inf if high is None else bisected(enough, high, 0.0, rounds=200, relative=1e-15)
 
 
+def _log_excess(mu: float, target: float, epsilon: float) -> float:
+    """log delta(eps) of mu-GDP over its target."""
+    return math.log(max(float(gdp_delta(mu, epsilon)), _TINY)) - target
+
+
 @lru_cache(maxsize=4096)
 def gdp_epsilon(mu: float, delta: float) -> float:
     """The eps with gdp_delta(mu, eps) = delta, rounded up; 0 when delta(0) is small enough already."""
@@ -132,12 +135,8 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     high = grown_until(lambda eps: float(gdp_delta(mu, eps)) <= delta, mu * mu / 2 + mu, 1e300)
     if high is None:
         return math.inf
-    target = math.log(delta)
-
-    def log_delta(eps: float) -> float:
-        return math.log(max(float(gdp_delta(mu, eps)), _TINY)) - target
-
-    root = float(brentq(log_delta, 0.0, high, xtol=1e-300, rtol=1e-14))
+    excess = partial(_log_excess, mu, math.log(delta))
+    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
     step = max(abs(root), 1e-300) * 1e-14
     while float(gdp_delta(mu, root)) > delta and root < high:
         root += step
@@ -158,12 +157,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         low /= 2
         if low < 1e-300:
             return 0.0
-    target = math.log(delta)
-
-    def log_delta(mu: float) -> float:
-        return math.log(max(float(gdp_delta(mu, epsilon)), _TINY)) - target
-
-    root = float(brentq(log_delta, low, high, xtol=1e-300, rtol=1e-14))
+    root = float(brentq(_log_excess, low, high, (math.log(delta), epsilon), xtol=1e-300, rtol=1e-14))
     step = root * 1e-14
     while float(gdp_delta(root, epsilon)) > delta and root > low:
         root -= step

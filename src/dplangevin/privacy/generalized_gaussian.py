@@ -20,13 +20,17 @@ from scipy.special import gammaincc, gammainccinv, gammaln
 from dplangevin._arrays import Floats
 from dplangevin.errors import CalibrationFailed
 from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.loss_sum import LARGEST_TRANSFORM, LossSum, PrivacyLoss, decreasing_root
+from dplangevin.privacy.loss_sum import (
+    LARGEST_TRANSFORM,
+    LOSS_ROUNDING,
+    LossSum,
+    PrivacyLoss,
+    decreasing_root,
+)
 
 RESOLUTION, ROUGH = 256, 24
 TAIL = 1e-30
 """Probability of each tail of one coordinate that is moved to an infinite loss."""
-LOSS_ROUNDING = 1e-13
-"""What round-off in the masses can change in the mean loss of one coordinate, with a margin."""
 MARGIN = 3e-7
 """Relative room left in eps, so that asking the guarantee for its eps gives the requested one or less."""
 
@@ -58,10 +62,6 @@ def loss(x: ArrayLike, p: float, shift: float) -> Floats:
     return np.asarray(np.where(far, outside, inside))
 
 
-def _slope(x: Floats, p: float, shift: float) -> Floats:
-    return np.asarray(-p * ((shift - x) ** (p - 1) + np.sign(x) * np.abs(x) ** (p - 1)))
-
-
 def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
     """x in [lowest, s/2] with loss(x) = losses >= 0, by bracketed Newton steps.
 
@@ -79,12 +79,15 @@ def cut_points(losses: Floats, p: float, shift: float, lowest: float) -> Floats:
     low, high, goal, x = low[left], high[left], losses[left], result[left]
     for _ in range(60):
         gap = loss(x, p, shift) - goal
+        slope = -p * ((shift - x) ** (p - 1) + np.sign(x) * np.abs(x) ** (p - 1))
         low, high = np.where(gap > 0, x, low), np.where(gap > 0, high, x)
         with np.errstate(divide="ignore", invalid="ignore"):
-            newton = x - gap / _slope(x, p, shift)
-        new = np.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
+            newton = x - gap / slope
+        # a step as short as round-off has arrived, on whichever side of the bracket it lies
+        arrived = np.abs(newton - x) <= 1e-14 * np.maximum(np.abs(x), shift)
+        new = np.where(arrived | ((newton >= low) & (newton <= high)), newton, 0.5 * (low + high))
         result[left] = new
-        moving = np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift)
+        moving = ~arrived & (np.abs(new - x) > 1e-15 * np.maximum(np.abs(x), shift))
         left, low, high, goal, x = left[moving], low[moving], high[moving], goal[moving], new[moving]
         if left.size == 0:
             break
@@ -134,11 +137,6 @@ def single_delta(p: float, shift: float, epsilon: float) -> float:
     return min(1.0, max(0.0, upper - subtracted) + 1e-13 * upper)
 
 
-def loss_sum(p: float, shift: float, count: int, step: float, cap: float) -> LossSum:
-    """The loss of `count` coordinates that all move by `shift` (in units of sigma)."""
-    return LossSum([coordinate_loss(p, shift, step, cap, count)], slack=count * LOSS_ROUNDING)
-
-
 def certified_delta(
     p: float, shift: float, count: int, epsilon: float, *, resolution: int = RESOLUTION
 ) -> float:
@@ -147,13 +145,15 @@ def certified_delta(
     `resolution` is the number of grid cells per standard deviation of one coordinate's loss; the bound is above
     the truth by a relative 1e-4 or less at 256, and valid at any resolution.
     """
+    if p == 1 and epsilon >= count * shift:
+        return 0.0
     if count == 1:
         return single_delta(p, shift, epsilon)
     single = shift * math.sqrt(fisher_information(p))
     cap, best = epsilon + 40 + 12 * math.sqrt(count) * single, 1.0
     step = grid_step(p, shift, count, epsilon, cap, resolution)
     for _ in range(5):
-        total = loss_sum(p, shift, count, step, cap)
+        total = LossSum(coordinate_loss(p, shift, step, cap, count))
         best = min(best, total.delta(epsilon))
         if total.infinity <= 1e-6 * best or total.losses[0].values[-1] < cap:
             break
@@ -165,7 +165,7 @@ def grid_step(p: float, shift: float, count: int, epsilon: float, cap: float, re
     """Step that resolves one coordinate's loss, both as it is and tilted to epsilon, within the largest sizes."""
     single = shift * math.sqrt(fisher_information(p))
     largest = min(float(loss(tail_point(p, TAIL), p, shift)), cap)
-    rough = loss_sum(p, shift, count, single / 32, cap)
+    rough = LossSum(coordinate_loss(p, shift, single / 32, cap, count))
     if not rough.losses[0].mass.any() or count * largest <= epsilon:
         return single / 32
     variance = rough.cumulants(rough.tilt(epsilon))[2]
@@ -208,15 +208,6 @@ def rounded_up(value: float, digits: int = 6) -> float:
     return result if result >= value else float(f"{(math.ceil(value / unit) + 1) * unit:.{digits}g}")
 
 
-def noise_delta(p: float, sigma: float, count: int, epsilon: float, *, resolution: int = RESOLUTION) -> float:
-    """Certified delta(eps) of GGauss(p, sigma) when `count` answers change by 1: closed forms where they exist."""
-    if p == 1 and epsilon >= count / sigma:
-        return 0.0
-    if p == 2:
-        return float(cv.gdp_delta(math.sqrt(2 * count) / sigma, epsilon))
-    return certified_delta(p, 1 / sigma, count, epsilon, resolution=resolution)
-
-
 @lru_cache(maxsize=512)
 def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough: bool = False) -> float:
     """sigma with certified delta(eps) <= delta for `count` answers that change by 1, rounded up to six digits.
@@ -235,9 +226,8 @@ def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough:
     for resolution, tolerance in ((ROUGH, 1e-4),) if rough else ((ROUGH, 1e-4), (RESOLUTION, 2e-6)):
         excess = partial(_excess, p, count, epsilon, math.log(delta), resolution)
         place, slope = decreasing_root(excess, place, slope, tolerance)
-    sigma = math.exp(place)
-    sigma = rounded_up(sigma)
-    if not noise_delta(p, sigma, count, epsilon, resolution=ROUGH if rough else RESOLUTION) <= delta:
+    sigma = rounded_up(math.exp(place))
+    if not certified_delta(p, 1 / sigma, count, epsilon, resolution=ROUGH if rough else RESOLUTION) <= delta:
         raise CalibrationFailed(
             f"no sigma was certified for p = {p}, epsilon = {epsilon}, delta = {delta} and {count} counts; "
             "choose another p or a larger delta."
@@ -245,8 +235,15 @@ def smallest_sigma(p: float, count: int, epsilon: float, delta: float, *, rough:
     return sigma
 
 
+def norm_scale(epsilon: float, delta: float, *, secure: bool = False) -> float:
+    """The smallest scale of the noise exp(-|x|_K / scale): that of one Laplace answer; on a grid it is pure."""
+    if secure:  # a hair more, for the rounding of the cost
+        return smallest_sigma(1.0, 1, epsilon, 0.0) * (1 + 2e-9)
+    return smallest_sigma(1.0, 1, epsilon, delta)
+
+
 def _excess(p: float, count: int, epsilon: float, target: float, resolution: int, log_sigma: float) -> float:
-    value = noise_delta(p, math.exp(log_sigma), count, epsilon, resolution=resolution)
+    value = certified_delta(p, 1 / math.exp(log_sigma), count, epsilon, resolution=resolution)
     return max(
         math.log(max(value, 1e-300)) - target, -4.0
     )  # flat where delta is far too small: keeps secants sane

@@ -12,11 +12,9 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.generalized_gaussian import (
-    LOSS_ROUNDING,
     certified_delta,
     coordinate_loss,
     fisher_information,
-    loss_sum,
     single_renyi,
 )
 from dplangevin.privacy.loss_sum import LossSum, PrivacyLoss, smallest_epsilon
@@ -64,7 +62,7 @@ class GeneralizedGaussian(Part):
         spread = math.sqrt(fisher_information(self.p)) * self.shift
         step = max(spread / 64, 20 * math.sqrt(self.changed) * spread / 2**19)
         cap = 50 + 40 * spread * math.sqrt(self.changed)
-        return _to_pld(loss_sum(self.p, self.shift, self.changed, step, cap), grid)
+        return _to_pld(LossSum(coordinate_loss(self.p, self.shift, step, cap, self.changed)), grid)
 
     def group(self, size: int) -> Part:
         return replace(self, shift=self.shift * size, changed=min(self.answers, self.changed * size))
@@ -86,12 +84,11 @@ class CorrectedNoise(Part):
     def losses(self, step: float, cap: float) -> LossSum:
         """All privacy losses on one grid."""
         noise = self.noise
-        parts = [
+        return LossSum(
             coordinate_loss(noise.p, noise.shift, step, cap, noise.changed),
             response_loss(self.search_epsilon, step, self.hits),
             coordinate_loss(1.0, self.answer_epsilon, step, cap, self.hits),
-        ]
-        return LossSum(parts, slack=LOSS_ROUNDING * sum(part.count for part in parts))
+        )
 
     def delta(self, epsilon: float) -> float:
         return self.losses(*self._grid(epsilon)).delta(epsilon)

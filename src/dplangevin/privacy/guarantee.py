@@ -13,7 +13,7 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.privacy import compose, readouts
 from dplangevin.privacy.origins import Origin, origin_of
-from dplangevin.privacy.parts import Part
+from dplangevin.privacy.parts import Part, merged
 from dplangevin.problem.constants import Adjacency
 
 _MOST_EVENTS = 10_000
@@ -61,7 +61,7 @@ class Guarantee:
     composition: Guarantee | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", compose.merged(self.parts))
+        object.__setattr__(self, "parts", merged(self.parts))
         _check.nonnegative("extra_delta", self.extra_delta)
 
     def __str__(self) -> str:

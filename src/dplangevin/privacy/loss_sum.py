@@ -8,7 +8,7 @@ bounded and added: the wrapped upper tail (Chernoff), the mass at infinity, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,9 @@ from dplangevin.errors import CalibrationFailed
 
 UNIT = 2.3e-16
 LARGEST_TRANSFORM = 2**22
+LARGEST_TILT = 2.0**30
+LOSS_ROUNDING = 1e-13
+"""What round-off in the masses can change in the mean of one loss, with a margin."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,15 +51,16 @@ class LossSum:
     `slack` is added to every loss sum: it pays for round-off in the masses themselves.
     """
 
-    def __init__(self, losses: Sequence[PrivacyLoss], slack: float = 0.0) -> None:
-        self.losses = tuple(losses)
-        self.slack = slack
+    def __init__(self, *losses: PrivacyLoss) -> None:
+        self.losses = losses
+        self.slack = LOSS_ROUNDING * sum(loss.count for loss in losses)
         self.step = losses[0].step
         if any(loss.step != self.step for loss in losses):
             raise ValueError("all losses must share one grid")
         self.infinity = math.fsum(loss.count * loss.infinity for loss in losses)
         with np.errstate(divide="ignore"):
             self._logs = tuple((np.log(loss.mass), loss.values, loss.count) for loss in losses)
+        self._largest = math.fsum(count * values[-1] for _, values, count in self._logs)
 
     def cumulants(self, theta: float) -> tuple[float, float, float]:
         """K(theta) = log E[e^{theta sum}; finite], its derivative and its second derivative."""
@@ -76,10 +80,12 @@ class LossSum:
         """theta >= 0 that minimises K(theta) - theta target (the tilted mean is then the target)."""
         if self.cumulants(0.0)[1] >= target:
             return 0.0
+        if target > self._largest * (1 + 1e-12):  # no tilt has such a mean
+            return LARGEST_TILT
         low, high = 0.0, 1.0
         while self.cumulants(high)[1] < target:
             low, high = high, 2 * high
-            if high > 1e9:
+            if high >= LARGEST_TILT:
                 return high
         theta = 0.5 * (low + high)
         for _ in range(60):
@@ -105,7 +111,7 @@ class LossSum:
         if self.infinity >= 1 or any(not loss.mass.any() for loss in self.losses):
             return 1.0
         target = epsilon - self.slack
-        if target >= math.fsum(count * losses[-1] for _, losses, count in self._logs):
+        if target >= self._largest:
             return self.infinity
         theta = self.tilt(target)
         _, mean, variance = self.cumulants(theta)

@@ -37,12 +37,6 @@ class Origin:
         return f"{self.kind}: {'; '.join(self.proofs)}" if self.proofs else self.kind
 
 
-def stated(name: str, proof: str) -> None:
-    """Note where the proof of a theorem stands; "" for published ones. One name has one origin."""
-    if _PROOFS.setdefault(_key(name), proof) != proof:
-        raise TypeError(f"two theorems are called {name!r} and come from different places.")
-
-
 def origin_of(theorem: str) -> Origin:
     """The origin of a theorem, or of several joined by " + " or ", " (composed or transferred promises).
 
@@ -53,15 +47,29 @@ def origin_of(theorem: str) -> Origin:
     proved here: docs/theory/noisy_sgd.md, section 3, B4
     (None, None)
     """
-    names = [_key(name) for name in theorem.replace(" + ", ", ").split(", ")]
-    if not all(name in _PROOFS for name in names):
+    names, known = [_key(name) for name in theorem.replace(" + ", ", ").split(", ")], _stated()
+    if not all(name in known for name in names):
         from dplangevin.privacy.registry import load_theorems  # above this module: theorems make guarantees
 
         load_theorems()
-    proofs = tuple(dict.fromkeys(_PROOFS[name] for name in names if _PROOFS.get(name)))
+        known = _stated()
+    proofs = tuple(dict.fromkeys(known[name] for name in names if known.get(name)))
     if proofs:
         return Origin(PROVED_HERE, proofs)
-    return Origin(PUBLISHED if all(name in _PROOFS for name in names) else UNSTATED)
+    return Origin(PUBLISHED if all(name in known for name in names) else UNSTATED)
+
+
+def _stated() -> dict[str, str]:
+    """Where the proofs stand, of the theorems that are imported too. One name has one origin."""
+    from dplangevin.privacy.theorem import Theorem
+
+    known, left = dict(_PROOFS), Theorem.__subclasses__()
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        if "name" in vars(kind) and known.setdefault(_key(kind.name), kind.proof) != kind.proof:
+            raise TypeError(f"two theorems are called {kind.name!r} and come from different places.")
+    return known
 
 
 def _key(name: str) -> str:

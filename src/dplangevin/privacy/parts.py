@@ -342,3 +342,15 @@ class Approximate(Part):
     def pld(self, grid: float) -> Any | None:
         # dp-accounting cannot compose a distribution without a finite loss
         return pure_pld(self.value, self.slack, grid) if self.slack < 1 else None
+
+
+Parts = tuple[Part, ...]
+
+
+def merged(parts: Parts) -> Parts:
+    """Equal parts as one with the counts added."""
+    kept: dict[Part, int] = {}
+    for part in parts:
+        single = part if part.count == 1 else replace(part, count=1)
+        kept[single] = kept.get(single, 0) + part.count
+    return tuple(replace(part, count=count) for part, count in kept.items())

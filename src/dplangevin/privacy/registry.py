@@ -86,62 +86,65 @@ class Member:
     self_check: bool = False
     former: tuple[str, ...] = ()
 
-
-def placed(name: str, home: str) -> tuple[str, str]:
-    """(module, attribute): the attribute is in its home unless a module is named."""
-    module, _, attribute = name.rpartition(":")
-    return module or home, attribute
+    @classmethod
+    def named(cls, stem: str, **more: Any) -> Member:
+        """A schedule, a theorem and a mechanism of one name: XSchedule, XTheorem and X."""
+        return cls(f"{stem}Schedule", (f"{stem}Theorem",), stem, **more)
 
 
 def _resolve(package: str, name: str, home: str) -> Any:
-    module, attribute = placed(name, home)
-    return getattr(import_module(f"{package}.{module}"), attribute.replace("-", "_"))
+    """An attribute of a family, in the module `home` unless its name says another."""
+    module, _, attribute = name.rpartition(":")
+    return getattr(import_module(f"{package}.{module or home}"), attribute.replace("-", "_"))
 
 
-def _by_name(which: str) -> dict[str, tuple[type[Schedule], str]]:
-    """The recipes, or the options, of all families: name -> (kind of run, where its function is)."""
+def _member(kind: type[Schedule]) -> tuple[str, Member]:
+    """The package in which this kind of run lives, and its line there; a class of the same name is not that kind."""
+    for package in FAMILIES:
+        if kind.__module__.startswith(f"{package}."):
+            for member in import_module(package).MEMBERS:
+                same = member.schedule.rpartition(":")[2] == kind.__name__
+                if same and _resolve(package, member.schedule, "schedule") is kind:
+                    return package, member
+    raise InvalidParameter(f"{kind.__name__} is of no family in the table; see docs/adding_a_mechanism.md.")
+
+
+def _named(which: str) -> dict[str, tuple[str, Member, str]]:
+    """The recipes, or the options, of all families: name -> (package, member, where its function is)."""
     return {
-        placed(name, "")[1]: (kind, name)
-        for kind, (_, member) in _members(FAMILIES).items()
+        name.rpartition(":")[2]: (package, member, name)
+        for package in FAMILIES
+        for member in import_module(package).MEMBERS
         for name in getattr(member, which)
     }
 
 
-@cache
-def _members(families: tuple[str, ...]) -> dict[type[Schedule], tuple[str, Member]]:
-    return {
-        _resolve(package, member.schedule, "schedule"): (package, member)
-        for package in families
-        for member in import_module(package).MEMBERS
-    }
-
-
-@cache
-def _theorems(families: tuple[str, ...], kind: type[Schedule]) -> Mapping[str, Theorem[Any]]:
-    package, member = _members(families)[kind]
-    listed = [_resolve(package, name, "theorem")() for name in member.theorems]
-    return {theorem.name: theorem for theorem in listed}
-
-
 def schedule_types() -> tuple[type[Schedule], ...]:
     """Every kind of run."""
-    return tuple(_members(FAMILIES))
+    return tuple(
+        _resolve(package, member.schedule, "schedule")
+        for package in FAMILIES
+        for member in import_module(package).MEMBERS
+    )
 
 
 def readers() -> dict[str, Callable[..., Schedule]]:
     """What makes a schedule from the fields of a plan file, by the name in the file."""
     kinds: dict[str, Callable[..., Schedule]] = {}
     for kind in schedule_types():
-        package, member = _members(FAMILIES)[kind]
+        package, member = _member(kind)
         if not kind.stands_alone:
             kinds |= {kind.__name__: kind}
-            kinds |= {placed(name, "")[1]: _resolve(package, name, "schedule") for name in member.former}
+            kinds |= {name.rpartition(":")[2]: _resolve(package, name, "schedule") for name in member.former}
     return kinds
 
 
-def theorems_for(schedule: Schedule | type[Schedule]) -> Mapping[str, Theorem[Any]]:
+@cache
+def theorems_for(kind: type[Schedule]) -> Mapping[str, Theorem[Any]]:
     """The theorems about this kind of run, by name."""
-    return _theorems(FAMILIES, schedule if isinstance(schedule, type) else type(schedule))
+    package, member = _member(kind)
+    listed = [_resolve(package, name, "theorem")() for name in member.theorems]
+    return {theorem.name: theorem for theorem in listed}
 
 
 def load_theorems() -> None:
@@ -150,9 +153,9 @@ def load_theorems() -> None:
         theorems_for(kind)
 
 
-def theorem_named(name: str, schedule: Schedule | type[Schedule]) -> Theorem[Any]:
+def theorem_named(name: str, kind: type[Schedule]) -> Theorem[Any]:
     """The theorem a user pinned."""
-    offered = theorems_for(schedule)
+    offered = theorems_for(kind)
     if name not in offered:
         raise InvalidParameter(f"theorem = {name!r} is unknown; choose one of {', '.join(offered)}.")
     return offered[name]
@@ -160,7 +163,7 @@ def theorem_named(name: str, schedule: Schedule | type[Schedule]) -> Theorem[Any
 
 def known_leak(constants: Any, schedule: Schedule, delta: float) -> float | None:
     """An epsilon that some run within these public numbers is known to leak, where the family has one."""
-    package, member = _members(FAMILIES)[type(schedule)]
+    package, member = _member(type(schedule))
     if not member.self_check:
         return None
     leak: float | None = _resolve(package, "known_leak", "self_check")(constants, schedule, delta)
@@ -169,30 +172,28 @@ def known_leak(constants: Any, schedule: Schedule, delta: float) -> float | None
 
 def mechanism_for(kind: type[Schedule]) -> Any:
     """A mechanism that runs this kind, or None."""
-    package, member = _members(FAMILIES)[kind]
+    package, member = _member(kind)
     return None if member.mechanism is None else _resolve(package, member.mechanism, "mechanism")()
 
 
-def recipe_names() -> dict[str, type[Schedule]]:
-    """The mechanisms that can be planned by name, with the kind of run they lead to."""
-    return {name: kind for name, (kind, _) in _by_name("recipes").items()}
+def recipe_names() -> tuple[str, ...]:
+    """The mechanisms that can be planned by name."""
+    return tuple(_named("recipes"))
 
 
 def recipe_named(name: str) -> Callable[[Any], Any]:
     """The function that plans this mechanism: Request -> Recipe."""
-    kind, place = _by_name("recipes")[name]
-    package, _ = _members(FAMILIES)[kind]
+    package, _, place = _named("recipes")[name]
     recipe: Callable[[Any], Any] = _resolve(package, place, "recipe")
     return recipe
 
 
-def option_names() -> dict[str, type[Schedule]]:
-    """The mechanisms without steps that `account` and `calibrate` know by name, with the kind of run."""
-    return {name: kind for name, (kind, _) in _by_name("options").items()}
+def option_names() -> tuple[str, ...]:
+    """The mechanisms without steps that `account` and `calibrate` know by name."""
+    return tuple(_named("options"))
 
 
 def options_named(name: str) -> tuple[Callable[..., Any], Knob]:
     """What reads the options of this mechanism, options -> (constants, schedule), and its knob."""
-    kind, place = _by_name("options")[name]
-    package, member = _members(FAMILIES)[kind]
+    package, member, place = _named("options")[name]
     return _resolve(package, place, "options"), member.knob

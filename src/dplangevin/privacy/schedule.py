@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC
 from typing import ClassVar
 
@@ -25,8 +24,3 @@ class Schedule(ABC):
 
     def check_meaningful(self, constants: Constants) -> None:  # noqa: B027 - most kinds have nothing to refuse
         """Refuse combinations for which no theorem exists, whatever the numbers."""
-
-
-def public_grid(scale: float) -> float:
-    """The power of two about 2^-20 of the noise, to which answers are rounded."""
-    return float(2.0 ** (math.floor(math.log2(scale)) - 20))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, final
 
 from dplangevin.errors import AssumptionFailed
-from dplangevin.privacy import origins
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part
 from dplangevin.privacy.schedule import Schedule
@@ -21,12 +18,13 @@ S = TypeVar("S", bound=Schedule)
 class Theorem(ABC, Generic[S]):
     """One published result about one family of runs.
 
-    `certify` checks every hypothesis on the very constants and schedule that will run; it never assumes one.
+    `promise` checks every hypothesis on the very constants and schedule that will run; it never assumes one.
     A theorem is a class with keywords: `name`, and `proof`, where this project proves it ("docs/theory/PAGE.md, section
     1"; "" for a statement used as its paper has it). Bases that several share have neither.
     """
 
     name: ClassVar[str]
+    proof: ClassVar[str]
     reference: ClassVar[str]
     beyond_n: ClassVar[str] = ""
     """Why the proof holds when the data hold more records than the public divisor n; "" when it does not."""
@@ -36,25 +34,44 @@ class Theorem(ABC, Generic[S]):
         if (name is None) != (proof is None):
             raise TypeError(f"{cls.__name__}: a theorem states both its name and its proof.")
         if name is not None and proof is not None:
-            cls.name = name
-            origins.stated(name, proof)
-        if "certify" in vars(cls):  # whoever asks, and however: what is proved for at most n records says so
-            cls.certify = _for_these_rows(cls.certify)  # type: ignore[method-assign, assignment]
+            cls.name, cls.proof = name, proof
+        if "certify" in vars(cls):  # it would pass by the question about more than n records
+            raise TypeError(f"{cls.__name__}: a theorem writes its promise in `promise`, not in `certify`.")
 
-    def any_number(self, schedule: S) -> bool:
-        """Whether the proof holds when the data hold more records than the public divisor n."""
-        return bool(self.beyond_n)
-
-    @abstractmethod
+    @final
     def certify(self, constants: Any, schedule: S) -> Guarantee:
         """The promise about this run; raises AssumptionFailed when a hypothesis does not hold.
 
         constants : those of the problem; None for noisy answers, whose schedules state their own neighbours.
         """
+        more = isinstance(constants, Constants) and constants.more_rows
+        # integer sums of secure forms are sized for n records, so no secure form is offered beyond
+        if more and (not self.any_number(schedule) or schedule.secure):
+            raise self.refuse(
+                "its proof needs at most n records, and these data may hold more than the stated n",
+                "Leave n= out (the number of rows is then public), or use another mechanism.",
+            )
+        return self.promise(constants, schedule)
+
+    @abstractmethod
+    def promise(self, constants: Any, schedule: S) -> Guarantee:
+        """What the proof gives, once every hypothesis is checked; `certify` asks before about more than n records."""
+
+    def any_number(self, schedule: S) -> bool:
+        """Whether the proof holds when the data hold more records than the public divisor n."""
+        return bool(self.beyond_n)
 
     def refuse(self, hypothesis: str, fix: str) -> AssumptionFailed:
         """The error for a hypothesis that does not hold."""
         return AssumptionFailed(f"{self.name} does not apply: {hypothesis}. {fix}")
+
+    def row_norm(self, constants: Constants) -> float:
+        """The largest norm of a row, without which nothing is known of sums over rows."""
+        if constants.row_norm is None:
+            raise self.refuse(
+                "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
+            )
+        return constants.row_norm
 
     def guarantee(
         self,
@@ -76,7 +93,7 @@ class Theorem(ABC, Generic[S]):
                 *assumptions,
                 *noise_words(COMMON_ASSUMPTIONS, secure=schedule.secure),
             ),
-            arithmetic=arithmetic(secure=schedule.secure),
+            arithmetic="discrete-grid" if schedule.secure else "real",
             extra_delta=extra_delta,
         )
 
@@ -88,26 +105,9 @@ class Theorem(ABC, Generic[S]):
             release=schedule.release,
             theorem=self.name,
             assumptions=assumptions,
-            arithmetic=arithmetic(secure=schedule.secure),
+            arithmetic="discrete-grid" if schedule.secure else "real",
             **{"reference": self.reference, **stated},
         )
-
-
-def _for_these_rows(certify: Callable[[Any, Any, S], Guarantee]) -> Callable[[Any, Any, S], Guarantee]:
-    """The same certificate, refused where the data may hold more than n records and the proof needs at most n."""
-
-    @wraps(certify)
-    def checked(theorem: Any, constants: Any, schedule: S) -> Guarantee:
-        more = isinstance(constants, Constants) and constants.more_rows
-        # integer sums of secure forms are sized for n records, so no secure form is offered beyond
-        if more and (not theorem.any_number(schedule) or schedule.secure):
-            raise theorem.refuse(
-                "its proof needs at most n records, and these data may hold more than the stated n",
-                "Leave n= out (the number of rows is then public), or use another mechanism.",
-            )
-        return certify(theorem, constants, schedule)
-
-    return checked
 
 
 OUTSIDE = "that event is outside the promise"
@@ -137,14 +137,15 @@ SECURE_NOISE = (
 )
 
 
+def public_grid(scale: float, *, whole: bool = False) -> float:
+    """The power of two about 2^-20 of the noise, to which answers are rounded; at most 1 for whole numbers."""
+    grid = float(2.0 ** (math.floor(math.log2(scale)) - 20))
+    return min(grid, 1.0) if whole else grid
+
+
 def noise_words(assumptions: tuple[str, str], *, secure: bool) -> tuple[str, ...]:
     """COMMON_ASSUMPTIONS or ANSWER_ASSUMPTIONS, with what secure mode has instead of ideal noise."""
     return (SECURE_NOISE, assumptions[1]) if secure else assumptions
-
-
-def arithmetic(*, secure: bool) -> str:
-    """What the noise of a guarantee is."""
-    return "discrete-grid" if secure else "real"
 
 
 def inflated(value: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class DataBounds:
     weight_bound : largest sample weight.
     bad_rows : a record with an entry that is no finite number is refused ("refuse"), or counts as the zero row with the
         label 0 (a weight that is none as weight 0): "zero".
+    label_range : follows: the smallest interval that holds every admissible target or class label.
 
     Examples
     --------
@@ -44,6 +45,7 @@ class DataBounds:
     classes: int | None = None
     weight_bound: float = 1.0
     bad_rows: str = "refuse"
+    label_range: tuple[float, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.data_norm is None or self.data_norm != self.data_norm:
@@ -56,19 +58,13 @@ class DataBounds:
             got = "neither" if self.target is None else "both"
             raise InvalidParameter(f"exactly one of target and classes must be given, got {got}. {_HOW}")
         if self.classes is not None:
-            _check.put(self, classes=_check.count("classes", self.classes, least=2))
+            classes = _check.count("classes", self.classes, least=2)
+            _check.put(self, classes=classes, label_range=(0.0, float(classes - 1)))
         else:
-            _check.put(self, target=_interval(self.target))
+            low, high = _interval(self.target)
+            _check.put(self, target=(low, high), label_range=(low, high))
         _check.each(self, weight_bound=_check.positive)
         _check.put(self, bad_rows=_check.choice("bad_rows", self.bad_rows, ("refuse", "zero")))
-
-    @property
-    def label_range(self) -> tuple[float, float]:
-        """Smallest interval that holds every admissible target or class label."""
-        if self.classes is not None:
-            return 0.0, float(self.classes - 1)
-        assert self.target is not None
-        return self.target
 
     def clip(
         self,
@@ -99,13 +95,10 @@ class DataBounds:
             raise InvalidParameter("X, y and weights must have one entry per record; their lengths differ.")
         rows = np.empty(features.shape, features.dtype) if out is None else out
         _clip_rows(features, self.data_norm, rows)
-        return rows, self._clip_labels(labels), clipped_weights
-
-    def _clip_labels(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
         if self.classes is None:
-            return np.clip(y, *self.label_range)
-        known = (y >= 0) & (y < self.classes) & (y == np.floor(y))
-        return np.where(known, y, 0.0)
+            return rows, np.clip(labels, *self.label_range), clipped_weights
+        known = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
+        return rows, np.where(known, labels, 0.0), clipped_weights
 
 
 def _interval(target: Any) -> tuple[float, float]:

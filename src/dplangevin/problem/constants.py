@@ -60,7 +60,9 @@ class Constants:
             raise InvalidParameter(f"n = {self.n} is more than {MOST_RECORDS:g} records; state a smaller n.")
         _check.each(self, lipschitz=_check.scale)
         _check.put(self, smoothness=_check.scale("smoothness", self.smoothness, infinite=True))
-        _check.each(self, strong_convexity=_check.scale_or_zero)
+        _check.each(self, strong_convexity=_check.nonnegative)
+        if self.strong_convexity:
+            _check.each(self, strong_convexity=_check.scale)
         _check.put(self, diameter=_check.scale("diameter", self.diameter, infinite=True))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         if self.more_rows and self.adjacency != "add-remove":

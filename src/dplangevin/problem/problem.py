@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.bounds import DataBounds
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
-from dplangevin.problem.constraints import ConstraintSet, WholeSpace
+from dplangevin.problem.constraints import CONSTRAINTS, ConstraintSet, WholeSpace
 from dplangevin.problem.losses import LOSSES, Clipped, Loss, RadialHuber, RecordLoss
 
 
@@ -32,6 +31,10 @@ class Problem:
     fit_intercept : append a constant-one column to the row, the last one; slopes multiply the joint row.
     adjacency : "replace-one" or "add-remove".
 
+    From these follow
+    n_columns : columns of the joint row, the features and the intercept. dimension : number of coordinates of theta.
+    row_norm : largest norm of the joint row (x, 1). constants : L, M, m, diameter and sensitivity.
+
     For a loss of K scores theta holds K coefficients per column, entry (column j, class c) at j K + c.
 
     Examples
@@ -52,25 +55,43 @@ class Problem:
     fit_intercept: bool = True
     adjacency: Adjacency = "replace-one"
     more_rows: bool = False
+    n_columns: int = field(init=False, repr=False, compare=False)
+    dimension: int = field(init=False, repr=False, compare=False)
+    row_norm: float = field(init=False, repr=False, compare=False)
+    constants: Constants = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.each(self, n=_check.count, n_features=_check.count, ridge=_check.nonnegative)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         if not isinstance(self.fit_intercept, bool):
             raise InvalidParameter(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
-        if not isinstance(self.bounds, DataBounds):
+        # a class of one's own could clip less, or project elsewhere, than it says
+        if type(self.bounds) is not DataBounds:
             raise InvalidParameter(
                 f"bounds must be stated, e.g. DataBounds(data_norm=1.0, classes=2); got {self.bounds!r}."
             )
-        if not isinstance(self.constraint, ConstraintSet):
-            raise InvalidParameter(f"constraint must be a set such as Ball(1.0), got {self.constraint!r}.")
+        if type(self.constraint) not in CONSTRAINTS.values():
+            raise InvalidParameter(
+                f"constraint must be one of this library's sets such as Ball(1.0), got {self.constraint!r}."
+            )
         self._check_loss()
-        _ = self.constants  # fail here rather than at the first use
+        columns = self.n_features + int(self.fit_intercept)
+        norm = self.bounds.data_norm
+        _check.put(
+            self,
+            n_columns=columns,
+            dimension=columns * self.loss.score_dimension,
+            row_norm=math.hypot(norm, 1.0) if self.fit_intercept else norm,
+        )
+        _check.put(self, constants=self._constants())
 
     def _check_loss(self) -> None:
         if not isinstance(self.loss, Loss):
             raise InvalidParameter(f"loss must be a Loss such as Logistic(), got {self.loss!r}.")
-        if not _proved(self.loss):
+        inner = self.loss
+        while type(inner) is Clipped:
+            inner = inner.loss
+        if not isinstance(inner, RecordLoss) and type(inner) not in LOSSES.values():
             raise InvalidParameter(
                 f"{type(self.loss).__name__} is no loss of this library: nothing proves its slope bound and its "
                 "convexity. Subclass RecordLoss, whose gradients are clipped record by record."
@@ -99,38 +120,28 @@ class Problem:
                 f"[{low:g}, {high:g}]; state a range inside it."
             )
 
-    @cached_property
-    def n_columns(self) -> int:
-        """Columns of the joint row: the features and the intercept."""
-        return self.n_features + int(self.fit_intercept)
-
-    @cached_property
-    def dimension(self) -> int:
-        """Number of coordinates of theta."""
-        return self.n_columns * self.loss.score_dimension
-
-    @cached_property
-    def row_norm(self) -> float:
-        """Largest norm of the joint row (x, 1)."""
-        norm = self.bounds.data_norm
-        return math.hypot(norm, 1.0) if self.fit_intercept else norm
-
-    @cached_property
-    def constants(self) -> Constants:
-        """L, M, m, diameter and sensitivity of this problem.
-
-        A record's gradient is weight * slope (x, 1)^T, of (Frobenius) norm at most L = weight_bound
+    def _constants(self) -> Constants:
+        """A record's gradient is weight * slope (x, 1)^T, of (Frobenius) norm at most L = weight_bound
         slope_bound row_norm; its Hessian is at most weight_bound curvature_bound row_norm^2, of rank 1
         (softmax: K - 1, since slopes sum to 0). Only the ridge counts as strong convexity.
+
+        Of a loss of whole records nothing but the clip is believed, except where this library proves more.
         """
-        weight, row = self.bounds.weight_bound, self.row_norm
-        lipschitz, smoothness, convex, rank = self._loss_constants()
+        loss, weight, row = self.loss, self.bounds.weight_bound, self.row_norm
+        if isinstance(loss, RecordLoss):
+            convex, rank = type(loss) is RadialHuber, None
+            lipschitz = _check.positive("gradient_bound", loss.gradient_bound)
+            smoothness = 1.0 if convex else math.inf
+        else:
+            convex, rank = loss.convex, max(loss.score_dimension - 1, 1) if loss.convex else None
+            lipschitz, smoothness = loss.slope_bound * row, loss.curvature_bound * row * row
+        diameter = self.constraint.diameter(self.dimension)
         return Constants(
             n=self.n,
             lipschitz=weight * lipschitz,
             smoothness=weight * smoothness + self.ridge,
             strong_convexity=self.ridge,
-            diameter=self.constraint.diameter(self.dimension),
+            diameter=diameter,
             adjacency=self.adjacency,
             convex=convex,
             dimension=self.dimension,
@@ -138,24 +149,11 @@ class Problem:
             row_norm=row,
             label_bound=max(abs(label) for label in self.bounds.label_range),
             weight_bound=weight,
-            assumptions=self._assumptions(),
+            assumptions=self._assumptions(math.isfinite(diameter)),
             more_rows=self.more_rows,
         )
 
-    def _loss_constants(self) -> tuple[float, float, bool, int | None]:
-        """L, M, whether the gradients that are summed are those of a convex function, and the rank of a Hessian.
-
-        Of a loss of whole records nothing but the clip is believed, except where this library proves more.
-        """
-        loss, row = self.loss, self.row_norm
-        if isinstance(loss, RecordLoss):
-            proved = type(loss) is RadialHuber
-            bound = _check.positive("gradient_bound", loss.gradient_bound)
-            return bound, 1.0 if proved else math.inf, proved, None
-        rank = max(loss.score_dimension - 1, 1) if loss.convex else None
-        return loss.slope_bound * row, loss.curvature_bound * row * row, loss.convex, rank
-
-    def _assumptions(self) -> tuple[str, ...]:
+    def _assumptions(self, projected: bool) -> tuple[str, ...]:
         bounds, words = self.bounds, []
         words.append(f"feature rows are clipped to Euclidean norm {bounds.data_norm:g}")
         if bounds.classes is not None:
@@ -175,13 +173,6 @@ class Problem:
             words.append("the intercept is a constant-one column of the joint row, penalised like the rest")
         if self.ridge > 0:
             words.append("the ridge is added once per step, outside the clip")
-        if not math.isinf(self.constraint.diameter(self.dimension)):
+        if projected:
             words.append(f"every iterate is projected on the {self.constraint.name}")
         return (*words, *self.loss.assumptions)
-
-
-def _proved(loss: Loss) -> bool:
-    """Whether the bounds hold whatever the class says: a loss of this library as it is, or one that is clipped here."""
-    if type(loss) is Clipped:
-        return _proved(loss.loss)
-    return isinstance(loss, RecordLoss) or type(loss) in LOSSES.values()

@@ -2,9 +2,9 @@
 
 from dplangevin.queries.count import count_file, count_marginals, count_queries
 from dplangevin.queries.count_table import CountTable
-from dplangevin.queries.expressions import Predicate, column
 from dplangevin.queries.marginals import Marginals
 from dplangevin.queries.postprocess import consistent_totals, nonnegative, rounded
+from dplangevin.queries.row_queries import Predicate, column
 
 __all__ = [
     "CountTable",

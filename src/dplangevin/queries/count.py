@@ -52,7 +52,8 @@ def count_queries(
     queries : named (or listed) queries, each a predicate built from `column(...)`, a SQL text over one row (needs
         DuckDB and a schema), a function of one row (a dict of numbers, texts and None) with values in [0, 1], or an
         array of one value in [0, 1] per row; values outside are clipped.
-    touched_counts : the most queries one row can satisfy, when that is known (for example 1 for disjoint ones).
+    touched_counts : the most queries one row can satisfy, when that is known (for example 1 for disjoint ones); of a
+        row that satisfies more only the first so many count.
     max_rows_per_person : the promise covers all rows of a person who owns at most so many.
     schema : gives the columns their types for SQL; without it types would come from the records.
     state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
@@ -61,16 +62,17 @@ def count_queries(
     """
     schema = None if schema is None else as_schema(schema)
     rows = table_of(table, None if schema is None else schema.names)
-    with RowQueries.of(queries, rows, schema) as asked:
+    asked = RowQueries.of(queries, rows, schema)
+    with asked.sql or nullcontext():
         mechanism = planned(
-            queries=len(asked),
+            queries=len(asked.names),
             touched_queries=touched_counts,
             rows_per_person=max_rows_per_person,
             epsilon=epsilon,
             delta=delta,
             **noise,
         )
-        exact = partial(asked.count, mechanism.grid if mechanism.secure else None)
+        exact = partial(asked.count, mechanism.grid if mechanism.secure else None, touched_counts)
         return _released(mechanism, exact, asked.names, None, random_state, ledger, state)
 
 

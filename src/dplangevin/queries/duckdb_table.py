@@ -100,12 +100,7 @@ class SqlCounter:
 
     def count(self, table: Table, written: Sequence[str]) -> NDArray[np.int64]:
         """Exact counts of checked predicates over a table; a predicate that fails on a row is false there."""
-        self._register(
-            {
-                column.name: _typed(self._arrow, column, _values(column, table.column(column.name)))
-                for column in self._columns
-            }
-        )
+        self._show(table)
         found: list[int] = []
         for start in range(0, len(written), _PER_QUERY):
             batch = written[start : start + _PER_QUERY]
@@ -113,11 +108,35 @@ class SqlCounter:
             found += self._run(partial(self._row, f"SELECT {counts} FROM data"))
         return np.asarray(found, np.int64)
 
+    def holds(self, table: Table, written: Sequence[str]) -> NDArray[np.bool_]:
+        """Which rows satisfy which predicates, [rows, predicates], as `count` counts them."""
+        self._show(table)
+        found = np.zeros((len(table), len(written)), bool)
+        for start in range(0, len(written), _PER_QUERY):
+            batch = written[start : start + _PER_QUERY]
+            answers = ", ".join(f"coalesce(TRY({text}), false) AS a{i}" for i, text in enumerate(batch))
+            columns = self._run(partial(self._columns_of, f"SELECT {answers} FROM data"))
+            for i in range(len(batch)):
+                found[:, start + i] = columns[f"a{i}"]
+        return found
+
+    def _show(self, table: Table) -> None:
+        """The rows to DuckDB, as the schema types them."""
+        self._register(
+            {
+                column.name: _typed(self._arrow, column, _values(column, table.column(column.name)))
+                for column in self._columns
+            }
+        )
+
     def _register(self, columns: dict[str, Any]) -> None:
         self._link.register("data", self._arrow.table(columns))
 
     def _row(self, query: str) -> tuple[int, ...]:
         return tuple(self._link.execute(query).fetchall()[0])  # all: an open result would lock the link
+
+    def _columns_of(self, query: str) -> Any:
+        return self._link.execute(query).fetchnumpy()
 
     def _run(self, work: Callable[[], Any]) -> Any:
         """Errors of the engine may quote values of records, so their text is dropped."""

@@ -1,9 +1,19 @@
-"""The queries a DataFrame may be asked: each gives one value in [0, 1] per row, from that row alone."""
+"""The queries a table may be asked: each gives one value in [0, 1] per row, from that row alone.
+
+Predicates built in Python are functions of one row by construction:
+
+>>> adult = column("age") >= 18
+>>> query = adult & column("job").is_in(["nurse", "teacher"]) & ~column("gain").is_missing()
+"""
 
 from __future__ import annotations
 
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,11 +21,164 @@ from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries.duckdb_table import SqlCounter
-from dplangevin.queries.expressions import Predicate
 from dplangevin.schema.schema import Schema
-from dplangevin.tables import Table
+from dplangevin.tables import MISSING, Table, label, labels_of, number
 
+Booleans = NDArray[np.bool_]
 Counts = NDArray[np.float64]
+CELLS = 2**20
+"""Answers that are held at a time where rows are capped."""
+
+
+class Predicate(ABC):
+    """True or false for each row by itself; a comparison with a missing value is false.
+
+    There are no other classes of predicates than the ones here: one could look at several rows, or count a row twice.
+    """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        if cls.__module__ != __name__:
+            raise TypeError(
+                "predicates are built with column(...); for anything else give a function of one row."
+            )
+        super().__init_subclass__(**keywords)
+
+    @abstractmethod
+    def holds(self, table: Table) -> Booleans:
+        """Which of the rows satisfy it."""
+
+    @abstractmethod
+    def columns(self) -> frozenset[str]:
+        """The columns it reads."""
+
+    def __and__(self, other: Predicate) -> Predicate:
+        return _Joined(left=self, right=_predicate(other), both=True)
+
+    def __or__(self, other: Predicate) -> Predicate:
+        return _Joined(left=self, right=_predicate(other), both=False)
+
+    def __invert__(self) -> Predicate:
+        return _Negated(inner=self)
+
+    def __bool__(self) -> bool:
+        raise InvalidParameter("combine predicates with &, | and ~ (and parentheses), not with and, or, not.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Joined(Predicate):
+    left: Predicate
+    right: Predicate
+    both: bool
+
+    def holds(self, table: Table) -> Booleans:
+        first, second = self.left.holds(table), self.right.holds(table)
+        return first & second if self.both else first | second
+
+    def columns(self) -> frozenset[str]:
+        return self.left.columns() | self.right.columns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Negated(Predicate):
+    inner: Predicate
+
+    def holds(self, table: Table) -> Booleans:
+        return ~self.inner.holds(table)
+
+    def columns(self) -> frozenset[str]:
+        return self.inner.columns()
+
+
+@dataclass(frozen=True, eq=False)
+class _OfColumn(Predicate):
+    name: str
+
+    def columns(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+
+@dataclass(frozen=True, eq=False)
+class _Ordered(_OfColumn):
+    compare: Callable[[Any, Any], Any]
+    limit: float
+
+    def holds(self, table: Table) -> Booleans:
+        return np.asarray(self.compare(table.column(self.name).numbers(), self.limit), bool)
+
+
+@dataclass(frozen=True, eq=False)
+class _Listed(_OfColumn):
+    wanted: Mapping[str, int]
+
+    def holds(self, table: Table) -> Booleans:
+        return np.asarray(table.column(self.name).codes(self.wanted) >= 0)
+
+
+class _Missing(_OfColumn):
+    def holds(self, table: Table) -> Booleans:
+        return np.asarray(table.column(self.name).codes({}) == MISSING)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnReference:
+    """A column by name; comparisons with it are predicates."""
+
+    name: str
+
+    def _compared(self, value: Any, compare: Callable[[Any, Any], Any]) -> Predicate:
+        if isinstance(value, bool) or not isinstance(value, Real | Decimal) or value != value:
+            raise InvalidParameter(
+                f"column {self.name!r} can be ordered against a number only, got {value!r}."
+            )
+        return _Ordered(self.name, compare, number(value))
+
+    def __lt__(self, value: float) -> Predicate:
+        return self._compared(value, np.less)
+
+    def __le__(self, value: float) -> Predicate:
+        return self._compared(value, np.less_equal)
+
+    def __gt__(self, value: float) -> Predicate:
+        return self._compared(value, np.greater)
+
+    def __ge__(self, value: float) -> Predicate:
+        return self._compared(value, np.greater_equal)
+
+    def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
+        return self.is_in([value])
+
+    def __ne__(self, value: object) -> Predicate:  # type: ignore[override]
+        return ~self.is_in([value]) & ~self.is_missing()
+
+    def between(self, low: float, high: float) -> Predicate:
+        """low <= value <= high."""
+        return (self >= low) & (self <= high)
+
+    def is_in(self, values: Sequence[object]) -> Predicate:
+        """The value is one of these, compared by labels: 1, 1.0 and "1" are one."""
+        listed: list[object] = []
+        if not isinstance(values, str | bytes):
+            listed = [value.item() if isinstance(value, np.generic) else value for value in values]
+        if not listed or any(label(value) is None for value in listed):
+            raise InvalidParameter(
+                f"is_in needs a non-empty list without missing values (lists, NaN, '' and 'nan' are), got {values!r}."
+            )
+        return _Listed(self.name, labels_of(listed))
+
+    def is_missing(self) -> Predicate:
+        """There is no value."""
+        return _Missing(self.name)
+
+
+def column(name: str) -> ColumnReference:
+    """A column of the table to be counted."""
+    return ColumnReference(name)
+
+
+def _predicate(value: object) -> Predicate:
+    if not isinstance(value, Predicate):
+        raise InvalidParameter(f"& and | join predicates; got {value!r}. Put comparisons in parentheses.")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,16 +190,6 @@ class RowQueries:
     table: Table
     sql: SqlCounter | None
     written: Mapping[int, str]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def __enter__(self) -> RowQueries:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.sql is not None:
-            self.sql.close()
 
     @classmethod
     def of(
@@ -58,12 +211,19 @@ class RowQueries:
         checked = tuple(_checked(name, query, table) for name, query in named.items())
         return cls(names=tuple(named), queries=checked, table=table, sql=sql, written=written)
 
-    def count(self, grid: float | None = None) -> Counts:
+    def count(self, grid: float | None = None, touched: int | None = None) -> Counts:
         """Exact counts (private); with a grid, a power of two up to 1, every row's value is rounded to it first.
 
-        Sums of multiples of the grid are then exact, in whatever order the rows are added.
+        Sums of multiples of the grid are then exact, in whatever order the rows are added. Of a row that satisfies
+        more queries than `touched` only the first so many count, which is what the noise was made for.
         """
-        totals = np.zeros(len(self))
+        totals = np.zeros(len(self.names))
+        if touched is not None and touched < len(self.names):
+            step = max(1, CELLS // len(self.names))
+            for start in range(0, len(self.table), step):
+                values = _bounded(self._values(slice(start, start + step)), grid)
+                totals += np.where(np.cumsum(values != 0, axis=1) <= touched, values, 0.0).sum(axis=0)
+            return totals
         for i, query in enumerate(self.queries):
             if isinstance(query, np.ndarray):
                 totals[i] = _bounded(query, grid).sum()
@@ -74,15 +234,31 @@ class RowQueries:
                 if isinstance(query, Predicate):
                     totals[i] += int(query.holds(block).sum())
                 elif callable(query):
-                    totals[i] += _each_row(query, block, grid)
+                    totals[i] += _bounded(_each_row(query, block), grid).sum()
         return totals
 
+    def _values(self, rows: slice) -> Counts:
+        """What every query says of some rows, [rows, queries]."""
+        part = self.table.part(rows)
+        values = np.zeros((len(part), len(self.names)))
+        if self.sql is not None:
+            values[:, list(self.written)] = self.sql.holds(part, list(self.written.values()))
+        for i, query in enumerate(self.queries):
+            if isinstance(query, np.ndarray):
+                values[:, i] = query[rows]
+            elif isinstance(query, Predicate):
+                values[:, i] = query.holds(part)
+            elif callable(query):
+                values[:, i] = _each_row(query, part)
+        return values
 
-def _each_row(query: Callable[[dict[str, Any]], Any], table: Table, grid: float | None) -> float:
-    """The sum of a function over rows of plain cells: numbers, texts and None."""
+
+def _each_row(query: Callable[[dict[str, Any]], Any], table: Table) -> Counts:
+    """A function of rows of plain cells: numbers, texts and None. Its warnings would tell of a row."""
     columns = [table.column(name).plain() for name in table.names]
     rows = (dict(zip(table.names, row, strict=True)) for row in zip(*columns, strict=True))
-    return float(_bounded(np.array([_answer(query, row) for row in rows]), grid).sum())
+    with warnings.catch_warnings(action="ignore"):
+        return np.array([_answer(query, row) for row in rows], float)
 
 
 def _numbered(queries: Sequence[Any]) -> dict[str, Any]:
@@ -114,7 +290,9 @@ def _answer(query: Callable[[dict[str, Any]], Any], row: dict[str, Any]) -> floa
     """A function that fails on a row answers 0 there: an error would tell about that row."""
     try:
         return float(query(row))
-    except Exception:
+    except KeyboardInterrupt:  # a user's, not a row's
+        raise
+    except BaseException:
         return 0.0
 
 

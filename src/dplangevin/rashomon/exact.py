@@ -70,12 +70,10 @@ def exact_region(
     Examples
     --------
     >>> from dplangevin import DPLogisticRegression
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-1, 1, (500, 2)) / 2**0.5
-    >>> y = X[:, 0] + 0.3 * rng.standard_normal(500) > 0
-    >>> model = DPLogisticRegression(data_norm=1.0, classes=[False, True], fit_intercept=False)
-    >>> exact_region(model, X, y, [0.01, 0.05], inputs=X[:50]).ambiguity
-    (0.1, 0.32)
+    >>> X, y = [[-0.6], [-0.2], [-0.1], [0.3], [0.8]] * 50, [0, 0, 1, 0, 1] * 50
+    >>> model = DPLogisticRegression(data_norm=1.0, classes=[0, 1])
+    >>> exact_region(model, X, y, [0.01, 0.1], inputs=X[:5]).ambiguity
+    (0.2, 0.8)
     """
     psi = tuple(
         sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()})
@@ -105,7 +103,7 @@ def exact_region(
 def _read(template: Template, X: Any, y: Any) -> tuple[_Solver, Problem]:
     """The records as the estimator would clip them, with the plain objective."""
     rows, targets, encode = template.read(X, y)
-    told = template.request(rows.shape[0], rows.shape[1], encode.n_classes)
+    told = template.estimator.request(rows.shape[0], rows.shape[1], encode.n_classes)
     request = replace(told, mechanism="auto", theorem=None)
     loss = request.loss(None)
     if loss.score_dimension != 1:

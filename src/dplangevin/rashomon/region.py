@@ -112,7 +112,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def plan(self, n: int, n_features: int, n_classes: int = 2) -> RegionPlan:
         """What fit would release on n rows of n_features encoded columns, and what to expect; no data is needed."""
         template = self._template()
-        return self._plan(template, template.request(n, n_features, n_classes), None)[0]
+        return self._plan(template, template.estimator.request(n, n_features, n_classes), None)[0]
 
     def fit(self, X: Any, y: Any) -> RashomonRegion:
         """Release the region. The guarantee covers everything that is kept."""
@@ -122,7 +122,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             warnings.warn(PRIVATE_INPUTS, UserWarning, stacklevel=2)
         rows, targets, encode = template.read(X, y)
         divisor = template.estimator.divisor(rows.shape[0])
-        request = template.request(divisor, rows.shape[1], encode.n_classes)
+        request = template.estimator.request(divisor, rows.shape[1], encode.n_classes)
         public = PublicRows.read(
             template,
             request,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin.errors import NotPrivateError
 from dplangevin.estimators._reading import dataset_of
 from dplangevin.families.mechanism import run
+from dplangevin.families.rashomon.advice import WORTHWHILE
 from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
 from dplangevin.families.run_state import StatePath
 from dplangevin.privacy.spender import Spender
@@ -109,7 +110,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         template = self._template()
         recipe, rows, targets, encode = self._read(template, X, y)
         problem = recipe.plan.problem
-        if recipe.hit_probability < recipe.advice.worthwhile:
+        if recipe.hit_probability < WORTHWHILE:
             told = [recipe.caution(), recipe.sentence(), str(recipe.advice)]
             warnings.warn(" ".join(filter(None, told)), UserWarning, stacklevel=2)
         if self.verbose:

@@ -17,7 +17,6 @@ from dplangevin.estimators._monotone import monotone_columns
 from dplangevin.estimators._reading import TargetEncoder
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.schema_encoder import as_schema
-from dplangevin.planner.request import Request
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem import Loss, Problem
@@ -49,9 +48,7 @@ class Template:
                 "estimator must be an unfitted estimator of this library, e.g. DPLogisticRegression(data_norm=1.0, "
                 f"classes=[0, 1], radius=1.0); got {type(estimator).__name__}."
             )
-        _refuse_unheard(estimator, ledger)
-        if bounded:
-            _refuse_extras(estimator)
+        _refuse_unheard(estimator, ledger, bounded)
         if estimator.max_rows_per_person != 1:
             raise InvalidParameter(
                 "max_rows_per_person must be 1 here: no group promise is proved for draws of a Rashomon set."
@@ -84,14 +81,10 @@ class Template:
         encode = self.estimator.encoder()
         return encode.half, encode.centre
 
-    def request(self, n: int, n_features: int, n_classes: int | None = None) -> Request:
-        """What the planner is told. No record is read."""
-        return self.estimator.request(n, n_features, n_classes)
-
     def problem(self, n: int, n_features: int, n_classes: int | None = None) -> Problem:
         """The stated problem. No record is read."""
         request = replace(
-            self.request(n, n_features, n_classes),
+            self.estimator.request(n, n_features, n_classes),
             radius=self.radius,
             alpha=self.alpha,
             mechanism="auto",
@@ -126,8 +119,9 @@ class Template:
         return self.estimator.promise(guarantee, seeded, "the promise covers all released models together")
 
 
-def _refuse_unheard(estimator: Any, ledger: Spender | None) -> None:
-    """What is stated in the estimator and would not happen: a charge, a learned bound, a projected model."""
+def _refuse_unheard(estimator: Any, ledger: Spender | None, drawn: bool) -> None:
+    """What is stated in the estimator and would not happen: a charge, a learned bound, a projected model; draws have no
+    form of some other options, which would be ignored."""
     if estimator.ledger is not None and estimator.ledger is not ledger:
         raise InvalidParameter(
             "the estimator's ledger would not be charged: give ledger to RashomonRegion or RashomonSampler, and leave "
@@ -138,23 +132,16 @@ def _refuse_unheard(estimator: Any, ledger: Spender | None) -> None:
             "a Rashomon set needs stated bounds: learn them with a fit of their own, and state its schema_ (or "
             "data_norm_) here."
         )
-    for name in _directed(estimator):
+    directed = list(getattr(estimator, "monotone", None) or ())
+    if estimator.schema is not None:
+        directed = [*(column.name for column in monotone_columns(as_schema(estimator.schema))), *directed]
+    if directed:
         raise InvalidParameter(
-            f"column {name!r} is monotone: a model that is projected afterwards is not the one that was certified or "
-            "drawn; leave 'monotone' out."
+            f"column {directed[0]!r} is monotone: a model that is projected afterwards is not the one that was "
+            "certified or drawn; leave 'monotone' out."
         )
-
-
-def _directed(estimator: Any) -> list[str]:
-    """Columns with a stated direction."""
-    stated = [] if estimator.schema is None else monotone_columns(as_schema(estimator.schema))
-    return [column.name for column in stated] + list(getattr(estimator, "monotone", None) or ())
-
-
-def _refuse_extras(estimator: Any) -> None:
-    """Draws have no such form: an option that would be ignored is refused."""
     for name in ("secure", "intervals", "public_data"):
-        if getattr(estimator, name, None) not in (None, False):
+        if drawn and getattr(estimator, name, None) not in (None, False):
             raise InvalidParameter(
                 f"{name} has no meaning for draws of a Rashomon set, whose noise is real-valued and whose spread is "
                 "the models' own; leave it out of the estimator."

@@ -13,9 +13,8 @@ from dplangevin.errors import DplangevinError
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.accountant import refusals, told
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, refusals, told
 from dplangevin.privacy.registry import option_names, options_named
 from dplangevin.report.curve import (
     Plateau,
@@ -39,16 +38,16 @@ class Answer:
     delta: float
     noise_scale: float | None = None
     steps: float | None = None
-    composition_epsilon: float | None = None
-    lower_bound_epsilon: float | None = None
-    composition_noise_scale: float | None = None
-    plateau: Plateau | None = None
-    refusals: tuple[str, ...] = ()
     calibrated: bool = False
     knob: tuple[str, float] | None = None
     """What was found, by name: noise_scale or inverse_temperature."""
     rdp: tuple[tuple[float, float], ...] = ()
     """(order, Renyi divergence) where asked."""
+    composition_epsilon: float | None = None
+    composition_noise_scale: float | None = None
+    lower_bound_epsilon: float | None = None
+    plateau: Plateau | None = None
+    refusals: tuple[str, ...] = ()
 
 
 def account_answer(

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dplangevin._svg import RIGHT, TOP, RowAxis, shortened
 from dplangevin.report.html import escape
 
-_WIDTH, _NAMES, _ROW, _TOP, _RIGHT = 560, 240, 24, 8, 14
-_BOTTOM = 46
+_WIDTH, _NAMES, _BOTTOM = 560, 240, 46
 _LONGEST = 30  # characters of a name
 
 
@@ -46,24 +46,15 @@ def range_svg(plot: RangePlot) -> str:
     low, high = plot.limits or (min(row.low for row in rows), max(row.high for row in rows))
     if plot.border is not None:
         low, high = min(low, plot.border), max(high, plot.border)
-    span = high - low or 1.0
-    bottom = _TOP + _ROW * len(rows)
-
-    def place(value: float) -> float:
-        return _NAMES + (min(max(value, low), high) - low) / span * (_WIDTH - _NAMES - _RIGHT)
-
-    parts = [
-        f'<line x1="{place(tick):.1f}" y1="{_TOP}" x2="{place(tick):.1f}" y2="{bottom}" stroke="#ddd"/>'
-        f'<text x="{place(tick):.1f}" y="{bottom + 18}" text-anchor="middle">{tick:.4g}</text>'
-        for tick in _ticks(low, high)
-    ]
+    axis = RowAxis(width=_WIDTH, names=_NAMES, rows=len(rows), low=low, high=high)
+    parts, bottom = axis.grid(), axis.bottom
     if plot.border is not None:
-        x = place(plot.border)
+        x = axis.place(plot.border)
         parts.append(
-            f'<line x1="{x:.1f}" y1="{_TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#111" stroke-dasharray="3 3"/>'
+            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="#111" stroke-dasharray="3 3"/>'
         )
-    parts += [_bar(row, _TOP + _ROW * (i + 0.5), place) for i, row in enumerate(rows)]
-    middle = (_NAMES + _WIDTH - _RIGHT) / 2
+    parts += [_bar(row, axis.middle(i), axis) for i, row in enumerate(rows)]
+    middle = (_NAMES + _WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{bottom + 38}" text-anchor="middle">{escape(plot.x_label)}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + _BOTTOM}" role="img" '
@@ -72,21 +63,12 @@ def range_svg(plot: RangePlot) -> str:
     )
 
 
-def _bar(row: Range, y: float, place: object) -> str:
-    at = place if callable(place) else float
-    left, right, mark = at(row.low), at(row.high), at(row.middle)
+def _bar(row: Range, y: float, axis: RowAxis) -> str:
+    left, right, mark = axis.place(row.low), axis.place(row.high), axis.place(row.middle)
     colour, width = ("#D55E00", 8) if row.strong else ("#0072B2", 5)
-    name = row.name if len(row.name) <= _LONGEST else row.name[: _LONGEST - 1] + "…"
     return (
-        f'<text x="{_NAMES - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>'
+        f'<text x="{_NAMES - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(shortened(row.name, _LONGEST))}</text>'
         f'<line x1="{left:.1f}" y1="{y:.1f}" x2="{max(right, left + 1):.1f}" y2="{y:.1f}" stroke="{colour}" '
         f'stroke-width="{width}"/>'
         f'<circle cx="{mark:.1f}" cy="{y:.1f}" r="5" fill="#fff" stroke="#111" stroke-width="1.5"/>'
     )
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    unit = 10.0 ** math.floor(math.log10(max(high - low, 1e-300)))
-    step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if (high - low) / (s * unit) <= 5)
-    first = math.ceil(low / step - 1e-9)
-    return [step * i for i in range(first, math.floor(high / step + 1e-9) + 1)]

@@ -63,13 +63,15 @@ def lower_bound(plan: Price, steps: float, delta: float) -> float | None:
 
 def _row(plan: Price, steps: int, delta: float, rows_per_person: int, *, lower: bool) -> CurveRow:
     found: dict[str, float | None] = {}
-    composition = next((name for name in theorems_for(plan.schedule) if name.endswith("composition")), None)
+    composition = next(
+        (name for name in theorems_for(type(plan.schedule)) if name.endswith("composition")), None
+    )
     for key, name in (("bound", plan.theorem), ("composition", composition)):
         found[key] = None
         if name is None:
             continue
         try:
-            theorem = theorems_for(plan.schedule)[name]
+            theorem = theorems_for(type(plan.schedule))[name]
             guarantee: Guarantee = theorem.certify(plan.constants, plan_at(plan, steps))
             value = guarantee.group(rows_per_person).epsilon(delta)
         except DplangevinError:

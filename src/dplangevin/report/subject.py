@@ -117,6 +117,8 @@ def settings_of(value: Any) -> dict[str, str]:
         return {}
     found = {}
     for each in fields(value):
+        if not each.init:  # follows from the others
+            continue
         item = getattr(value, each.name)
         if isinstance(item, (str, bool, int, float, np.number)) or item is None:
             found[each.name] = _short(item)

@@ -98,22 +98,20 @@ class CubeSampler:
 
     def draw(self, rng: np.random.Generator) -> Floats:
         """One uniform point of {|u|_inf <= 1, |u|_1 <= reach}."""
-        while True:
-            sizes = self._tried(rng)
-            if sizes is not None:
-                return np.where(rng.random(self.k) < 0.5, -sizes, sizes)
-
-    def _tried(self, rng: np.random.Generator) -> Floats | None:
-        if self.method == "cube":
-            sizes = rng.random(self.k)
-            return sizes if self.reach >= self.k or sizes.sum() <= self.reach else None
-        if self.method == "simplex":
-            spacings = rng.standard_exponential(self.k)
-            sizes = spacings * (self.reach / (spacings.sum() + rng.standard_exponential()))
-            return sizes if sizes.max() <= 1 else None
-        sizes = -np.log1p(rng.random(self.k) * math.expm1(-self.tilt)) / self.tilt
-        short = self.reach - float(sizes.sum())
-        return sizes if short >= 0 and rng.standard_exponential() >= self.tilt * short else None
+        kept = False
+        while not kept:
+            if self.method == "cube":
+                sizes = rng.random(self.k)
+                kept = self.reach >= self.k or bool(sizes.sum() <= self.reach)
+            elif self.method == "simplex":
+                spacings = rng.standard_exponential(self.k)
+                sizes = spacings * (self.reach / (spacings.sum() + rng.standard_exponential()))
+                kept = bool(sizes.max() <= 1)
+            else:
+                sizes = -np.log1p(rng.random(self.k) * math.expm1(-self.tilt)) / self.tilt
+                short = self.reach - float(sizes.sum())
+                kept = short >= 0 and rng.standard_exponential() >= self.tilt * short
+        return np.where(rng.random(self.k) < 0.5, -sizes, sizes)
 
 
 @lru_cache(maxsize=64)

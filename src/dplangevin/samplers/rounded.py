@@ -26,7 +26,7 @@ from scipy import special
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import public_grid
+from dplangevin.privacy.theorem import public_grid
 
 Integers = NDArray[np.int64]
 Source = Callable[[int], bytes]

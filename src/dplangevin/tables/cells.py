@@ -51,6 +51,8 @@ def number(cell: Any) -> float:
         return _text_number(cell.rstrip("\0"))
     if isinstance(cell, numbers.Complex) and not isinstance(cell, numbers.Real):
         return _real(cell.real) if cell.imag == 0 else NAN
+    if type(cell).__name__ == "timedelta64":  # to NumPy an integer; in what unit, it does not say
+        return NAN
     return _real(cell) if isinstance(cell, numbers.Real | Decimal) or _is_truth(cell) else NAN
 
 

@@ -126,7 +126,7 @@ class ArrayCells(Cells):
 def _each(array: NDArray[Any], read: Callable[[Any], Any]) -> Any:
     """The readings of the cells; each text is read once."""
     known: dict[str, Any] = {}
-    for cell in array if array.dtype.kind == "M" else array.tolist():
+    for cell in array if array.dtype.kind in "mM" else array.tolist():
         if type(cell) is not str:
             yield read(cell)
             continue
@@ -182,12 +182,20 @@ class ArrowCells(Cells):
         return self._chunks
 
     def _simple(self, chunk: Any) -> Any:
-        """The chunk with its storage in the open, and times as microseconds (Python has no shorter ones)."""
+        """The chunk with its storage in the open, and times of nanoseconds as texts (Python has no shorter ones than
+        microseconds)."""
         types = self._arrow.types
         if isinstance(chunk, self._arrow.ExtensionArray):
             return self._simple(chunk.storage)
+        if types.is_dictionary(chunk.type):
+            values = self._simple(chunk.dictionary)
+            if values.type == chunk.type.value_type:
+                return chunk
+            return self._arrow.DictionaryArray.from_arrays(chunk.indices, values, safe=False)
         if types.is_timestamp(chunk.type) and chunk.type.unit == "ns":
-            return chunk.cast(self._arrow.timestamp("us", chunk.type.tz), safe=False)
+            times = chunk.to_numpy(zero_copy_only=False)
+            texts = np.char.add(np.datetime_as_string(times), "Z" if chunk.type.tz else "")
+            return self._arrow.array(texts, self._arrow.string(), mask=np.isnat(times))
         if types.is_run_end_encoded(chunk.type):
             import pyarrow.compute as pc
 

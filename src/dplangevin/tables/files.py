@@ -32,10 +32,12 @@ class Files:
     def __init__(self, files: Any, dialect: Dialect | None = None) -> None:
         self._texts: list[TextFile] = []
         self._parts: list[Any] = []
+        self._paths = _paths(files) if is_path(files) else []
+        self._state = self._now()
         if not is_path(files):
             self._parts = [_arrow("dataset").dataset(files)]
         else:
-            paths = _paths(files)
+            paths = self._paths
             kinds = {_kind(path) for path in paths}
             if len(kinds) != 1 or None in kinds:
                 raise InvalidParameter(
@@ -83,6 +85,19 @@ class Files:
             for batch in part.scanner(columns=list(names), use_threads=False, **options).to_batches():
                 cells = {name: ArrowCells(batch.column(j)) for j, name in enumerate(names)}
                 yield Table(cells, batch.num_rows)
+        if self._now() != self._state:
+            raise InvalidParameter(
+                "a file changed since it was first looked at, so that what was worked out for its rows (whose they "
+                "are, how many) may belong to others; make it read-only. Nothing was released."
+            )
+
+    def _now(self) -> list[tuple[int, ...]]:
+        """Which files these are, and when they were written; nothing where one is gone."""
+        try:
+            found = [os.stat(path) for path in self._paths]
+        except OSError:
+            return []
+        return [(one.st_ino, one.st_dev, one.st_size, one.st_mtime_ns) for one in found]
 
     def table(self) -> Table:
         """Everything in memory, typed as it is stored."""

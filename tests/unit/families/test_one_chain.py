@@ -15,8 +15,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.theorems.langevin_process import sgld_last_iterate, sgld_trajectory
-from dplangevin.privacy.accountant import certify
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, certify
 from dplangevin.privacy.plan_file import load_plan, plan_from_plain, save_plan
 from dplangevin.problem.constants import Constants
 

@@ -47,8 +47,14 @@ def test_composed_and_unknown_promises() -> None:
 
 
 def test_one_name_has_one_origin_whatever_was_imported_first() -> None:
-    with pytest.raises(TypeError, match="different places"):
-        origins.stated("composition", "docs/theory/accountant.md")
+    rival = (
+        "from dplangevin.privacy.theorem import Theorem; from dplangevin.privacy.origins import origin_of\n"
+        "class Rival(Theorem, name='composition', proof='docs/theory/accountant.md'): ...\n"
+        "origin_of('optimal-shift')"
+    )
+    two = subprocess.run([sys.executable, "-c", rival], capture_output=True, text=True, check=False)
+    assert two.returncode != 0
+    assert "TypeError: two theorems are called 'composition'" in two.stderr
     asked = "from dplangevin.privacy.origins import origin_of; print(origin_of('underdamped trajectory'))"
     first = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert first.stdout.strip() == str(origins.origin_of("underdamped-trajectory"))

@@ -14,9 +14,8 @@ from dplangevin.errors import CalibrationFailed, DplangevinError, InvalidParamet
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
-from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.conversions import gdp_epsilon, gdp_mu
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, certify
 from dplangevin.problem.constants import Constants
 
 RIDGE: dict[str, Any] = {"n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01}

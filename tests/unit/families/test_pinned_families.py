@@ -23,8 +23,7 @@ from dplangevin.families.noisy_answers.schedule import (
     NoisySumsSchedule,
     SumGroup,
 )
-from dplangevin.families.noisy_answers.theorems.generalized_gaussian import WorstShift
-from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
+from dplangevin.families.noisy_answers.theorems.counts import LargestNormTheorem, WorstShift
 from dplangevin.families.noisy_answers.theorems.noisy_max import NoisyMaxTheorem
 from dplangevin.families.noisy_answers.theorems.noisy_sums import NoisySumsTheorem
 from dplangevin.families.rashomon_region.mechanism import NoisySlack
@@ -37,12 +36,11 @@ from dplangevin.families.underdamped.schedule import UnderdampedSchedule
 from dplangevin.families.underdamped.theorem import UnderdampedTheorem
 from dplangevin.families.whitened.geometry import Frame, whitened
 from dplangevin.families.whitened.sums import second_moment
-from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
 from dplangevin.privacy.people import to_people
-from dplangevin.privacy.plan import Price
+from dplangevin.privacy.plan import Price, certify
 from dplangevin.privacy.registry import known_leak
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants

@@ -106,10 +106,10 @@ def test_vector_51_and_an_exact_risk():
     problem = {"lipschitz": 1.0, "strong_convexity": 0.1, "smoothness": 1.0, "dimension": 10}
     values = {"sigma_squared": 1e-5, "step_size": 0.05, "n_steps": 2000, **problem}
     assert ref.lemma_6_risk(**values) == pytest.approx(0.011079986, rel=1e-7)
-    assert ref.lemma_6_risk_tightened(**values) == pytest.approx(0.010079986, rel=1e-7)
+    assert ref.lemma_6_risk(**values, tightened=True) == pytest.approx(0.010079986, rel=1e-7)
     # exact stationary risk of F = (lambda/2)|w|^2: (lambda d / 2) 2 eta sigma^2 / (1 - (1 - eta lambda)^2)
     stationary = 0.1 * 10 / 2 * 2 * 0.05 * 1e-5 / (1 - (1 - 0.05 * 0.1) ** 2)
-    assert stationary <= ref.lemma_6_risk_tightened(**{**values, "n_steps": math.inf})
+    assert stationary <= ref.lemma_6_risk(**{**values, "n_steps": math.inf}, tightened=True)
 
 
 @pytest.mark.parametrize(

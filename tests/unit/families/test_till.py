@@ -34,7 +34,7 @@ MODELS = [DummyClassifier(strategy="constant", constant=value).fit(X, Y) for val
 GROUPS = np.arange(300) % 2
 
 
-class Interrupted(BaseException):
+class Interrupted(KeyboardInterrupt):
     """As a process that is told to end: a query that fails on one row is not this."""
 
 

@@ -19,7 +19,7 @@ from dplangevin.errors import (
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
 from dplangevin.families.noisy_gradient.options import describe
-from dplangevin.privacy.accountant import certify, refusals
+from dplangevin.privacy.plan import certify, refusals
 
 STRONG: dict[str, Any] = {
     "n": 10_000,

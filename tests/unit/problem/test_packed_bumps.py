@@ -10,7 +10,7 @@ import pytest
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.draws.schedule import ExponentialSchedule
 from dplangevin.families.draws.theorems.exponential_mechanism import exponential_temperature
-from dplangevin.privacy.accountant import certify
+from dplangevin.privacy.plan import certify
 from dplangevin.problem.packed_bumps import PackedBumps
 from dplangevin.samplers.finite_grid import finite_grid
 

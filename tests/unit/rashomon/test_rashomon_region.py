@@ -168,7 +168,7 @@ def test_every_model_has_a_region_whose_points_are_in_the_set(name: str, tmp_pat
     objective, release = made.plan_.objective, made.release_
     template = made._template_
     labels = template.read(X, targets)[2](targets)
-    rows = np.column_stack([X, np.ones(N)]) if name not in ("ridge",) and estimator._intercept() else X
+    rows = np.column_stack([X, np.ones(N)]) if name not in ("ridge",) and estimator.fit_intercept else X
 
     def worth(theta: np.ndarray) -> np.ndarray:
         if objective.classes > 1:

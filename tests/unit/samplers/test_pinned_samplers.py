@@ -15,7 +15,7 @@ from dplangevin.data import _moments
 from dplangevin.data.dataset import _losses, check_size
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses import Squared
-from dplangevin.problem.losses.slope_law import SlopeLaw
+from dplangevin.problem.losses.base import SlopeLaw
 from dplangevin.samplers.bodies import BallBody, BoxBody, WholeSpaceBody
 from dplangevin.samplers.finite_grid import exponential_coins
 from dplangevin.samplers.lens import LensBody

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dplangevin.planner.looks import PURE_EDGE
+from dplangevin.planner.rules import PURE_EDGE
 from dplangevin.samplers.wishart import wishart_difference
 
 

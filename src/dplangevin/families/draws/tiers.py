@@ -83,7 +83,10 @@ def certified(problem: Problem, epsilon: float, delta: float, law: Law = "auto")
         chain = certified_chain(problem.constants, beta, tau)
         fields: dict[str, Any] = {"tier": "certified", "step_size": chain.step_size, "n_steps": chain.n_steps}
         schedule, theorem = _drawn(beta, gibbs, **fields)
-        if theorem_named(theorem, schedule).certify(problem.constants, schedule).epsilon(delta) <= epsilon:
+        if (
+            theorem_named(theorem, type(schedule)).certify(problem.constants, schedule).epsilon(delta)
+            <= epsilon
+        ):
             break
         beta *= 0.9995  # the curve is interpolated on the safe side
     bound = draw_excess(problem, beta)
@@ -166,7 +169,7 @@ def _last_iterate(problem: Problem, mu: float) -> TierOffer:
 
     def over(log_beta: float) -> float:
         made = schedule(log_beta)
-        spent = theorem_named(theorem, made).certify(constants, made).mu
+        spent = theorem_named(theorem, type(made)).certify(constants, made).mu
         return math.log((spent or math.inf) / mu)
 
     guess = math.log(gibbs_temperature(constants, mu))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
-from dplangevin.families.mechanism import Execution, Mechanism
+from dplangevin.families.mechanism import Mechanism
 from dplangevin.families.release import Paid
+from dplangevin.families.run_state import RunState
 from dplangevin.privacy.plan import Price
 
 Floats = NDArray[np.float64]
@@ -47,21 +48,28 @@ class LearnedCounts(Mechanism[LearnedSchemaSchedule, Callable[[], Counts], Learn
         if not callable(data):
             raise InvalidParameter("learned-schema takes a function that reads the records and counts them.")
 
-    def _released(self, run: Execution[LearnedSchemaSchedule, Callable[[], Counts]]) -> LearnedRelease:
-        schedule, exact = run.schedule, run.data()
+    def _released(
+        self,
+        plan: Price,
+        data: Callable[[], Counts],
+        saved: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> LearnedRelease:
+        schedule, exact = cast(LearnedSchemaSchedule, plan.schedule), data()
         shape = (schedule.numbers, schedule.cells if schedule.numbers else 0)
         if exact.cells.shape != shape or len(exact.labels) != schedule.categories:
             raise InvalidParameter("the counts are not those the promise was made for; nothing was released.")
-        if run.saved is not None:
-            run.saved.check_records(lambda salt: counts_digest(exact, salt))
-        cells = exact.cells + _noise(schedule, shape, run.rng)
+        if saved is not None:
+            saved.check_records(lambda salt: counts_digest(exact, salt))
+        cells = exact.cells + _noise(schedule, shape, rng)
         chosen = []
         for counts in exact.labels:
             words = sorted(counts)  # noise is given out in an order that the rows' order does not change
-            noisy = np.array([counts[word] for word in words], float) + _noise(schedule, len(words), run.rng)
+            noisy = np.array([counts[word] for word in words], float) + _noise(schedule, len(words), rng)
             pairs = zip(words, noisy.tolist(), strict=True)
             chosen.append({word: count for word, count in pairs if count >= (schedule.threshold or 0.0)})
-        return LearnedRelease(cells=cells, labels=tuple(chosen), plan=run.plan, seeded=run.seeded)
+        return LearnedRelease(cells=cells, labels=tuple(chosen), plan=plan, seeded=seeded)
 
 
 def counts_digest(exact: Counts, salt: str) -> str:

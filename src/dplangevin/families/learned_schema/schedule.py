@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 from scipy.special import ndtr, ndtri
 
@@ -12,7 +12,6 @@ from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
 from dplangevin.privacy.schedule import Schedule
-from dplangevin.problem.constants import Adjacency
 
 LearnedNoise = Literal["gaussian", "geometric"]
 
@@ -95,15 +94,7 @@ class LearnedSchemaSchedule(AnswerSchedule):
 
 
 def calibrated_learning(
-    *,
-    numbers: int,
-    cells: int,
-    categories: int,
-    adjacency: Adjacency,
-    rows_per_person: int = 1,
-    mu: float = 0.0,
-    tail: float = 0.0,
-    epsilon: float = 0.0,
+    *, categories: int, mu: float = 0.0, tail: float = 0.0, epsilon: float = 0.0, **stated: Any
 ) -> LearnedSchemaSchedule:
     """The least noise for mu-GDP with an additive delta of `tail` (which categories need), or for pure epsilon."""
     pure = mu == 0
@@ -113,13 +104,13 @@ def calibrated_learning(
             "the promise leaves nothing to learn the schema with; raise epsilon or delta."
         )
     base = LearnedSchemaSchedule(
-        numbers=numbers, cells=cells, categories=categories, noise="geometric" if pure else "gaussian",
-        scale=1.0, threshold=1.0 if categories else None, adjacency=adjacency, rows_per_person=rows_per_person,
+        categories=categories, noise="geometric" if pure else "gaussian", scale=1.0,
+        threshold=1.0 if categories else None, **stated,
     )  # fmt: skip
     scale = base.reach / (budget if pure else math.sqrt(budget)) * (1 + 1e-8)
     threshold = None
     if categories:
-        k, rows = categories, rows_per_person
+        k, rows = categories, base.rows_per_person
         chances = (
             [-math.expm1(math.log1p(-tail) / k)]
             if rows == 1
@@ -127,10 +118,7 @@ def calibrated_learning(
         )
         needed = [a - scale * float(ndtri(min(chance, 0.5))) for a, chance in enumerate(chances, 1)]
         threshold = max(needed) * (1 + 1e-9)
-    return LearnedSchemaSchedule(
-        numbers=numbers, cells=cells, categories=categories, noise=base.noise, scale=scale,
-        threshold=threshold, adjacency=adjacency, rows_per_person=rows_per_person,
-    )  # fmt: skip
+    return replace(base, scale=scale, threshold=threshold)
 
 
 def appearing(tail: float) -> float:

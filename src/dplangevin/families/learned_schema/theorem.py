@@ -33,7 +33,7 @@ class LearnedSchemaTheorem(
         "adjacencies and persons as proved here"
     )
 
-    def certify(self, constants: None, schedule: LearnedSchemaSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: LearnedSchemaSchedule) -> Guarantee:
         cost, tail = schedule.reach / schedule.scale, schedule.tail
         if not tail < 1:
             raise self.refuse(

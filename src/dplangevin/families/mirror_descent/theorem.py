@@ -42,7 +42,7 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule], name="public-mir
     )
     beyond_n = "every step adds noise to a sum over records divided by the public n"
 
-    def certify(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
         if schedule.secure:
             return self._secure(constants, schedule)
         noises = schedule.per_step("noise_scale")

@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Member
 
-MEMBERS: tuple[Member, ...] = (
-    Member(
-        "SufficientStatisticsSchedule",
-        ("SufficientStatisticsTheorem",),
-        "SufficientStatistics",
-        recipes=("sufficient-statistics",),
-    ),
-)
+MEMBERS: tuple[Member, ...] = (Member.named("SufficientStatistics", recipes=("sufficient-statistics",)),)

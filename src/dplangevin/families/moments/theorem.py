@@ -42,7 +42,7 @@ class SufficientStatisticsTheorem(
     )
     beyond_n = "the moments are sums: one record's part does not depend on the others"
 
-    def certify(self, constants: Constants, schedule: SufficientStatisticsSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: SufficientStatisticsSchedule) -> Guarantee:
         mu = inflated(joint_shift(self, constants, schedule))
         return self.guarantee(
             constants, schedule, (Gaussian(mu=mu),), SECURE_WORDS if schedule.secure else ()

@@ -9,21 +9,21 @@ MEMBERS: tuple[Member, ...] = (
     Member("NoisyMaxSchedule", ("theorems.noisy_max:NoisyMaxTheorem",), "NoisyMax"),
     Member(
         "NoisyAnswersSchedule",
-        ("theorems.generalized_gaussian:WorstShift",),
+        ("theorems.counts:WorstShift",),
         "generalized_gaussian_mechanism:GeneralizedGaussianNoise",
         options=("counting",),
         knob=Knob(stored="sigma"),
     ),
     Member(
         "LargestNormSchedule",
-        ("theorems.largest_norm:LargestNormTheorem",),
+        ("theorems.counts:LargestNormTheorem",),
         "generalized_gaussian_mechanism:LargestNormNoise",
         options=("largest-norm",),
         knob=Knob(stored="scale"),
     ),
     Member(
         "CorrectedAnswersSchedule",
-        ("theorems.generalized_gaussian:CorrectedWorstShift",),
+        ("theorems.counts:CorrectedWorstShift",),
         "sparse_vector:SparseVector",
     ),
 )

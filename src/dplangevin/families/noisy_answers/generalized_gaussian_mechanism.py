@@ -15,12 +15,13 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import (
+    CubeError,
+    IndependentError,
     Objective,
     best_noise,
-    norm_scale,
+    error_law,
     within_reach,
 )
-from dplangevin.families.noisy_answers.error_laws import CubeError, IndependentError, error_law
 from dplangevin.families.noisy_answers.schedule import (
     CountedAnswers,
     LargestNormSchedule,
@@ -30,10 +31,9 @@ from dplangevin.families.noisy_answers.schedule import (
 from dplangevin.families.noisy_answers.secure import whole_numbers
 from dplangevin.families.release import AnswersRelease
 from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.generalized_gaussian import smallest_sigma
+from dplangevin.privacy.generalized_gaussian import norm_scale, smallest_sigma
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.samplers.cut_cube import cube_sampler
@@ -45,9 +45,10 @@ _BLOCK = 2**20
 
 
 class NoisyCounts:
-    """Base of calibrated counts: they run one price, to people with so many rows."""
+    """Base of calibrated counts: one price, the noise that runs it, and to people with how many rows."""
 
     plan: Price
+    noise: AnswerMechanism[Any]
     rows_per_person: int
 
     @property
@@ -75,7 +76,7 @@ class NoisyCounts:
     ) -> AnswersRelease:
         """Counts through the till."""
         exact = counts if callable(counts) else lambda: counts
-        release: AnswersRelease = mechanism_for(type(self.plan.schedule)).run(
+        return self.noise.run(
             self.plan,
             lambda: [np.asarray(exact(), float).ravel()],
             random_state,
@@ -83,7 +84,6 @@ class NoisyCounts:
             state=state,
             rows_per_person=self.rows_per_person,
         )
-        return release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +143,7 @@ class GeneralizedGaussianMechanism(NoisyCounts):
     secure: bool = False
     sigma: float = field(init=False)
     plan: Price = field(init=False, compare=False, repr=False)
+    noise: AnswerMechanism[Any] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check.each(self, k=_check.count, epsilon=_check.positive)
@@ -155,7 +156,8 @@ class GeneralizedGaussianMechanism(NoisyCounts):
         _check.each(self, sensitivity=_check.positive)
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, changed_counts=self._changed())
-        _check.put(self, p=self._shape())
+        least = (self.k, self.changed_counts, self.epsilon, self.delta, self.objective)
+        _check.put(self, p=best_noise(*least, secure=self.secure) if self.p is None else self._stated_shape())
         scale = (
             norm_scale(self.epsilon, self.delta, secure=self.secure)
             if self.p == math.inf
@@ -173,8 +175,10 @@ class GeneralizedGaussianMechanism(NoisyCounts):
         schedule: CountedAnswers
         if self.p == math.inf:
             schedule = LargestNormSchedule(scale=self.sigma, **common)
+            _check.put(self, noise=LargestNormNoise())
         else:
             schedule = NoisyAnswersSchedule(p=self.p, sigma=self.sigma, **common)
+            _check.put(self, noise=GeneralizedGaussianNoise())
         _check.put(self, plan=Price(schedule=schedule, delta=self.delta))
 
     def _changed(self) -> int:
@@ -190,11 +194,7 @@ class GeneralizedGaussianMechanism(NoisyCounts):
             raise InvalidParameter(f"changed_counts = {changed} exceeds k = {self.k}; it is at most k.")
         return changed
 
-    def _shape(self) -> float:
-        if self.p is None:
-            return best_noise(
-                self.k, self.changed_counts, self.epsilon, self.delta, self.objective, secure=self.secure
-            )
+    def _stated_shape(self) -> float:
         if self.p == math.inf:
             if not within_reach(self.k, self.changed_counts, secure=self.secure):
                 raise InvalidParameter(
@@ -308,6 +308,8 @@ class GeneralizedGaussianNoise(AnswerMechanism[NoisyAnswersSchedule]):
 class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
     """answers + scale Gamma(k + 1) U, U uniform in the unit ball of the norm, rounded to a public grid.
 
+    The norm of the noise is then Gamma(k), and the noise is uniform on the sphere of that radius.
+
     In secure mode the noise is drawn exactly from its law on the grid, from the operating system's generator.
 
     The noise is drawn by rejection, without looking at the answers: its running time says nothing about them.
@@ -324,7 +326,8 @@ class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
             whole = whole_numbers(exact[0].ravel(), schedule.grid)
             moved = norm_noise(schedule.answers, schedule.changed, schedule.scale / schedule.grid)
             return (np.asarray((whole + moved) * schedule.grid),)
-        noise = largest_norm_noise(schedule.answers, schedule.changed, rng)
+        ball = cube_sampler(schedule.answers, float(schedule.changed))
+        noise = rng.standard_gamma(schedule.answers + 1) * ball.draw(rng)
         noisy = exact[0].ravel() + schedule.scale * noise
         return (np.round(noisy / schedule.grid) * schedule.grid,)
 
@@ -333,12 +336,3 @@ def draw(size: int, p: float, rng: np.random.Generator) -> Floats:
     """Independent draws for sigma = 1: sign times Gamma(1/p)^(1/p)."""
     sizes = rng.standard_gamma(1 / p, size) ** (1 / p)
     return np.asarray(np.where(rng.random(size) < 0.5, -sizes, sizes))
-
-
-def largest_norm_noise(k: int, changed: int, rng: np.random.Generator) -> Floats:
-    """One draw of density proportional to exp(-max(|x|_inf, |x|_1 / changed)) on R^k.
-
-    The norm of x is Gamma(k), and x is uniform on the sphere of that radius; equally, Gamma(k + 1) times a uniform
-    point of the ball.
-    """
-    return rng.standard_gamma(k + 1) * cube_sampler(k, float(changed)).draw(rng)

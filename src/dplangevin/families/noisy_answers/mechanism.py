@@ -10,7 +10,7 @@ from dplangevin._arrays import Floats
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule, NoisySumsSchedule, SumGroup, SumNoise
 from dplangevin.families.noisy_answers.secure import permute_and_flip, whole_numbers
-from dplangevin.privacy.schedule import public_grid
+from dplangevin.privacy.theorem import public_grid
 from dplangevin.samplers.gamma_norm import gamma_norm
 from dplangevin.samplers.rounded import gaussian_scale, geometric_noise, rounded_sums
 
@@ -48,7 +48,7 @@ def _secure_sums(noise: SumNoise, group: SumGroup, values: Floats) -> Floats:
     if noise == "geometric":
         whole = whole_numbers(values) + geometric_noise(group.scale, values.size).reshape(values.shape)
         return np.asarray(whole, float)
-    unit = min(1.0, public_grid(group.scale))
+    unit = public_grid(group.scale, whole=True)
     return rounded_sums(whole_numbers(values, unit), unit, gaussian_scale(group.scale), 2.0)
 
 

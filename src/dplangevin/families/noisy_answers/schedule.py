@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule, public_grid
+from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.theorem import public_grid
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 
 SumNoise = Literal["geometric", "gamma", "gaussian"]
@@ -138,6 +139,7 @@ class CountedAnswers(AnswerSchedule):
     changed : how many of them may differ between neighbouring data sets.
     sensitivity : by how much each may differ.
     rows_per_person : neighbours differ in so many rows, and changed and sensitivity are for all of them.
+    grid : answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it.
     """
 
     adjacency: Adjacency = "replace-one"
@@ -145,6 +147,7 @@ class CountedAnswers(AnswerSchedule):
     changed: int
     sensitivity: float
     rows_per_person: int = 1
+    grid: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,17 +162,6 @@ class CountedAnswers(AnswerSchedule):
     def sizes(self) -> tuple[int, ...]:
         """All answers lie in one array."""
         return (self.answers,)
-
-    @property
-    def grid(self) -> float:
-        """Answers are rounded to multiples of this power of two; in secure mode whole numbers are multiples of it."""
-        grid = public_grid(self._width)
-        return min(grid, 1.0) if self.secure else grid
-
-    @property
-    def _width(self) -> float:
-        """Of the noise."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,10 +181,7 @@ class NoisyAnswersSchedule(CountedAnswers):
         super().__post_init__()
         _check.put(self, p=checked_power(self.p))
         _check.each(self, sigma=_check.scale)
-
-    @property
-    def _width(self) -> float:
-        return self.sigma
+        _check.put(self, grid=public_grid(self.sigma, whole=self.secure))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,15 +201,12 @@ class LargestNormSchedule(CountedAnswers):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check.each(self, scale=_check.scale)
+        _check.put(self, grid=public_grid(self.scale, whole=self.secure))
         if self.secure and not self.answers**2 * max(self.scale / self.grid, 1.0) <= WIDEST_LATTICE:
             raise InvalidParameter(
                 f"secure noise of the largest norm on {self.answers} counts and of scale {self.scale:g} is too wide "
                 "for whole numbers of 64 bits; use p = 1."
             )
-
-    @property
-    def _width(self) -> float:
-        return self.scale
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import gammainccinv
@@ -78,6 +79,7 @@ class SparseVectorCorrection(NoisyCounts):
     search_epsilon: float = field(init=False)
     answer_epsilon: float = field(init=False)
     plan: Price = field(init=False, compare=False, repr=False)
+    noise: AnswerMechanism[Any] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _check.each(self, delta=_check.open_unit, corrections=_check.count)
@@ -101,7 +103,7 @@ class SparseVectorCorrection(NoisyCounts):
         if self.threshold is not None:
             _check.each(self, threshold=_check.nonnegative)
         self._calibrate()
-        _check.put(self, threshold=self._schedule.threshold)
+        _check.put(self, threshold=self._schedule.threshold, noise=SparseVector())
 
     @property
     def _schedule(self) -> CorrectedAnswersSchedule:

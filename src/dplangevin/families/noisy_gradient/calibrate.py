@@ -10,8 +10,7 @@ from typing import TypeVar
 from dplangevin._search import grown_until, whole_bisected
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.accountant import told
-from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.plan import Plan, Price, told
 from dplangevin.privacy.registry import theorem_named, theorems_for
 from dplangevin.privacy.target import Target, target
 from dplangevin.privacy.theorem import Theorem
@@ -57,14 +56,20 @@ def _least(
     constants: Constants, schedule: NoisyGradientSchedule, wanted: Target, theorem: str | None
 ) -> tuple[NoisyGradientSchedule, str]:
     """The schedule with the least noise, and the theorem that allows it."""
-    names = [*theorems_for(schedule)] if theorem is None else [theorem_named(theorem, schedule).name]
+    names = (
+        [*theorems_for(type(schedule))] if theorem is None else [theorem_named(theorem, type(schedule)).name]
+    )
     best: tuple[float, str] | None = None
     reasons: dict[str, str] = {}
     refused = False
     for name in sorted(names, key=lambda item: item in SLOW_THEOREMS):
         try:
             factor = _least_factor(
-                theorem_named(name, schedule), constants, schedule, wanted, None if best is None else best[0]
+                theorem_named(name, type(schedule)),
+                constants,
+                schedule,
+                wanted,
+                None if best is None else best[0],
             )
         except (AssumptionFailed, CalibrationFailed) as error:
             reasons[name] = str(error)
@@ -164,7 +169,7 @@ def most_steps(
             "the most steps of a varying schedule are not defined; use one step_size and noise_scale."
         )
     names = (
-        [theorem_named(theorem, schedule).name]
+        [theorem_named(theorem, type(schedule)).name]
         if theorem is not None
         else [*theorems_for(NoisyGradientSchedule)]
     )

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dplangevin._arrays import Floats
-from dplangevin.families.whitened.response import response, windows as windows
+from dplangevin.families.whitened.response import alike as alike, response
 from dplangevin.families.whitened.shrinkage import CENTRE, solved, weighted_fit
 
 DECAYS = (0.0, 0.5, 1.0, 1.5)
@@ -43,7 +43,7 @@ def gate(means: Floats, step: float, noise: float, n_steps: int) -> Gate:
     size = means.shape[1]
     logs, parts = [], []
     for curvatures in _spectra(size):
-        seen = response(n_steps, step * curvatures)
+        seen = response(alike(n_steps), step * curvatures)
         outer = seen.reached[:, :, None] * seen.reached[:, None, :]
         spread = (step * noise) ** 2 * seen.noise
         log, middle, right = weighted_fit(means, curvatures, outer, spread, seen.reached, DEVIATIONS)

@@ -14,7 +14,7 @@ from dplangevin._check import count
 from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
-from dplangevin.families.noisy_gradient.gated import gate, windows
+from dplangevin.families.noisy_gradient.gated import alike, gate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run_state import Position, RunState
 from dplangevin.problem import Problem, RecordLoss
@@ -188,7 +188,7 @@ def _window_shares(schedule: NoisyGradientSchedule, steps: int) -> Floats | None
     """Which windows an iterate belongs to, [steps, windows]; None for one mean."""
     if schedule.weights != "gated":
         return None
-    *early, last = windows(steps)
+    *early, last = alike(steps).windows
     seen = (*early, last._replace(first=schedule.average_from))
     return np.array([[float(w.first <= t < w.last) for w in seen] for t in range(steps)])
 

@@ -8,7 +8,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.families.noisy_gradient.calibrate import least_noise_plan
 from dplangevin.families.noisy_gradient.gated import FEWEST
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule, Sampling
-from dplangevin.planner import looks, risk, rules
+from dplangevin.planner import risk, rules
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.privacy.plan import Plan
@@ -36,6 +36,14 @@ def noisy_gd(request: Request) -> Recipe:
     slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
     most = rules.most_steps(request.n, request.columns, curvature)
     descent = rules.descent(request.shape, records, signal, slope, curvature, most)
+    predicted = risk.descent_risk(
+        descent,
+        curvature=curvature,
+        noise=slope * math.sqrt(descent.n_steps) / records,
+        size=request.shape.reach / 2,
+        dimension=request.dimension,
+    )
+    slopes, warned = clip_reason(problem, signal), caution(request, signal)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, descent.step_size),
         noise_scale=_noise(request, problem, descent.n_steps),
@@ -45,16 +53,11 @@ def noisy_gd(request: Request) -> Recipe:
         momentum=True,
         weights="gated" if gated(request, descent) else "uniform",
     )
-    noise = slope * math.sqrt(descent.n_steps) / records
-    predicted = risk.descent_risk(
-        descent, curvature=curvature, noise=noise, size=request.shape.reach / 2, dimension=request.dimension
-    )
     tail = descent.n_steps - descent.average_from
     return Recipe(
         model=request.model,
-        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem="composition"),
         reasons=(
-            f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
+            f"{slopes} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
             f"{descent.n_steps} accelerated full-batch steps of size {schedule.step_size:.3g}: as much time as the "
             f"noise allows, at most {most}",
             f"the mean of the last {tail} iterates is released; it averages the noise at no cost"
@@ -62,22 +65,23 @@ def noisy_gd(request: Request) -> Recipe:
             *_branch(request),
         ),
         predicted_excess_risk=predicted,
-        caution=caution(request, signal),
+        caution=warned,
+        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem="composition"),
     )
 
 
 def gated(request: Request, descent: rules.Descent) -> bool:
     """Whether weights of the iterates follow: for logistic regression, where nothing else was asked for."""
-    return request.model == "logistic" and looks.could(request) and descent.n_steps >= FEWEST
+    return request.model == "logistic" and request.free and descent.n_steps >= FEWEST
 
 
 def _branch(request: Request) -> tuple[str, ...]:
     """Why the default fit buys no second moment here."""
-    if not looks.could(request):
+    if not request.free:
         return ()
-    edge = looks.Looks.of(request).edge(looks.SHARE)
+    edge = rules.Looks.of(request).edge
     return (
-        f"no second moment of the rows is bought: {looks.SHARE:.0%} of mu^2 would resolve only directions with more "
+        f"no second moment of the rows is bought: {rules.SHARE:.0%} of mu^2 would resolve only directions with more "
         f"than {edge / 2:.2g} of the squared row norm",
     )
 

@@ -16,7 +16,7 @@ from dplangevin.families.perturbation.schedule import (
     ObjectivePerturbationSchedule,
     OutputPerturbationSchedule,
 )
-from dplangevin.privacy.schedule import public_grid
+from dplangevin.privacy.theorem import public_grid
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.samplers.rounded import gaussian_scale, rounded_sums
 

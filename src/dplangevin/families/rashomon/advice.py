@@ -33,15 +33,14 @@ class Advice:
     delta: float
     inverse_temperature: float
     hit_probability: float
-    worthwhile: float
     most_models: int
     least_threshold: float
     least_epsilon: float
 
     @property
     def worth_running(self) -> bool:
-        """Whether the hit bound reaches `worthwhile`."""
-        return self.hit_probability >= self.worthwhile
+        """Whether draws fall in the set often enough to tell of it."""
+        return self.hit_probability >= WORTHWHILE
 
     def __str__(self) -> str:
         budget = f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else " (pure)")
@@ -51,26 +50,19 @@ class Advice:
         ]
         if self.worth_running:
             lines.append(
-                f"Worth running (at least {self.worthwhile:g}); up to {self.most_models} models would be."
+                f"Worth running (at least {WORTHWHILE:g}); up to {self.most_models} models would be."
             )
         else:
             most = f"at most {self.most_models} model(s)" if self.most_models else "no number of models"
             lines.append(
-                f"Not worth running as it is (below {self.worthwhile:g}): {most} at this psi and budget, or psi of "
+                f"Not worth running as it is (below {WORTHWHILE:g}): {most} at this psi and budget, or psi of "
                 f"at least {self.least_threshold:.3g} or epsilon of at least {self.least_epsilon:.3g} with this many."
             )
         return "\n".join(lines)
 
 
 def advise(
-    constants: Constants,
-    *,
-    threshold: float,
-    n_models: int,
-    epsilon: float,
-    delta: float = 0.0,
-    ramp: float = 0.0,
-    worthwhile: float = WORTHWHILE,
+    constants: Constants, *, threshold: float, n_models: int, epsilon: float, delta: float = 0.0
 ) -> Advice:
     """What is worth running for these public constants (dimension, ridge and a bounded set are needed).
 
@@ -83,13 +75,13 @@ def advise(
     probability at least 0.8686.
     Worth running (at least 0.5); up to 20 models would be.
     """
-    psi, share = _check.nonnegative("threshold", threshold), _check.open_unit("worthwhile", worthwhile)
-    models, budget = _check.count("n_models", n_models), _check.positive("epsilon", epsilon)
+    psi, models = _check.nonnegative("threshold", threshold), _check.count("n_models", n_models)
+    budget = _check.positive("epsilon", epsilon)
     tolerance, p = default_tolerance(constants), constants.dimension or 1
 
     def hit(count: int, psi: float, epsilon: float) -> float:
         beta = draw_temperature(constants, tolerance, per_draw(epsilon, delta, count, quick=True))
-        return law_hit_probability(p, beta, psi, ramp)
+        return law_hit_probability(p, beta, psi)
 
     beta = draw_temperature(constants, tolerance, per_draw(budget, delta, models))
 
@@ -101,11 +93,10 @@ def advise(
         epsilon=budget,
         delta=delta,
         inverse_temperature=beta,
-        hit_probability=law_hit_probability(p, beta, psi, ramp),
-        worthwhile=share,
-        most_models=_most(lambda count: hit(count, psi, budget) >= share),
-        least_threshold=_least(lambda value: hit(models, value, budget) >= share, max(psi, 1e-6)),
-        least_epsilon=_least(lambda value: hit(models, psi, value) >= share, budget)
+        hit_probability=law_hit_probability(p, beta, psi),
+        most_models=_most(lambda count: hit(count, psi, budget) >= WORTHWHILE),
+        least_threshold=_least(lambda value: hit(models, value, budget) >= WORTHWHILE, max(psi, 1e-6)),
+        least_epsilon=_least(lambda value: hit(models, psi, value) >= WORTHWHILE, budget)
         if psi > 0
         else float("inf"),
     )

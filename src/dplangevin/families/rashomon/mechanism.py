@@ -23,9 +23,8 @@ from dplangevin.problem.reach import full_lipschitz, interior_minimisers, larges
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
 from dplangevin.samplers.bodies import Body, body_of
 from dplangevin.samplers.problem_potential import ProblemPotential
-from dplangevin.samplers.score import ScorePotential
+from dplangevin.samplers.score import ScorePotential, score_proximal
 from dplangevin.samplers.score_envelope import MOST, score_envelope
-from dplangevin.samplers.score_proximal import score_proximal
 from dplangevin.samplers.self_concordance import Anchor
 from dplangevin.samplers.sgld import LangevinRun, sgld
 
@@ -33,17 +32,12 @@ from dplangevin.samplers.sgld import LangevinRun, sgld
 class RashomonDraws(FitMechanism[RashomonSchedule]):
     """Independent draws of exp(-beta h(F - F*)): the release's value is [dimension, n_models].
 
-    References
-    ----------
-    Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1.
+    Reference: Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1.
     """
 
     def check(self, schedule: RashomonSchedule, problem: Problem) -> None:
         """The excess is the problem's, and the tier has a sampler."""
-        if not largest_excess(problem) <= schedule.excess * (1 + 1e-9):
-            raise AssumptionFailed(
-                "the schedule's excess is below that of the problem; compute it with problem.reach."
-            )
+        _not_below("excess", schedule.excess, largest_excess(problem))
         if schedule.tier != "exact":
             return
         if not exact_dimensions(problem):
@@ -66,17 +60,12 @@ class RashomonDraws(FitMechanism[RashomonSchedule]):
 class RashomonChains(FitMechanism[RashomonChainSchedule]):
     """Chains that follow the gradient of the flat score with noise of their own.
 
-    References
-    ----------
-    Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3.
+    Reference: Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3.
     """
 
     def check(self, schedule: RashomonChainSchedule, problem: Problem) -> None:
         """What the schedule says of the problem is true."""
-        if not full_lipschitz(problem) <= schedule.full_lipschitz * (1 + 1e-9):
-            raise AssumptionFailed(
-                "the schedule's full_lipschitz is below that of the problem; compute it with problem.reach."
-            )
+        _not_below("full_lipschitz", schedule.full_lipschitz, full_lipschitz(problem))
         if schedule.interior and not interior_minimisers(problem):
             raise AssumptionFailed(
                 "the schedule says that minimisers are interior, but the problem's set does not contain the ball "
@@ -89,6 +78,13 @@ class RashomonChains(FitMechanism[RashomonChainSchedule]):
         made = _chains(run.saved, schedule, data, rng)
         value = data.problem.constraint.project(made.last)
         return Draw(value=value, n_steps=made.n_steps, iterates=made.iterates)
+
+
+def _not_below(name: str, stated: float, needed: float) -> None:
+    if not needed <= stated * (1 + 1e-9):
+        raise AssumptionFailed(
+            f"the schedule's {name} is below that of the problem; compute it with problem.reach."
+        )
 
 
 def exact_dimensions(problem: Problem) -> bool:

@@ -10,7 +10,7 @@ from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.draws.schedule import DRAW_TIERS
 from dplangevin.families.draws.tiers import ForNewRecords
-from dplangevin.families.rashomon.advice import Advice, advise
+from dplangevin.families.rashomon.advice import WORTHWHILE, Advice, advise
 from dplangevin.families.rashomon.calibrate import chain_hit, chain_schedule, draw_schedule
 from dplangevin.families.rashomon.hit import law_hit_probability, rounded_down
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
@@ -99,7 +99,7 @@ class RashomonRecipe(ForNewRecords):
             )
         if (caution := self.caution()) is not None:
             lines.insert(0, caution)
-        if self.hit_probability < self.advice.worthwhile:
+        if self.hit_probability < WORTHWHILE:
             lines.append(f"  caution, the pure route would give: {self.advice}".replace("\n", "\n    "))
         return "\n".join(lines)
 

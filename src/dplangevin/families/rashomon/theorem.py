@@ -101,7 +101,7 @@ class RashomonDrawsTheorem(
 
     reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.1; bounded range: Durfee and Rogers (2019), section 4"
 
-    def certify(self, constants: Constants, schedule: RashomonSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: RashomonSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
         if constants.dimension is None:
             raise self.refuse("the dimension is not known", "State it in the constants.")
@@ -142,7 +142,7 @@ class RashomonChainsTheorem(
 
     reference = "Ganesh, Thakurta and Upadhyay (2023), Theorem 2.3, corrected; Bok, Su and Altschuler (2024)"
 
-    def certify(self, constants: Constants, schedule: RashomonChainSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: RashomonChainSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
         beta, eta, steps = schedule.inverse_temperature, schedule.step_size, schedule.n_steps
         score = score_constants(constants, schedule)

@@ -30,6 +30,6 @@ class SlackTheorem(
 
     reference = "Dong, Roth and Su (2022), Theorem 2.7 (Gaussian mechanism), with the sensitivity proved here"
 
-    def certify(self, constants: None, schedule: SlackSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: SlackSchedule) -> Guarantee:
         part = Gaussian(mu=inflated(schedule.reach / schedule.scale))
         return self.of_answers(schedule, part, (*schedule.assumptions, *ANSWER_ASSUMPTIONS))

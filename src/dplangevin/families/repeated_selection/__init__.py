@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Member
 
-MEMBERS: tuple[Member, ...] = (
-    Member("RepeatedSelectionSchedule", ("RepeatedSelectionTheorem",), "RepeatedSelection", self_check=True),
-)
+MEMBERS: tuple[Member, ...] = (Member.named("RepeatedSelection", self_check=True),)

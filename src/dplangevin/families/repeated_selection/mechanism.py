@@ -6,15 +6,16 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dplangevin._progress import watching
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.families.mechanism import Execution, Mechanism
+from dplangevin.families.mechanism import Mechanism
 from dplangevin.families.release import Paid
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
+from dplangevin.families.run_state import RunState
 from dplangevin.privacy.plan import Price
 
 
@@ -63,18 +64,21 @@ class RepeatedSelection(Mechanism[RepeatedSelectionSchedule, Attempts, Selected]
                     "leave mechanism and theorem to the search."
                 )
 
-    def _released(self, run: Execution[RepeatedSelectionSchedule, Attempts]) -> Selected:
+    def _released(
+        self, plan: Price, data: Attempts, saved: RunState | None, rng: np.random.Generator, seeded: bool
+    ) -> Selected:
+        schedule = cast(RepeatedSelectionSchedule, plan.schedule)
         best: tuple[float, int, Any, str] = (-math.inf, -1, None, "")
         with watching(quiet=True):  # bars, logs and callbacks would count the attempts
-            for _ in range(run.schedule.number(run.rng)):
-                candidate = int(run.rng.integers(len(run.data.fits)))
-                score, value, digest = run.data.attempt(candidate, run.rng)
+            for _ in range(schedule.number(rng)):
+                candidate = int(rng.integers(len(data.fits)))
+                score, value, digest = data.attempt(candidate, rng)
                 if best[1] < 0 or score > best[0]:
                     best = (score, candidate, value, digest)
         if best[1] < 0:
             raise DplangevinError(
                 f"the secret number of repetitions was 0, which happens with probability "
-                f"{math.exp(-run.schedule.repetitions):.1g} whatever the records are; nothing was released, what was "
+                f"{math.exp(-schedule.repetitions):.1g} whatever the records are; nothing was released, what was "
                 "charged stays charged. law='geometric' never does this."
             )
         return Selected(
@@ -82,6 +86,6 @@ class RepeatedSelection(Mechanism[RepeatedSelectionSchedule, Attempts, Selected]
             score=best[0],
             value=best[2],
             value_digest=best[3],
-            plan=run.plan,
-            seeded=run.seeded,
+            plan=plan,
+            seeded=seeded,
         )

@@ -33,7 +33,7 @@ class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule], name="repeat 
 
     reference = "Papernot and Steinke (2022), Theorems 2 and 6; Liu and Talwar (2019)"
 
-    def certify(self, constants: None, schedule: RepeatedSelectionSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: RepeatedSelectionSchedule) -> Guarantee:
         orders = cv.ORDERS[cv.ORDERS > 1]
         single = orders * cv.square_over(schedule.mu, 2)
         curve = single + math.log(schedule.repetitions) / (orders - 1)

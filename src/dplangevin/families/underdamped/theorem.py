@@ -32,7 +32,7 @@ class UnderdampedTheorem(
 
     reference = "Ganesh (2022), section 3.4, with Dong, Roth and Su (2022), Theorem 3.2"
 
-    def certify(self, constants: Constants, schedule: UnderdampedSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: UnderdampedSchedule) -> Guarantee:
         """One Gaussian for the whole path."""
         strength = schedule.inverse_temperature * constants.gradient_sensitivity / constants.n
         time = schedule.step_size * schedule.n_steps

@@ -53,9 +53,9 @@ def expected_excess(
         share = bend(score)
         flatter += (min(share / bend(score, along=True), FLATTEST) - 1) / len(tail)
     curvatures = share / schedule.step_size * moments
-    seen = response(steps, np.minimum(etas * curvatures, 2.0))
+    seen = response(schedule.path(steps), np.minimum(etas * curvatures, 2.0))
     reached = seen.reached[:, 2]
-    variances = (etas * geometry.bound * schedule.whole) ** 2 * steps * seen.noise[:, 2, 2]
+    variances = (etas * geometry.frame.bound * schedule.noise(steps - 1, steps)) ** 2 * seen.noise[:, 2, 2]
     squares = np.maximum(tail**2 - variances, 0.0) / np.maximum(reached, 0.05) ** 2
     if resolved.any():
         usual = float((moments * squares)[resolved].mean())

@@ -87,16 +87,6 @@ class Geometry:
     tops: Floats
     spectrum: Spectrum
 
-    @property
-    def basis(self) -> Floats:
-        """B."""
-        return self.frame.basis
-
-    @property
-    def bound(self) -> float:
-        """R, the largest norm of w B' x."""
-        return self.frame.bound
-
 
 def first_look(noisy: Floats, noise: float, fine: bool, room: float = 1.0) -> Geometry:
     """B = U e^-power, R = room sqrt(sum of the expected second moments)."""
@@ -116,7 +106,7 @@ def second_look(first: Geometry, noisy: Floats, noise: float, room: float = 1.0)
     B' x = e^-1/2 U' (B_1' x) / R_1 with U orthogonal, so that |B_1' x| / R_1 can be read off B' x.
     """
     found = spectrum(noisy, noise, True)
-    basis = (first.basis / first.bound) @ (found.vectors * found.values**-WHITE)
+    basis = (first.frame.basis / first.frame.bound) @ (found.vectors * found.values**-WHITE)
     return Geometry(
         frame=Frame(basis, room * math.sqrt(len(noisy)), found.values),
         moments=np.ones(len(noisy)),
@@ -133,18 +123,12 @@ def whitened(rows: Floats, frame: Frame) -> tuple[Floats, Floats]:
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         coordinates = rows @ frame.basis
-        squares, before = _squares(coordinates, frame.earlier)
-        lengths = np.sqrt(squares)
-        weights = np.minimum(1.0, frame.bound / lengths)
-        if before is not None:
-            weights = np.minimum(weights, 1 / before)
+        if frame.earlier is None:
+            lengths = np.sqrt(np.einsum("ij,ij->i", coordinates, coordinates))
+            weights = np.minimum(1.0, frame.bound / lengths)
+        else:  # |B' x|^2 and (|B_1' x| / R_1)^2, in one product
+            both = (coordinates * coordinates) @ np.column_stack([np.ones_like(frame.earlier), frame.earlier])
+            lengths = np.sqrt(both[:, 0])
+            weights = np.minimum(np.minimum(1.0, frame.bound / lengths), 1 / both[:, 1])
         inside = weights * lengths <= frame.bound * (1 + 1e-12)
     return np.where(inside, weights, 0.0), coordinates
-
-
-def _squares(coordinates: Floats, earlier: Floats | None) -> tuple[Floats, Floats | None]:
-    """|B' x|^2 and, for coordinates made within earlier ones, (|B_1' x| / R_1)^2; in one product."""
-    if earlier is None:
-        return np.einsum("ij,ij->i", coordinates, coordinates), None
-    both = (coordinates * coordinates) @ np.column_stack([np.ones_like(earlier), earlier])
-    return both[:, 0], both[:, 1]

@@ -15,11 +15,9 @@ from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
 from dplangevin.families.whitened.excess import expected_excess
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
-from dplangevin.families.whitened.response import windows
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.screen import screen
-from dplangevin.families.whitened.shrinkage import shrink
-from dplangevin.families.whitened.sums import row_weights, second_moment, turned_moment
+from dplangevin.families.whitened.shrinkage import shrink, shrink_tail
+from dplangevin.families.whitened.sums import row_weights, screen, second_moment, turned_moment
 from dplangevin.problem import Problem, WholeSpace
 
 Floats = NDArray[np.float64]
@@ -57,21 +55,29 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
     def draw(self, run: Fit[WhitenedSchedule]) -> Draw:
         """Moments, descent, and the weighted mean of the iterates; the released moments beside it."""
         schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
-        walk = _resumed(saved, rng)
-        if walk is None:
+        if saved is None or (stands := saved.position()) is None:
             walk = begun(schedule, data.problem, looked(schedule, data, rng))
+        else:
+            saved.restore(rng)
+            walk = Walk(**stands)
         geometry = coordinates(schedule, walk.moments)
         found = descend(schedule, data, geometry, walk, rng, saved)
-        theta = (geometry.basis @ found).ravel() / data.problem.row_norm
-        return Draw(value=theta, n_steps=walk.steps, beside=_beside(schedule, geometry, walk, data.problem))
-
-
-def _resumed(saved: RunState | None, rng: np.random.Generator) -> Walk | None:
-    fields = None if saved is None else saved.position()
-    if saved is None or fields is None:
-        return None
-    saved.restore(rng)
-    return Walk(**fields)
+        unit, basis, etas = (
+            data.problem.row_norm,
+            geometry.frame.basis,
+            step_sizes(schedule, geometry, walk.steps),
+        )
+        beside = {  # in the units of the problem's rows
+            "moment": walk.moments[0] * unit**2,
+            "basis": basis / unit,
+            "resolved": geometry.spectrum.resolved.astype(float),
+        }
+        excess = expected_excess(
+            schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, data.problem.loss, data.problem.n
+        )
+        if excess is not None:
+            beside["excess_risk"] = np.array(excess)
+        return Draw(value=(basis @ found).ravel() / unit, n_steps=walk.steps, beside=beside)
 
 
 def begun(schedule: WhitenedSchedule, problem: Problem, moments: Floats) -> Walk:
@@ -114,8 +120,8 @@ def step_sizes(schedule: WhitenedSchedule, geometry: Geometry, steps: int) -> Fl
 
     Where an approach found large scores, coefficients are large, and the reach grows with the number of steps.
     """
-    lengths = np.sqrt(np.einsum("ij,ij->j", geometry.basis, geometry.basis))
-    each = geometry.bound * schedule.whole * steps * schedule.n_steps
+    lengths = np.sqrt(np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis))
+    each = geometry.frame.bound * schedule.whole * steps * schedule.n_steps
     return np.asarray(np.minimum(schedule.step_size / geometry.tops, 4 * schedule.reach / (each * lengths)))
 
 
@@ -144,10 +150,11 @@ def descend(
                 saved.after(walk, rng)
     if not schedule.shrink:
         return np.asarray(walk.totals[-1])
-    return shrink(
-        walk.totals[:, :, 0], geometry, etas[:, 0], geometry.bound * schedule.noise_scale, 1 / schedule.step_size,
-        walk.steps, data.problem.n,
-    ).value[:, None]  # fmt: skip
+    noise = geometry.frame.bound * schedule.noise(walk.steps - 1, walk.steps)
+    known = (geometry, etas[:, 0], noise, 1 / schedule.step_size, schedule.path(walk.steps), data.problem.n)
+    windows = walk.totals[:, :, 0]
+    shrunk = shrink(windows, *known) if schedule.looks == 1 else shrink_tail(windows[-1], *known)
+    return shrunk.value[:, None]
 
 
 def _step(
@@ -159,7 +166,7 @@ def _step(
     rng: np.random.Generator,
 ) -> None:
     """One accelerated step with a noisy gradient, and its part in the means of the windows."""
-    problem, basis, bound, t = data.problem, geometry.basis, geometry.bound, walk.step
+    problem, basis, bound, t = data.problem, geometry.frame.basis, geometry.frame.bound, walk.step
     point = walk.theta + (t / (t + 3)) * (walk.theta - walk.previous)
     theta = (basis @ point).ravel() / problem.row_norm
     total = data.gradient_sum(problem.loss, theta[:, None]).reshape(point.shape)
@@ -167,25 +174,6 @@ def _step(
     noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
     walk.step = t + 1
-    for place, window in enumerate(windows(walk.steps)[:-1]):
+    for total, window in zip(walk.totals, schedule.path(walk.steps).windows, strict=True):
         if window.first <= t < window.last:
-            walk.totals[place] += walk.theta / (window.last - window.first)
-    first = schedule.tail(walk.steps)
-    if t >= first:
-        walk.totals[-1] += walk.theta / (walk.steps - first)
-
-
-def _beside(
-    schedule: WhitenedSchedule, geometry: Geometry, walk: Walk, problem: Problem
-) -> dict[str, Floats]:
-    """What was released beside the answer, in the units of the problem's rows, and what may be read off it."""
-    found = {
-        "moment": walk.moments[0] * problem.row_norm**2,
-        "basis": geometry.basis / problem.row_norm,
-        "resolved": geometry.spectrum.resolved.astype(float),
-    }
-    etas = step_sizes(schedule, geometry, walk.steps)
-    excess = expected_excess(
-        schedule, geometry, etas, walk.totals[-1][:, 0], walk.steps, problem.loss, problem.n
-    )
-    return found if excess is None else found | {"excess_risk": np.array(excess)}
+            total += walk.theta / (window.last - window.first)

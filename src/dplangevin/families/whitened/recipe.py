@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.errors import CalibrationFailed
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.planner import rules
-from dplangevin.planner.looks import SHARE, Looks
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request, caution, clip_reason
+from dplangevin.planner.request import Request, caution, check_whitened, clip_reason
+from dplangevin.planner.rules import SHARE, Looks
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
@@ -34,71 +34,58 @@ SHARPEST = {"quantile": 5.0, "poisson": math.inf}
 
 def whitened_gd(request: Request) -> Recipe:
     """A tenth of the budget for second moments, the rest for accelerated steps in their coordinates."""
-    if request.alpha is not None or request.radius is not None:
-        raise InvalidParameter(
-            "mechanism='whitened-gd' has neither ridge nor radius; leave alpha and radius out, or use "
-            "mechanism='noisy-gd'."
-        )
+    check_whitened(request, "whitened-gd", "noisy-gd")
     looks = Looks.of(request)
     records = looks.records * math.sqrt(1 - SHARE)
     signal = records / request.columns
-    sharpness = _sharpness(request, signal)
-    problem = request.problem(_clip(request, signal), 0.0, sharpness)
-    steps = _steps(request, looks, sharpness)
+    # the bias of a clip or of a width falls with it
+    sharpness = min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
+    # a clip at 1 is a bias of a softmax slope, which is left alone where the signal allows it
+    free = request.model == "multinomial" and signal >= request.shape.unclipped
+    problem = request.problem(None if free else rules.clip(request.shape, signal), 0.0, sharpness)
+    curvature, slopes = request.curvature(problem.loss), clip_reason(problem, signal)
+    warned = caution(request, looks.records / request.columns)
     schedule = WhitenedSchedule(
         moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
-        n_steps=steps,
-        step_size=1 / (request.curvature(problem.loss) * request.weight_bound),
+        step_size=1 / (curvature * request.weight_bound),
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
         room=looks.room,
-        shrink=request.model in SHRUNK and looks.number == 1,
-        **_phases(request, problem, looks, signal, steps),
+        shrink=request.model in SHRUNK,
+        **_phases(request, problem, looks, signal, sharpness),
     )
     return Recipe(
         model=request.model,
-        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
-        reasons=_reasons(request, problem, schedule, looks, signal),
+        reasons=_reasons(request, schedule, looks, signal, slopes),
         predicted_excess_risk=_risk(request, problem, records / looks.room),
-        caution=caution(request, looks.records / request.columns),
+        caution=warned,
+        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
     )
 
 
-def _clip(request: Request, signal: float) -> float | None:
-    """The clip of the rules; a softmax slope, whose clip at 1 is a bias, is left alone where the signal allows it."""
-    bound = rules.clip(request.shape, signal)
-    return None if request.model == "multinomial" and signal >= request.shape.unclipped else bound
+def _phases(
+    request: Request, problem: Problem, looks: Looks, signal: float, sharpness: float
+) -> dict[str, Any]:
+    """How the descent's share is spent: alike, or an approach first that tells how many steps follow.
 
-
-def _sharpness(request: Request, signal: float) -> float:
-    """sqrt(signal / 400), from 1 up: the bias of a clip or of a width falls with it."""
-    return min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
-
-
-def _steps(request: Request, looks: Looks, sharpness: float) -> int:
-    """Time is T^2 times the step, and the steps of a pinball loss are as long as it is wide.
-
-    Where a pass is short it gets more time as it gets sharper: both biases, of time and of width, then fall.
+    Time is T^2 times the step, and the steps of a pinball loss are as long as it is wide. Where a pass is short it gets
+    more time as it gets sharper: both biases, of time and of width, then fall.
     """
+    short, steps = request.n * request.columns <= rules.LONG_STEP, STEPS
     if request.model == "quantile":
-        short = request.n * request.columns <= rules.LONG_STEP
-        return math.ceil(STEPS * math.pow(sharpness, 0.75 if short else 0.5))
-    if looks.number == 2 and request.model == "ridge":
-        return QUICK
-    return BRISK if looks.number == 2 and request.model == "logistic" else STEPS
-
-
-def _phases(request: Request, problem: Problem, looks: Looks, signal: float, steps: int) -> dict[str, Any]:
-    """How the descent's share is spent: alike, or an approach first that tells how many steps follow."""
+        steps = math.ceil(STEPS * math.pow(sharpness, 0.75 if short else 0.5))
+    elif looks.number == 2 and request.model == "ridge":
+        steps = QUICK
     if looks.number == 1 or request.model != "logistic":
         return {
+            "n_steps": steps,
             "noise_scale": _noise(request, problem, (1 - SHARE) / steps, moment=False),
             "average_from": steps - math.ceil(TAIL * steps),
         }
-    shares = APPROACH_SHARE / APPROACH, (1 - APPROACH_SHARE) / (steps - APPROACH)
+    shares = APPROACH_SHARE / APPROACH, (1 - APPROACH_SHARE) / (BRISK - APPROACH)
     first, later = (_noise(request, problem, (1 - SHARE) * share, moment=False) for share in shares)
-    short = request.n * request.columns <= rules.LONG_STEP
     return {
+        "n_steps": BRISK,
         "noise_scale": later,
         "average_from": APPROACH,
         "approach": APPROACH,
@@ -131,26 +118,19 @@ def _risk(request: Request, problem: Problem, records: float) -> float:
 
 
 def _reasons(
-    request: Request, problem: Problem, schedule: WhitenedSchedule, looks: Looks, signal: float
+    request: Request, schedule: WhitenedSchedule, looks: Looks, signal: float, slopes: str
 ) -> tuple[str, ...]:
-    edge = looks.edge(SHARE / schedule.looks)
     times = "two second moments" if schedule.looks == 2 else "one second moment"
+    steps = str(schedule.n_steps)
+    if schedule.approach:
+        steps += f" (up to {schedule.longest} where the first {schedule.approach} show a flat loss, at the same cost)"
     return (
-        f"{clip_reason(problem, signal)} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
-        f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {edge / 2:.2g} of the squared row "
-        "norm are resolved, and noise then costs every direction alike",
-        f"{1 - SHARE:.0%} buys {_count(schedule)} accelerated full-batch steps in those coordinates",
+        f"{slopes} (n mu / (s p) = {signal:.3g}, mu = {request.mu:.4g})",
+        f"{SHARE:.0%} of mu^2 buys {times} of the rows: directions with more than {looks.edge / 2:.2g} of the squared "
+        "row norm are resolved, and noise then costs every direction alike",
+        f"{1 - SHARE:.0%} buys {steps} accelerated full-batch steps in those coordinates",
         f"the mean of the last {'half' if schedule.approach else 'two thirds'} of the iterates is released"
         + (
             ", shrunk where the path shows weak effects; both are free" if schedule.shrink else "; it is free"
         ),
-    )
-
-
-def _count(schedule: WhitenedSchedule) -> str:
-    if not schedule.approach:
-        return str(schedule.n_steps)
-    return (
-        f"{schedule.n_steps} (up to {schedule.longest} where the first {schedule.approach} show a flat loss, at the "
-        "same cost)"
     )

@@ -26,10 +26,18 @@ class Window(NamedTuple):
     last: int
 
 
-def windows(steps: int) -> tuple[Window, ...]:
-    """The last two thirds of the first quarter, of the first half and of all iterates."""
+class Path(NamedTuple):
+    """A descent: its windows, the last of which ends with it, and how much larger the noise of its first steps was."""
+
+    windows: tuple[Window, ...]
+    early: int = 0
+    louder: float = 1.0
+
+
+def alike(steps: int) -> Path:
+    """Steps with equal noise: windows are the last two thirds of the first quarter, of the first half and of all."""
     ends = [max(1, round(end * steps)) for end in ENDS]
-    return tuple(Window(end - math.ceil(TAIL * end), end) for end in ends)
+    return Path(tuple(Window(end - math.ceil(TAIL * end), end) for end in ends))
 
 
 class Response(NamedTuple):
@@ -41,10 +49,10 @@ class Response(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _table(steps: int) -> tuple[Floats, Floats]:
+def _table(path: Path) -> tuple[Floats, Floats]:
     """phi and N on the grid of u; the first entry is the limit u = 0."""
     grid = np.concatenate([[0.0], _GRID])
-    seen = windows(steps)
+    seen, steps = path.windows, path.windows[-1].last
     theta = previous = np.zeros_like(grid)
     reached = np.zeros((len(seen), len(grid)))
     for t in range(steps):
@@ -62,12 +70,13 @@ def _table(steps: int) -> tuple[Floats, Floats]:
             weights[place, t] = total
             passed = (1 - grid) * total
             current, later = (1 + t / (t + 3)) * passed + later, -t / (t + 3) * passed
+    weights[:, : path.early] *= path.louder
     return reached.T, np.einsum("jtg,ltg->gjl", weights, weights)
 
 
-def response(steps: int, u: Floats) -> Response:
-    """phi and N at each u >= 0, linear in log u between the points of one table."""
-    reached, noise = _table(steps)
+def response(path: Path, u: Floats) -> Response:
+    """phi and N at each u >= 0, linear in log u between the points of one table; sigma is that of the last step."""
+    reached, noise = _table(path)
     place = np.interp(np.log(np.maximum(u, _GRID[0])), np.log(_GRID), np.arange(1.0, len(_GRID) + 1))
     low = np.minimum(place.astype(int), len(_GRID) - 1)
     part = place - low

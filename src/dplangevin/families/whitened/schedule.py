@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.families.whitened.response import Path, Window, alike
 from dplangevin.privacy.schedule import Schedule
 
 LOOKS = (1, 2)
@@ -40,6 +41,7 @@ class WhitenedSchedule(Schedule):
     reach : standard deviation that the noise may reach in a coefficient (rows of norm 1), which shortens steps.
     average_from : first step (from 0) of the tail that is averaged.
     shrink : whether weights of the iterates by empirical Bayes follow (post-processing, no privacy depends on it).
+    whole : follows: the noise of one gradient that had the whole budget of the descent.
     """
 
     mechanism: ClassVar[str] = "whitened-gd"
@@ -57,6 +59,7 @@ class WhitenedSchedule(Schedule):
     approach_noise: float = 1.0
     longest: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
+    whole: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.each(self, moment_noise=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
@@ -72,18 +75,13 @@ class WhitenedSchedule(Schedule):
             raise InvalidParameter(
                 f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
             )
-        if self.approach and (
-            self.shrink or self.average_from < self.approach or self.approach >= self.n_steps
-        ):
+        if self.approach and (self.average_from < self.approach or self.approach >= self.n_steps):
             raise InvalidParameter(
-                "an approach must end before the steps do and before the averaged tail begins, and goes without shrink."
+                "an approach must end before the steps do and before the averaged tail begins."
             )
-
-    @property
-    def whole(self) -> float:
-        """The noise of one gradient that had the whole budget of the descent."""
         first = self.approach / self.approach_noise**2
-        return 1 / math.sqrt(first + (self.n_steps - self.approach) / self.noise_scale**2)
+        later = (self.n_steps - self.approach) / self.noise_scale**2
+        _check.put(self, whole=1 / math.sqrt(first + later))
 
     def steps(self, score: float) -> int:
         """How many steps to make in all where the approach ended with scores of this root mean square.
@@ -106,3 +104,9 @@ class WhitenedSchedule(Schedule):
     def tail(self, steps: int) -> int:
         """The first step of the mean that is released: no earlier than in the last two thirds of a longer descent."""
         return self.average_from if steps == self.n_steps else max(self.average_from, steps // 3)
+
+    def path(self, steps: int) -> Path:
+        """So many steps: the windows that weights are read off, the last one of which is the tail, and the noise."""
+        *early, _ = alike(steps).windows
+        louder = self.noise(0, steps) / self.noise(steps - 1, steps)
+        return Path((*early, Window(self.tail(steps), steps)), self.approach, louder)

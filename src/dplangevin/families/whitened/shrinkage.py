@@ -7,16 +7,20 @@ curved the risk is; their posterior, given the windows, weights the windows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry
-from dplangevin.families.whitened.response import response
+from dplangevin.families.whitened.response import Path, response
 
 Floats = NDArray[np.float64]
+_Law = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
 CENTRE = 5.0
 """The size of coefficients that the rules expect (half of the reach of logistic regression)."""
 DEVIATIONS = 2.0 ** (np.arange(-6, 13) / 2)
@@ -40,29 +44,30 @@ def shrink(
     steps: Floats,
     noise: float,
     slope: float,
-    n_steps: int,
+    path: Path,
     records: float,
 ) -> Shrunk:
     """lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability that sd <= STRONG.
 
     windows : [3, p] in q. steps : step size of each coordinate. noise : standard deviation on a coordinate of the
-    gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
+    last gradient. slope : the largest curvature of the loss in the score. records : the public number of them, n: the
     minimiser over n records is off by 1 / (n curvature) in variance, which the windows cannot tell from a coefficient.
     """
+    law = partial(_covariances, noise=noise, path=path, records=records)
     resolved = geometry.spectrum.resolved
-    prior = 1 / np.einsum("ij,ij->j", geometry.basis, geometry.basis)
+    prior = 1 / np.einsum("ij,ij->j", geometry.frame.basis, geometry.frame.basis)
     logs = np.empty((len(CURVATURES), len(DECAYS), len(DEVIATIONS)))
     means = np.zeros((len(CURVATURES), len(DEVIATIONS), windows.shape[1]))
     parts = []
     for i, share in enumerate(CURVATURES):
         fit, means[i][:, resolved] = _resolved(
             windows[:, resolved], share * slope * geometry.moments[resolved], prior[resolved], steps[resolved],
-            noise, n_steps, records,
+            law,
         )  # fmt: skip
         for j, decay in enumerate(DECAYS):
             more, middle, right = _unresolved(
                 windows[:, ~resolved], _guess(geometry, decay) * share * slope, prior[~resolved],
-                steps[~resolved], noise, n_steps, records,
+                steps[~resolved], law,
             )  # fmt: skip
             parts.append((middle, right))
             logs[i, j] = fit + more - np.log(DEVIATIONS / CENTRE) ** 2 / 2
@@ -75,6 +80,28 @@ def shrink(
         right = np.einsum("kd,kdj->j", chances, np.array([part[1] for part in parts]))
         expected[~resolved] = solved(middle, right) @ windows[:, ~resolved]
     return Shrunk(weak * expected + (1 - weak) * windows[2], weak)
+
+
+def shrink_tail(
+    tail: Floats, geometry: Geometry, steps: Floats, noise: float, slope: float, path: Path, records: float
+) -> Shrunk:
+    """The same in white coordinates, where the tail has converged: it is the minimiser and noise of known size.
+
+    Coefficients are alike along the axes of the rows; those of a second look are arbitrary: its eigenvalues are alike.
+    The curvature follows from the scores, whose root mean square is |tail|.
+    """
+    _, lengths, axes = np.linalg.svd(geometry.frame.basis)
+    seen, etas = axes @ tail, np.exp(axes**2 @ np.log(steps))
+    curvature = slope * bend(float(np.linalg.norm(tail)))
+    expected = response(path, np.minimum(etas * curvature, 2.0))
+    reached, squares = expected.reached[:, -1], DEVIATIONS[:, None] ** 2 * lengths**-2
+    spread = (etas * noise) ** 2 * expected.noise[:, -1, -1] + reached**2 / (records * curvature)
+    joint = squares * reached**2 + spread
+    logs = -(np.log(joint) + seen**2 / joint).sum(axis=1) / 2 - np.log(DEVIATIONS / CENTRE) ** 2 / 2
+    posterior = np.exp(logs - logsumexp(logs))
+    weak = float(posterior[DEVIATIONS <= STRONG].sum())
+    pulled = weak * (posterior @ (squares * reached / joint) * seen - seen)
+    return Shrunk(tail + pulled @ axes, weak)
 
 
 def _guess(geometry: Geometry, decay: float) -> Floats:
@@ -91,27 +118,21 @@ def _guess(geometry: Geometry, decay: float) -> Floats:
 
 
 def _covariances(
-    u: Floats, curvatures: Floats, steps: Floats, noise: float, n_steps: int, records: float
+    curvatures: Floats, steps: Floats, *, noise: float, path: Path, records: float
 ) -> tuple[Floats, Floats, Floats]:
     """For each coordinate phi phi', the covariance of what is no coefficient (noise and the sample), and phi."""
-    seen = response(n_steps, u)
+    seen = response(path, steps * curvatures)
     outer = seen.reached[:, :, None] * seen.reached[:, None, :]
     sample = (1 / (records * curvatures))[:, None, None] * outer
     return outer, ((steps * noise) ** 2)[:, None, None] * seen.noise + sample, seen.reached
 
 
 def _resolved(
-    windows: Floats,
-    curvatures: Floats,
-    prior: Floats,
-    steps: Floats,
-    noise: float,
-    n_steps: int,
-    records: float,
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, law: _Law
 ) -> tuple[Floats, Floats]:
     """Log-likelihood and posterior means, for each deviation."""
     squares = DEVIATIONS**2
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    outer, spread, reached = law(curvatures, steps)
     joint = _regular(squares[:, None, None, None] * prior[:, None, None] * outer + spread)  # [d, p, 3, 3]
     values = windows.T[None, :, :, None]
     inverse = np.linalg.solve(joint, np.broadcast_to(values, (*joint.shape[:2], 3, 1)))[..., 0]
@@ -121,19 +142,13 @@ def _resolved(
 
 
 def _unresolved(
-    windows: Floats,
-    curvatures: Floats,
-    prior: Floats,
-    steps: Floats,
-    noise: float,
-    n_steps: int,
-    records: float,
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, law: _Law
 ) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of coordinates whose curvatures are known up to their order, and the parts of their weights."""
     if not windows.size:
         zero = np.zeros(len(DEVIATIONS))
         return zero, np.zeros((len(zero), 3, 3)), np.zeros((len(zero), 3))
-    outer, spread, reached = _covariances(steps * curvatures, curvatures, steps, noise, n_steps, records)
+    outer, spread, reached = law(curvatures, steps)
     return weighted_fit(
         windows, curvatures, prior[:, None, None] * outer, spread, prior[:, None] * reached, DEVIATIONS
     )

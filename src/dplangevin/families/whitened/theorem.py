@@ -36,14 +36,10 @@ class WhitenedComposition(
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
     beyond_n = "sums over records, of which one record's part does not depend on the others"
 
-    def certify(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
-        if constants.row_norm is None:
-            raise self.refuse(
-                "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
-            )
+    def promise(self, constants: Constants, schedule: WhitenedSchedule) -> Guarantee:
         replaced = constants.adjacency == "replace-one"
         moment = (math.sqrt(2) if replaced else 1.0) / (constants.n * schedule.moment_noise)
-        record = (2.0 if replaced else 1.0) * constants.lipschitz / constants.row_norm
+        record = (2.0 if replaced else 1.0) * constants.lipschitz / self.row_norm(constants)
         step, first = (
             record / (constants.n * noise) for noise in (schedule.noise_scale, schedule.approach_noise)
         )

@@ -4,11 +4,4 @@ from __future__ import annotations
 
 from dplangevin.privacy.registry import Member
 
-MEMBERS: tuple[Member, ...] = (
-    Member(
-        "WhitenedObjectiveSchedule",
-        ("WhitenedObjectiveTheorem",),
-        "WhitenedObjective",
-        recipes=("whitened-objective",),
-    ),
-)
+MEMBERS: tuple[Member, ...] = (Member.named("WhitenedObjective", recipes=("whitened-objective",)),)

@@ -16,7 +16,7 @@ from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened_objective.excess import expected_excess
 from dplangevin.families.whitened_objective.rows import whitened_rows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.planner.looks import PURE_EDGE
+from dplangevin.planner.rules import PURE_EDGE
 from dplangevin.samplers.wishart import wishart_difference
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.errors import CalibrationFailed
 from dplangevin.families._minimiser import deflated
 from dplangevin.families.perturbation.recipe import REACHES, SOLVER_SHARE, least_ridge
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
@@ -13,9 +13,9 @@ from dplangevin.families.whitened_objective.excess import planned_excess
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
-from dplangevin.planner.looks import PureLook
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request, caution, clip_reason
+from dplangevin.planner.request import Request, caution, check_whitened, clip_reason
+from dplangevin.planner.rules import PureLook
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
@@ -25,11 +25,7 @@ STIFFER = 1.2
 
 def whitened_objective(request: Request) -> Recipe:
     """A share of epsilon for the second moment of the rows, the rest for the minimiser in its coordinates."""
-    if request.alpha is not None or request.radius is not None:
-        raise InvalidParameter(
-            "mechanism='whitened-objective' has neither ridge nor radius; leave alpha and radius out, or use "
-            "mechanism='objective-perturbation'."
-        )
+    check_whitened(request, "whitened-objective", "objective-perturbation")
     look = PureLook.of(request)
     rest = replace(request, epsilon=(1 - look.share) * request.epsilon, delta=0.0)
     signal = rest.records(pure=True) / request.dimension

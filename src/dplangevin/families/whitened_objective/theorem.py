@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dplangevin.families._minimiser import ASSUMPTIONS, running_time
+from dplangevin.families._minimiser import words
 from dplangevin.families.perturbation.theorems.objective import ObjectivePerturbationTheorem
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.privacy.guarantee import Guarantee
@@ -33,11 +33,8 @@ class WhitenedObjectiveTheorem(
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
     beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
 
-    def certify(self, constants: Constants, schedule: WhitenedObjectiveSchedule) -> Guarantee:
-        if constants.row_norm is None:
-            raise self.refuse(
-                "the largest row norm is not stated", "Build the plan from a Problem, or state row_norm."
-            )
+    def promise(self, constants: Constants, schedule: WhitenedObjectiveSchedule) -> Guarantee:
+        self.row_norm(constants)
         if constants.strong_convexity > 0 or math.isfinite(constants.diameter):
             raise self.refuse(
                 "its coordinates are stretched, so that a ridge or a radius of the problem is none of them",
@@ -54,8 +51,7 @@ class WhitenedObjectiveTheorem(
             (Pure(value=moment), *second.parts),
             (
                 "the second moment is of rows alone: neither labels nor sample weights enter it",
-                *ASSUMPTIONS,
-                running_time(schedule.iterations),
+                *words(schedule.iterations),
             ),
         )
 

@@ -62,7 +62,7 @@ def _schedule(steps: int) -> NoisyGradientSchedule:
 def _bound(theorem: str, steps: int, order: float) -> float:
     schedule = _schedule(steps)
     schedule.check_meaningful(CONSTANTS)
-    promise = theorem_named(theorem, schedule).certify(CONSTANTS, schedule)
+    promise = theorem_named(theorem, type(schedule)).certify(CONSTANTS, schedule)
     total = 0.0
     for part in promise.parts:
         curve = part.rdp(np.array([order]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import Execution
+from dplangevin.families.mechanism import Fit
 from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.papers import noisy_sgd_formulas as paper
@@ -57,7 +57,7 @@ def attained(steps: int) -> float:
     for sign in (half, -half):
         rows = np.zeros((n, steps + 1))
         rows[0, 0] = sign
-        run: Any = Execution(
+        run: Any = Fit(
             plan=plan,
             schedule=schedule,
             data=ArrayDataset(rows, np.zeros(n), problem),

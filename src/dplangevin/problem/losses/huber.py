@@ -8,8 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from dplangevin import _check
-from dplangevin.problem.losses.base import FloatArray, Loss, reached
-from dplangevin.problem.losses.slope_law import SlopeLaw
+from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, reached
 
 
 @final

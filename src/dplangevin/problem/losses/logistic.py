@@ -8,8 +8,7 @@ from typing import ClassVar, final
 import numpy as np
 from scipy.special import logit
 
-from dplangevin.problem.losses.base import FloatArray, Loss
-from dplangevin.problem.losses.slope_law import SlopeLaw
+from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw
 
 
 @final

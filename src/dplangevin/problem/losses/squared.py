@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from dplangevin.problem.losses.base import FloatArray, Loss
-from dplangevin.problem.losses.slope_law import SlopeLaw
+from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw
 
 
 @final

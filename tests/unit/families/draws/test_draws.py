@@ -19,9 +19,8 @@ from dplangevin.families.draws.theorems.draws import sup_norm, total_variation
 from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule, power_temperatures
 from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import BoundedRange
-from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.plan import Plan, Price, certify
 from dplangevin.privacy.proximal_certificate import START_GAP, uniform_start_ratio, warm_start_ratio
 from dplangevin.problem import Ball, Box, DataBounds, Huber, Logistic, Problem, Sigmoid, Simplex, WholeSpace
 from dplangevin.problem.constants import Constants

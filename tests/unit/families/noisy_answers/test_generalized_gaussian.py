@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import gennorm
 
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.families.noisy_answers.error_laws import IndependentError
+from dplangevin.families.noisy_answers.best_noise import IndependentError
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
     GeneralizedGaussianMechanism,
     draw,
@@ -24,7 +24,6 @@ from dplangevin.privacy.generalized_gaussian import (
     cut_points,
     fisher_information,
     loss,
-    noise_delta,
     rounded_up,
     single_renyi,
     smallest_sigma,
@@ -142,7 +141,7 @@ def test_laplace_closed_form_for_one_count() -> None:
 
 
 def test_laplace_is_pure_beyond_its_range() -> None:
-    assert noise_delta(1.0, 10.0, 5, 0.5) == 0.0
+    assert certified_delta(1.0, 0.1, 5, 0.5) == 0.0
     assert certified_delta(1.0, 0.1, 5, 0.5 + 1e-6) == pytest.approx(0.0, abs=1e-25)
     assert certified_delta(1.0, 0.1, 5, 0.499) > 0
 
@@ -248,7 +247,7 @@ def test_cut_points_invert_the_loss(p: float, shift: float) -> None:
 
 def test_a_loss_without_finite_mass_gives_no_promise() -> None:
     dead = PrivacyLoss(step=0.1, first=-1, mass=np.zeros(3), infinity=0.5, count=1)
-    assert LossSum([dead]).delta(1.0) == 1.0
+    assert LossSum(dead).delta(1.0) == 1.0
     assert certified_delta(8, 6.0, 2, 20.0) == 1.0
 
 
@@ -330,10 +329,10 @@ def test_epsilon_and_delta_are_inverse() -> None:
 )
 def test_published_sigmas(p: float, k: int, epsilon: float, true: float, tolerance: float) -> None:
     sigma = smallest_sigma(p, k, epsilon, 1e-6)
-    assert noise_delta(p, sigma, k, epsilon) <= 1e-6
+    assert certified_delta(p, 1 / sigma, k, epsilon) <= 1e-6
     assert true - 1e-4 * true <= sigma <= true + tolerance
     clt = math.sqrt(k * fisher_information(p)) / cv.gdp_mu(epsilon, 1e-6)
-    assert noise_delta(p, clt, k, epsilon) > 1e-6  # the Gaussian limit is not a certificate
+    assert certified_delta(p, 1 / clt, k, epsilon) > 1e-6  # the Gaussian limit is not a certificate
 
 
 @settings(max_examples=8, deadline=None)
@@ -348,8 +347,8 @@ def test_calibrated_noise_is_certified_and_not_wasteful(
 ) -> None:
     delta = 10**exponent
     sigma = smallest_sigma(p, k, epsilon, delta)
-    assert noise_delta(p, sigma, k, epsilon) <= delta
-    assert noise_delta(p, sigma * (1 - 1e-4), k, epsilon) > delta * (1 - 1e-4) or p == 1
+    assert certified_delta(p, 1 / sigma, k, epsilon) <= delta
+    assert certified_delta(p, 1 / (sigma * (1 - 1e-4)), k, epsilon) > delta * (1 - 1e-4) or p == 1
     assert smallest_sigma(p, k, epsilon, delta, rough=True) >= sigma * (1 - 1e-4)
 
 

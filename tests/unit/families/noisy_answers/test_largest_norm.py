@@ -12,11 +12,10 @@ from scipy.stats import binomtest, chisquare, gamma, kstest
 from dplangevin import account
 from dplangevin.errors import InvalidParameter
 from dplangevin.families import GeneralizedGaussianMechanism
-from dplangevin.families.noisy_answers.best_noise import within_reach
-from dplangevin.families.noisy_answers.error_laws import CubeError, IndependentError
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import largest_norm_noise
+from dplangevin.families.noisy_answers.best_noise import CubeError, IndependentError, within_reach
+from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import LargestNormNoise
 from dplangevin.families.noisy_answers.schedule import LargestNormSchedule
-from dplangevin.families.noisy_answers.theorems.largest_norm import LargestNormTheorem
+from dplangevin.families.noisy_answers.theorems.counts import LargestNormTheorem
 from dplangevin.privacy.generalized_gaussian import single_delta
 from dplangevin.privacy.plan import Price
 from dplangevin.samplers import norm_lattice
@@ -44,12 +43,18 @@ def test_volume_of_the_cut_cube(k: int, t: float) -> None:
     assert float(log_irwin_hall(k, t)[0]) == pytest.approx(irwin_hall(k, t), rel=1e-12, abs=1e-12)
 
 
+def noise(k: int, m: int, rng: np.random.Generator) -> np.ndarray:
+    """What is added to the answers, for scale 1; the grid is far below what is tested."""
+    schedule = LargestNormSchedule(answers=k, changed=m, sensitivity=1.0, scale=1.0)
+    return LargestNormNoise().draw(schedule, [np.zeros(k)], rng)[0]
+
+
 @pytest.mark.parametrize(("k", "m", "method"), [(8, 6, "cube"), (40, 4, "simplex"), (60, 25, "tilted")])
 def test_draws_follow_the_law(k: int, m: int, method: str) -> None:
     """Norm ~ Gamma(k), and the direction is uniform: fair signs, |u|_1 has its law. False alarms: 1e-4."""
     assert cube_sampler(k, float(m)).method == method
     rng = np.random.default_rng(5)
-    x = np.array([largest_norm_noise(k, m, rng) for _ in range(2000)])
+    x = np.array([noise(k, m, rng) for _ in range(2000)])
     radius = norm(x, m)
     assert kstest(radius, gamma(k).cdf).pvalue > 1e-4
     sums = np.abs(x).sum(axis=1) / radius  # of points on the sphere
@@ -185,7 +190,7 @@ def test_the_crossing_with_a_delta() -> None:
 def test_errors_against_simulation(k: int, m: int) -> None:
     """5000 draws; each comparison fails by chance once in 10,000 times."""
     law, rng = CubeError(k, m), np.random.default_rng(k + m)
-    x = np.abs([largest_norm_noise(k, m, rng) for _ in range(5000)])
+    x = np.abs([noise(k, m, rng) for _ in range(5000)])
     largest = x.max(axis=1)
     assert law.expected_maximum() == pytest.approx(largest.mean(), abs=4 * largest.std() / 70)
     assert np.mean(largest > law.maximum_quantile(0.05)) == pytest.approx(0.05, abs=4 * 0.0031)

@@ -33,7 +33,7 @@ from dplangevin.families.noisy_answers.schedule import (
     SumGroup,
 )
 from dplangevin.families.noisy_answers.secure import permute_and_flip, whole_numbers
-from dplangevin.families.noisy_answers.theorems.generalized_gaussian import WorstShift
+from dplangevin.families.noisy_answers.theorems.counts import WorstShift
 from dplangevin.families.noisy_answers.theorems.noisy_max import NoisyMaxTheorem
 from dplangevin.families.noisy_answers.theorems.noisy_sums import NoisySumsTheorem
 from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule

@@ -48,7 +48,7 @@ def test_joint_accounting_agrees_with_general_composition() -> None:
 
 def test_randomised_response_on_the_grid_dominates() -> None:
     for epsilon in (0.013, 0.5):
-        total = LossSum([response_loss(epsilon, 1e-3, 1)])
+        total = LossSum(response_loss(epsilon, 1e-3, 1))
         for level in (0.0, epsilon / 2, 0.99 * epsilon):
             assert total.delta(level) >= cv.pure_delta(epsilon, level) * (1 - 1e-9)
             assert total.delta(level) <= cv.pure_delta(epsilon, level) + 1.01e-3

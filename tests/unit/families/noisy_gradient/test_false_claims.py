@@ -18,8 +18,8 @@ from _families import THEOREMS
 from dplangevin.errors import ContradictionError, DplangevinError
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.noisy_gradient.self_check import known_leak
-from dplangevin.privacy.accountant import certify
 from dplangevin.privacy.parts import Gaussian
+from dplangevin.privacy.plan import certify
 from dplangevin.problem.constants import Constants
 
 DELTA = 1e-6

@@ -121,7 +121,7 @@ def test_their_composition() -> None:
 def test_a_smaller_pairwise_sensitivity_does_not_shrink_the_reach() -> None:
     """All gradients close to one long vector: their difference is small, but being in the batch is not."""
     from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-    from dplangevin.privacy.accountant import certify
+    from dplangevin.privacy.plan import certify
     from dplangevin.problem.constants import Constants
 
     schedule = NoisyGradientSchedule(

@@ -13,7 +13,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_gradient.gated import gate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.whitened.response import response
+from dplangevin.families.whitened.response import alike, response
 from dplangevin.privacy.plan import Plan
 
 STATED: dict[str, Any] = {
@@ -83,6 +83,6 @@ def test_the_prior_covariance_is_that_of_windows_on_a_quadratic() -> None:
         path.append(theta)
     ends = (10, 20, 40)
     found = np.cov([np.mean(path[k - int(np.ceil(2 / 3 * k)) : k], axis=0) for k in ends])
-    seen = response(steps, np.array([eta * curvature]))
+    seen = response(alike(steps), np.array([eta * curvature]))
     expected = sd**2 * np.outer(seen.reached[0], seen.reached[0]) + (eta * sigma) ** 2 * seen.noise[0]
     np.testing.assert_allclose(found, expected, rtol=0.04)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -21,13 +22,25 @@ from dplangevin.families.whitened import mechanism as whitened_mechanism
 from dplangevin.families.whitened.excess import bend
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look, whitened
 from dplangevin.families.whitened.mechanism import Walk, coordinates, descend, looked, step_sizes
-from dplangevin.families.whitened.response import response, windows
+from dplangevin.families.whitened.response import Path, Window, alike, response
 from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.screen import screen
-from dplangevin.families.whitened.shrinkage import DEVIATIONS, Shrunk, _resolved, shrink
-from dplangevin.families.whitened.sums import bounded_rows, row_weights, second_moment, turned_moment
-from dplangevin.planner.looks import MODELS, Looks
-from dplangevin.planner.request import Request
+from dplangevin.families.whitened.shrinkage import (
+    DEVIATIONS,
+    Shrunk,
+    _covariances,
+    _resolved,
+    shrink,
+    shrink_tail,
+)
+from dplangevin.families.whitened.sums import (
+    bounded_rows,
+    row_weights,
+    screen,
+    second_moment,
+    turned_moment,
+)
+from dplangevin.planner.request import MODELS, Request
+from dplangevin.planner.rules import Looks
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.report.steps import steps_rows
@@ -57,6 +70,12 @@ def scales(n: int, p: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X / np.linalg.norm(X, axis=1).max(), labels.astype(float)
 
 
+APPROACHED = WhitenedSchedule(
+    moment_noise=1e-3, noise_scale=1e-3, n_steps=12, step_size=4.0, reach=10.0, looks=2, average_from=6,
+    shrink=True, approach=6, approach_noise=2e-3, longest=32,
+)  # fmt: skip
+
+
 def geometry(p: int = 8, looks: int = 1, seed: int = 0) -> Geometry:
     rng = np.random.default_rng(seed)
     first = first_look(np.diag(np.geomspace(0.5, 1e-3, p)) + 1e-3 * symmetric_noise(p, rng), 1e-3, looks == 2)
@@ -82,7 +101,7 @@ def test_no_row_is_longer_than_its_bound_whatever_was_released(kind: str, looks:
         assert ((weights >= 0) & (weights <= 1)).all()
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = np.where(weights > 0, weights * np.linalg.norm(z, axis=1), 0.0)
-        assert lengths.max() <= made.bound * (1 + 1e-12)
+        assert lengths.max() <= made.frame.bound * (1 + 1e-12)
 
 
 def test_a_weight_is_a_function_of_its_own_row_alone() -> None:
@@ -183,7 +202,7 @@ def test_coordinates_turn_with_the_rows() -> None:
     noisy = X.T @ X / 200 + 1e-3 * symmetric_noise(5, rng)
     for fine in (False, True):
         here, there = first_look(noisy, 1e-3, fine), first_look(turn @ noisy @ turn.T, 1e-3, fine)
-        assert here.bound == pytest.approx(there.bound, rel=1e-9)
+        assert here.frame.bound == pytest.approx(there.frame.bound, rel=1e-9)
         own, turned = whitened(X, here.frame), whitened(X @ turn.T, there.frame)
         np.testing.assert_allclose(own[0], turned[0], rtol=1e-7)
         np.testing.assert_allclose(np.abs(own[1]), np.abs(turned[1]), rtol=1e-5, atol=1e-9)
@@ -271,8 +290,8 @@ def test_the_branch_is_public() -> None:
     few, some, many = (Looks.of(Request(**stated(n=n))) for n in (100, 3000, 200_000))
     assert (few.pay, some.pay, many.pay) == (False, True, True)
     assert (some.number, many.number) == (1, 2)
-    assert (some.room, many.room) == (1, pytest.approx(math.sqrt(0.125 / (20 * many.edge(0.05)))))
-    assert some.edge(0.1) == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
+    assert (some.room, many.room) == (1, pytest.approx(math.sqrt(0.125 / (20 * many.edge))))
+    assert some.edge == pytest.approx(math.sqrt(40) / (3000 * gdp_mu(1.0, 1e-5) * math.sqrt(0.1)))
 
 
 @pytest.mark.parametrize(
@@ -340,7 +359,8 @@ def test_the_sample_is_noise_too() -> None:
     curvatures, prior = np.array([0.25, 0.1, 0.02]), np.array([1.0, 0.3, 2.0])
     minimiser = np.array([0.7, -1.1, 0.4])
     for n in (50.0, 1e4):
-        _, means = _resolved(np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, 1e-6, 32, n)
+        law = functools.partial(_covariances, noise=1e-6, path=alike(32), records=n)
+        _, means = _resolved(np.tile(minimiser, (3, 1)), curvatures, prior, 1 / curvatures, law)
         signal = DEVIATIONS[:, None] ** 2 * prior
         np.testing.assert_allclose(means, minimiser * signal / (signal + 1 / (n * curvatures)), rtol=1e-3)
 
@@ -376,18 +396,22 @@ def test_sample_weights_scale_the_noise_and_not_the_moments() -> None:
     np.testing.assert_array_equal(plain.geometry_["moment"], weighted.geometry_["moment"])
 
 
-def test_windows_have_the_covariance_of_the_table() -> None:
+@pytest.mark.parametrize(
+    "path", [alike(32), Path((Window(1, 3), Window(2, 6), Window(6, 20)), early=6, louder=1.5)]
+)
+def test_windows_have_the_covariance_of_the_table(path: Path) -> None:
     """20,000 runs on a quadratic: entries of N and phi within 4 deviations (about 4%)."""
-    rng, steps, u, draws = np.random.default_rng(10), 32, 0.07, 20_000
+    rng, u, draws = np.random.default_rng(10), 0.07, 20_000
     theta = previous = np.zeros(draws)
     sums = np.zeros((3, draws))
-    for t in range(steps):
+    for t in range(path.windows[-1].last):
         point = theta + t / (t + 3) * (theta - previous)
-        previous, theta = theta, point - u * (point - 1) - rng.standard_normal(draws)
-        for row, window in zip(sums, windows(steps), strict=True):
+        noise = (path.louder if t < path.early else 1.0) * rng.standard_normal(draws)
+        previous, theta = theta, point - u * (point - 1) - noise
+        for row, window in zip(sums, path.windows, strict=True):
             if window.first <= t < window.last:
                 row += theta / (window.last - window.first)
-    seen = response(steps, np.array([u]))
+    seen = response(path, np.array([u]))
     np.testing.assert_allclose(np.cov(sums), seen.noise[0], rtol=0.04, atol=0.25)
     deviations = np.sqrt(np.diag(seen.noise[0]) / draws)
     assert (np.abs(sums.mean(axis=1) - seen.reached[0]) < 4 * deviations).all()
@@ -396,11 +420,46 @@ def test_windows_have_the_covariance_of_the_table() -> None:
 def test_strong_effects_leave_the_mean_of_the_tail_bit_by_bit() -> None:
     made = geometry(12)
     etas = np.full(12, 0.5)
-    tail = 200.0 * np.random.default_rng(11).standard_normal(12) / np.linalg.norm(made.basis, axis=0)
-    reached = response(32, etas / 4 * made.moments).reached
-    found = shrink(reached.T * tail, made, etas, 1e-4, 0.25, 32, 1e6)
+    tail = 200.0 * np.random.default_rng(11).standard_normal(12) / np.linalg.norm(made.frame.basis, axis=0)
+    reached = response(alike(32), etas / 4 * made.moments).reached
+    found = shrink(reached.T * tail, made, etas, 1e-4, 0.25, alike(32), 1e6)
     assert found.weak < 1e-12
     np.testing.assert_array_equal(found.value, (reached.T * tail)[2])
+
+
+def test_after_two_looks_the_axes_of_the_shrinkage_are_those_of_the_rows() -> None:
+    """White coordinates may be turned at will, so the answer must not depend on how they lie."""
+    rng = np.random.default_rng(15)
+    white = second_look(geometry(12), np.eye(12) / 12, 1e-6)
+    spin = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    turned = replace(white, frame=white.frame._replace(basis=white.frame.basis @ spin))
+    etas, path = np.full(12, 2.0), APPROACHED.path(12)
+    tail = 0.05 * rng.standard_normal(12)
+    ours, theirs = (
+        made.frame.basis @ shrink_tail(seen, made, etas, 0.02, 0.25, path, 2000).value
+        for made, seen in ((white, tail), (turned, tail @ spin))
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert np.linalg.norm(ours) < 0.9 * np.linalg.norm(white.frame.basis @ tail)
+
+
+def test_a_converged_tail_is_the_posterior_mean_of_normal_coefficients() -> None:
+    """Coefficients drawn as the hypothesis says, seen with noise and sampling error: the mean square error of the
+    coefficients in white coordinates is the posterior's, within 4 of its deviations over 400 draws."""
+    rng, n, noise, etas, path = np.random.default_rng(16), 2000, 0.01, np.full(12, 2.0), APPROACHED.path(12)
+    white = second_look(geometry(12), np.eye(12) / 12, 1e-6)
+    prior = np.linalg.svd(white.frame.basis)[1] ** -2
+    seen = response(path, etas / 4)
+    assert seen.reached[:, -1] == pytest.approx(1, abs=0.02)
+    spread = (etas * noise) ** 2 * seen.noise[:, -1, -1] + 4 / n
+    axes, lost, kept = np.linalg.svd(white.frame.basis)[2], [], []
+    for _ in range(400):
+        true = rng.standard_normal(12) * np.sqrt(prior) @ axes
+        tail = true + rng.standard_normal(12) * np.sqrt(spread[0])
+        lost.append(((shrink_tail(tail, white, etas, noise, 0.25, path, n).value - true) ** 2).sum())
+        kept.append(((tail - true) ** 2).sum())
+    best = (prior * spread / (prior + spread)).sum()
+    assert 0.9 * best < np.mean(lost) < 1.15 * best < 0.9 * np.mean(kept)
 
 
 def test_pure_noise_is_pulled_to_zero() -> None:
@@ -430,8 +489,14 @@ def test_shrinkage_is_only_where_the_schedule_says_so(monkeypatch: pytest.Monkey
         return Shrunk(windows[2], 0.0)
 
     monkeypatch.setattr(whitened_mechanism, "shrink", counted)
-    for model, times in (("logistic", 1), ("ridge", 0)):
-        plan = choose(**stated(model=model, n=3000, epsilon=0.5)).plan
+    monkeypatch.setattr(whitened_mechanism, "shrink_tail", lambda tail, *rest: counted([tail] * 3))
+    for model, epsilon, times in (
+        ("logistic", 0.5, 1),
+        ("logistic", 8.0, 1),
+        ("ridge", 0.5, 0),
+        ("ridge", 8.0, 0),
+    ):
+        plan = choose(**stated(model=model, n=3000, epsilon=epsilon)).plan
         called.clear()
         run(plan, ArrayDataset(X, y, plan.problem), 0)
         assert len(called) == times
@@ -470,7 +535,7 @@ def test_noise_is_what_the_schedule_says() -> None:
     X, y = scales(500, 5, 15)
     plan = choose(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd")).plan
     assert isinstance(plan.schedule, WhitenedSchedule)
-    schedule = replace(plan.schedule, n_steps=1, average_from=0, approach=0)
+    schedule = replace(plan.schedule, n_steps=1, average_from=0, approach=0, shrink=False)
     data = ArrayDataset(X, y, plan.problem)
     noisy = looked(schedule, data, np.random.default_rng(16))
     drawn = schedule.moment_noise * symmetric_noise(5, np.random.default_rng(16))
@@ -480,7 +545,7 @@ def test_noise_is_what_the_schedule_says() -> None:
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
     weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
-    noise = made.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
+    noise = made.frame.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
 
 
@@ -506,4 +571,4 @@ def test_the_estimate_of_what_was_lost_is_of_the_right_size(strength: float) -> 
     least = loss.value(X @ best(X, y), y).mean()
     made = [run(plan, data, seed) for seed in range(16)]
     lost = np.mean([loss.value(X @ release.value, y).mean() - least for release in made])
-    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2
+    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2.2

@@ -23,8 +23,8 @@ from dplangevin.families.whitened_objective.mechanism import coordinates, look, 
 from dplangevin.families.whitened_objective.rows import WhitenedRows, weighted, whitened_rows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.families.whitened_objective.theorem import WhitenedObjectiveTheorem, whitened_constants
-from dplangevin.planner.looks import PURE_EDGE, PureLook
 from dplangevin.planner.request import Request
+from dplangevin.planner.rules import PURE_EDGE, PureLook
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 from dplangevin.samplers.wishart import wishart_difference

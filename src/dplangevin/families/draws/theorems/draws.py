@@ -44,7 +44,7 @@ class ExponentialMechanismTheorem(Theorem[DrawSchedule], name="exponential-mecha
 
     reference = "McSherry and Talwar (2007), Theorem 6; bounded range by Durfee and Rogers (2019), section 4"
 
-    def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
         return _tiered(
             self, exponential_mechanism(constants, schedule.inverse_temperature), constants, schedule
         )
@@ -64,7 +64,7 @@ class StronglyConvexGibbs(Theorem[DrawSchedule], name="strongly-convex-gibbs", p
 
     reference = "Gopi, Lee and Liu (2022), Theorem 4.1"
 
-    def certify(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: DrawSchedule) -> Guarantee:
         if schedule.grid:
             raise self.refuse(
                 "the draw is on a grid, which is not convex", "Use the exponential mechanism there."
@@ -86,7 +86,7 @@ class IteratedExponential(
 
     reference = "Ganesh, Thakurta and Upadhyay (2022), Algorithm 3 and Theorem D.3"
 
-    def certify(self, constants: Constants, schedule: IteratedExponentialSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: IteratedExponentialSchedule) -> Guarantee:
         parts: list[Guarantee] = []
         for draw, diameter in zip(schedule.draws, schedule.diameters(constants.diameter), strict=True):
             here = replace(constants, diameter=diameter)

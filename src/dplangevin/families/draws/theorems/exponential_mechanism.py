@@ -52,7 +52,15 @@ def exponential_mechanism(
     """
     beta = _check.positive("inverse_temperature", inverse_temperature)
     error = _check.nonnegative("minimum_error", minimum_error)
-    return _minted(constants, (inflated(beta * (oscillation(constants) + error)),), NAME)
+    return Guarantee(
+        parts=(BoundedRange(value=inflated(beta * (oscillation(constants) + error))),),
+        adjacency=constants.adjacency,
+        release="draw",
+        theorem=NAME,
+        reference=REFERENCE,
+        assumptions=(*constants.assumptions, *DRAW_ASSUMPTIONS),
+        at_delta=0.0,
+    )
 
 
 def exponential_temperature(constants: Constants, epsilon: float, minimum_error: float = 0.0) -> float:
@@ -63,15 +71,3 @@ def exponential_temperature(constants: Constants, epsilon: float, minimum_error:
     while inflated(beta * width) > target:
         beta *= 1 - 1e-9
     return beta
-
-
-def _minted(constants: Constants, ranges: tuple[float, ...], theorem: str) -> Guarantee:
-    return Guarantee(
-        parts=tuple(BoundedRange(value=value) for value in ranges),
-        adjacency=constants.adjacency,
-        release="draw",
-        theorem=theorem,
-        reference=REFERENCE,
-        assumptions=(*constants.assumptions, *DRAW_ASSUMPTIONS),
-        at_delta=0.0,
-    )

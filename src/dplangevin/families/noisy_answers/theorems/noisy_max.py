@@ -32,7 +32,7 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSchedule], name="report noisy max", proof=
         "Ding et al. (2021): the same law as report noisy max with exponential noise"
     )
 
-    def certify(self, constants: None, schedule: NoisyMaxSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: NoisyMaxSchedule) -> Guarantee:
         part = Pure(value=inflated(_reach(schedule.unit, schedule.adjacency) / schedule.scale))
         words = (*schedule.assumptions, *noise_words(ANSWER_ASSUMPTIONS, secure=schedule.secure))
         return self.of_answers(schedule, part, words)

@@ -43,7 +43,7 @@ class NoisySumsTheorem(Theorem[NoisySumsSchedule], name="noisy sums", proof=""):
 
     reference = "; ".join(REFERENCES.values())
 
-    def certify(self, constants: None, schedule: NoisySumsSchedule) -> Guarantee:
+    def promise(self, constants: None, schedule: NoisySumsSchedule) -> Guarantee:
         costs = [group.reach(schedule.noise, schedule.adjacency) / group.scale for group in schedule.groups]
         part: Part
         if schedule.noise == "gaussian":

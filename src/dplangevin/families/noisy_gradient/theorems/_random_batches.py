@@ -114,16 +114,10 @@ def check_run(
         raise theorem.refuse(
             f"release={schedule.release!r} is not covered", f"Release one of: {', '.join(releases)}."
         )
-    if schedule.start != "data-independent":
-        raise theorem.refuse(
-            "the starting point may depend on the private data",
-            "Start from public values, or compose with the guarantee of the warm start.",
-        )
-    if constants.projection_error > 0:
-        raise theorem.refuse(
-            f"the projection is inexact (projection_error = {constants.projection_error!r})",
-            "Use an exact projection, or composition.",
-        )
+    theorem.public_start(
+        schedule, "Start from public values, or compose with the guarantee of the warm start."
+    )
+    theorem.exact_projection(constants, ", or composition")
 
 
 def _check_batches(

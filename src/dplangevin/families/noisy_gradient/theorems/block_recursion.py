@@ -264,10 +264,7 @@ def require_bounded_run(
 ) -> None:
     """Full batch, constant schedule, public start, exact projection on a bounded set, last iterate only."""
     schedule.check_meaningful(constants)
-    if schedule.sampling != "full":
-        raise theorem.refuse(
-            f"sampling={schedule.sampling!r} is not full batch", "Use the bound for that sampling."
-        )
+    theorem.only_for("full", schedule)
     require_hidden_state(theorem, constants, schedule)
     if schedule.release != "last-iterate":
         raise theorem.refuse(
@@ -277,18 +274,10 @@ def require_bounded_run(
         raise theorem.refuse(
             "step size or noise varies between steps", "Use one step_size and one noise_scale."
         )
-    if schedule.start != "data-independent":
-        raise theorem.refuse(
-            "the starting point may depend on the private data",
-            "Start from public values, or use optimal-shift.",
-        )
+    theorem.public_start(schedule, "Start from public values, or use optimal-shift.")
     if math.isinf(constants.diameter):
         raise theorem.refuse("the iterates are not confined to a bounded set", "State a finite diameter.")
-    if constants.projection_error > 0:
-        raise theorem.refuse(
-            f"the projection is inexact (projection_error = {constants.projection_error!r})",
-            "Use an exact projection, or optimal-shift.",
-        )
+    theorem.exact_projection(constants, ", or optimal-shift")
 
 
 class BlockRecursion(
@@ -305,7 +294,7 @@ class BlockRecursion(
         "on shifted interpolation of Bok, Su and Altschuler (2024)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)
         u = units(constants, schedule)
         if u.contraction > 1:

@@ -152,7 +152,7 @@ class BlockSGD(NoisyGradientTheorem, name="block-sgd", proof="docs/theory/noisy_
         "Altschuler and Talwar (2022)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)
         if math.isinf(run.diameter):
             raise self.refuse("the iterates are not confined to a bounded set", "State a finite diameter.")

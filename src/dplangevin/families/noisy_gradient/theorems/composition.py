@@ -24,11 +24,9 @@ def require_steps_that_add_up(
         raise theorem.refuse(
             "it grows without bound in the number of steps", "Give a finite number of steps."
         )
-    if schedule.start != "data-independent":
-        raise theorem.refuse(
-            "the starting point may depend on the private data",
-            "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift.",
-        )
+    theorem.public_start(
+        schedule, "Compose with the guarantee of the warm start, or bound the diameter and use optimal-shift."
+    )
 
 
 def noises(schedule: NoisyGradientSchedule) -> Counter[float]:
@@ -55,7 +53,7 @@ class Composition(NoisyGradientTheorem, name="composition", proof=""):
         """A step's sum moves by one record's gradient, drawn with probability batch / n, whatever the others."""
         return schedule.sampling in ("full", "poisson")
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_steps_that_add_up(self, constants, schedule)
         per_step = (
             constants.gradient_sensitivity / schedule.divisor(constants.n) / schedule.noise_scales()

@@ -132,7 +132,7 @@ class CyclicShift(NoisyGradientTheorem, name="cyclic-shift", proof=""):
 
     reference = "Bok, Su and Altschuler (2024), section 4 (shifted interpolation with cyclic batches)"
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)
         self.only_for("cyclic", schedule)
         require_hidden_state(self, constants, schedule)

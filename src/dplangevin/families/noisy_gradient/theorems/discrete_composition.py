@@ -45,7 +45,7 @@ class DiscreteComposition(
         "docs/theory/secure_noise.md"
     )
 
-    def certify(self, constants: Constants, schedule: DiscreteGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: DiscreteGradientSchedule) -> Guarantee:
         if schedule.sampling != "full" and constants.adjacency == "add-remove":
             raise self.refuse(
                 f"sampling={schedule.sampling!r} is not defined under add-remove adjacency",

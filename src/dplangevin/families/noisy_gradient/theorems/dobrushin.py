@@ -72,7 +72,7 @@ class Dobrushin(NoisyGradientTheorem, name="dobrushin", proof="docs/theory/noisy
 
     reference = "Dobrushin (1956), contraction of f-divergences; recursion of docs/theory/noisy_sgd.md, B4"
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_bounded_run(self, constants, schedule)
         u = units(constants, schedule)
         image = u.contraction * u.diameter

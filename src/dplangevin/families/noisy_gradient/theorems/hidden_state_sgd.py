@@ -119,7 +119,7 @@ class HiddenStateSGD(
         "corrected and contraction added (docs/theory/noisy_sgd.md, S1); Mironov, Talwar and Zhang (2019)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if not schedule.constant:
             steps = varying_run(self, constants, schedule)
             part = renyi_part(ORDERS, certain_split(steps, ORDERS))
@@ -153,7 +153,7 @@ class EveryStepShift(
 
     reference = "Bok, Su and Altschuler (2024), shifted interpolation (docs/theory/noisy_sgd.md, S2)"
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         run = random_batch_run(self, constants, schedule)
         check_forgetting(self, run)
         check_not_expansive(self, run)

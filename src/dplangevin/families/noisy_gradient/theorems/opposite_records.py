@@ -24,7 +24,7 @@ class OppositeRecords(
         "Kosmala and Guennemann (2024)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)
         if schedule.sampling != "poisson" or constants.adjacency != "replace-one":
             raise self.refuse(

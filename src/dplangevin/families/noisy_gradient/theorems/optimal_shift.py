@@ -140,7 +140,7 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
         "Propositions 2.8 and 3.2; Chourasia, Ye and Shokri (2021)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         schedule.check_meaningful(constants)
         self.only_for("full", schedule)
         require_hidden_state(self, constants, schedule)

@@ -117,7 +117,7 @@ class ParticipationStart(
         "Joint convexity over the batches of Altschuler and Talwar (2022) (docs/theory/noisy_sgd.md, S3)"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         if not schedule.constant:
             steps = varying_run(self, constants, schedule)
             part = renyi_part(ORDERS, random_split(steps, ORDERS))

@@ -74,10 +74,8 @@ class _Epochs(NoisyGradientTheorem):
             )
         if not schedule.constant:
             raise self.refuse("step size or noise varies", "Use a constant schedule.")
-        if schedule.start != "data-independent":
-            raise self.refuse("the start may depend on the data", "Start from public values.")
-        if constants.projection_error > 0:
-            raise self.refuse("the projection is not exact", "Use an exact projection.")
+        self.public_start(schedule, "Start from public values.")
+        self.exact_projection(constants)
         u = units(constants, schedule)
         if u.contraction > 1:
             raise self.refuse(
@@ -106,7 +104,7 @@ class ShuffledShift(_Epochs, name="shuffled-shift", proof="docs/theory/noisy_sgd
         "Bok, Su and Altschuler (2024), shifted interpolation; shifts of an epoch spread over the next"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         self.only_for("shuffle", schedule)
         u, length, epochs = self._require(constants, schedule)
         fresh = math.inf if math.isinf(epochs) else shuffle_mu(u, length, epochs, 0)
@@ -130,7 +128,7 @@ class SecretPermutation(_Epochs, name="secret-permutation", proof="docs/theory/n
         "Bok, Su and Altschuler (2024), shifted interpolation; joint convexity over the record's position"
     )
 
-    def certify(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         fresh = schedule.sampling == "shuffle"
         if not fresh and not (schedule.sampling == "cyclic" and schedule.order == "secret"):
             raise self.refuse(

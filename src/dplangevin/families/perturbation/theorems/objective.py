@@ -16,14 +16,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._search import bisected, grown_until
 from dplangevin.errors import CalibrationFailed
-from dplangevin.families._minimiser import (
-    ASSUMPTIONS,
-    check_minimiser,
-    default_tolerance,
-    deflated,
-    running_time,
-    total_ridge,
-)
+from dplangevin.families._minimiser import check_minimiser, default_tolerance, deflated, total_ridge, words
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule, PerturbationNoise
 from dplangevin.privacy.conversions import gdp_delta
 from dplangevin.privacy.guarantee import Guarantee
@@ -51,14 +44,12 @@ class ObjectivePerturbationTheorem(
         "neighbours share a part of curvature at least Lambda = n ridge, whatever the number of other records"
     )
 
-    def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gamma":
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
         noise = constants.gradient_sensitivity / schedule.noise_scale
         total = inflated(noise + sum(fixed_costs(self, constants, schedule)))
-        return self.guarantee(
-            constants, schedule, (Pure(value=total),), (*ASSUMPTIONS, running_time(schedule.iterations))
-        )
+        return self.guarantee(constants, schedule, (Pure(value=total),), words(schedule.iterations))
 
 
 class GaussianObjectivePerturbation(
@@ -79,7 +70,7 @@ class GaussianObjectivePerturbation(
     )
     beyond_n = "as for the pure promise"
 
-    def certify(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gaussian":
             raise self.refuse(f"noise={schedule.noise!r} is not Gaussian", "Use noise='gaussian'.")
         curvature, solver = (inflated(cost) for cost in fixed_costs(self, constants, schedule))
@@ -93,7 +84,7 @@ class GaussianObjectivePerturbation(
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
         deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
         part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
-        return self.guarantee(constants, schedule, (part,), (*ASSUMPTIONS, running_time(schedule.iterations)))
+        return self.guarantee(constants, schedule, (part,), words(schedule.iterations))
 
 
 def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:

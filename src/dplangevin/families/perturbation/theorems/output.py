@@ -14,20 +14,12 @@ import math
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed
-from dplangevin.families._minimiser import (
-    ASSUMPTIONS,
-    check_minimiser,
-    default_tolerance,
-    deflated,
-    running_time,
-    total_ridge,
-)
+from dplangevin.families._minimiser import check_minimiser, default_tolerance, deflated, total_ridge, words
 from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian, Pure
-from dplangevin.privacy.schedule import public_grid
-from dplangevin.privacy.theorem import Theorem, inflated
+from dplangevin.privacy.theorem import Theorem, inflated, public_grid
 from dplangevin.problem.constants import Constants
 
 SECURE_WORDS = (
@@ -49,7 +41,7 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="outpu
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
     beyond_n = "Lambda = n ridge is public, Delta one record's; the solver certifies its point for the records it saw"
 
-    def certify(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
+    def promise(self, constants: Constants, schedule: OutputPerturbationSchedule) -> Guarantee:
         check_minimiser(self, constants, schedule.tolerance)
         moved = minimiser_sensitivity(constants, schedule.tolerance)
         secure = SECURE_WORDS if schedule.secure else ()
@@ -57,9 +49,7 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="outpu
             moved += rounding_reach(self, constants, schedule.noise_scale)
         cost = inflated(moved / schedule.noise_scale)
         part = Pure(value=cost) if schedule.noise == "gamma" else Gaussian(mu=cost)
-        return self.guarantee(
-            constants, schedule, (part,), (*ASSUMPTIONS, *secure, running_time(schedule.iterations))
-        )
+        return self.guarantee(constants, schedule, (part,), words(schedule.iterations, *secure))
 
 
 def minimiser_sensitivity(constants: Constants, tolerance: float) -> float:

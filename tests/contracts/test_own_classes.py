@@ -1,0 +1,70 @@
+"""A user's own bounds, sets, problems and schedules are not believed: what they say need not be what they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dplangevin.errors import InvalidParameter
+from dplangevin.families.whitened.schedule import WhitenedSchedule
+from dplangevin.privacy.plan import Plan, certify
+from dplangevin.problem import Ball, DataBounds, Logistic, Problem
+
+STATED: dict[str, Any] = {"loss": Logistic(), "n": 1000, "n_features": 2, "fit_intercept": False}
+STEPS: dict[str, Any] = {
+    "moment_noise": 0.1,
+    "noise_scale": 0.1,
+    "n_steps": 4,
+    "step_size": 1.0,
+    "reach": 1.0,
+}
+BOUNDS = DataBounds(data_norm=1.0, classes=2)
+
+
+@dataclass(frozen=True)
+class _Elsewhere(Ball):
+    def diameter(self, dimension: int) -> float:
+        return 1e-6
+
+    def _project_columns(self, theta: Any) -> Any:
+        return theta
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unclipped(DataBounds):
+    def clip(self, X: Any, y: Any, weights: Any = None, *, out: Any = None) -> Any:
+        return np.asarray(X), np.asarray(y), weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Other(Problem):
+    """Its constants could be anybody's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Noiseless(WhitenedSchedule):
+    def noise(self, step: int, steps: int) -> float:
+        return 0.0
+
+
+def test_what_a_set_or_bounds_do_is_what_they_say() -> None:
+    with pytest.raises(InvalidParameter, match="one of this library's sets"):
+        Problem(**STATED, bounds=BOUNDS, constraint=_Elsewhere(1.0))
+    with pytest.raises(InvalidParameter, match="bounds must be stated"):
+        Problem(**STATED, bounds=_Unclipped(data_norm=1.0, classes=2))
+
+
+def test_what_runs_is_what_is_accounted() -> None:
+    problem = Problem(**STATED, bounds=BOUNDS)
+    with pytest.raises(InvalidParameter, match="must be a Problem, got _Other"):
+        Plan(problem=_Other(**STATED, bounds=BOUNDS), schedule=WhitenedSchedule(**STEPS), delta=1e-5)
+    with pytest.raises(InvalidParameter, match="is of no family in the table"):
+        Plan(problem=problem, schedule=_Noiseless(**STEPS), delta=1e-5)
+    with pytest.raises(InvalidParameter, match="is of no family in the table"):
+        certify(problem.constants, _Noiseless(**STEPS), delta=1e-5)
+    disguised = type("WhitenedSchedule", (_Noiseless,), {"__module__": WhitenedSchedule.__module__})
+    with pytest.raises(InvalidParameter, match="is of no family in the table"):
+        certify(problem.constants, disguised(**STEPS), delta=1e-5)
