@@ -1,6 +1,6 @@
 """Predicted excess risk of the default logistic fit beside the measured one, on generated tables that chose nothing.
 
-Usage: python benchmarks/predicted_risk.py [--tables 20] [--first 0] [--seeds 8] [--epsilons .5 2 8]
+Usage: python benchmarks/predicted_risk.py [--tables 20] [--first 0] [--seeds 8] [--epsilons .5 2 8] [--delta 1e-5]
 
 Risk is the expected excess: the mean over noise seeds of how far the mean loss of the fit over the records is above the
 least one (the loss that is minimised, clip included; no sampling error). Predicted twice: from
@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--delta", type=float, default=1e-5, help="0: pure promises")
     parser.add_argument("--epsilons", type=float, nargs="+", default=(0.5, 2.0, 8.0))
     asked = parser.parse_args()
     print("| table | n x p | epsilon | looks | measured | before / measured | after / measured |")
@@ -64,7 +65,7 @@ def main() -> None:
         name, X, y = tables(place)
         for epsilon in asked.epsilons:
             recipe = choose(
-                model="logistic", n=len(X), n_features=X.shape[1], epsilon=epsilon, delta=1e-5,
+                model="logistic", n=len(X), n_features=X.shape[1], epsilon=epsilon, delta=asked.delta,
                 adjacency="replace-one", data_norm=1.0, fit_intercept=False,
             )  # fmt: skip
             plan, loss = recipe.plan, recipe.plan.problem.loss

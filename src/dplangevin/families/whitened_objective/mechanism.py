@@ -13,6 +13,7 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.perturbation._noise import perturbation
 from dplangevin.families.whitened.geometry import Spectrum, spectrum
 from dplangevin.families.whitened.sums import second_moment
+from dplangevin.families.whitened_objective.excess import expected_excess
 from dplangevin.families.whitened_objective.rows import whitened_rows
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.planner.rules import PURE_EDGE
@@ -41,13 +42,15 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSchedule]):
         basis = coordinates(found)
         q = minimised(schedule, run.data, basis, run.rng)
         theta = basis @ q.reshape(problem.n_columns, -1)
+        beside = {
+            "moment": moment * problem.row_norm**2,
+            "basis": basis,
+            "resolved": found.resolved.astype(float),
+        }
+        excess = expected_excess(schedule, problem, found, q, POWER)
         return Draw(
             value=theta.ravel(),
-            beside={
-                "moment": moment * problem.row_norm**2,
-                "basis": basis,
-                "resolved": found.resolved.astype(float),
-            },
+            beside=beside if excess is None else beside | {"excess_risk": np.array(excess)},
         )
 
 

@@ -9,6 +9,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.families._minimiser import deflated
 from dplangevin.families.perturbation.recipe import REACHES, SOLVER_SHARE, least_ridge
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
+from dplangevin.families.whitened_objective.excess import planned_excess
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
@@ -47,17 +48,20 @@ def whitened_objective(request: Request) -> Recipe:
         reach=objective.reach,
     )
     scale = schedule.noise_scale / (problem.row_norm * request.weight_bound)
-    return Recipe(
-        model=request.model,
-        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
-        reasons=_reasons(look, problem, schedule, signal),
-        predicted_excess_risk=risk.ridge_risk(
+    planned = planned_excess(schedule, problem)
+    if planned is None:
+        planned = risk.ridge_risk(
             ridge=total,
             noise_square=request.dimension * (request.dimension + 1) * scale**2,
             size=request.shape.reach / 2,
             dimension=request.dimension,
             n=request.n,
-        ),
+        )
+    return Recipe(
+        model=request.model,
+        plan=Plan(problem=problem, schedule=schedule, delta=request.delta, theorem=request.theorem),
+        reasons=_reasons(look, problem, schedule, signal),
+        predicted_excess_risk=planned,
         caution=caution(request, signal),
     )
 

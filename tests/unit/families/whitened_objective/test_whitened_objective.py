@@ -374,7 +374,7 @@ def test_an_estimator_charges_what_it_says_and_keeps_the_geometry(tmp_path: Any)
     assert budget.remaining().spent_epsilon == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
     model.set_params(ledger=None)
     assert model.privacy_.theorem == "whitened-objective-perturbation"
-    assert set(model.geometry_) == {"moment", "basis", "resolved"}
+    assert set(model.geometry_) == {"moment", "basis", "resolved", "excess_risk"}
     joint = np.column_stack([X, np.ones(3000)])
     np.testing.assert_allclose(model.geometry_["moment"], joint.T @ joint / 3000, atol=0.2)
     assert "buys one second moment" in str(model.plan_)
