@@ -272,7 +272,7 @@ def attempts(folder: Path) -> dict[str, Any]:
     frame.to_parquet(folder / "t.parquet")
     plain = {"data_norm": 1.0, "random_state": 0}
     model = DPLogisticRegression(schema=schema, random_state=0)
-    options = {"epsilon": 1.0, "delta": 1e-6}
+    options = {"epsilon": 1.0, "delta": 1e-6, "p": 2.0}
 
     def file() -> Any:
         model_file.save_model(model.fit(frame, frame["b"]), folder / "model.json")
@@ -352,7 +352,7 @@ def test_a_marker_in_every_cell_reaches_no_row_of_the_ledger(tmp_path: Path, mon
     )
     schema.save(tmp_path / "schema.json")
     frame.to_csv(tmp_path / "t.csv", index=False)
-    options = {"epsilon": 1.0, "delta": 1e-6, "ledger": budget}
+    options = {"epsilon": 1.0, "delta": 1e-6, "p": 2.0, "ledger": budget}
     told = ["--epsilon", "1", "--delta", "1e-6", "--ledger", url, "--dataset", "people"]
     told += ["--schema", "schema.json"]
     model = DPLogisticRegression(schema=schema, random_state=0, ledger=budget).fit(frame, frame["b"])

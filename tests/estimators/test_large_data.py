@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from _public_grids import small_grids
 from dplangevin import (
     DPHuberRegressor,
     DPLinearSVC,
@@ -94,6 +95,7 @@ def sums_only(monkeypatch) -> None:
 @pytest.fixture(autouse=True)
 def _tuned_once(monkeypatch) -> None:
     """Public data tune a plan once for equal questions: what the private records are asked is compared here."""
+    small_grids(monkeypatch)
     made: dict[str, Any] = {}
     tuner = _public._tuner
 

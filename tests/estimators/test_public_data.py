@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from _public_grids import small_grids
 from dplangevin.cli.main import run
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
-from dplangevin.families.mirror_descent import _public_rounds, public_tuner
+from dplangevin.families.mirror_descent import _public_rounds
 from dplangevin.families.mirror_descent.public_tuner import PublicTuner
 from dplangevin.ledger import Ledger
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
@@ -22,12 +23,7 @@ from estimators._models import EVERY, made, table
 
 @pytest.fixture(autouse=True)
 def _small_grids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tuner's logic, with fewer settings."""
-    for name, value in {
-        "MIRROR_STEPS": (5, 20), "MIRROR_SIZES": (0.1, 0.5), "GRADIENT_STEPS": (10, 30), "GRADIENT_SIZES": (0.3, 1.0),
-        "MIX_STEPS": (10,), "MIXINGS": (0.7,), "MAP_RIDGES": (0.1, 1.0), "USED": 2, "REPEATS": 1,
-    }.items():  # fmt: skip
-        monkeypatch.setattr(public_tuner, name, value)
+    small_grids(monkeypatch)
 
 
 def fitted(cls: type, n: int = 2000, **changes: Any) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from _public_grids import small_grids
 from dplangevin.cli.main import run as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
@@ -105,7 +106,8 @@ def test_intervals_are_those_of_the_undisturbed_fit(where: str, tmp_path: Path, 
     assert len(ledger.history()) == 1
 
 
-def test_public_data_and_secure_mode(tmp_path: Path) -> None:
+def test_public_data_and_secure_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_grids(monkeypatch)
     X, y = table(DPLogisticRegression, n=600)
     path = tmp_path / "fit.state"
     options: dict[str, Any] = {"public_data": (X[:100], y[:100]), "classes": [0, 1]}

@@ -13,7 +13,6 @@ _SAMPLERS, _DATA, _LEDGER = "src/dplangevin/samplers", "src/dplangevin/data", "s
 
 FILES = {
     "anew": "src/dplangevin/estimators/_begin.py",
-    "conditional": "src/dplangevin/estimators/_conditional.py",
     "columns": "src/dplangevin/tables/columns.py",
     "text_files": "src/dplangevin/tables/text.py",
     "parts": f"{_PRIVACY}/parts.py",
@@ -29,6 +28,7 @@ FILES = {
     "theorem": f"{_PRIVACY}/theorem.py",
     "accountant": f"{_PRIVACY}/plan.py",
     "self_check": f"{_GRADIENT}/self_check.py",
+    "gradient_base": f"{_THEOREMS}/_base.py",
     "units": f"{_THEOREMS}/_units.py",
     "composition": f"{_THEOREMS}/composition.py",
     "optimal_shift": f"{_THEOREMS}/optimal_shift.py",
@@ -144,7 +144,6 @@ _SAMPLERS_PINNED = "tests/unit/samplers/test_pinned_samplers.py"
 
 TESTS = {
     "anew": ("tests/contracts/test_fitted_anew.py",),
-    "conditional": ("tests/contracts/test_fitted_anew.py",),
     "columns": ("tests/contracts/test_odd_containers.py",),
     "text_files": ("tests/contracts/test_odd_containers.py",),
     "parts": (
@@ -174,6 +173,7 @@ TESTS = {
     ),
     "accountant": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
     "self_check": ("tests/unit/families/noisy_gradient/test_false_claims.py",),
+    "gradient_base": (_REFUSED,),
     "units": (_BOUNDS, _REFUSED, *_SHIFT),
     "composition": (
         _PINNED,

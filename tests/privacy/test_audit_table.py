@@ -20,19 +20,18 @@ DEAR = {  # others of the same law, or tests of their own, run before each chang
     "20 counts, p = inf, 3 touched, replaced", "add-remove, data_norm 10", "replace-one, data_norm 100",
     "add-remove, data_norm 100", "accuracy, the released value", "logistic, pure, coefficient only",
     "full batch, strongly convex", "replace-one, two moments and two steps", "two records on an interval",
-    "replace-one, moment fixed", "replace-one, data_norm 10, secure",
+    "replace-one, moment fixed", "replace-one, data_norm 10, secure", "add-remove, moment fixed",
+    "add-remove, moments fixed, twelve steps instead of two", "add-remove, secure", "20 counts, p = 2.5, sensitivity 5",
 }  # fmt: skip
-LIKE_LOGISTIC = {"DPRidge", "DPHuberRegressor", "DPPoissonRegressor", "DPLinearSVC", "DPQuantileRegressor"}
+LIKE_LOGISTIC = {  # output perturbation, as in the row of DPLogisticRegression
+    "DPRidge", "DPHuberRegressor", "DPPoissonRegressor", "DPLinearSVC", "DPQuantileRegressor",
+    "output perturbation, Gaussian",
+}  # fmt: skip
 ROWS = [
     pytest.param(
         case,
         id=f"{case.name}, {case.configuration}",
-        marks=[pytest.mark.slow]
-        * (
-            case.slow
-            or case.configuration in DEAR
-            or (case.name in LIKE_LOGISTIC and case.configuration.startswith("output perturbation"))
-        ),
+        marks=[pytest.mark.slow] * (case.slow or case.configuration in DEAR or case.name in LIKE_LOGISTIC),
     )
     for case in CASES
 ]

@@ -14,9 +14,8 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._begin import anew, warn_of_plain_search
+from dplangevin.estimators._begin import anew, hanging, settle, warn_of_plain_search
 from dplangevin.estimators._blocks import flat_directions
-from dplangevin.estimators._conditional import hanging, settle
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
 from dplangevin.estimators._learned_norm import fit_with_learned_norm

@@ -19,7 +19,7 @@ from dplangevin._rng import generator
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._conditional import hanging, settle
+from dplangevin.estimators._begin import hanging, settle
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw_records import RawRecords

@@ -23,6 +23,8 @@ POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
 """Mechanisms whose stability is proved, and whose ridge can be chosen for new records."""
 PURE_MODELS = ("logistic", "ridge")
 """Models whose default fit under a pure promise may buy a second moment."""
+WHITENED = {"whitened-gd": "noisy-gd", "whitened-objective": "objective-perturbation"}
+"""Mechanisms in stretched coordinates, in which a stated ridge or radius would be none, and what to use instead."""
 GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
 
 
@@ -85,6 +87,11 @@ def _mechanism(request: Request) -> str:
         raise InvalidParameter(
             f"{what} is proved for at most n records, and with a stated n the data may hold more: leave n out (the "
             f"number of rows is then public), or use one of {', '.join(ANY_NUMBER)}."
+        )
+    if mechanism in WHITENED and (request.alpha is not None or request.radius is not None):
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "
+            f"mechanism={WHITENED[mechanism]!r}."
         )
     return mechanism
 

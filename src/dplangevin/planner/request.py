@@ -187,15 +187,6 @@ class Request:
         )
 
 
-def check_whitened(request: Request, mechanism: str, instead: str) -> None:
-    """Whitened coordinates are stretched, so that a stated ridge or radius would be none of them."""
-    if request.alpha is not None or request.radius is not None:
-        raise InvalidParameter(
-            f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "
-            f"mechanism={instead!r}."
-        )
-
-
 def clip_reason(problem: Problem, signal: float) -> str:
     """Why the slope is bounded as it is."""
     state = (

@@ -103,8 +103,7 @@ def _member(kind: type[Schedule]) -> tuple[str, Member]:
     for package in FAMILIES:
         if kind.__module__.startswith(f"{package}."):
             for member in import_module(package).MEMBERS:
-                same = member.schedule.rpartition(":")[2] == kind.__name__
-                if same and _resolve(package, member.schedule, "schedule") is kind:
+                if _resolve(package, member.schedule, "schedule") is kind:
                     return package, member
     raise InvalidParameter(f"{kind.__name__} is of no family in the table; see docs/adding_a_mechanism.md.")
 

@@ -218,6 +218,7 @@ def test_a_killed_worker_changes_nothing(client: Any, runs: int, tmp_path: Path)
         assert charged == 1
 
 
+@pytest.mark.slow
 def test_a_partition_lost_for_good_stops_the_run_and_says_what_was_spent(client: Any, tmp_path: Path) -> None:
     import dask
 
@@ -239,7 +240,8 @@ def test_a_partition_lost_for_good_stops_the_run_and_says_what_was_spent(client:
     assert entry.release_hash is None
 
 
-def test_a_cluster_without_workers_is_given_up(monkeypatch) -> None:
+def test_a_cluster_without_workers_is_given_up(monkeypatch, tmp_path: Path) -> None:
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=100.0, delta=1e-5)
     monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
     monkeypatch.setattr(on_dask, "LOOK_EVERY", 0.2)
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
@@ -252,7 +254,9 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch) -> None:
         while lonely.nthreads():
             time.sleep(0.05)
         with pytest.raises(DplangevinError, match="what was charged for it stays charged"):
-            data.gradient_sum(Logistic(), THETA)
+            run(plan(), data, 0, ledger=budget)
+    (entry,) = budget.history()
+    assert entry.release_hash is None
 
 
 def test_rows_added_between_passes_stop_the_run(data: DaskDataset, monkeypatch) -> None:

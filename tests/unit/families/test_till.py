@@ -95,7 +95,7 @@ def watched(row: dict[str, Any]) -> bool:
 def count(rows: int, labels: Any, **options: Any) -> Any:
     table = pd.DataFrame({"a": X[:, 0], "y": labels})
     return count_queries(
-        table, [column("a") > 0, watched], epsilon=1.0, delta=1e-6, max_rows_per_person=rows, **options
+        table, [column("a") > 0, watched], epsilon=1.0, delta=1e-6, p=2, max_rows_per_person=rows, **options
     ).values
 
 

@@ -240,6 +240,7 @@ def test_sql_over_frames_beside_other_queries() -> None:
         {"sql": "age > 50 and job = 'a'", "built": column("age") > 50, "flag": "flag"},
         epsilon=300,
         delta=1e-2,
+        p=2,
         schema=SCHEMA,
         random_state=1,
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from _public_grids import small_grids
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPAdditiveClassifier, DPLogisticRegression
 from dplangevin.families.rashomon_region.objective import RegionObjective
@@ -106,7 +107,8 @@ def test_bounds_that_are_to_be_learned_are_refused() -> None:
     )
 
 
-def test_private_rows_among_the_public_inputs_are_told() -> None:
+def test_private_rows_among_the_public_inputs_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_grids(monkeypatch)
     with pytest.warns(UserWarning, match="public_inputs and X share rows"):
         region(logistic(), public_inputs=X[:20]).fit(X, Y)
     public = (X[:500], Y[:500])

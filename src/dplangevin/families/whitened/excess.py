@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -17,21 +15,16 @@ Floats = NDArray[np.float64]
 NOISE, WEIGHTS, FLATTEST = 1.5, 0.02, 10.0
 """Noise beyond the quadratic model's, what weights of rows cost of p / (2 n), and how much flatter the risk may be
 along the coefficients than across them; chosen on generated tables."""
-
-
-@lru_cache(maxsize=1)
-def _normal() -> tuple[Floats, Floats]:
-    nodes = np.linspace(-8, 8, 4001)
-    weights = np.exp(-(nodes**2) / 2)
-    return nodes, weights / weights.sum()
+_NODES = np.linspace(-8, 8, 4001)
+_NORMAL = np.exp(-(_NODES**2) / 2)
+_NORMAL /= _NORMAL.sum()
 
 
 def bend(score: float, along: bool = False) -> float:
     """Mean curvature of a logistic loss over its largest one, for normal scores of this root mean square: across the
     coefficients, or along them, where scores are largest."""
-    nodes, weights = _normal()
-    chances = expit(min(score, 100.0) * nodes)
-    return float(4 * (weights * (nodes**2 if along else 1.0)) @ (chances * (1 - chances)))
+    chances = expit(min(score, 100.0) * _NODES)
+    return float(4 * (_NORMAL * (_NODES**2 if along else 1.0)) @ (chances * (1 - chances)))
 
 
 def expected_excess(

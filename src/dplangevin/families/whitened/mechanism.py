@@ -15,6 +15,7 @@ from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
 from dplangevin.families.whitened.excess import expected_excess
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
+from dplangevin.families.whitened.response import Path
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.families.whitened.shrinkage import shrink, shrink_tail
 from dplangevin.families.whitened.sums import row_weights, screen, second_moment, turned_moment
@@ -141,9 +142,9 @@ def descend(
     short = kept is not None and kept.all_short
     weighted = data if short else data.reweighted(row_weights, geometry.frame, kept)
     for last in (schedule.approach, None):
-        etas = step_sizes(schedule, geometry, walk.steps)[:, None]
+        etas, path = step_sizes(schedule, geometry, walk.steps)[:, None], schedule.path(walk.steps)
         for _ in progress(range(walk.step, walk.steps if last is None else last), "whitened descent"):
-            _step(schedule, weighted, geometry, walk, etas, rng)
+            _step(schedule, weighted, geometry, walk, path, etas, rng)
             if walk.step == last:
                 walk.steps = schedule.steps(float(np.sqrt((geometry.moments @ walk.theta**2).sum())))
             if saved is not None:
@@ -151,7 +152,7 @@ def descend(
     if not schedule.shrink:
         return np.asarray(walk.totals[-1])
     noise = geometry.frame.bound * schedule.noise(walk.steps - 1, walk.steps)
-    known = (geometry, etas[:, 0], noise, 1 / schedule.step_size, schedule.path(walk.steps), data.problem.n)
+    known = (geometry, etas[:, 0], noise, 1 / schedule.step_size, path, data.problem.n)
     windows = walk.totals[:, :, 0]
     shrunk = shrink(windows, *known) if schedule.looks == 1 else shrink_tail(windows[-1], *known)
     return shrunk.value[:, None]
@@ -162,6 +163,7 @@ def _step(
     data: Dataset,
     geometry: Geometry,
     walk: Walk,
+    path: Path,
     etas: Floats,
     rng: np.random.Generator,
 ) -> None:
@@ -174,6 +176,6 @@ def _step(
     noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     walk.previous, walk.theta = walk.theta, point - etas * (bound * noisy)
     walk.step = t + 1
-    for total, window in zip(walk.totals, schedule.path(walk.steps).windows, strict=True):
+    for total, window in zip(walk.totals, path.windows, strict=True):
         if window.first <= t < window.last:
             total += walk.theta / (window.last - window.first)

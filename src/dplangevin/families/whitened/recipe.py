@@ -9,7 +9,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.families.whitened.schedule import WhitenedSchedule
 from dplangevin.planner import rules
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request, caution, check_whitened, clip_reason
+from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.planner.rules import SHARE, Looks
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
@@ -34,7 +34,6 @@ SHARPEST = {"quantile": 5.0, "poisson": math.inf}
 
 def whitened_gd(request: Request) -> Recipe:
     """A tenth of the budget for second moments, the rest for accelerated steps in their coordinates."""
-    check_whitened(request, "whitened-gd", "noisy-gd")
     looks = Looks.of(request)
     records = looks.records * math.sqrt(1 - SHARE)
     signal = records / request.columns

@@ -101,12 +101,12 @@ class WhitenedSchedule(Schedule):
             return self.approach_noise
         return self.noise_scale * math.sqrt((steps - self.approach) / (self.n_steps - self.approach))
 
-    def tail(self, steps: int) -> int:
-        """The first step of the mean that is released: no earlier than in the last two thirds of a longer descent."""
-        return self.average_from if steps == self.n_steps else max(self.average_from, steps // 3)
-
     def path(self, steps: int) -> Path:
-        """So many steps: the windows that weights are read off, the last one of which is the tail, and the noise."""
+        """So many steps: the windows that weights are read off, the last one of which is the tail, and the noise.
+
+        The tail, whose mean is released, begins no earlier than in the last two thirds of a longer descent.
+        """
         *early, _ = alike(steps).windows
+        tail = self.average_from if steps == self.n_steps else max(self.average_from, steps // 3)
         louder = self.noise(0, steps) / self.noise(steps - 1, steps)
-        return Path((*early, Window(self.tail(steps), steps)), self.approach, louder)
+        return Path((*early, Window(tail, steps)), self.approach, louder)

@@ -13,7 +13,7 @@ from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSch
 from dplangevin.families.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request, caution, check_whitened, clip_reason
+from dplangevin.planner.request import Request, caution, clip_reason
 from dplangevin.planner.rules import PureLook
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
@@ -24,7 +24,6 @@ STIFFER = 1.2
 
 def whitened_objective(request: Request) -> Recipe:
     """A share of epsilon for the second moment of the rows, the rest for the minimiser in its coordinates."""
-    check_whitened(request, "whitened-objective", "objective-perturbation")
     look = PureLook.of(request)
     rest = replace(request, epsilon=(1 - look.share) * request.epsilon, delta=0.0)
     signal = rest.records(pure=True) / request.dimension

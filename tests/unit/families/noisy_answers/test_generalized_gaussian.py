@@ -189,7 +189,7 @@ def test_exact_integration_never_exceeds_the_certificate(p: float, shift: float,
 )
 def test_monte_carlo_agrees(p: float, sigma: float, k: int, epsilon: float) -> None:
     """Four standard errors: each alarm has probability below 1e-4 (fixed seed)."""
-    x = draw(100_000 * k, p, np.random.default_rng(11)).reshape(-1, k)
+    x = draw(2_000_000 // k * k, p, np.random.default_rng(11)).reshape(-1, k)
     losses = np.sum(np.abs(x - 1 / sigma) ** p - np.abs(x) ** p, axis=1)
     values = np.maximum(0, -np.expm1(np.minimum(0, epsilon - losses)))
     error = 4 * values.std() / math.sqrt(values.size)
@@ -335,7 +335,7 @@ def test_published_sigmas(p: float, k: int, epsilon: float, true: float, toleran
     assert certified_delta(p, 1 / clt, k, epsilon) > 1e-6  # the Gaussian limit is not a certificate
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     p=st.floats(1.0, 8.0),
     k=st.integers(1, 2000),
@@ -364,7 +364,13 @@ def test_rounding_up_never_rounds_down(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "most"), [(1, 0.30), (5, 0.78), (10, 0.979), (30, 0.995), (100, 0.955), (1000, 0.875)]
+    ("k", "most"),
+    [
+        (1, 0.30),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in [(5, 0.78), (10, 0.979), (30, 0.995)]),
+        (100, 0.955),
+        (1000, 0.875),
+    ],
 )
 def test_largest_error_against_the_analytic_gaussian(k: int, most: float) -> None:
     ours = GeneralizedGaussianMechanism(k=k, epsilon=1, delta=1e-6)

@@ -321,7 +321,7 @@ def test_steps_that_are_chosen_cost_what_was_stated() -> None:
         noises = np.array([schedule.noise(t, steps) for t in range(steps)])
         assert (noises[:6] == schedule.approach_noise).all()
         assert 1 / math.sqrt((noises**-2.0).sum()) == pytest.approx(schedule.whole, rel=1e-12)
-        assert steps > schedule.tail(steps) >= schedule.approach
+        assert steps > schedule.path(steps).windows[-1].first >= schedule.approach
     assert plan.guarantee.mu == pytest.approx(gdp_mu(8.0, 1e-5), rel=1e-7)
     with pytest.raises(InvalidParameter, match="approach must end"):
         replace(schedule, average_from=2)
