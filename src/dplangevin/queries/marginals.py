@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries.axes import DEFAULT_BINS, Axis, Bins, Codes, axis_of
+from dplangevin.queries.axes import DEFAULT_BINS, Axis, Bins, CategoryAxis, Codes, NumericAxis, axis_of
 from dplangevin.schema.schema import Schema
 from dplangevin.tables import Table
 
@@ -33,6 +33,14 @@ class Marginals:
     axes: Mapping[str, Axis]
 
     def __post_init__(self) -> None:
+        kinds = {type(axis) for axis in self.axes.values()}
+        if type(self) is not Marginals or kinds - {
+            NumericAxis,
+            CategoryAxis,
+        }:  # one could put a row in two cells
+            raise InvalidParameter(
+                "marginals are made with Marginals.over(schema), not by a class of one's own."
+            )
         if self.size > MOST_CELLS:
             biggest = max(self.sets, key=lambda names: math.prod(self.shape(names)))
             raise InvalidParameter(

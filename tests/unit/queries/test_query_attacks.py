@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries import Predicate, column
+from dplangevin.queries import Marginals, Predicate, column
+from dplangevin.queries.axes import Axis
 from dplangevin.queries.row_queries import RowQueries
 from dplangevin.schema import Schema
 from dplangevin.tables import table_of
@@ -43,6 +44,17 @@ def test_no_class_of_ones_own_is_a_predicate() -> None:
     """It could answer 100 for a row, or look at all of them."""
     with pytest.raises(TypeError, match="function of one row"):
         type("Own", (Predicate,), {})
+
+
+def test_no_class_of_ones_own_makes_marginals() -> None:
+    """It could count what it likes; an axis could put a row in a cell that depends on the others."""
+    own = type("Own", (Marginals,), {"count": lambda self, tables: 10**6 + self.empty()})
+    with pytest.raises(InvalidParameter, match=r"Marginals\.over"):
+        own.over(SCHEMA)
+    axes: Any = {"x": type("OwnAxis", (Axis,), {"labels": ("a",), "codes": lambda self, table: 0})()}
+    with pytest.raises(InvalidParameter, match=r"Marginals\.over"):
+        Marginals(sets=(("x",),), axes=axes)
+    assert Marginals.over(SCHEMA).size > 0
 
 
 def _leaves(row: Any) -> float:
