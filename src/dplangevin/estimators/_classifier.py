@@ -135,9 +135,8 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         array = np.asarray(labels)
         if array.ndim != 1:
             raise InvalidParameter("classes must be a list of labels.")
-        return (
-            array.astype(str) if array.dtype.kind == "O" else array
-        ), text  # labels of several types do not sort
+        # labels of several types would not sort
+        return (array.astype(str) if array.dtype.kind == "O" else array), text
 
     def _model_options(self, n_classes: int | None) -> dict[str, Any]:
         if n_classes not in (None, 2):

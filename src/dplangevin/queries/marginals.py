@@ -34,10 +34,8 @@ class Marginals:
 
     def __post_init__(self) -> None:
         kinds = {type(axis) for axis in self.axes.values()}
-        if type(self) is not Marginals or kinds - {
-            NumericAxis,
-            CategoryAxis,
-        }:  # one could put a row in two cells
+        # a class of one's own could put a row in two cells
+        if type(self) is not Marginals or kinds - {NumericAxis, CategoryAxis}:
             raise InvalidParameter(
                 "marginals are made with Marginals.over(schema), not by a class of one's own."
             )

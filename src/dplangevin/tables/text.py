@@ -114,11 +114,7 @@ class TextFile:
         try:
             with gzip.open(self.path, "rb") if packed else self.path.open("rb") as file:
                 yield file  # type: ignore[misc]
-        except (
-            EOFError,
-            gzip.BadGzipFile,
-            zlib.error,
-        ):  # the end of a packed file is missing, or it is damaged
+        except (EOFError, gzip.BadGzipFile, zlib.error):
             raise InvalidParameter(
                 f"{str(self.path)!r} is damaged: it cannot be unpacked to its end."
             ) from None

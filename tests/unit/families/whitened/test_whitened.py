@@ -445,7 +445,8 @@ def test_after_two_looks_the_axes_of_the_shrinkage_are_those_of_the_rows() -> No
 
 def test_a_converged_tail_is_the_posterior_mean_of_normal_coefficients() -> None:
     """Coefficients drawn as the hypothesis says, seen with noise and sampling error: the mean square error of the
-    coefficients in white coordinates is the posterior's, within 4 of its deviations over 400 draws."""
+    coefficients in white coordinates is that of the posterior with sd known, or up to 15% more since it is not (400
+    draws of 12 coordinates: 2% of deviation)."""
     rng, n, noise, etas, path = np.random.default_rng(16), 2000, 0.01, np.full(12, 2.0), APPROACHED.path(12)
     white = second_look(geometry(12), np.eye(12) / 12, 1e-6)
     prior = np.linalg.svd(white.frame.basis)[1] ** -2
@@ -571,4 +572,4 @@ def test_the_estimate_of_what_was_lost_is_of_the_right_size(strength: float) -> 
     least = loss.value(X @ best(X, y), y).mean()
     made = [run(plan, data, seed) for seed in range(16)]
     lost = np.mean([loss.value(X @ release.value, y).mean() - least for release in made])
-    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2.2
+    assert 0.5 < np.mean([release.beside["excess_risk"] for release in made]) / lost < 2
