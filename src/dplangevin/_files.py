@@ -6,6 +6,7 @@ import errno
 import os
 import secrets
 import stat
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,16 +22,55 @@ except ImportError:  # no locks on this system
 
 MEGABYTE = 2**20
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+STATE_VARIABLE = "DPLANGEVIN_STATE"
+_warned_of_state: set[str] = set()
 
 
-def read_text(path: str | Path, what: str, *, most: int = 64 * MEGABYTE) -> str:
-    """The text of a file of at most so many bytes."""
+def state_folder(name: str) -> Path | None:
+    """The user's own folder (mode 0700) for what must outlive a process; None where there is none.
+
+    It is `dplangevin/<name>` in DPLANGEVIN_STATE ("off": nowhere), XDG_STATE_HOME or ~/.local/state. A place that
+    cannot be written gives one warning a process: what rests on it is weaker then, and nothing else stops.
+    """
+    stated = os.environ.get(STATE_VARIABLE)
+    if stated == "off":
+        return None
+    try:
+        base = stated or os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        folder = Path(base).expanduser().absolute() / "dplangevin" / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a user without a home
+        if name not in _warned_of_state:
+            _warned_of_state.add(name)
+            warnings.warn(
+                f"the folder for the state of this user cannot be written ({_reason(error)}): "
+                f"{_WEAKER.get(name, name)}. Name another folder in {STATE_VARIABLE}, or turn this off with "
+                f"{STATE_VARIABLE}=off.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return None
+    return folder
+
+
+_WEAKER = {
+    "heads": "an older copy of a ledger is not noticed by later processes",
+    "pending": "a result whose process is killed cannot be found again",
+    "results": "results for standard output wait in the folder for temporary files",
+    "checkpoints": "an interrupted run cannot go on",
+}
+
+
+def read_text(path: str | Path, what: str, *, most: int = 64 * MEGABYTE, exactly: bool = False) -> str:
+    """The text of a file of at most so many bytes; exactly: a byte order mark stays, as a character of the text."""
     try:
         with Path(path).open("rb") as file:
             content = _at_most(file, most)
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         raise InvalidParameter(f"{what} {str(path)!r} cannot be read: {_reason(error)}.") from None
-    return _decoded(content, f"{what} {str(path)!r}", most)
+    return _decoded(content, f"{what} {str(path)!r}", most, "utf-8" if exactly else "utf-8-sig")
 
 
 def read_plain(path: str | Path, what: str, *, most: int = 64 * MEGABYTE) -> Any:
@@ -104,8 +144,13 @@ def _renamed(draft: Path, place: Path, mode: int) -> Iterator[None]:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
-    with suppress(OSError):  # so that the name survives a power cut, where the system can
-        _on_disk(place.parent, os.O_RDONLY)
+    sync_folder(place.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """So that the names in it survive a power cut, where the system can."""
+    with suppress(OSError):
+        _on_disk(folder, os.O_RDONLY)
 
 
 def _on_disk(path: Path, flags: int) -> None:
@@ -151,6 +196,12 @@ class FileLock:
             self._descriptor = None
 
 
+def wait_for_lock(descriptor: int) -> None:
+    """Wait until no other process holds this open file; closing it lets the next one go on."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
 def _at_most(file: BinaryIO, most: int) -> bytes | None:
     """The content; None where it is larger."""
     if os.fstat(file.fileno()).st_size > most:  # 0 for a pipe
@@ -159,11 +210,11 @@ def _at_most(file: BinaryIO, most: int) -> bytes | None:
     return content if len(content) <= most else None
 
 
-def _decoded(content: bytes | None, what: str, most: int) -> str:
+def _decoded(content: bytes | None, what: str, most: int, encoding: str = "utf-8-sig") -> str:
     if content is None:
         raise InvalidParameter(f"{what} is larger than {most / MEGABYTE:g} megabytes, so it is not read.")
     try:
-        return content.decode("utf-8-sig")  # editors add a byte order mark
+        return content.decode(encoding)  # editors add a byte order mark, which utf-8-sig drops
     except ValueError:
         raise InvalidParameter(f"{what} is not text in UTF-8.") from None
 

@@ -6,6 +6,7 @@ Every loader is built on this. Nothing but numbers, words, lists and tables come
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ from typing import Any
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 
+CONTROLS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""What a terminal or a page would obey, for `str.translate`."""
 _DEEPEST = 32
 _MOST_DIGITS = 50  # the state of a generator has 39
 _LONGEST_LIST = 1_000_000
@@ -200,6 +203,19 @@ def list_of(read: Reader, *, least: int = 0) -> Reader:
 def optional(read: Reader) -> Reader:
     """The same, or None."""
     return lambda where, value: None if value is None else read(where, value)
+
+
+def markdown_text(words: str) -> str:
+    """Text that stays text in Markdown: no HTML, links, code or new cells come of it.
+
+    A backslash is doubled first: one that stands before a bracket would undo the bracket's own.
+    """
+    text = " ".join(
+        html.escape(words.translate(CONTROLS)).replace("&#x27;", "'").replace("&quot;", '"').split()
+    )
+    for character in "\\|[]`*":
+        text = text.replace(character, "\\" + character)
+    return text
 
 
 def _inner(value: Any) -> Any:

@@ -8,12 +8,47 @@ below a hundredth of a fit; PCG64 is a good generator but no cipher: what it dre
 
 from __future__ import annotations
 
+import math
 import secrets
-from typing import Any
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 import numpy as np
 
 from dplangevin.errors import InvalidParameter
+
+
+class NoiseObserver(Protocol):
+    """Who watches noise: an audit that replays a run (`dplangevin.audit.replay`)."""
+
+    def observe_noise(self, values: Any, law: str, scale: float) -> Any:
+        """Noise of a law and scale, which will be added to something exact; returns what takes its place."""
+        ...
+
+    def observe_sum(self, exact: Any, released: Any, law: str, scale: float) -> Any:
+        """Exact values and the same with noise; returns what is released."""
+        ...
+
+    def observe_minimiser(
+        self, tilt: Any, minimise: Callable[[Any], Any], gradient: Callable[[Any], Any]
+    ) -> Any:
+        """minimise(tilt): the point at which the gradient over the records is minus the tilt, which is noise."""
+        ...
+
+
+noise_observer: ContextVar[NoiseObserver | None] = ContextVar("noise_observer", default=None)
+"""Nobody, except inside an audit. A generator can be replaced by one that watches; samplers that draw their own bytes,
+and laws that are no linear function of standard draws, say here what they drew."""
+
+POWER_LAWS = {1.0: ("laplace", 1.0), 2.0: ("gaussian", math.sqrt(0.5))}
+"""p -> how an observer calls the density exp(-|x|^p), and the scale that goes with the name."""
+
+
+def label_noise(values: Any, law: str, scale: float) -> Any:
+    """The values; an observer learns their law: "gaussian" (scale: deviation), "laplace", "norm" or "nuclear"."""
+    observer = noise_observer.get()
+    return values if observer is None else observer.observe_noise(values, law, scale)
 
 
 def generator(random_state: Any = None) -> tuple[np.random.Generator, bool]:

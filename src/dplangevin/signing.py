@@ -19,6 +19,7 @@ from dplangevin import _files, _plain
 from dplangevin.errors import DplangevinError, InvalidParameter
 
 _LARGEST = 512 * _files.MEGABYTE
+_BYTE_ORDER_MARK = "\ufeff"
 _COMMENT = re.compile(r"<!-- dplangevin-signature (\{.*\}) -->\n\Z")
 _FIELDS = {
     "algorithm": _plain.one_of("ed25519"), "signer": _plain.words, "key": _plain.words, "created": _plain.words,
@@ -103,11 +104,17 @@ def verify(path: str | Path, key: str | Path | None = None) -> Signature | None:
     Without a key the signature is checked against the key that it names itself, which tells damage but not who signed;
     None then says that there is no signature.
     """
-    _, content, mark = _taken_apart(_files.read_text(path, "the file", most=_LARGEST))
+    text = _files.read_text(path, "the file", most=_LARGEST, exactly=True)
+    _, content, mark = _taken_apart(text.removeprefix(_BYTE_ORDER_MARK))
     if mark is None:
         if key is None:
             return None
         raise InvalidParameter(f"{str(path)!r} is not signed.")
+    if text.startswith(_BYTE_ORDER_MARK):
+        raise InvalidParameter(
+            f"{str(path)!r} was altered after it was signed: it begins with a byte order mark, which an editor may "
+            "have added. Sign it again, or ask for the file as it was."
+        )
     by = _plain.record("signature", mark, _FIELDS)
     value, crypto = by.pop("value"), _crypto()
     if key is not None and by["key"] != _public_key(key):

@@ -235,6 +235,39 @@ def test_errors_about_containers_quote_no_cell(given: Any, bad_rows: str) -> Non
         assert error.value.__suppress_context__ or error.value.__context__ is None
 
 
+LABELS: dict[str, Any] = {
+    "array": Y,
+    "booleans": Y > 0,
+    "Series": pd.Series(Y),
+    "nullable": pd.Series(Y, dtype="Int64"),
+    "Arrow": pa.array(Y),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_classes_that_a_column_of_numbers_cannot_hold_are_refused(name: str, tmp_path: Path) -> None:
+    """The type of the column is public, as its name is; every record would have counted as the first class."""
+    budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("s", epsilon=1e3, delta=1e-2)
+    model = DPLogisticRegression(data_norm=2.0, classes=["fail", "pass"], ledger=budget, random_state=0)
+    with pytest.raises(InvalidParameter, match=r"'fail', 'pass'.*column of numbers.*Nothing was charged"):
+        model.fit(X, LABELS[name])
+    pd.DataFrame({"x": X[:, 0], "y": Y}).to_parquet(tmp_path / "t.parquet")
+    with pytest.raises(InvalidParameter, match="column of numbers"):
+        model.fit(tmp_path / "t.parquet", "y")
+    assert budget.history() == ()
+    model.set_params(ledger=None).fit(X, Y.tolist())  # a list states no type, and its cells are private
+
+
+def test_a_strict_data_set_learns_nothing_from_the_type_of_labels_in_memory(tmp_path: Path) -> None:
+    """One label among numbers may have made another type of the column: no error may depend on it."""
+    strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("s", epsilon=1e3, delta=1e-2, strict=True)
+    model = DPLogisticRegression(
+        data_norm=2.0, classes=["fail", "pass"], bad_rows="zero", mechanism="noisy-gd", ledger=strict
+    )
+    for labels in (pd.Series(Y), pd.Series([*Y[:-1], "pass"], dtype=object)):
+        model.fit(X, labels)
+
+
 def test_a_number_that_quotes_itself_is_missing() -> None:
     assert np.isnan(number(Loud(3.0)))
 

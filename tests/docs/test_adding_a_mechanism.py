@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dplangevin.families
-from contracts import _theorem_cases, test_theorems as laws
+from contracts import _theorem_cases, test_registered as wiring, test_theorems as laws
 from docs._blocks import ROOT, blocks
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import registry
@@ -76,6 +76,18 @@ def test_the_laws_of_theorems_hold_for_it(
                 law(**{name: known[name] for name in inspect.signature(law).parameters})
             tried += 1
     assert tried >= 8
+
+
+def test_its_noise_is_what_its_promise_says(family: Any) -> None:
+    """The laws over the registry find it by its line alone, and they find half the noise."""
+    assert "one-step" in registry.recipe_names()
+    assert wiring.assert_wired("one-step", ("svc", "ridge")) == 4
+    mechanism = importlib.import_module(f"{PACKAGE}.mechanism")
+    honest, broken = "schedule.noise_scale * run.rng", "schedule.noise_scale / 2 * run.rng"
+    assert FILES["mechanism.py"].count(honest) == 1
+    exec(compile(FILES["mechanism.py"].replace(honest, broken), "half", "exec"), vars(mechanism))
+    with pytest.raises(AssertionError, match="the releases attain"):
+        wiring.assert_wired("one-step", ("svc", "ridge"))
 
 
 def test_the_laws_miss_a_family_without_a_case(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:

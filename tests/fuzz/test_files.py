@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dplangevin import report
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import model_file
+from dplangevin.ledger import entered_file
 from dplangevin.privacy.plan_file import load_plan, plan_to_plain
 from dplangevin.schema import Schema
 from fuzz import _cases as cases
@@ -92,6 +95,50 @@ def test_refused_or_equal(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", FILES)
 def test_very_many_are_refused_or_equal(kind: str, tmp_path: Path) -> None:
     _shake(kind, tmp_path, int(MANY * FILES[kind][2]), 2)
+
+
+def _show_all(path: Path, folder: Path) -> None:
+    """Whatever loads can be shown, used and written again, or is refused in one sentence."""
+    model: Any = model_file.load_model(path)
+    rows: Any = np.zeros((2, model.n_features_in_))
+    if model.schema is not None:
+        rows = {name: [0, 1] for name in model.schema.names}
+        rows = pytest.importorskip("pandas").DataFrame(rows)
+    uses: list[Callable[[], object]] = [
+        lambda: str(model.privacy_),
+        lambda: report.write(model, folder / "shown.md"),
+        lambda: report.write(model, folder / "shown.json"),
+        model.model_card,
+        lambda: entered_file(path),
+        lambda: model.predict(rows),
+        lambda: model_file.dumps(model),
+    ]
+    for use in uses:
+        with suppress(DplangevinError):
+            use()
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(MANY // 20, marks=pytest.mark.slow)])
+def test_what_loads_can_be_shown(count: int, tmp_path: Path) -> None:
+    """The fault: at_delta = 1e-320 and max_rows_per_person = "x" loaded, and their reports raised raw errors."""
+    plains, path, rng = cases.models(tmp_path), tmp_path / "changed.json", np.random.default_rng(3)
+    known = [("guarantee", "at_delta", 1e-320), ("parameters", "max_rows_per_person", "x")]
+    known += [("parameters", "data_norm", []), ("parameters", "target_bounds", [1])]
+    for i in range(count + len(known)):
+        plain = json.loads(json.dumps(plains[i % len(plains)]))
+        plain.pop("digest")
+        if i < len(known):
+            where, name, value = known[i]
+            plain[where][name] = value
+        else:
+            plain = changed(plain, rng)
+        path.write_text(json.dumps(plain), encoding="utf-8", errors="surrogatepass")
+        try:
+            _show_all(path, tmp_path)
+        except DplangevinError:
+            continue
+        except Exception as error:
+            raise AssertionError(f"case {i}: {type(error).__name__}: {json.dumps(plain)[:2000]}") from error
 
 
 def test_files_of_the_first_format_still_load(tmp_path: Path) -> None:

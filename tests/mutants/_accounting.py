@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 ACCOUNTING: tuple[tuple[str, str, str], ...] = (
-    ("parts", "replace(self, rho=self.rho * size**2)", "replace(self, rho=self.rho * size)"),
+    ("parts", "rho=cv.times_up(self.rho, size**2)", "rho=cv.times_up(self.rho, size)"),
     ("parts", "orders * cv.square_over(self.value, 8)", "orders * cv.square_over(self.value, 9)"),
     ("parts", "orders * cv.square_over(self.mu, 2)", "orders * cv.square_over(self.mu, 2.1)"),
-    ("parts", "replace(self, mu=self.mu * size)", "replace(self, mu=self.mu * math.sqrt(size))"),
+    ("parts", "mu=cv.times_up(self.mu, size)", "mu=self.mu * math.sqrt(size)"),
     ("parts", "self.slack + (1 - self.slack) * cv.pure_delta", "(1 - self.slack) * cv.pure_delta"),
     ("parts", "np.searchsorted(known, np.asarray(orders))", "np.searchsorted(known, np.asarray(orders)) - 1"),
     ("parts", "np.expm1(size * eps) / np.expm1(eps), size)", "size, size)"),

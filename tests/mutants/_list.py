@@ -117,9 +117,36 @@ FILES = {
     "kernels": f"{_DATA}/_kernels.py",
     "moments": f"{_DATA}/_moments.py",
     "admission": f"{_LEDGER}/_admission.py",
-    "bill": f"{_LEDGER}/_bill.py",
+    "filter": "src/dplangevin/privacy/filter.py",
     "budget": f"{_LEDGER}/budget.py",
     "rows": f"{_LEDGER}/_rows.py",
+    "learned_norm": "src/dplangevin/estimators/_learned_norm.py",
+    "search_wiring": "src/dplangevin/estimators/search.py",
+    "region_release": "src/dplangevin/families/rashomon_region/release.py",
+    "region_sums": "src/dplangevin/families/rashomon_region/sums.py",
+    "whitened_wiring": "src/dplangevin/families/whitened/mechanism.py",
+    "whitened_resumed": "src/dplangevin/families/whitened/mechanism.py",
+    "mirror_resumed": "src/dplangevin/families/mirror_descent/mechanism.py",
+    "pure_wiring": "src/dplangevin/families/whitened_objective/mechanism.py",
+    "mirror_wiring": "src/dplangevin/families/mirror_descent/mechanism.py",
+    "secure_sums": "src/dplangevin/families/noisy_answers/mechanism.py",
+    "group_wiring": "src/dplangevin/privacy/guarantee.py",
+    "screen": "src/dplangevin/families/whitened/sums.py",
+    "perturbation_wiring": "src/dplangevin/families/perturbation/mechanism.py",
+    "output_wiring": "src/dplangevin/families/perturbation/theorems/output.py",
+    "raw_shares": "src/dplangevin/estimators/_raw_plan.py",
+    "interval_shares": "src/dplangevin/estimators/_interval_plan.py",
+    "learned_wiring": "src/dplangevin/families/learned_schema/mechanism.py",
+    "learned_price": "src/dplangevin/families/learned_schema/theorem.py",
+    "persons": "src/dplangevin/data/people.py",
+    "person_price": "src/dplangevin/privacy/people.py",
+    "counting": "src/dplangevin/queries/count.py",
+    "counts_by_group": "src/dplangevin/rashomon/fairness.py",
+    "sums_price": "src/dplangevin/families/noisy_answers/theorems/noisy_sums.py",
+    "clipping": "src/dplangevin/problem/bounds.py",
+    "payment": "src/dplangevin/privacy/payment.py",
+    "mirror_price": "src/dplangevin/families/mirror_descent/theorem.py",
+    "statistics_price": "src/dplangevin/families/moments/theorem.py",
 }
 
 _PINNED, _BOUNDS = "tests/unit/privacy/test_pinned_constants.py", "tests/unit/privacy/test_pinned_bounds.py"
@@ -140,6 +167,7 @@ _REGION = (_OTHERS, "tests/unit/families/rashomon_region/test_region_theory.py")
 _CONTRACT = "tests/contracts/test_theorems.py"
 _REFUSED = f"{_CONTRACT}::test_each_hypothesis_is_refused_by_name"
 _LEDGER_TESTS = ("tests/unit/ledger/test_ledger_admission.py", "tests/unit/ledger/test_ledger.py")
+_WIRED, _RESUMED = "tests/contracts/test_wiring.py", "tests/contracts/test_resumed.py"
 _SAMPLERS_PINNED = "tests/unit/samplers/test_pinned_samplers.py"
 
 TESTS = {
@@ -296,6 +324,7 @@ TESTS = {
     ),
     "sgld": ("tests/unit/samplers/test_samplers_chains.py",),
     "gamma_norm": (
+        _WIRED,
         "tests/unit/samplers/test_samplers_exact.py",
         "tests/unit/families/perturbation/test_output_perturbation.py",
     ),
@@ -312,9 +341,36 @@ TESTS = {
     "kernels": ("tests/unit/data/test_kernels.py", "tests/unit/data/test_dataset.py"),
     "moments": (_SAMPLERS_PINNED, "tests/unit/data/test_kernels.py"),
     "admission": _LEDGER_TESTS,
-    "bill": _LEDGER_TESTS,
+    "filter": (*_LEDGER_TESTS, "tests/unit/privacy/test_filter.py"),
     "budget": _LEDGER_TESTS,
     "rows": ("tests/unit/ledger/test_ledger_stores.py",),
+    "learned_norm": (_WIRED,),
+    "search_wiring": (_WIRED,),
+    "region_release": (_WIRED,),
+    "region_sums": (_WIRED,),
+    "whitened_wiring": (_WIRED,),
+    "whitened_resumed": (_RESUMED,),
+    "mirror_resumed": (_RESUMED,),
+    "pure_wiring": (_WIRED,),
+    "mirror_wiring": (_WIRED,),
+    "secure_sums": (_WIRED,),
+    "group_wiring": (_WIRED,),
+    "screen": (_WIRED,),
+    "perturbation_wiring": (_WIRED, "tests/unit/families/noisy_answers/test_secure_answers.py"),
+    "output_wiring": (_WIRED,),
+    "raw_shares": (_WIRED, "tests/estimators/test_raw_table.py"),
+    "interval_shares": (_WIRED,),
+    "learned_wiring": (_WIRED,),
+    "learned_price": (_WIRED,),
+    "persons": (_WIRED, "tests/estimators/test_raw_table.py"),
+    "person_price": (_WIRED, _OTHERS, "tests/estimators/test_raw_table.py"),
+    "counting": (_WIRED,),
+    "counts_by_group": (_WIRED,),
+    "sums_price": (_WIRED,),
+    "clipping": (_WIRED,),
+    "payment": (_WIRED, "tests/unit/families/test_till.py"),
+    "mirror_price": (_WIRED,),
+    "statistics_price": (_WIRED,),
 }
 
 EQUIVALENT: dict[tuple[str, str, str], str] = {}

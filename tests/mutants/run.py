@@ -40,8 +40,9 @@ from _accounting import ACCOUNTING  # noqa: E402
 from _families_list import OTHER_FAMILIES  # noqa: E402
 from _list import EQUIVALENT, FILES, TESTS  # noqa: E402
 from _releases import RELEASES  # noqa: E402
+from _wiring_list import WIRING  # noqa: E402
 
-MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES
+MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING
 LONGEST = 900.0  # seconds
 Mutant = tuple[str, str, str]
 
@@ -143,6 +144,22 @@ def answers(
             yield work.mutant, answer, time.monotonic() - work.begun
 
 
+def area_of(module: str) -> str:
+    """The package of a module; a family by its own name."""
+    parts = Path(FILES[module]).parts[2:-1]
+    return "/".join(parts[:2]) if parts[0] == "families" and len(parts) > 1 else parts[0]
+
+
+def print_areas(areas: dict[str, Counter[str]]) -> None:
+    """How many of each area were noticed; then all together."""
+    total: Counter[str] = Counter()
+    for area, counts in sorted(areas.items()):
+        asked = counts.total() - counts["equivalent"]
+        print(f"{area:30}{counts['killed']:5} of {asked} noticed")
+        total += counts
+    print(", ".join(f"{count} {answer}" for answer, count in total.items()))
+
+
 def main() -> int:
     """Ask about the chosen mutants; 1 when one survives without an argument, or fits the code no more."""
     parser = argparse.ArgumentParser(
@@ -155,7 +172,7 @@ def main() -> int:
     options = parser.parse_args()
     only = set(filter(None, options.only.split(",")))
     chosen = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
-    counts: Counter[str] = Counter()
+    areas: dict[str, Counter[str]] = {}
     with tempfile.TemporaryDirectory() as room:
         failing = [] if options.trust else faulty(chosen, options.slow, Path(room))
         if failing:
@@ -163,10 +180,10 @@ def main() -> int:
             return 2
         for mutant, found, seconds in answers(chosen, options.workers, options.slow, Path(room)):
             answer = "equivalent" if found == "survived" and mutant in EQUIVALENT else found
-            counts[answer] += 1
+            areas.setdefault(area_of(mutant[0]), Counter())[answer] += 1
             print(f"{answer:11}{seconds:5.0f}s  {mutant[0]}: {mutant[1]!r} -> {mutant[2]!r}", flush=True)
-    print(", ".join(f"{count} {answer}" for answer, count in counts.items()))
-    return 1 if counts["survived"] or counts["stale"] else 0
+    print_areas(areas)
+    return 1 if any(counts["survived"] or counts["stale"] for counts in areas.values()) else 0
 
 
 if __name__ == "__main__":

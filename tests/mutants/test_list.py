@@ -8,9 +8,10 @@ from mutants._accounting import ACCOUNTING
 from mutants._families_list import OTHER_FAMILIES
 from mutants._list import EQUIVALENT, FILES, TESTS
 from mutants._releases import RELEASES
+from mutants._wiring_list import WIRING
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES
+MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING
 
 
 def test_every_mutant_has_its_place() -> None:

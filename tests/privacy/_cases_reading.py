@@ -17,6 +17,8 @@ from dplangevin.queries.count import planned
 from dplangevin.queries.marginals import Marginals
 from dplangevin.schema import Schema
 from dplangevin.tables import Files, Table, table_of
+from fuzz._odd_objects import Jax, Tensor
+from fuzz._old_reader import old_column
 from privacy._case import Case, Draw
 
 DELTA = 1e-6
@@ -91,6 +93,27 @@ def labels() -> Case:
     )
 
 
+def scalars(name: str, make: Callable[[int], Any]) -> Case:
+    """Labels as a list of scalars of an array library, one of them None: NumPy read them all, the rule none."""
+    lists = [make(1) for _ in range(PEOPLE)], [None, *[make(1) for _ in range(PEOPLE - 1)]]
+    encode = DPLogisticRegression(data_norm=1.0, classes=[0, 1]).encoder()
+
+    def counts(read: Any) -> Draw:
+        totals = [np.array([int(np.sum(read(given))), 0]) for given in lists]
+        return noisy((totals[0], totals[1]))
+
+    return Case(
+        name=f"type canary: {name}",
+        configuration=f"{PEOPLE} labels, one of them None",
+        covers=("tables",),
+        claim=MECHANISM.guarantee,
+        honest=counts(encode),
+        sabotages={"whatever NumPy reads": counts(lambda given: encode(old_column("list", given)))},
+        loose="the canary leaves one cell and enters none",
+        runs=300,
+    )
+
+
 def cases() -> tuple[Case, ...]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -119,6 +142,9 @@ def cases() -> tuple[Case, ...]:
                 lambda c: pd.read_parquet(parquet_file(c, folder))["x"],
             ),
             labels(),
+            scalars("0-d arrays in a list", np.array),
+            scalars("tensors in a list", Tensor),
+            scalars("JAX scalars in a list", Jax),
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from dplangevin.data import ArrayDataset
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Gaussian, Part, Pure
+from dplangevin.privacy.parts import Approximate, BoundedRange, Gaussian, Part, Pure, SampledGaussian
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Ball, DataBounds, Logistic
 from dplangevin.problem.problem import Problem
@@ -47,3 +47,18 @@ def tiny_plan(adjacency: Any = "replace-one") -> Plan:
 def tiny_data(plan: Plan) -> ArrayDataset:
     rng = np.random.default_rng(7)
     return ArrayDataset(rng.standard_normal((20, 2)), rng.integers(0, 2, 20).astype(float), plan.problem)
+
+
+def mixed(count: int, seed: int = 0) -> list[Part]:
+    """Distinct releases of every common kind."""
+    rng = np.random.default_rng(seed)
+    kinds = [
+        lambda: Gaussian(mu=float(rng.uniform(0.001, 0.01))),
+        lambda: Pure(value=float(rng.uniform(0.001, 0.02))),
+        lambda: BoundedRange(value=float(rng.uniform(0.001, 0.02))),
+        lambda: Approximate(value=float(rng.uniform(0.001, 0.01)), slack=1e-13),
+        lambda: SampledGaussian(
+            rate=0.01, noise_multiplier=float(rng.choice([8.0, 10.0])), sampling="poisson"
+        ),
+    ]
+    return [kinds[i % len(kinds)]() for i in range(count)]

@@ -190,6 +190,18 @@ def test_json_may_be_written_anew(keys: Path, model: Path) -> None:
     assert signing.verify(model, keys / "ada.pub") is not None
 
 
+def test_a_byte_order_mark_is_an_alteration(keys: Path, model: Path, tmp_path: Path) -> None:
+    """Every byte before a signature is covered, and the first three are bytes too."""
+    signing.sign(model, keys / "ada")
+    report.write(model_file.load_model(model), tmp_path / "report.md", sign=keys / "ada")
+    for path in (model, tmp_path / "report.md"):
+        assert signing.verify(path, keys / "ada.pub") is not None
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        for key in (None, keys / "ada.pub"):
+            with pytest.raises(InvalidParameter, match="byte order mark"):
+                signing.verify(path, key)
+
+
 def test_every_number_of_a_signed_model_is_covered(keys: Path, model: Path) -> None:
     """Whoever changes a field and mends the digest still lacks the key."""
     from dplangevin import _plain

@@ -8,6 +8,7 @@ from dplangevin.audit.density import density_attack
 from dplangevin.audit.neighbour_result import Finding, NeighbourResult
 from dplangevin.audit.neighbours import neighbours
 from dplangevin.audit.one_run import one_run_attack, one_run_epsilon
+from dplangevin.audit.replay import ReplayResult, replay
 from dplangevin.audit.result import AuditResult
 from dplangevin.audit.troublemakers import TROUBLEMAKERS
 
@@ -17,6 +18,7 @@ __all__ = [
     "Canary",
     "Finding",
     "NeighbourResult",
+    "ReplayResult",
     "attack",
     "audit",
     "canaries",
@@ -25,5 +27,6 @@ __all__ = [
     "neighbours",
     "one_run_attack",
     "one_run_epsilon",
+    "replay",
     "runs_needed",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable
@@ -25,6 +26,7 @@ class Wanted:
     output: Path | None
     as_json: bool
     quiet: bool
+    delivery: Any
 
 
 class Said:
@@ -82,34 +84,40 @@ def _fit(made: Any, features: Any, labels: Any, quiet: bool) -> None:
 
 
 def _write(made: Any, told: Callable[[], tuple[Any, Any]], wanted: Wanted) -> None:
-    """The models first: they are paid for."""
+    """Everything that is asked for, on the disk before the release is noted."""
     from dplangevin.cli import _outputs
     from dplangevin.report.document import finite, write_document
 
-    models = made.models_
+    models, delivery = made.models_, wanted.delivery
     if wanted.output is not None:
-        _outputs.deliver(
-            lambda place: _save(models, place), wanted.output, "the models", lambda: _text(models)
-        )
+        delivery.put("the models", wanted.output, lambda place: _save(models, place), lambda: _text(models))
     document, table = told()
     if wanted.report is not None:
-        _outputs.deliver(
-            lambda path: write_document(document, path), wanted.report, "the report", document.to_markdown
+        delivery.put(
+            "the report", wanted.report, lambda path: write_document(document, path), document.to_markdown
         )
+    text = ""
     if wanted.as_json:
-        typer.echo(json.dumps(finite(document.plain), indent=1))
+        text = json.dumps(finite(document.plain), indent=1) + "\n"
     elif not wanted.quiet:
-        typer.echo(f"{made.plan_}\n{table}")
-        if wanted.report is not None:
-            typer.echo(f"Wrote {wanted.report}.")
+        text = f"{made.plan_}\n{table}\n"
+    if text or (wanted.output is None and wanted.report is None):
+        _outputs.put_text(delivery, "the comparison", None, text)
+    delivery.finish()
+    if wanted.report is not None and not wanted.quiet and not wanted.as_json:
+        typer.echo(f"Wrote {wanted.report}.")
 
 
 def _save(models: list[Any], folder: Path) -> None:
+    """All of them or none: the folder gets its name when the last one is written."""
     from dplangevin.estimators import model_file
 
-    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f"{folder.name}.part")
+    partial.mkdir(parents=True)
     for i, model in enumerate(models):
-        _files.write_text(folder / f"model_{i:04d}.json", model_file.dumps(model))
+        _files.write_text(partial / f"model_{i:04d}.json", model_file.dumps(model))
+    os.replace(partial, folder)
+    _files.sync_folder(folder.parent)
 
 
 def _text(models: list[Any]) -> str:

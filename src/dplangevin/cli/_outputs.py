@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin import _files
+from dplangevin.cli.groups import Payer
+from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.privacy.delivery import Delivery
 
 _SQLITE = "sqlite:///"
+_ROOM = bytes(2**16)  # a small model: a full disk is noticed before the charge
+COMMAND: ContextVar[Sequence[str]] = ContextVar("dplangevin_command", default=())
+"""The words of the command line: the same words in the same folder are the same command."""
 
 
 def ready(
@@ -66,33 +79,35 @@ def folder_ready(flag: str, folder: Path | None) -> None:
     _try(flag, folder)
 
 
-def deliver(write: Callable[[Path], object], output: Path, what: str, text: Callable[[], str]) -> None:
-    """Write what was paid for; where that fails after all, beside, here or in the temporary folder, and say where."""
-    try:
-        write(output)
-        return
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-    said = f"{what} could not be written to {output} ({reason}). It is paid for and not lost:"
-    for place in _elsewhere(output):
-        try:
-            write(place)
-        except OSError:
-            continue
-        raise DplangevinError(f"{said} it was saved as {place}; move it from there.")
-    typer.echo(text())
-    raise DplangevinError(f"{said} it was printed; keep that.")
+@contextmanager
+def delivering(payer: Payer) -> Iterator[Delivery]:
+    """The delivery of a command's results; what an earlier command on the same ledger left is settled first."""
+    from dplangevin.privacy.delivery import Delivery
+    from dplangevin.privacy.settlement import settle
+
+    words = COMMAND.get()
+    fingerprint = hashlib.sha256(json.dumps([os.getcwd(), *words]).encode()).hexdigest()
+    shown = None
+    if payer.ledger is not None and payer.dataset is not None:
+        from dplangevin.ledger import Ledger
+
+        ledger = Ledger.open(payer.ledger)
+        shown = ledger.shown
+        if settle(shown, ledger.dataset, note, fingerprint=fingerprint):
+            raise typer.Exit
+    with Delivery(next(iter(words), "?"), fingerprint, shown, payer.dataset, note) as delivery:
+        yield delivery
 
 
-def _elsewhere(output: Path) -> Iterator[Path]:
-    beside = output.with_name(f"{output.stem}.rescued{output.suffix}")
-    for place in (beside, Path.cwd() / beside.name):
-        if not place.exists():
-            yield place
-    try:
-        yield Path(tempfile.mkdtemp(prefix="dplangevin-")) / output.name
-    except OSError:
-        return
+def note(words: str) -> None:
+    """A sentence on a result that somebody paid for: said even where the command is quiet, and never an error."""
+    with suppress(OSError):
+        typer.echo(f"note: {words}", err=True)
+
+
+def put_text(delivery: Delivery, what: str, place: Path | None, text: str) -> None:
+    """A result that is a text; on standard output where no place is named."""
+    delivery.put(what, place, lambda path: _files.write_text(path, text), lambda: text)
 
 
 def _place(path: Path) -> Path:
@@ -101,8 +116,10 @@ def _place(path: Path) -> Path:
 
 def _try(flag: str, folder: Path) -> None:
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dplangevin-"):
-            pass
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dplangevin-") as file:
+            file.write(_ROOM)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise InvalidParameter(
             f"{flag}: nothing can be written in {str(folder)!r}: {error.strerror}."

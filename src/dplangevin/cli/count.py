@@ -16,6 +16,7 @@ from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
+    from dplangevin.privacy.delivery import Delivery
     from dplangevin.queries import CountTable, Marginals
     from dplangevin.schema import Schema
 
@@ -90,26 +91,27 @@ def count(
     _check_output(output, data, schema, spending, total)
     known = Schema.load(schema) if schema is not None else None
     talk = not (shown.quiet or shown.as_json)
-    found = count_file(
-        data,
-        schema=known,
-        queries=where,
-        marginals=_cells(known, marginals, columns, bins),
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        objective=objective,
-        max_rows_per_person=max_rows_per_person,
-        memory=memory,
-        secure=secure,
-        dialect=_tables.dialect(separator),
-        random_state=spending.seed,
-        ledger=spending.budget("dplangevin count"),
-        state=spending.state,
-        announce=_announce if talk else None,
-        progress=_progress if talk and sys.stderr.isatty() else None,
-    )
-    _show(found if raw else found.postprocessed(total=total), output, as_json=shown.as_json)
+    with _outputs.delivering(spending) as delivery:
+        found = count_file(
+            data,
+            schema=known,
+            queries=where,
+            marginals=_cells(known, marginals, columns, bins),
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            objective=objective,
+            max_rows_per_person=max_rows_per_person,
+            memory=memory,
+            secure=secure,
+            dialect=_tables.dialect(separator),
+            random_state=spending.seed,
+            ledger=spending.budget("dplangevin count"),
+            state=spending.state,
+            announce=_announce if talk else None,
+            progress=_progress if talk and sys.stderr.isatty() else None,
+        )
+        _deliver(delivery, found if raw else found.postprocessed(total=total), output, as_json=shown.as_json)
     if talk:
         typer.echo(found.statement() + (f" Written to {output}." if output is not None else ""), err=True)
 
@@ -142,19 +144,27 @@ def _cells(schema: Schema | None, ways: int, columns: list[str] | None, bins: in
     return Marginals.over(schema, ways=ways or 1, columns=sets, bins=bins)
 
 
-def _show(table: CountTable, output: Path | None, *, as_json: bool) -> None:
-    if output is not None:
-        _outputs.deliver(
-            table.write, output, "the counts", lambda: json.dumps(table.to_dict(), allow_nan=False)
-        )
-    if as_json:
+def _deliver(delivery: Delivery, table: CountTable, output: Path | None, *, as_json: bool) -> None:
+    def text() -> str:
+        return json.dumps(table.to_dict(), allow_nan=False) + "\n"
+
+    if output is None:
+        _outputs.put_text(delivery, "the counts", None, text() if as_json else _lines(table))
+    else:
+        delivery.put("the counts", output, table.write, text)
+    delivery.finish()
+    if as_json and output is not None:
         short = {"mechanism": table.mechanism.to_dict(), "output": str(output)}
-        typer.echo(json.dumps(table.to_dict() if output is None else short, allow_nan=False))
-    elif output is None:
-        for row in zip(*table.columns().values(), strict=True):
-            typer.echo(
-                "\t".join(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
-            )
+        typer.echo(json.dumps(short, allow_nan=False))
+
+
+def _lines(table: CountTable) -> str:
+    rows = zip(*table.columns().values(), strict=True)
+    cells = (
+        "\t".join(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in cells)
 
 
 def _announce(mechanism: GeneralizedGaussianMechanism) -> None:

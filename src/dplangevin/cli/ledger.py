@@ -1,4 +1,4 @@
-"""`dplangevin ledger`: declare the budget of a data set, and see what was spent."""
+"""`dplangevin ledger`: declare the budget of a data set, and see what is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dplangevin.cli.groups import grouped
 
 app = typer.Typer(
     name="ledger",
-    help="The privacy budgets of data sets: declare one, and see what was spent.",
+    help="The privacy budgets of data sets: declare one, and see what is left.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -59,6 +59,14 @@ Parts = Annotated[
     list[str] | None,
     typer.Option("--part", help="A disjoint part of the data set; may be repeated.", metavar="NAME"),
 ]
+Expects = Annotated[
+    str | None,
+    typer.Option(
+        help="What will be released: fits, counts or mixed; it fixes how the budget is split.",
+        metavar="WORD",
+        show_default="mixed",
+    ),
+]
 Heads = Annotated[
     list[str] | None,
     typer.Argument(help="Heads, or model files and JSON reports that carry one.", metavar="HEAD_OR_FILE..."),
@@ -78,6 +86,7 @@ class Declared:
     adjacency: Adjacency = None
     max_rows_per_person: Rows = None
     strict: Strict = None
+    expects: Expects = None
     part: Parts = None
 
 
@@ -111,7 +120,7 @@ def _declare(ledger: Any, name: str, stated: Declared) -> None:
 
 @app.command("show")
 def show(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
-    """What each data set has spent, and what would still fit."""
+    """The budget of each data set, how many releases were charged to it, and what would still fit."""
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.open(url)
@@ -123,8 +132,9 @@ def show(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
         typer.echo("no data set yet; declare one with `dplangevin ledger declare`")
     for name, each in left.items():
         typer.echo(
-            f"{name}: budget epsilon = {each.epsilon:g}, delta = {each.delta:g} ({each.adjacency}); "
-            f"spent epsilon = {each.spent_epsilon:.6g} in {each.entries} releases; would fit: {each.would_fit()}"
+            f"{name}: budget epsilon = {each.epsilon:g}, delta = {each.delta:g} ({each.adjacency}), "
+            f"{each.entries} releases charged; would fit: {each.would_fit()}"
+            + (f" ({each.rule()})" if each.rule() else "")
         )
 
 
@@ -187,12 +197,19 @@ def head(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
 
 
 @app.command("verify")
-def verify(url: Url, heads: Heads = None) -> None:
+def verify(
+    url: Url,
+    heads: Heads = None,
+    head: Annotated[
+        list[str] | None, typer.Option("--head", help="The same; may be repeated.", metavar="HEAD_OR_FILE")
+    ] = None,
+) -> None:
     """Check every entry, and that the ledger is no older than these heads or the files that carry them."""
     from dplangevin.ledger import Ledger
 
-    now = Ledger.open(url).verify(*_heads(heads))
-    typer.echo(f"every entry of {len(now)} data sets is in its place; {len(heads or ())} heads are held")
+    given = [*(heads or ()), *(head or ())]
+    now = Ledger.open(url).verify(*_heads(given))
+    typer.echo(f"every entry of {len(now)} data sets is in its place; {len(given)} heads are held")
 
 
 @app.command("upgrade")
@@ -224,6 +241,30 @@ def restore(
     ledger = Ledger.restore(url, source, expect=_heads(expect))
     typer.echo(
         f"restored {ledger.shown}; charges after the backup are forgotten: see `dplangevin ledger enter`"
+    )
+
+
+@app.command("pending")
+def pending(url: Url) -> None:
+    """Deliver or report what interrupted commands of this user left of the ledger: nothing is charged."""
+    from dplangevin.cli import _outputs
+    from dplangevin.ledger import Ledger
+    from dplangevin.privacy.settlement import settle
+
+    ledger = Ledger.open(url)
+    settle(ledger.shown, ledger.dataset, _outputs.note, everything=True)
+
+
+@app.command("accept-restore")
+def accept_restore(url: Url) -> None:
+    """Accept a ledger that lacks entries you have seen, as its owner: what they charged is forgotten."""
+    from dplangevin.ledger import Ledger
+
+    for name, words in Ledger.open(url).accept_restore().items():
+        typer.echo(f"forgotten of {name}: {words}")
+    typer.echo(
+        "accepted, and written into the ledger. Releases whose entries are lost still exist and still count: enter "
+        "their model files with `dplangevin ledger enter`."
     )
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from dplangevin import errors
+from dplangevin._results import silence_stdout
 from dplangevin._version import __version__
-from dplangevin.cli import _messages
+from dplangevin.cli import _messages, _outputs
 from dplangevin.cli.account import account_command
 from dplangevin.cli.audit import app as audit_app
 from dplangevin.cli.calibrate import calibrate_command
@@ -85,12 +87,21 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # `fit ... | head -1`: the reader has what it wanted, and the files are written
+        silence_stdout()
+    except OSError as error:
+        code = code or _say(error, 1)
+        silence_stdout()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, never a traceback (unless DPLANGEVIN_TRACEBACK is set)."""
     words = _messages.given(arguments)
+    _outputs.COMMAND.set(tuple(words))
     flags = _messages.flags_of(_messages.command_of(typer.main.get_command(app), words))
     try:
         with _messages.short_warnings(words, flags):
@@ -99,8 +110,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _say(
             _messages.in_flags(str(error), flags), _REFUSED if isinstance(error, _REFUSALS) else _BAD_INPUT
         )
+    except BrokenPipeError:
+        silence_stdout()
+        return 0
     except OSError as error:
         return _say(error, _BAD_INPUT)
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # how click ends where nobody reads
+            silence_stdout()
+            return 0
+        return error.code if isinstance(error.code, int) else 1  # a signal, once everything was safe
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:
@@ -121,7 +140,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _say(message: object, code: int) -> int:
     """One line, and below it one for each reason where there are several."""
     first, *reasons = (" ".join(part.split()) for part in str(message).split("\n - "))
-    typer.echo("\n - ".join((f"error: {first}", *reasons)), err=True)
+    with suppress(OSError):  # nobody reads standard error
+        typer.echo("\n - ".join((f"error: {first}", *reasons)), err=True)
     return code
 
 

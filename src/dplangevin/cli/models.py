@@ -11,7 +11,7 @@ import typer
 from dplangevin import _files
 from dplangevin._progress import watching
 from dplangevin.cli.groups import AsJson, Separator, Shown, Spending, StatedTable, grouped
-from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.errors import InvalidParameter
 
 MODELS = {
     "logistic": "DPLogisticRegression",
@@ -161,19 +161,21 @@ def fit(
     outputs = {"--output": output, "--report": report, "--state": spending.state}
     _outputs.ready(outputs, reads=(data, table.schema, public), ledger=spending.ledger, sign=sign)
     stated, bounds = _stated(model, target, table, learn, data)
+    paid = spending.budget()
     estimator = getattr(estimators, MODELS[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=stated, adjacency=adjacency, n=n,
         mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=spending.seed,
-        state=spending.state, ledger=spending.budget(), person=person, max_rows_per_person=max_rows_per_person,
+        state=spending.state, ledger=paid, person=person, max_rows_per_person=max_rows_per_person,
         **bounds,
         public_data=_public(public, data, target, table.separator), public_method=public_method, compare=compare,
     )  # fmt: skip
     features, labels = _tables.target(_tables.read(data, table.separator), target)
-    with _tables.usable(data, stated), watching(quiet=shown.quiet, log=True):
-        estimator.fit(features, labels)
-    if stated is None:
-        estimator.feature_names_in_ = np.array(features.names, dtype=object)
-    _deliver(estimator, output, report, sign)
+    with _outputs.delivering(spending) as delivery:
+        with _tables.usable(data, stated), watching(quiet=shown.quiet, log=True):
+            estimator.fit(features, labels)
+        if stated is None:
+            estimator.feature_names_in_ = np.array(features.names, dtype=object)
+        _deliver(delivery, estimator, output, report, sign)
     _tell(estimator, output, delta, shown)
 
 
@@ -193,7 +195,7 @@ def _stated(
     return stated, table.of_target(stated, classifier=classifier)
 
 
-def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
+def _deliver(delivery: Any, estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
     from dplangevin.cli import _outputs
     from dplangevin.estimators import model_file
     from dplangevin.report import write
@@ -202,16 +204,11 @@ def _deliver(estimator: Any, output: Path, report: Path | None, sign: Path | Non
     text = model_file.dumps(estimator)
     if sign is not None:
         text = Signer(sign).signed(text)
-    _outputs.deliver(lambda path: _files.write_text(path, text), output, "the model", lambda: text)
-    if report is None:
-        return
-    try:
-        write(estimator, report, sign=sign)
-    except OSError as error:
-        raise DplangevinError(
-            f"the report could not be written to {report} ({error.strerror}); the model is in {output}, and "
-            f"`dplangevin report {output} FILE` writes the report again."
-        ) from None
+    _outputs.put_text(delivery, "the model", output, text)
+    if report is not None:
+        again = f"`dplangevin report {output} FILE` writes the report again."
+        delivery.put("the report", report, lambda path: write(estimator, path, sign=sign), lambda: again)
+    delivery.finish()
 
 
 def _tell(estimator: Any, output: Path, delta: float, shown: Shown) -> None:

@@ -109,11 +109,11 @@ def rashomon(
     if plan:
         _say_plan(made, threshold, radius, options, _sizes(features, stated, template))
         return
-    wanted = _good_models.Wanted(
-        inputs=_inputs(public, stated, target, group, table.separator), report=report, output=output,
-        as_json=shown.as_json, quiet=shown.quiet,
-    )  # fmt: skip
-    _go(made, features, labels, wanted)
+    inputs = _inputs(public, stated, target, group, table.separator)
+    with _outputs.delivering(spending) as delivery:
+        paths: dict[str, Any] = {"report": report, "output": output}
+        wanted = _good_models.Wanted(inputs=inputs, **paths, **vars(shown), delivery=delivery)
+        _go(made, features, labels, wanted)
 
 
 def _go(made: Any, features: Any, labels: Any, wanted: Any) -> None:

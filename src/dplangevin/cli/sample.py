@@ -55,12 +55,15 @@ def sample(
         problem, epsilon, delta, tier, padding=padding, max_seconds=max_seconds, verbose=not shown.quiet  # type: ignore[arg-type]
     )  # fmt: skip
     records, spender = ArrayDataset(features, labels, problem), spending.budget()
-    with watching(quiet=shown.quiet, log=True):
-        release = run(found.plan, records, spending.seed, ledger=spender, state=spending.state)
-    if shown.as_json:
-        typer.echo(json.dumps(_plain(found, release, delta), indent=1, allow_nan=False))
-    else:
-        typer.echo(" ".join(f"{value:.6g}" for value in release.value))
+    with _outputs.delivering(spending) as delivery:
+        with watching(quiet=shown.quiet, log=True):
+            release = run(found.plan, records, spending.seed, ledger=spender, state=spending.state)
+        if shown.as_json:
+            text = json.dumps(_plain(found, release, delta), indent=1, allow_nan=False)
+        else:
+            text = " ".join(f"{value:.6g}" for value in release.value)
+        _outputs.put_text(delivery, "the draw", None, text + "\n")
+        delivery.finish()
 
 
 def _plain(found: Any, release: Any, delta: float) -> dict[str, Any]:

@@ -233,7 +233,8 @@ def connected(client: Any) -> Any:
             return distributed.default_client()
     except ValueError:
         raise InvalidParameter(
-            "there is no Dask client; give client=Client(...) or the address of a scheduler."
+            "there is no Dask client: make one first with distributed.Client(), or Client('tcp://...') for a scheduler "
+            f"that runs already; it is then the current one. {UNSPENT}"
         ) from None
     except OSError as error:
         raise InvalidParameter(f"no scheduler answers at {client!r}: {error}. {UNSPENT}") from None

@@ -48,6 +48,11 @@ class Source(ABC):
         """Whether records have weights."""
         return False
 
+    @property
+    def numeric_targets(self) -> bool:
+        """Whether the stated type of the targets holds numbers only; False where no type is stated."""
+        return False
+
     @abstractmethod
     def records(self) -> Iterator[Records]:
         """All records, some at a time."""
@@ -80,6 +85,10 @@ class ArraySource(Source):
     @property
     def weighted(self) -> bool:
         return self._weights is not None
+
+    @property
+    def numeric_targets(self) -> bool:
+        return self._targets.numeric
 
     def records(self) -> Iterator[Records]:
         for start in range(0, len(self), READ_ROWS):
@@ -135,6 +144,10 @@ class ArrowSource(Source):
     @property
     def weighted(self) -> bool:
         return self.weight is not None
+
+    @property
+    def numeric_targets(self) -> bool:
+        return self._files.numeric(self.target)
 
     def records(self) -> Iterator[Records]:
         for features, targets, weights in self.batches(self.features):

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from sklearn.pipeline import Pipeline
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._pipeline import learned_steps
-from dplangevin.privacy.theorem import CONDITIONAL
+from dplangevin.estimators._pipeline import find_cross_row_steps, find_refusing_steps
+from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
 
 SAID = (
     "this fit is one of many of a plain search, cross-validation, ensemble or calibration: k fits cost k releases, and "
@@ -34,9 +35,11 @@ COUNTED = (
     "of the mean; state n= to avoid it"
 )
 PREPARED = (
-    "{} of the pipeline learned from the rows that it was given, and no promise covers that: use a public schema "
-    "(SchemaEncoder), or steps that learn nothing"
+    "{} of the pipeline may carry one record into the rows of others (it learns from them, or is not on the list of "
+    "row-wise steps), and no promise covers that: use a public schema (SchemaEncoder), or a step of the list in "
+    "docs/sharp_edges.md"
 )
+REFUSING = "{} of the pipeline fails on a row that it cannot read, and that error tells of the row"
 HANDED = (
     "{} called this fit: which rows, labels and weights it hands over may depend on several records (splits by label, "
     "draws, targets or features that it learned), and no promise covers that: fit the model itself, or use DPSearchCV"
@@ -84,6 +87,7 @@ def hanging(model: Any) -> tuple[str, ...]:
     return (
         *(f"{CONDITIONAL}the table being public before this step: {words}" for words in _before()),
         *counted,
+        *(f"{REFUSING.format(name)}; {OUTSIDE}" for name in _steps_that(find_refusing_steps)),
     )
 
 
@@ -94,6 +98,10 @@ def settle(model: Any) -> None:
             "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
             "divisor of the mean. Nothing was charged."
         )
+    for name in _steps_that(find_refusing_steps) if model._strict() else ():
+        raise InvalidParameter(
+            f"this data set is strict, and {REFUSING.format(name)}: use a public schema. Nothing was charged."
+        )
     for words in _before():
         if model._strict():
             raise InvalidParameter(f"this data set is strict, and {words}. Nothing was charged.")
@@ -101,17 +109,30 @@ def settle(model: Any) -> None:
 
 
 def _before() -> tuple[str, ...]:
-    """What scikit-learn did with the records before this fit: steps of pipelines that learned, and other callers."""
-    steps: dict[str, None] = {}
+    """What scikit-learn did with the records before this fit: steps that are not row-wise, and other callers."""
     callers: dict[str, None] = {}
-    frame = sys._getframe(1)
-    while frame is not None:
+    for frame in _foreign_frames():
         module = frame.f_globals.get("__name__", "").split(".")
-        # f_locals would keep what a frame of ours lets go of
-        if module[0] != "dplangevin" and isinstance(caller := frame.f_locals.get("self"), Pipeline):
-            steps.update(dict.fromkeys(learned_steps(caller)))
-        elif module[0] == "sklearn" and len(module) > 1 and module[1] not in _HARMLESS:
+        if module[0] == "sklearn" and len(module) > 1 and module[1] not in _HARMLESS:
             callers[".".join(module[:2])] = None
-        frame = frame.f_back  # type: ignore[assignment]
+    steps = _steps_that(find_cross_row_steps)
     both = (PREPARED, steps), (HANDED, callers)
     return tuple(words.format(", ".join(found)) for words, found in both if found)
+
+
+def _steps_that(find: Callable[[Any, bool], tuple[str, ...]]) -> tuple[str, ...]:
+    """The names that `find` gives for the pipelines whose last step is being fitted now."""
+    names: dict[str, None] = {}
+    for frame in _foreign_frames():
+        if isinstance(caller := frame.f_locals.get("self"), Pipeline):
+            names.update(dict.fromkeys(find(caller, isinstance(frame.f_locals.get("X"), list | tuple))))
+    return tuple(names)
+
+
+def _foreign_frames() -> Iterator[FrameType]:
+    """The frames of other libraries that led here: f_locals would keep what a frame of ours lets go of."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").split(".")[0] != "dplangevin":
+            yield frame
+        frame = frame.f_back

@@ -20,7 +20,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
-from dplangevin.estimators._reading import LabelEncoder, column, numbers_of
+from dplangevin.estimators._reading import LabelEncoder, check_label_type, column, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.privacy.theorem import CONDITIONAL
 from dplangevin.problem import Loss, Problem
@@ -69,7 +69,7 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             raise InvalidParameter("data that are not in memory need the public labels, classes=[...].")
         labels = y if away else column(y, rows, "y")
         if not stated:
-            cells, labels = labels, column_or_1d(np.array(labels.texts()) if isinstance(y, Cells) else y)
+            cells, labels = labels, column_or_1d(_labels_in_memory(labels, y))
             if labels.dtype.kind == "f":
                 numbers_of(cells, "y", False)
             check_classification_targets(labels)
@@ -79,7 +79,12 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
                 UserWarning,
                 stacklevel=4,
             )
-        self.classes_ = self.encoder(labels).classes
+        encode = self.encoder(labels)
+        if (
+            stated and not away and not self._strict()
+        ):  # the type of a container in memory may be one record's doing
+            check_label_type(labels.numeric, encode.labels)
+        self.classes_ = encode.classes
         return labels
 
     def encoder(self, y: Any = None) -> LabelEncoder:
@@ -171,6 +176,18 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.non_deterministic = self.random_state is None
         return tags
+
+
+def _labels_in_memory(cells: Cells, y: Any) -> NDArray[Any]:
+    """Labels as they were given, for finding the set of them."""
+    if isinstance(y, Cells):
+        return np.array(cells.texts())
+    try:
+        return np.asarray(y)
+    except Exception:  # of an object's own methods, whose words may quote a value
+        raise InvalidParameter(
+            "the set of labels could not be read from y; state it with classes=[...]."
+        ) from None
 
 
 def class_weights(stated: Any, places: Mapping[str, int] | None, text: bool = False) -> tuple[float, ...]:

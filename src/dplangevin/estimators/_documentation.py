@@ -41,8 +41,8 @@ ATTRIBUTES = """\
     coef_, intercept_ : the released model.
     plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
     standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
-    geometry_ : released second moment of the joint rows, coordinates of the fit, which of them the moment resolved, and
-        for squared and logistic losses what the fit is expected to have lost to noise (`excess_risk`, an estimate).
+    geometry_ : which directions of the joint rows stood above the noise of their second moment (`resolved`), and for
+        squared and logistic losses what the fit is expected to have lost to noise (`excess_risk`, an estimate).
     n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
 """
 

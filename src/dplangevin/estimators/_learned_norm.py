@@ -73,7 +73,7 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
     plan = raw_plan(request, ONE_NUMBER, people, _check.positive("epsilon", model.epsilon))
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)
-    saved = RunState.at(model.state, plan.recipe.plan, plan.learning, people, LEARN)
+    saved = RunState.of_fit(model.state, plan.recipe.plan, plan.learning, people, LEARN, ledger=model.ledger)
 
     def release(rng: np.random.Generator, seeded: bool) -> NormRelease:
         norm, seen = _norm(np.asarray(rows, np.float64), plan, request.n, rng)

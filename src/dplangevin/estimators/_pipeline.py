@@ -1,11 +1,29 @@
-"""What a fitted pipeline learned from data before its last step."""
+"""What the steps of a pipeline do with records before its last step: what they learned, and which are row-wise."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils import get_tags
+
+from dplangevin.estimators.schema_encoder import SchemaEncoder
+
+HASHING = (HashingVectorizer, FeatureHasher)  # they take a list item by item, and give sparse matrices
+ROW_WISE = (Normalizer, Binarizer, PolynomialFeatures, AdditiveChi2Sampler, *HASHING)
+"""Steps of scikit-learn whose parameters are stated and whose row is a function of that row alone.
+
+Exactly these classes: a derived one may do anything. Besides them SchemaEncoder, FunctionTransformer without a
+function, "passthrough" and "drop", and Pipeline, FeatureUnion and ColumnTransformer of such steps, the last with stated
+columns.
+"""
 
 
 def learned_steps(pipeline: Any) -> tuple[str, ...]:
@@ -46,3 +64,89 @@ def _learned(name: str, step: Any) -> list[str]:
         return [name]
     fitted = vars(step).keys() - step.get_params(deep=False).keys()
     return [name] if fitted and get_tags(step).requires_fit else []
+
+
+def find_cross_row_steps(pipeline: Any, listed: bool = False) -> tuple[str, ...]:
+    """Names of the steps before the last one that are not known to be row-wise: a promise is conditional on them.
+
+    Nothing is tried out, since a trial could only refuse: a step counts unless it is one of the list (see ROW_WISE).
+
+    listed : the rows are given as a list, which scikit-learn reads as a whole: then its steps of numbers count too.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> steps = make_pipeline(Normalizer(), FunctionTransformer(), FunctionTransformer(abs), None)
+    >>> find_cross_row_steps(steps)
+    ('functiontransformer-2',)
+    """
+    return tuple(name for name, known in _steps_before_last(pipeline, listed) if not known)
+
+
+def find_refusing_steps(pipeline: Any, listed: bool = False) -> tuple[str, ...]:
+    """Names of the row-wise steps that end the fit with an error at a row that they cannot read."""
+    return tuple(name for name, known in _steps_before_last(pipeline, listed) if known == "refuses")
+
+
+def find_foreign_steps(model: Any) -> tuple[str, ...]:
+    """Names of the steps of a fitted pipeline that run code of its user's: whether it is row-wise is not known.
+
+    A fitted step of scikit-learn looks at each row by itself when it transforms; a function of one's own need not.
+    """
+    steps = [*model.steps[:-1]] if isinstance(model, Pipeline) else []
+    return tuple(name for step, part in steps for name in _foreign(step, part))
+
+
+def _foreign(name: str, step: Any) -> Iterator[str]:
+    inner = getattr(step, "steps", getattr(step, "transformers_", getattr(step, "transformer_list", None)))
+    if inner is not None:
+        for entry in inner:
+            yield from _foreign(f"{name}/{entry[0]}", entry[1])
+    elif step is not None and not isinstance(step, str):
+        known = type(step).__module__.partition(".")[0] in ("sklearn", "dplangevin")
+        if not known or (isinstance(step, FunctionTransformer) and step.func is not None):
+            yield name
+
+
+def _steps_before_last(pipeline: Any, listed: bool) -> Iterator[tuple[str, str]]:
+    if type(pipeline) is not Pipeline:
+        yield type(pipeline).__name__, ""
+    for name, step in pipeline.steps[:-1]:
+        yield from _row_wise(name, step, listed)
+    if isinstance(pipeline.steps[-1][1], Pipeline):
+        yield from _steps_before_last(pipeline.steps[-1][1], listed)
+
+
+def _row_wise(name: str, step: Any, listed: bool) -> Iterator[tuple[str, str]]:
+    """Each step inside `step` by name: "total", "refuses" (row-wise, but it fails on some rows) or "" (not known)."""
+    if type(step) in (Pipeline, FeatureUnion):
+        parts = [*(step.steps if type(step) is Pipeline else step.transformer_list)]
+    elif type(step) is ColumnTransformer:
+        parts = [(each, part) for each, part, columns in step.transformers]
+        parts += [] if isinstance(step.remainder, str) else [("remainder", step.remainder)]
+        chosen = any(
+            callable(columns) for _, _, columns in step.transformers
+        )  # by the types, which rows decide
+        hashed = step.sparse_threshold != 0 and any(type(part) in HASHING for _, part in parts)
+        if listed or chosen or hashed:  # sparse or dense is decided by all rows
+            yield name, ""
+    else:
+        yield name, _reading_of_rows(step, listed)
+        return
+    for each, part in parts:
+        yield from _row_wise(f"{name}/{each}", part, listed)
+
+
+def _reading_of_rows(step: Any, listed: bool) -> str:
+    if (
+        step is None
+        or type(step) is SchemaEncoder
+        or (isinstance(step, str) and step in ("passthrough", "drop"))
+    ):
+        return "total"
+    if type(step) is FunctionTransformer and step.func is None:
+        if not step.validate:
+            return "total"
+        return "" if listed else "refuses"
+    known = type(step) in ROW_WISE and not (listed and type(step) not in HASHING)
+    return "refuses" if known else ""

@@ -16,8 +16,10 @@ so that E adds sum_j V_ij r_j^2 to coordinate i. The first term is measured with
 error by the share sqrt(V_ii) / K_ii; V_ii times the coordinate's own variance is added for that. (To count all of
 E (theta - theta_0), as if it were independent of g + b, made intervals up to a tenth too wide.)
 
-theta_0 is given the public prior of the planner's rules, N(0, tau^2): tau = reach / (2 row_norm), the size that
-coefficients are planned for. A row's score has the prior deviation tau |x| then, however many coefficients there are.
+theta_0 is given the prior N(0, tau^2): tau = reach / (2 row_norm), the public size that the planner's rules assume of
+coefficients, or four times the root mean square of the estimated ones where that is more (`_widen_prior`): on
+correlated columns coefficients are larger than planned, and a narrower prior would pull them to 0. A row's score has
+the prior deviation tau |x| then, however many coefficients there are.
 With N the covariance of the errors, C = (K N^-1 K + tau^-2)^-1 is the covariance of theta_0 and
 C K N^-1 (K + Lambda) theta its mean. Where the records speak, this is the usual estimate without the ridge's bias;
 where they do not, it is the prior: a coefficient with more than a third of the prior's variance left has an infinite
@@ -49,6 +51,8 @@ from dplangevin.problem import Logistic, Poisson, Problem, SmoothedHinge, Softma
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 2.5
 """A direction whose released curvature is within so many deviations of 0 is not seen."""
+PRIOR_WIDTHS = 4.0
+"""The prior is at least so many times as wide as the root mean square of the coefficients."""
 _ROUNDS = 100
 
 
@@ -56,7 +60,8 @@ _ROUNDS = 100
 class Posterior:
     """The middle of the intervals and the three parts of its covariance: sampling, privacy noise, and the prior.
 
-    seen : the released curvature of each coefficient over the least that is told from its noise (one score only).
+    seen : the released curvature of each coefficient over the least that is told from its noise, in twentieths from 0
+        to 1 (one score only): the sums themselves are floating point and are not kept.
     flat : [d, k], orthonormal directions of which nothing can be known, and in which the middle is 0.
     """
 
@@ -87,7 +92,7 @@ def posterior(
     problem, doubts = both.plan.problem, both.deviations
     turn = contrasts(problem.loss.score_dimension)
     basis = np.asarray(np.kron(np.eye(problem.n_columns), turn), np.float64)
-    scale, own = prior_scale(problem), np.diag(curvature.matrix)
+    own = np.diag(curvature.matrix)
     lost = own < LEAST_SEEN * doubts[0]
     given: Floats = np.zeros((len(own), 0))
     if flat is not None:
@@ -95,7 +100,7 @@ def posterior(
     level = _unseen(curvature.matrix, given * ~lost[:, None], doubts[0])
     kept = _complement(np.column_stack([level, np.eye(len(own))[:, lost]]))
     kept[lost] = 0.0
-    inner = _inside(both, kept, kept.T @ (basis.T @ theta), curvature)
+    inner, scale = _widen_prior(both, kept, kept.T @ (basis.T @ theta), curvature)
     rows, outer = basis @ kept, basis[:, lost]
     schedule = both.plan.schedule
     assert isinstance(schedule, ObjectivePerturbationSchedule)
@@ -108,8 +113,12 @@ def posterior(
         scale=scale,
         flat=basis @ level,
         dispersion=_dispersion(curvature, doubts),
-        seen=own / (LEAST_SEEN * doubts[0]) if len(own) == len(theta) else None,
+        seen=_in_twentieths(own / (LEAST_SEEN * doubts[0])) if len(own) == len(theta) else None,
     )
+
+
+def _in_twentieths(values: Floats) -> Floats:
+    return np.clip(np.floor(20 * values), 0, 20) / 20
 
 
 class _Inner(NamedTuple):
@@ -119,7 +128,26 @@ class _Inner(NamedTuple):
     prior: Floats
 
 
-def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvature) -> _Inner:
+def _widen_prior(
+    both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvature
+) -> tuple[_Inner, float]:
+    """The linear model under a prior at least four times as wide as the coefficients it finds, and that width.
+
+    A prior that is narrower than the coefficients pulls them to 0 and calls the rest certain. The width only grows, and
+    what it grows by is read off released values.
+    """
+    scale = prior_scale(both.plan.problem)
+    for _ in range(_ROUNDS):
+        inner = _inside(both, kept, point, curvature, scale)
+        known = np.diag(inner.sampling + inner.noise + inner.prior)
+        size = math.sqrt(max(float(np.mean(inner.centre**2 - known)) if len(known) else 0.0, 0.0))
+        if PRIOR_WIDTHS * size <= 1.01 * scale:
+            break
+        scale = PRIOR_WIDTHS * size
+    return inner, scale
+
+
+def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvature, scale: float) -> _Inner:
     """The linear model in the coordinates `kept`, whose columns are orthonormal: noise stays what it is."""
     problem, schedule, doubts = both.plan.problem, both.plan.schedule, both.deviations
     assert isinstance(schedule, ObjectivePerturbationSchedule)
@@ -128,7 +156,7 @@ def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvatur
     known, doubt = expected(kept.T @ curvature.matrix @ kept, doubts[0])
     slopes = _slopes(curvature, known, kept, doubts)
     seen = known @ point + problem.n * problem.ridge * point
-    unit, prior = np.eye(len(point)), prior_scale(problem) ** 2
+    unit, prior = np.eye(len(point)), scale**2
     apart = own = np.full(len(point), prior)
     for _ in range(_ROUNDS):
         added = np.diag(spread**2 + doubt @ apart + np.diag(doubt) * own)

@@ -96,13 +96,14 @@ def fit_raw(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
     if model.verbose:
         print(plan.recipe)
     fitting = Fitting(model=model, twin=twin, raw=raw, records=records, plan=plan, request=request)
-    saved = RunState.at(
+    saved = RunState.of_fit(
         model.state,
         plan.recipe.plan,
         plan.learning,
         people,
         model.person,
         None if raw is None else raw.to_dict(),
+        ledger=model.ledger,
     )
 
     def release(rng: np.random.Generator, seeded: bool) -> RawRelease:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -24,7 +24,7 @@ from dplangevin.data.sources import Records, source_of
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.problem import Problem
-from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
+from dplangevin.tables import Cells, Table, cells_of, matrix_of, number, shortest, table_of
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
@@ -73,8 +73,9 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
         raise InvalidParameter("Complex data not supported: X must hold real numbers.")
+    width = model.n_features_in_ if total and not reset and isinstance(X, list | tuple) else None
     try:
-        numbers = finite_rows(matrix_of(X)) if total else matrix_of(X)
+        numbers = finite_rows(matrix_of(X, width)) if total else matrix_of(X)
     except InvalidParameter:
         raise
     except Exception:  # of a container of one's own, which may quote a cell
@@ -169,6 +170,21 @@ def numbers_of(cells: Cells, what: str, total: bool) -> NDArray[np.float64]:
     return found
 
 
+def check_label_type(numeric: bool, labels: Iterable[str]) -> None:
+    """Refuse a column whose type (public, as its name is) holds numbers only, where no class is a number.
+
+    A list or a column of objects states no type, and its cells are private: nothing is said about them.
+    """
+    labels = list(labels)
+    if numeric and not any(shortest(number(word)) == word for word in labels):
+        shown = ", ".join(map(repr, labels[:2]))
+        raise InvalidParameter(
+            f"no label of y can be one of the classes ({shown}{', ...' if len(labels) > 2 else ''}): y is a column of "
+            "numbers, so that every record would count as the first class; state the classes as y holds them, e.g. "
+            "classes=[0, 1]. Nothing was charged."
+        )
+
+
 class TargetEncoder(ABC):
     """Turns targets, private and public ones, into what the problem sees, each by itself; it travels to the records."""
 
@@ -255,6 +271,10 @@ class EncodedSource(Source):
     def weighted(self) -> bool:
         return self._source.weighted
 
+    @property
+    def numeric_targets(self) -> bool:
+        return self._source.numeric_targets
+
     def records(self) -> Iterator[Records]:
         for table, targets, weights in self._source.batches(self._columns):
             yield Records(self._encoder.transform(table), targets, weights)
@@ -295,11 +315,20 @@ class LargeData:
 
     def dataset(self, problem: Problem, encode: TargetEncoder) -> Dataset:
         """The records, clipped to the problem's bounds."""
+        if isinstance(encode, LabelEncoder):
+            check_label_type(self._numeric_targets(), encode.labels)
         if self._source is not None:
             return ScratchDataset(self._source, problem, encode)
         return DaskDataset(
             self.given, self._y, problem, self._weights, encode=encode, encode_rows=self._encode_rows
         )
+
+    def _numeric_targets(self) -> bool:
+        """Whether the files, or the collection, state a type of numbers for the targets."""
+        if self._source is not None:
+            return self._source.numeric_targets
+        kinds = self.given.dtypes[self._y] if isinstance(self._y, str) else getattr(self._y, "dtype", None)
+        return getattr(kinds, "kind", "O") in "biuf"
 
 
 def large(X: Any, y: Any, weights: Any = None, schema: Any = None) -> LargeData | None:

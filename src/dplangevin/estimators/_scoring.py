@@ -26,12 +26,12 @@ from dplangevin.estimators._metrics import (
     losses,
     reliability,
 )
-from dplangevin.estimators._pipeline import learned_steps
+from dplangevin.estimators._pipeline import find_foreign_steps, learned_steps
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoise
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.families.release import AnswersRelease
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.theorem import OUTSIDE
+from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import Cells
 
@@ -189,7 +189,13 @@ class Scoring:
 
     def words(self, model: Any) -> tuple[str, ...]:
         """What the guarantee assumes, and what it is silent about."""
-        words = [
+        foreign = find_foreign_steps(model)
+        words = (
+            [f"{CONDITIONAL}{', '.join(foreign)} of the pipeline reading each row by itself"]
+            if foreign
+            else []
+        )
+        words += [
             "the model was given beforehand: what its own fitting revealed is not counted here",
             "the model's answer for a record depends on no other record scored",
         ]

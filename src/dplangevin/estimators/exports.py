@@ -9,6 +9,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from dplangevin._plain import markdown_text
 from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._sklearn_parts import classifier, regressor
@@ -61,12 +62,12 @@ def model_card(model: Any) -> str:
         "",
         f"- epsilon = {promise.epsilon(delta):.6g}" + (f", delta = {delta:.3g}" if delta else ", pure"),
         f"- neighbours: {promise.adjacency}; rows of a person covered: {promise.rows_per_person}",
-        f"- theorem: {promise.theorem} ({promise.reference})",
+        f"- theorem: {markdown_text(promise.theorem)} ({markdown_text(promise.reference)})",
         f"- arithmetic: {promise.arithmetic}",
         "",
         "It holds when:",
         "",
-        *(f"- {words}" for words in promise.assumptions),
+        *(f"- {markdown_text(words)}" for words in promise.assumptions),
         "",
         "## Bounds of the data",
         "",
@@ -90,7 +91,9 @@ def model_card(model: Any) -> str:
 
 def _bounds(model: Any) -> list[str]:
     if model.schema is None:
-        lines = [f"- rows are scaled back to norm {model.data_norm:g}"]
+        norm = getattr(model, "data_norm_", model.data_norm)
+        words = "the learned norm, which its guarantee states" if isinstance(norm, str) else f"norm {norm:g}"
+        lines = [f"- rows are scaled back to {words}"]
     else:
         lines = []
         for column in as_schema(schema_of(model)).columns:

@@ -43,6 +43,24 @@ _NOT_STORED = {
     "products",
     "monotone",
 }
+
+
+def _norm(where: str, value: Any) -> Any:
+    return value if value == "learn" else _plain.positive(where, value)
+
+
+def _bounds(where: str, value: Any) -> Any:
+    ends = _numbers(where, value)
+    _require(ends.shape == (2,) and ends[0] < ends[1], f"{where} must be two numbers, the lower one first")
+    return value
+
+
+# What is shown or used after loading; the others are checked when the model is fitted again.
+_PARAMETERS = {
+    "max_rows_per_person": _plain.whole(1),
+    "data_norm": _plain.optional(_norm),
+    "target_bounds": _plain.optional(_bounds),
+}
 _LARGEST = 512 * _files.MEGABYTE
 _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
@@ -109,6 +127,9 @@ def load_model(path: str | Path) -> DPLinearModel:
     if plain.get("features") is not None:  # files written before have none
         _require(len(plain["features"]) == model.n_features_in_, "features must be a name per coefficient")
         model.feature_names_in_ = np.array(plain["features"], dtype=object)
+    _require(
+        model.schema is not None or model.data_norm is not None, "it states neither a schema nor data_norm"
+    )
     if model.schema is not None:
         names = SchemaEncoder(model.schema).get_feature_names_out()
         _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
@@ -151,6 +172,8 @@ def _estimator(plain: dict[str, Any]) -> DPLinearModel:
     for name, value in given.items():
         plainly = isinstance(value, (str, int, float, list)) or value is None
         _require(plainly and name not in _NOT_STORED, f"parameters.{name} must be a number, a word or a list")
+    for name in [name for name in _PARAMETERS if name in given]:
+        _PARAMETERS[name](f"parameters.{name}", given[name])
     schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
     estimator: DPLinearModel = cls(**given, schema=schema)
     if schema is not None:

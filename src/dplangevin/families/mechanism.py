@@ -45,6 +45,8 @@ class Mechanism(ABC, Generic[S, D, R]):
     """Of its schedules: the first argument of the base class."""
     walks_on: ClassVar[bool] = False
     """Whether a secure run can go on from a saved position with fresh noise."""
+    keeps_position: ClassVar[bool] = False
+    """Whether a run in steps saves where it stands, so that commands keep a checkpoint of it by default."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -78,11 +80,14 @@ class Mechanism(ABC, Generic[S, D, R]):
                 f"this plan is for {plan.schedule.mechanism}, not for {self.family.mechanism}."
             )
         self._refuse(plan, data)
-        if plan.guarantee.arithmetic == "discrete-grid":
+        secure = plan.guarantee.arithmetic == "discrete-grid"
+        if secure:
             self._refuse_weak_spots(random_state, state)
         saved = None
         if state is not None:
             saved = RunState(state, plan, *self._settings(), save_every=save_every)
+        elif ledger is not None and self.keeps_position and (self.walks_on or not secure):
+            saved = RunState.by_default(plan, *self._settings(), save_every=save_every)
         release = partial(self._released, plan, data, saved)
         return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
 

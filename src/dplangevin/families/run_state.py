@@ -22,8 +22,10 @@ from dplangevin._arrays import Floats
 from dplangevin._rng import generator
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter
 from dplangevin.privacy import serialize
+from dplangevin.privacy.delivery import current_delivery
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.registry import mechanism_for
 from dplangevin.privacy.spender import Priced, Spender, TokenSpender
 
 StatePath: TypeAlias = str | os.PathLike[str] | None
@@ -81,6 +83,7 @@ class RunState:
         self._records: str | None = None  # their fingerprint, once they are read
         self._lock: _files.FileLock | None = None
         self._saved = time.monotonic()
+        self.is_default = False  # the user named no file: then it must never be what stops a run
 
     @classmethod
     def at(
@@ -88,6 +91,38 @@ class RunState:
     ) -> RunState | None:
         """The state in this file; None when no file is named."""
         return None if path is None else cls(path, plan, *more, save_every=save_every)
+
+    @classmethod
+    def by_default(cls, plan: Price, *more: object, save_every: float = SAVE_EVERY) -> RunState | None:
+        """The checkpoint of a command that charges a ledger, in the user's state folder; None outside of a command."""
+        delivery = current_delivery()
+        state = cls("", plan, *more, save_every=save_every)
+        path = None if delivery is None else delivery.checkpoint(state._plan)
+        if path is None:
+            return None
+        state.path, state.is_default = path, True
+        return state
+
+    @classmethod
+    def of_fit(
+        cls,
+        path: StatePath,
+        plan: Price,
+        *more: object,
+        ledger: Spender | None,
+        save_every: float = SAVE_EVERY,
+    ) -> RunState | None:
+        """The state of a charge whose main part is this plan: in the file that is named, else by default.
+
+        By default only runs in steps are saved, and none whose noise is secure: a file with the seed of a single
+        release would be a secret without a use, and secure noise is never written down.
+        """
+        if path is not None:
+            return cls(path, plan, *more, save_every=save_every)
+        mechanism = None if ledger is None else mechanism_for(type(plan.schedule))
+        if not getattr(mechanism, "keeps_position", False) or plan.guarantee.arithmetic == "discrete-grid":
+            return None
+        return cls.by_default(plan, *more, save_every=save_every)
 
     def begin(self, random_state: object) -> tuple[np.random.Generator, bool]:
         """The generator at its first draw, and whether a user seeded it; from the file when there is one."""
@@ -116,6 +151,8 @@ class RunState:
                 "paid": False,
             }
             self._write()
+            if self.is_default:  # the documentation says where it lies
+                return self._rebuilt(self._content["generator"]), seeded
             warnings.warn(
                 f"{self.path} holds the noise of this run, and iterates that are not private; keep it to yourself. "
                 "It is deleted when the run ends.",
@@ -175,8 +212,8 @@ class RunState:
         if before is not None and not hmac.compare_digest(before, self._witness(self._content, found)):
             raise InvalidParameter(
                 f"{self.path} belongs to a run on other records (or was altered): the same noise on changed records "
-                "would reveal the change. Give the same data (and kernel), or another file. What was charged stays "
-                "charged; nothing was released."
+                "would reveal the change. Give the same data (and kernel), another file, or delete this one. What was "
+                "charged stays charged; nothing was released."
             )
         self._records = found
         if before is None:
@@ -243,26 +280,34 @@ class RunState:
             )
 
     def after(self, position: object, rng: np.random.Generator, *, now: bool = False) -> None:
-        """Called after every step; writes when it is time, or now."""
-        if now or time.monotonic() - self._saved >= self._save_every:
+        """Called after every step; writes when it is time, or now, or when the command was told to stop."""
+        delivery = current_delivery()
+        stop = delivery is not None and delivery.signal is not None
+        if now or stop or time.monotonic() - self._saved >= self._save_every:
             self._content["position"] = json.loads(json.dumps(vars(position), default=_written))
             self._content["generator_now"] = rng.bit_generator.state
-            self._write()
+            written = self._write(must=now)
             self._saved = time.monotonic()
+            if delivery is not None and written:
+                delivery.stop_at_checkpoint()
 
     def end(self) -> None:
         """The release is out; the file has no further use."""
         self.path.unlink(missing_ok=True)
         _files.draft_of(self.path).unlink(missing_ok=True)  # of a write that was cut off
 
-    def _write(self) -> None:
+    def _write(self, *, must: bool = False) -> bool:
+        """Save; on a full disk a checkpoint that nobody asked for does not stop a charged run, unless it must."""
         if self._records is not None:
             self._content["records"] = self._witness(self._content, self._records)
         self._content["seal"] = self._sealed(self._content)
         try:
             _files.write_private(self.path, json.dumps(self._content))
         except OSError as error:
+            if self.is_default and not must and self._content.get("token") and self.path.exists():
+                return False
             raise self._failed(error) from error
+        return True
 
     def _failed(self, error: OSError) -> DplangevinError:
         charged = "What was charged stays charged" if self._content.get("paid") else "Nothing was charged"

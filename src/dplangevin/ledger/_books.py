@@ -1,25 +1,23 @@
-"""What a process knows of a data set's books: the composition of every entry up to a head of the chain.
+"""What a process knows of a data set's books: the state of its filter at a head of the chain.
 
-Nothing is trusted because it is remembered: it is used only with the very head it was made for. New entries are added
-to it link by link, from the first one where nothing is known; a ledger that has lost or changed entries is refused.
+Nothing is trusted because it is remembered: it is used only with the very head it was made for. New entries are
+replayed link by link, from the first one where nothing is known; a ledger that has lost or changed entries is refused.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dplangevin.errors import LedgerError
-from dplangevin.ledger import _kept, _rows
-from dplangevin.ledger._bill import Bill
+from dplangevin.ledger import _admission, _kept, _rows, _seen_heads
+from dplangevin.ledger._admission import Standing
 from dplangevin.ledger._chain import Charge, link
-from dplangevin.ledger._lattice import grid_for
 from dplangevin.ledger._rows import WHOLE, Account
 from dplangevin.ledger._store import Session
-from dplangevin.privacy.guarantee import Guarantee
 
 _MOST = 32
 _known: OrderedDict[tuple[str, str], Books] = OrderedDict()
@@ -28,19 +26,13 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """The bills of a data set at a head; each part's holds the releases on the whole data set as well."""
+    """Where a data set stands at a head."""
 
     sequence: int
     head: str
-    bills: dict[str, Bill]
-    kept: int = 0  # the entries that were on the disk of this user, composed
+    standing: Standing
+    kept: int = 0  # the entries whose replay is on the disk of this user
     answers: dict[Any, Any] = field(default_factory=dict)
-
-    def on(self, part: str) -> list[Bill]:
-        """The bills that a release adds to: a record lies in one part, so each part is a case of its own."""
-        if part != WHOLE:
-            return [self.bills.get(part, self.bills[WHOLE])]
-        return list(self.bills.values())
 
 
 def remembered(url: str) -> dict[str, Books]:
@@ -51,6 +43,10 @@ def remembered(url: str) -> dict[str, Books]:
 
 def books(session: Session, url: str, owner: Account, before: dict[str, Books]) -> Books:
     """The books at the head of the data set, every link checked that was not known."""
+    restores, replaced = _seen_heads.check(session, url, owner)
+    if replaced:
+        before = {}
+        forget()
     known = before.get(owner.genesis) or _kept_books(session, url, owner)
     if known.sequence > owner.entries or (known.sequence == owner.entries and known.head != owner.head):
         raise LedgerError(
@@ -60,41 +56,44 @@ def books(session: Session, url: str, owner: Account, before: dict[str, Books]) 
         )
     new = _rows.links(session, owner, known.sequence, known.head)
     if new:
-        costs = Counter(_rows.costs(session, owner, new))
-        known = Books(owner.entries, owner.head, _with(known.bills, costs), known.kept)
+        standing, rule = known.standing, _admission.rule_of(owner)
+        for each, (part, cost) in zip(new, _rows.costs(session, owner, new), strict=True):
+            standing = _admission.replay(rule, standing, each.sequence, part, cost, each.charge.plan)
+        known = Books(owner.entries, owner.head, standing, known.kept)
     _remember(url, owner, known)
+    _seen_heads.remember(owner.genesis, owner.entries, owner.head, restores)
     return known
 
 
-def appended(url: str, owner: Account, known: Books, charge: Charge, cost: Guarantee) -> None:
+def appended(url: str, owner: Account, known: Books, charge: Charge, after: Standing) -> None:
     """Remember the entry that this process has just written."""
     sequence = owner.entries + 1
-    bills = _with(known.bills, Counter({(charge.part, cost): 1}))
-    _remember(url, owner, Books(sequence, link(owner.head, sequence, charge), bills, known.kept))
+    head = link(owner.head, sequence, charge)
+    _remember(url, owner, Books(sequence, head, after, known.kept))
+    _seen_heads.remember(owner.genesis, sequence, head)
 
 
-def composed(url: str, owner: Account, known: Books) -> Books:
-    """The same books; where many entries are new they are composed, and kept for the next process."""
+def save_standing(url: str, owner: Account, known: Books) -> Books:
+    """The same books; where many entries are new their replay is kept for the next process."""
     if known.sequence - known.kept < _kept.WORTH:
         return known
-    _kept.save(url, owner.genesis, known.sequence, known.head, known.bills)
+    _kept.save(url, owner.genesis, known.sequence, known.head, known.standing)
     known = replace(known, kept=known.sequence)  # also where it could not be written: it is tried once
     _remember(url, owner, known)
     return known
 
 
 def _kept_books(session: Session, url: str, owner: Account) -> Books:
-    """What an earlier process of this user has composed, if its head is on the chain that is there; else nothing."""
-    grid = grid_for(owner.epsilon)
-    found = _kept.load(url, owner.genesis, grid) if owner.entries >= _kept.WORTH else None
+    """What an earlier process of this user has replayed, if its head is on the chain that is there; else nothing."""
+    found = _kept.load(url, owner.genesis) if owner.entries >= _kept.WORTH else None
     if found is not None:
-        sequence, head, bills = found
+        sequence, head, standing = found
         there = session.rows(
             "SELECT chain FROM dplangevin_entry WHERE dataset = ? AND sequence = ?", owner.name, sequence
         )
         if sequence <= owner.entries and [tuple(row) for row in there] == [(head,)]:
-            return Books(sequence, head, bills, sequence)
-    return Books(0, owner.genesis, {WHOLE: Bill(grid=grid)})
+            return Books(sequence, head, standing, sequence)
+    return Books(0, owner.genesis, Standing(states={WHOLE: _admission.rule_of(owner).start()}))
 
 
 def _remember(url: str, owner: Account, known: Books) -> None:
@@ -117,15 +116,6 @@ def forget() -> None:
 def _unlocked() -> None:
     global _lock
     _lock = threading.Lock()
-
-
-def _with(bills: dict[str, Bill], costs: Counter[tuple[str, Guarantee]]) -> dict[str, Bill]:
-    whole = [(guarantee, count) for (part, guarantee), count in costs.items() if part == WHOLE]
-    found = {}
-    for part in sorted({*bills, *(part for part, _ in costs)}):
-        own = [(guarantee, count) for (name, guarantee), count in costs.items() if name == part != WHOLE]
-        found[part] = bills.get(part, bills[WHOLE]).with_releases(whole + own)
-    return found
 
 
 if hasattr(os, "register_at_fork"):  # another thread may hold the lock at the moment of the fork

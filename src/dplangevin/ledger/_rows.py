@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,11 +21,17 @@ from dplangevin.problem.constants import ADJACENCIES
 
 WHOLE = ""
 """The part that is the whole data set."""
+DELTA_SHARE = 0.1
+"""The part of delta that may be lost outright, where the owner stated nothing about it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """The row of one data set; `head` is the last link of its chain, `genesis` the first."""
+    """The row of one data set; `head` is the last link of its chain, `genesis` the first.
+
+    expects, delta_share, pure_reserve : how the filter splits the budget; expects is "" where none was declared.
+    fixed_cost_entries : the entries that were admitted before there was a filter.
+    """
 
     name: str
     epsilon: float
@@ -37,6 +43,10 @@ class Account:
     entries: int
     genesis: str
     head: str
+    expects: str = ""
+    delta_share: float = DELTA_SHARE
+    pure_reserve: float = 0.0
+    fixed_cost_entries: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +73,14 @@ def account(session: Session, name: str) -> Account | None:
 
 _ACCOUNT = (
     "SELECT d.name, d.epsilon, d.delta, d.adjacency, d.max_rows_per_person, d.strict, d.created, d.entries, d.genesis, "
-    "d.head, (SELECT value FROM dplangevin_ledger WHERE name = 'identity') FROM dplangevin_dataset d WHERE "
+    "d.head, d.expects, d.delta_share, d.pure_reserve, d.fixed_cost_entries, "
+    "(SELECT value FROM dplangevin_ledger WHERE name = 'identity') FROM dplangevin_dataset d WHERE "
 )
 
 
 def _account(row: tuple[Any, ...]) -> Account:
-    found = account_of(row[:-1])
+    found = account_of(row[:10])
+    found = replace(found, **_split_of(found.name, row[10:14]))
     if found.genesis != genesis(_words(found.name, row[-1]), found.name, declared(found)):
         raise damaged(found.name, "its budget is not the one that was declared")
     return found
@@ -95,10 +107,28 @@ def account_of(row: tuple[Any, ...]) -> Account:
         raise damaged(name, str(error)) from error
 
 
+def _split_of(name: str, row: tuple[Any, ...]) -> dict[str, Any]:
+    """How the budget is split; where nothing was declared, nothing that is written there is believed."""
+    expects, share, reserve, earlier = row
+    try:
+        count = _check.count("fixed_cost_entries", earlier, least=0)
+        if _words(name, expects) == "":
+            return {"fixed_cost_entries": count}
+        return {
+            "expects": expects,
+            "delta_share": _check.open_unit("delta_share", share),
+            "pure_reserve": _check.nonnegative("pure_reserve", reserve),
+            "fixed_cost_entries": count,
+        }
+    except InvalidParameter as error:
+        raise damaged(name, str(error)) from error
+
+
 def declared(owner: Account) -> tuple[Any, ...]:
-    """What the first link of the chain binds."""
+    """What the first link of the chain binds; data sets of older ledgers keep the link that they had."""
     budget = (owner.epsilon, owner.delta, owner.adjacency, owner.max_rows_per_person)
-    return (*budget, int(owner.strict), owner.created)
+    split = (owner.expects, owner.delta_share, owner.pure_reserve) if owner.expects else ()
+    return (*budget, int(owner.strict), owner.created, *split)
 
 
 def existing(session: Session, name: str) -> Account:
@@ -188,6 +218,17 @@ def costs(session: Session, owner: Account, new: list[Link]) -> Iterator[tuple[s
         if each.charge.guarantee not in known or each.charge.part not in declared_parts:
             raise damaged(owner.name, "the guarantee or the part of an entry is missing")
         yield each.charge.part, known[each.charge.guarantee]
+
+
+def last_cost(session: Session, owner: Account) -> Guarantee | None:
+    """The guarantee of the last entry, None where there is none."""
+    found = session.rows(
+        "SELECT g.digest, g.content FROM dplangevin_entry e JOIN dplangevin_guarantee g ON g.digest = e.guarantee "
+        "WHERE e.dataset = ? AND e.sequence = ?",
+        owner.name,
+        owner.entries,
+    )
+    return _guarantee(owner.name, *found[0]) if found else None
 
 
 def entries(session: Session, owner: Account) -> tuple[Entry, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._chain import Charge, hashed_token, link
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 WAIT_SECONDS = 30
 """How long a spender waits for the others or for the network; a process that dies gives its lock back at once."""
 
@@ -31,7 +31,11 @@ TABLES = (
         compared TEXT NOT NULL,
         strict BIGINT NOT NULL,
         genesis TEXT NOT NULL,
-        head TEXT NOT NULL)""",
+        head TEXT NOT NULL,
+        expects TEXT NOT NULL DEFAULT '',
+        delta_share DOUBLE PRECISION NOT NULL DEFAULT 0,
+        pure_reserve DOUBLE PRECISION NOT NULL DEFAULT 0,
+        fixed_cost_entries BIGINT NOT NULL DEFAULT 0)""",
     """CREATE TABLE dplangevin_part (
         dataset TEXT NOT NULL REFERENCES dplangevin_dataset (name),
         name TEXT NOT NULL,
@@ -61,6 +65,14 @@ TABLES = (
 
 class Uncertain(LedgerError):
     """The connection was lost while the transaction was being committed: it may or may not have happened."""
+
+
+class OtherVersion(LedgerError):
+    """The ledger has another version than the one that is wanted."""
+
+    def __init__(self, words: str, version: int = 0) -> None:
+        super().__init__(words)
+        self.version = version
 
 
 class Session(ABC):
@@ -168,12 +180,14 @@ class Store(ABC):
                 f"{SCHEMA_VERSION}; upgrade dplangevin. Nothing was changed."
             )
         if version < wanted:
-            raise LedgerError(
+            raise OtherVersion(
                 f"the ledger {self.shown} has the older version {version}; its owner upgrades it, with every charge, "
-                "by `dplangevin ledger upgrade` or Ledger.upgrade(url). Nothing was changed."
+                "by `dplangevin ledger upgrade` or Ledger.upgrade(url). Nothing was changed.",
+                version,
             )
         if version > wanted:
-            raise LedgerError(f"the ledger {self.shown} has version {version} already; nothing was changed.")
+            words = f"the ledger {self.shown} has version {version} already; nothing was changed."
+            raise OtherVersion(words, version)
 
 
 def store_for(url: str) -> Store:

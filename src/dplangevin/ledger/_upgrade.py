@@ -8,10 +8,17 @@ from dataclasses import replace
 from dplangevin.ledger import _rows
 from dplangevin.ledger._chain import Charge, genesis, hashed_token, link
 from dplangevin.ledger._rows import Account
-from dplangevin.ledger._store import SCHEMA_VERSION, Session, Store
+from dplangevin.ledger._store import SCHEMA_VERSION, OtherVersion, Session, Store
 from dplangevin.ledger._text import comparable
 
-_COLUMNS = (
+_SPLIT_COLUMNS = (
+    "ALTER TABLE dplangevin_dataset ADD COLUMN expects TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE dplangevin_dataset ADD COLUMN delta_share DOUBLE PRECISION NOT NULL DEFAULT 0",
+    "ALTER TABLE dplangevin_dataset ADD COLUMN pure_reserve DOUBLE PRECISION NOT NULL DEFAULT 0",
+    "ALTER TABLE dplangevin_dataset ADD COLUMN fixed_cost_entries BIGINT NOT NULL DEFAULT 0",
+    "UPDATE dplangevin_dataset SET fixed_cost_entries = entries",
+)
+_CHAIN_COLUMNS = (
     "ALTER TABLE dplangevin_dataset ADD COLUMN compared TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE dplangevin_dataset ADD COLUMN strict BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE dplangevin_dataset ADD COLUMN genesis TEXT NOT NULL DEFAULT ''",
@@ -23,21 +30,42 @@ _COLUMNS = (
 
 
 def upgrade(store: Store) -> str:
-    """From version 1, in one transaction; returns where a copy of the old ledger is kept, in words."""
-    with store.transaction(version=1):
-        pass  # the version is the one that can be upgraded
-    kept = store.keep_old(1)
-    with store.transaction(write=True, version=1) as session:
+    """From an older version, in one transaction; returns where a copy of the old ledger is kept, in words.
+
+    Version 2 gave every entry its link. Version 3 splits budgets for the privacy filter: what was admitted before
+    stays, and is marked as admitted under the rule of fixed costs.
+    """
+    version = _version(store)
+    kept = store.keep_old(version)
+    with store.transaction(write=True, version=version) as session:
         session.lock_declarations()
-        for statement in _COLUMNS:
+        if version == 1:
+            _add_chain(session)
+        for statement in _SPLIT_COLUMNS:
             session.change(statement)
-        identity = secrets.token_hex(16)
-        session.change("INSERT INTO dplangevin_ledger VALUES (?, ?)", "identity", identity)
-        for name in _rows.names(session):
-            _dataset(session, name, identity)
         session.change("UPDATE dplangevin_ledger SET value = ? WHERE name = ?", str(SCHEMA_VERSION), "schema")
         store.prepare(session)
     return kept
+
+
+def _version(store: Store) -> int:
+    """The version that is there, if it can be upgraded."""
+    try:
+        with store.transaction(version=1):
+            return 1
+    except OtherVersion as error:
+        if error.version != 2:
+            raise
+    return 2
+
+
+def _add_chain(session: Session) -> None:
+    for statement in _CHAIN_COLUMNS:
+        session.change(statement)
+    identity = secrets.token_hex(16)
+    session.change("INSERT INTO dplangevin_ledger VALUES (?, ?)", "identity", identity)
+    for name in _rows.names(session):
+        _dataset(session, name, identity)
 
 
 def _dataset(session: Session, name: str, identity: str) -> None:

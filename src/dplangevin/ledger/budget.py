@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 from dplangevin._version import __version__
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import _admission, _books, _rows, _store
+from dplangevin.ledger._admission import Standing
 from dplangevin.ledger._books import Books
 from dplangevin.ledger._chain import Charge, hashed_token, head_text
 from dplangevin.ledger._describe import described
-from dplangevin.ledger._refusal import refusal
+from dplangevin.ledger._refusal import count_more, largest_fit, refusal
 from dplangevin.ledger._rows import WHOLE, Account
 from dplangevin.ledger._store import Session, Uncertain, store_for
 from dplangevin.ledger._text import checked
@@ -39,12 +41,14 @@ class DatasetBudget:
     name : of the data set.
     label : words on who spends and for what, stored with each entry.
     part_name : the disjoint part that is used; "" is the whole data set.
+    programme_number : the entry of the declared programme whose items are used; None outside of one.
     """
 
     url: str = field(repr=False)
     name: str
     label: str = ""
     part_name: str = WHOLE
+    programme_number: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "url", store_for(self.url).url)  # absolute, whatever folder comes later
@@ -62,6 +66,52 @@ class DatasetBudget:
         with store_for(self.url).transaction() as session:
             owner = _rows.existing(session, self.name)
             return replace(self, part_name=_rows.part_named(session, owner.name, wanted))
+
+    def programme(self, releases: Iterable[Guarantee | Priced]) -> DatasetBudget:
+        """Reserve a fixed list of releases as one charge, by their exact composition; returns the budget of that list.
+
+        Each release may be made once, whenever and in any order, by whoever holds the returned budget or a copy of it
+        (`ledger=programme`): it costs nothing more. What is in the list is fixed here, before its first release.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from dplangevin import account
+        >>> from dplangevin.ledger import Ledger
+        >>> ledger = Ledger.create(f"sqlite:///{tempfile.mkdtemp()}/ledger.db")
+        >>> budget = ledger.declare("census", epsilon=1.0, delta=1e-6)
+        >>> run = account(n=10_000, lipschitz=1.0, noise_scale=0.01, step_size=1.0, steps=10, delta=1e-6)
+        >>> grid = budget.programme([run, run])
+        >>> tokens = [grid.charge(run), grid.charge(run)]
+        >>> budget.remaining().unused_items, budget.remaining().entries
+        (0, 3)
+        """
+        guarantees = [each if isinstance(each, Guarantee) else each.guarantee for each in releases]
+        if not guarantees or any(type(each) is not Guarantee for each in guarantees):
+            raise InvalidParameter("a programme is a list of one or more guarantees, or plans that have one.")
+        owner = self._account()
+        for each in guarantees:
+            _check_strict(each, owner)
+        together, items = _admission.compose_items([_cost(each, owner) for each in guarantees])
+        plan = {"mechanism": "programme", "programme": _admission.items_text(items)}
+        token = secrets.token_hex(16)
+        replace(self, programme_number=None)._charge(together, json.dumps(plan), token)
+        with store_for(self.url).transaction() as session:
+            number = int(_paid(session, owner, token)[0][3])
+        return replace(self, programme_number=number)
+
+    def open_programme(self, number: int) -> DatasetBudget:
+        """The budget of a programme that was reserved before, by the number of its entry."""
+        _, books = self._read()
+        if (
+            number not in books.standing.programmes
+            or books.standing.programmes[number].part != self.part_name
+        ):
+            known = ", ".join(map(str, books.standing.programmes)) or "none"
+            raise InvalidParameter(
+                f"entry {number!r} is no programme of data set {self.name!r} (known: {known})."
+            )
+        return replace(self, programme_number=number)
 
     @property
     def max_rows_per_person(self) -> int:
@@ -108,6 +158,14 @@ class DatasetBudget:
         with store_for(self.url).transaction() as session:
             return bool(_paid(session, _rows.existing(session, self.name), checked("token", token)))
 
+    def head_under(self, token: str) -> str:
+        """The head of the chain right after the charge under this token, whether or not its release is noted."""
+        with store_for(self.url).transaction() as session:
+            found = _paid(session, _rows.existing(session, self.name), checked("token", token))
+        if not found:
+            raise LedgerError(f"data set {self.name!r} was never charged under this token.")
+        return head_text(int(found[0][3]), str(found[0][4]))
+
     def commit(self, token: str, release_hash: str) -> str:
         """Note which release a token paid for; returns the head of the chain after the charge.
 
@@ -145,22 +203,30 @@ class DatasetBudget:
         owner, books = self._read()
         key = ("remaining", self.part_name)
         if key not in books.answers:  # bound to the head, as all of the books are
+            with store_for(self.url).transaction() as session:
+                last = _rows.last_cost(session, owner)
             with _admission.composing():
-                books.answers[key] = self._remaining(owner, books)
+                books.answers[key] = self._remaining(owner, books, last)
         found: Remaining = books.answers[key]
         return found
 
-    def _remaining(self, owner: Account, books: Books) -> Remaining:
-        spent, limit = books.on(self.part_name), (owner.epsilon, owner.delta)
+    def _remaining(self, owner: Account, books: Books, last: Guarantee | None) -> Remaining:
+        rule, standing = _admission.rule_of(owner), books.standing
+        states = set(standing.on(self.part_name).values())
+        mu = min(rule.largest_mu(state) for state in states)
         return Remaining(
             epsilon=owner.epsilon,
             delta=owner.delta,
             adjacency=owner.adjacency,
             max_rows_per_person=owner.max_rows_per_person,
             entries=owner.entries,
-            spent_epsilon=max(bill.epsilon(owner.delta) for bill in spent),
-            pure_epsilon=min(_admission.largest_pure(bill, *limit) for bill in spent),
-            gaussian_mu=min(_admission.largest_gaussian(bill, *limit) for bill in spent),
+            pure_epsilon=min(rule.largest_pure(state) for state in states),
+            gaussian_mu=mu,
+            gaussian_epsilon=largest_fit(mu, owner.delta),
+            more_like_last=None if last is None else min(count_more(rule, state, last) for state in states),
+            unused_items=sum(len(each.unused) for each in standing.programmes.values()),
+            unfitting=standing.unfitting,
+            fixed_cost_entries=owner.fixed_cost_entries,
         )
 
     def _account(self) -> Account:
@@ -175,10 +241,10 @@ class DatasetBudget:
             if self.part_name != WHOLE:
                 _rows.part_named(session, owner.name, self.part_name)
             books = _books.books(session, self.url, owner, before)
-        return owner, _books.composed(self.url, owner, books)
+        return owner, _books.save_standing(self.url, owner, books)
 
     def _charge(self, guarantee: Any, plan: str, token: str, *, whether_or_not: bool = False) -> str:
-        """Compose without a lock, then write if the head is still the one that was composed; else once more."""
+        """Ask the filter without a lock, then write if the head is still the one that it knew; else once more."""
         if type(guarantee) is not Guarantee:  # a subclass could say anything of itself
             raise NotPrivateError(f"a ledger cannot charge {guarantee!r}: it is no guarantee.")
         checked("label", self.label, empty=True)
@@ -206,8 +272,13 @@ class DatasetBudget:
         if not whether_or_not:
             _check_strict(guarantee, owner)
         content = serialize.dumps(cost)
-        if not whether_or_not and not self._admitted(owner, books, cost, token, content):
-            return True
+        notes: dict[str, Any] = {}
+        if not whether_or_not:
+            admitted = self._admitted(owner, books, cost, token, content)
+            if admitted is None:
+                return True
+            notes = admitted
+        plan = _admission.with_notes(plan, notes)
         charge = Charge(
             dataset=owner.name,
             token=hashed_token(token),
@@ -223,18 +294,41 @@ class DatasetBudget:
                 return True
             written = session.append(charge, content, owner.head)
         if written:
-            _books.appended(self.url, owner, books, charge, cost)
+            place, rule = owner.entries + 1, _admission.rule_of(owner)
+            after = _admission.replay(rule, books.standing, place, self.part_name, cost, plan)
+            _books.appended(self.url, owner, books, charge, after)
         return written
 
-    def _admitted(self, owner: Account, books: Books, cost: Guarantee, token: str, content: str) -> bool:
-        """Does it fit? False when the token has paid already; BudgetExceeded when it does not fit."""
-        for spent in books.on(self.part_name):
-            if not _admission.admits(spent, cost, owner.epsilon, owner.delta):
-                with store_for(self.url).transaction() as session:
-                    if self._has_paid(session, owner, token, content):
-                        return False
-                raise BudgetExceeded(refusal(owner, spent, cost, self.part_name))
-        return True
+    def _admitted(
+        self, owner: Account, books: Books, cost: Guarantee, token: str, content: str
+    ) -> dict[str, Any] | None:
+        """How it is charged, for its plan; None when the token has paid already; BudgetExceeded if it does not fit."""
+        words = self._admit(owner, books.standing, cost)
+        if not isinstance(words, str):
+            return words
+        with store_for(self.url).transaction() as session:
+            if self._has_paid(session, owner, token, content):
+                return None
+        raise BudgetExceeded(words)
+
+    def _admit(self, owner: Account, standing: Standing, cost: Guarantee) -> dict[str, Any] | str:
+        """How it is charged, for its plan; a sentence where it does not fit."""
+        if self.programme_number is not None:
+            known = standing.programmes.get(self.programme_number)
+            if _admission.without_item(known, self.part_name, _admission.item_of(cost)) is not None:
+                return {"item_of": self.programme_number}
+            left = 0 if known is None else len(known.unused)
+            return (
+                f"the programme of entry {self.programme_number} of data set {owner.name!r} has no unused release of "
+                f"this cost ({left} others are unused): each may be made once, as it was declared. Charge it to the "
+                "data set itself, or declare another programme. No record was read and nothing was charged."
+            )
+        rule = _admission.rule_of(owner)
+        found = _admission.admit(rule, standing, self.part_name, cost)
+        if isinstance(found, tuple):
+            return {"charged": _admission.ways_text(found[1])}
+        with _admission.composing():
+            return refusal(owner, rule, found, cost, self.part_name)
 
     def _has_paid(self, session: Session, owner: Account, token: str, content: str) -> bool:
         found = _paid(session, owner, token)

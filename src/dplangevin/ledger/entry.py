@@ -64,13 +64,21 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Remaining:
-    """Where a budget stands.
+    """What is left of a budget, for whoever asks next. There is no "spent epsilon": a running figure is no guarantee,
+    since a spender may stop when it happens to be small. The guarantee is the budget.
 
     Parameters
     ----------
-    spent_epsilon : composed epsilon of all entries at the budget's delta, rounded up.
-    pure_epsilon, gaussian_mu : the largest pure, or GDP, release that still fits, rounded down.
+    epsilon, delta : the budget, which everything released together keeps.
     entries : number of charges.
+    pure_epsilon, gaussian_mu : the largest pure, or GDP, release that still fits, rounded down.
+    gaussian_epsilon : epsilon of that GDP release (a fit) at the budget's delta, rounded down.
+    more_like_last : about how many more releases like the last one fit; None where there is no last one.
+    unused_items : releases that declared programmes have paid for and that were not made yet.
+    unfitting : entries that are there although the filter has no room for them (entered afterwards, or admitted by an
+        older version under the rule of fixed costs); the budget itself is then not a guarantee.
+    fixed_cost_entries : the first so many entries were admitted under the rule of fixed costs, which holds for releases
+        that were planned beforehand.
     """
 
     epsilon: float
@@ -78,14 +86,32 @@ class Remaining:
     adjacency: str
     max_rows_per_person: int
     entries: int
-    spent_epsilon: float
     pure_epsilon: float
     gaussian_mu: float
+    gaussian_epsilon: float
+    more_like_last: int | None = None
+    unused_items: int = 0
+    unfitting: int = 0
+    fixed_cost_entries: int = 0
 
     def would_fit(self) -> str:
         """What still fits, in words; rounded down, so that it does."""
         pure = f"pure epsilon = {rounded_down(self.pure_epsilon)}"
-        return pure if self.delta == 0 else f"{pure}, or GDP mu = {rounded_down(self.gaussian_mu)}"
+        if self.delta > 0:
+            fit = f"one fit of epsilon = {rounded_down(self.gaussian_epsilon)} at delta = {self.delta:g}"
+            pure = f"{fit} (GDP mu = {rounded_down(self.gaussian_mu)}), or {pure}"
+        like = "" if self.more_like_last is None else f"; about {self.more_like_last} more like the last one"
+        items = f"; {self.unused_items} releases of declared programmes" if self.unused_items else ""
+        return pure + like + items
+
+    def rule(self) -> str:
+        """Under which rule entries were admitted that the filter does not answer for, in words; "" where none were."""
+        found = []
+        if self.fixed_cost_entries:
+            found.append(f"the first {self.fixed_cost_entries} were admitted under the rule of fixed costs")
+        if self.unfitting:
+            found.append(f"{self.unfitting} are there although the filter has no room for them")
+        return "; ".join(found)
 
 
 def rounded_down(size: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from dplangevin import _check
 from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.ledger import _evidence, _rows, _upgrade
+from dplangevin.ledger import _books, _evidence, _rows, _seen_heads, _upgrade
 from dplangevin.ledger._chain import genesis, head_text
 from dplangevin.ledger._rows import Account
 from dplangevin.ledger._sqlite import SQLiteStore
@@ -22,15 +22,19 @@ from dplangevin.ledger._text import checked, checked_name, comparable
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.problem.constants import ADJACENCIES
 
-EXPORT_VERSION = 2
+EXPORT_VERSION = 3
+EXPECTED = {"fits": (0.01, 0.0), "mixed": (_rows.DELTA_SHARE, 0.0), "counts": (0.01, 0.0)}
+"""What `expects` stands for: the share of delta that may be lost outright, and the share of epsilon that is reserved
+for pure releases. Measured on the quarters in docs/ledger.md."""
 
 
 @dataclass(frozen=True)
 class Ledger:
     """Budgets of data sets in SQLite (`sqlite:///file.db`) or PostgreSQL (`postgresql://user@host/database`).
 
-    A release is admitted when the composed delta(epsilon) of everything charged so far and the release is at most
-    the budget's delta; the charge is written in a transaction before any record is read, and is never given back.
+    A release is admitted when the privacy filter of its data set has room for it, so that the budget holds although
+    spenders choose a release after seeing others; the charge is written in a transaction before any record is read, and
+    is never given back.
 
     Examples
     --------
@@ -42,8 +46,8 @@ class Ledger:
     >>> release = account(n=10_000, lipschitz=1.0, noise_scale=0.01, step_size=1.0, steps=100, delta=1e-5)
     >>> token = Ledger.open(ledger.url).dataset("census").labelled("first model").charge(release)
     >>> left = census.remaining()
-    >>> round(left.spent_epsilon, 3), round(left.gaussian_mu, 3)
-    (0.726, 0.46)
+    >>> left.entries, round(left.gaussian_mu, 2), left.more_like_last
+    (1, 0.46, 5)
     """
 
     url: str = field(repr=False)
@@ -98,6 +102,16 @@ class Ledger:
             draft.unlink(missing_ok=True)
         return cls.open(url, expect=expect)
 
+    def accept_restore(self) -> dict[str, str]:
+        """Accept this ledger although it lacks entries that you have seen, as its owner; the ledger keeps a record.
+
+        What was charged in those entries is forgotten, and its releases still exist: enter first what you can with
+        `DatasetBudget.enter`. Every other user is told once, and goes on. Returns what is forgotten, by data set.
+        """
+        forgotten = _seen_heads.accept_restore(self.url)
+        _books.forget()
+        return forgotten
+
     def __repr__(self) -> str:
         return f"Ledger({self.shown!r})"
 
@@ -125,6 +139,9 @@ class Ledger:
         max_rows_per_person: int | None = None,
         strict: bool | None = None,
         parts: Iterable[str] = (),
+        expects: str | None = None,
+        delta_share: float | None = None,
+        pure_reserve: float | None = None,
     ) -> DatasetBudget:
         """Declare the budget of a data set, or more parts of it, as the ledger's owner.
 
@@ -140,6 +157,10 @@ class Ledger:
         parts : names of DISJOINT parts of the data set, each record (and person) in at most one; under replace-one
             the part of a record must be public, so that a record is replaced within its part. More may be declared
             later. A release on `budget.part(name)` adds up with those on that part and on the whole data set only.
+        expects : what will be released: "fits", "counts" or "mixed" (default). It fixes, before the first release, how
+            the budget is split when the first release comes that is no (epsilon, delta) pair; see docs/ledger.md.
+        delta_share, pure_reserve : the split itself, in place of the values that `expects` stands for: the part of
+            delta that may be lost outright, and the epsilon that is kept for pure releases.
         """
         wanted = checked_name("the name of a data set", name)
         names = [
@@ -147,6 +168,7 @@ class Ledger:
             for part in ([parts] if isinstance(parts, str) else parts)
         ]
         stated = _stated(epsilon, delta, adjacency, max_rows_per_person, strict)
+        stated |= _stated_split(epsilon, expects, delta_share, pure_reserve)
         with store_for(self.url).transaction(write=True) as session:
             session.lock_declarations()
             if _rows.account(session, wanted) is None:
@@ -215,6 +237,10 @@ def _exported(session: Session, owner: Account) -> dict[str, Any]:
         "adjacency": owner.adjacency,
         "max_rows_per_person": owner.max_rows_per_person,
         "strict": owner.strict,
+        "expects": owner.expects,
+        "delta_share": owner.delta_share,
+        "pure_reserve": owner.pure_reserve,
+        "fixed_cost_entries": owner.fixed_cost_entries,
         "created": owner.created,
         "parts": list(_rows.parts_of(session, owner.name)),
         "head": head_text(owner.entries, owner.head),
@@ -242,6 +268,24 @@ def _stated(
     return stated
 
 
+def _stated_split(
+    epsilon: float | None, expects: str | None, delta_share: float | None, pure_reserve: float | None
+) -> dict[str, Any]:
+    """What the caller said about the split, checked."""
+    stated: dict[str, Any] = {}
+    if expects is not None:
+        stated["expects"] = _check.choice("expects", expects, tuple(EXPECTED))
+    if delta_share is not None:
+        stated["delta_share"] = _check.open_unit("delta_share", delta_share)
+    if pure_reserve is not None:
+        stated["pure_reserve"] = _check.nonnegative("pure_reserve", pure_reserve)
+        if epsilon is not None and stated["pure_reserve"] >= epsilon:
+            raise InvalidParameter(
+                f"pure_reserve = {pure_reserve!r} leaves nothing of epsilon = {epsilon!r} for others; state less."
+            )
+    return stated
+
+
 def _declare(session: Session, name: str, stated: dict[str, Any]) -> None:
     missing = [word for word in ("epsilon", "delta") if word not in stated]
     if missing:
@@ -260,14 +304,28 @@ def _declare(session: Session, name: str, stated: dict[str, Any]) -> None:
         entries=0,
         genesis="",
         head="",
+        expects=stated.get("expects", "mixed"),
+        delta_share=stated.get("delta_share", EXPECTED[stated.get("expects", "mixed")][0]),
+        pure_reserve=stated.get(
+            "pure_reserve", EXPECTED[stated.get("expects", "mixed")][1] * stated["epsilon"]
+        ),
     )
     identity = str(session.rows("SELECT value FROM dplangevin_ledger WHERE name = 'identity'")[0][0])
     first = genesis(identity, name, _rows.declared(owner))
     session.change(
         "INSERT INTO dplangevin_dataset (name, epsilon, delta, adjacency, max_rows_per_person, strict, created, "
-        "entries, compared, genesis, head) VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
+        "entries, compared, genesis, head, expects, delta_share, pure_reserve, fixed_cost_entries) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, 0)",
         *(name, owner.epsilon, owner.delta, owner.adjacency, owner.max_rows_per_person, int(owner.strict)),
-        *(owner.created, comparable(name), first, first),
+        *(
+            owner.created,
+            comparable(name),
+            first,
+            first,
+            owner.expects,
+            owner.delta_share,
+            owner.pure_reserve,
+        ),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -197,7 +198,7 @@ def epsilon(parts: Parts, delta: float) -> float:
         return cv.gdp_epsilon(mu, delta)
     candidates = [sum(part.count * part.pure() for part in parts)]
     if delta > 0:
-        candidates += _answers(parts, _EPSILON, delta, lambda: _basic(parts, delta), always=True)
+        _extend(candidates, _answers(parts, _EPSILON, delta, lambda: _basic(parts, delta), always=True))
     return _smallest(candidates)
 
 
@@ -210,8 +211,18 @@ def delta(parts: Parts, epsilon_: float) -> float:
         return float(cv.gdp_delta(mu, epsilon_))
     if epsilon_ >= sum(part.count * part.pure() for part in parts):
         return 0.0
-    candidates = _answers(parts, _DELTA, epsilon_, lambda: _basic_delta(parts, epsilon_), always=False)
-    return min(1.0, _smallest([1.0, *candidates]))
+    candidates = [1.0]
+    _extend(
+        candidates, _answers(parts, _DELTA, epsilon_, lambda: _basic_delta(parts, epsilon_), always=False)
+    )
+    return min(1.0, _smallest(candidates))
+
+
+def _extend(candidates: list[float], more: Iterator[float]) -> None:
+    """Add answers until a formula overflows: those before it are proved, and without any the answer is infinite."""
+    with suppress(ArithmeticError):
+        for candidate in more:
+            candidates.append(candidate)
 
 
 def _basic(parts: Parts, delta_: float) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
@@ -41,6 +42,30 @@ _SMALL_MU = 1.0
 def square_over(value: float, divisor: float) -> float:
     """value^2 / divisor, rounded up: never zero for a positive value."""
     return 0.0 if value == 0 else max(value * value / divisor * (1 + 4e-16), _TINY)
+
+
+def times_up(value: float, factor: int) -> float:
+    """value times a whole number, rounded up."""
+    near = value * factor
+    if not math.isfinite(near) or Fraction(near) >= Fraction(value) * factor:
+        return near
+    return math.nextafter(near, math.inf)
+
+
+def gdp_group_delta(mu: float, extra_delta: float, size: int) -> float:
+    """What an additive delta beside mu-GDP becomes for `size` records, rounded up; beside it stands (size mu)-GDP.
+
+    One record raises the probability of an event from a to at most g(a) + x, g(a) = Phi(Phi^-1(a) + mu). g is concave
+    with g(0) = 0, so g(a + b) <= g(a) + g(b), and `size` records give g^size(a) + sum over j < size of g^j(x), where
+    g^j has j mu in the place of mu (docs/theory/privacy_filter.md).
+    """
+    if extra_delta <= 0:
+        return 0.0
+    if extra_delta >= 1 or not math.isfinite(mu):
+        return 1.0
+    start = float(ndtri(extra_delta))
+    terms = [extra_delta, *(float(ndtr(start + j * mu)) for j in range(1, size))]
+    return min(1.0, math.fsum(terms) * (1 + 1e-12))
 
 
 def gdp_delta(mu: float, epsilon: ArrayLike, *, quick: bool = False) -> Floats:

@@ -65,7 +65,9 @@ class GeneralizedGaussian(Part):
         return _to_pld(LossSum(coordinate_loss(self.p, self.shift, step, cap, self.changed)), grid)
 
     def group(self, size: int) -> Part:
-        return replace(self, shift=self.shift * size, changed=min(self.answers, self.changed * size))
+        return replace(
+            self, shift=cv.times_up(self.shift, size), changed=min(self.answers, self.changed * size)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter, NotPrivateError
-from dplangevin.privacy import compose, readouts
+from dplangevin.privacy import compose, conversions as cv, readouts
 from dplangevin.privacy.origins import Origin, origin_of
 from dplangevin.privacy.parts import Part, merged
 from dplangevin.problem.constants import Adjacency
@@ -181,18 +181,20 @@ class Guarantee:
         both = None
         if self.composition is not None and other.composition is not None:
             both = self.composition + other.composition
-        return Guarantee(
-            parts=self.parts + other.parts,
-            adjacency=self.adjacency,
-            release=_joined(self.release, other.release),
-            theorem=_joined(self.theorem, other.theorem),
-            reference=_joined(self.reference, other.reference),
-            assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
-            arithmetic="real" if "real" in (self.arithmetic, other.arithmetic) else self.arithmetic,
-            extra_delta=self.extra_delta + other.extra_delta,
-            at_delta=self.at_delta if self.at_delta == other.at_delta else None,
-            rows_per_person=self.rows_per_person,
-            composition=both,
+        return (
+            Guarantee(  # right where both are fixed beforehand; a choice in between needs the ledger's filter
+                parts=self.parts + other.parts,
+                adjacency=self.adjacency,
+                release=_joined(self.release, other.release),
+                theorem=_joined(self.theorem, other.theorem),
+                reference=_joined(self.reference, other.reference),
+                assumptions=tuple(dict.fromkeys(self.assumptions + other.assumptions)),
+                arithmetic="real" if "real" in (self.arithmetic, other.arithmetic) else self.arithmetic,
+                extra_delta=self.extra_delta + other.extra_delta,
+                at_delta=self.at_delta if self.at_delta == other.at_delta else None,
+                rows_per_person=self.rows_per_person,
+                composition=both,
+            )
         )
 
     def __rmul__(self, count: int) -> Guarantee:
@@ -213,14 +215,22 @@ class Guarantee:
             raise InvalidParameter(
                 f"this guarantee is for {self.rows_per_person} rows a person, not for {rows}; plan for {rows}."
             )
+        extra = 0.0
         if self.extra_delta > 0:
-            raise InvalidParameter("no group guarantee is proved for a guarantee with an additive delta.")
+            mu = compose.gaussian_mu(self.parts)
+            if mu is None:
+                raise InvalidParameter(
+                    f"no group guarantee of {rows} rows is proved for an additive delta beside parts that are not GDP; "
+                    "plan for one row a person, or with Gaussian noise."
+                )
+            extra = cv.gdp_group_delta(mu, self.extra_delta, rows)
         parts = tuple(replace(part.group(rows), count=part.count) for part in self.parts)
         note = f"holds for all rows of a person who owns at most {rows}"
         beside = None if self.composition is None else self.composition.group(rows)
         return replace(
             self,
             parts=parts,
+            extra_delta=extra,
             assumptions=(*self.assumptions, note),
             rows_per_person=rows,
             composition=beside,

@@ -104,7 +104,7 @@ class _BoundedLoss(Part):
         return _response_event(self.value)
 
     def group(self, size: int) -> Part:
-        return replace(self, value=self.value * size)
+        return replace(self, value=cv.times_up(self.value, size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +181,7 @@ class Gaussian(Part):
         return dp_event.GaussianDpEvent(1 / self.mu * (1 - 1e-15) if self.mu < math.inf else 0.0)
 
     def group(self, size: int) -> Part:
-        return replace(self, mu=self.mu * size)
+        return replace(self, mu=cv.times_up(self.mu, size))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class Concentrated(Part):
         return dp_event.ZCDpEvent(self.rho)
 
     def group(self, size: int) -> Part:
-        return replace(self, rho=self.rho * size**2)
+        return replace(self, rho=cv.times_up(self.rho, size**2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,8 +316,9 @@ class Profile(Part):
         eps, delta = np.asarray(self.epsilons), np.asarray(self.deltas)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             factor = np.where(eps > 0, np.expm1(size * eps) / np.expm1(eps), size)
-        grown = np.nan_to_num(np.minimum(1.0, delta * factor), nan=1.0)
-        return replace(self, epsilons=tuple(size * eps), deltas=tuple(np.minimum.accumulate(grown)))
+        grown = np.nan_to_num(np.minimum(1.0, delta * factor * (1 + 1e-14)), nan=1.0)
+        epsilons = tuple(cv.times_up(float(epsilon), size) for epsilon in eps)
+        return replace(self, epsilons=epsilons, deltas=tuple(map(float, np.minimum.accumulate(grown))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""The one till: noise, charge, records, commit. Everything that spends goes through `pay`, and nothing else charges."""
+"""The one till: noise, charge, records, commit. Everything that spends goes through `pay`, and nothing else charges.
+
+For a Python caller the return value is the delivery: the release is noted in the ledger, then returned. Within a
+`Delivery` (every command) the note waits until the result is on the disk.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import numpy as np
 
 from dplangevin._rng import generator
 from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.delivery import current_delivery
 from dplangevin.privacy.spender import Priced, Spender, under_head
 
 
@@ -69,24 +74,43 @@ def pay(
         )
     check_rows(ledger, rows_per_person)
     check_strict(ledger, plan)
+    delivery, token, taken_over = current_delivery(), None, False
+    payer = ledger if delivery is None else delivery.payer(ledger)
     try:
         if saved is None:
             rng, seeded = generator(random_state)
             if ledger is not None and seeded:
                 _warn_of_shared_noise(rng, ledger)
-            token = ledger.reserve(plan) if ledger is not None else None
+            token = payer.reserve(plan) if payer is not None else None
         else:
             rng, seeded = saved.begin(random_state)
-            token = saved.paid(plan, ledger)
+            if delivery is not None and payer is not ledger:
+                taken_over = True
+                delivery.keep(saved)
+            token = saved.paid(plan, payer)
         made = release(rng, seeded)
-        if ledger is not None and token is not None:
-            under_head(made, ledger.commit(token, made.digest()))
-        if saved is not None:
+        if payer is not None and token is not None:
+            under_head(made, payer.commit(token, made.digest()))
+        if saved is not None and not taken_over:
             saved.end()
+    except BaseException as error:
+        if token is not None and payer is ledger:
+            error.add_note(_charged_note(token, saved is not None))
+        raise
     finally:
-        if saved is not None:
+        if saved is not None and not taken_over:
             saved.close()
     return made
+
+
+def _charged_note(token: str, saved: bool) -> str:
+    """What an interrupted caller should know: the charge was made, and whether it can still buy something."""
+    cure = (
+        "The same call with the same `state` goes on, and is not charged again."
+        if saved
+        else "The ledger's history shows the charge without a release; with `state` given, the same call would go on."
+    )
+    return f"The budget was charged (token {token}) before this happened, and nothing was released. {cure}"
 
 
 _begun: set[bytes] = set()

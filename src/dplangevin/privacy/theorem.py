@@ -51,7 +51,12 @@ class Theorem(ABC, Generic[S]):
                 "its proof needs at most n records, and these data may hold more than the stated n",
                 "Leave n= out (the number of rows is then public), or use another mechanism.",
             )
-        return self.promise(constants, schedule)
+        try:
+            return self.promise(constants, schedule)
+        except ArithmeticError:  # numbers so extreme that a formula overflows prove nothing
+            raise self.refuse(
+                "a formula of its proof overflows for these numbers", "Take less extreme ones."
+            ) from None
 
     @abstractmethod
     def promise(self, constants: Any, schedule: S) -> Guarantee:

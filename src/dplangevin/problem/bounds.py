@@ -30,7 +30,10 @@ class DataBounds:
     weight_bound : largest sample weight.
     bad_rows : a record with an entry that is no finite number is refused ("refuse"), or counts as the zero row with the
         label 0 (a weight that is none as weight 0): "zero".
-    label_range : follows: the smallest interval that holds every admissible target or class label.
+
+    Attributes
+    ----------
+    label_range : the smallest interval that holds every admissible target or class label.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin import _files
+from dplangevin._plain import markdown_text
 from dplangevin.errors import InvalidParameter
 from dplangevin.report import html
 from dplangevin.report.ranges import RangePlot, range_svg
@@ -115,10 +116,10 @@ class Document:
 
     def to_markdown(self) -> str:
         """Markdown, with tables in the place of pictures."""
-        parts = [f"# {_escaped(self.title)}"]
+        parts = [f"# {markdown_text(self.title)}"]
         for section in self.sections:
-            parts += [f"## {_escaped(section.title)}", *map(_markdown, section.blocks)]
-        return "\n\n".join([*parts, _escaped(self.footer)]) + "\n"
+            parts += [f"## {markdown_text(section.title)}", *map(_markdown, section.blocks)]
+        return "\n\n".join([*parts, markdown_text(self.footer)]) + "\n"
 
     def to_json(self) -> str:
         """Strict JSON: an infinite number is null beside `<name>_infinite: true`."""
@@ -192,42 +193,34 @@ def _cell(cell: Cell) -> str:
 
 def _markdown(block: Block) -> str:
     if isinstance(block, Text):
-        return _escaped(block.words)
+        return markdown_text(block.words)
     if isinstance(block, Bullets):
-        return "\n".join(f"- {_escaped(item)}" for item in block.items)
+        return "\n".join(f"- {markdown_text(item)}" for item in block.items)
     if isinstance(block, Facts):
         return _markdown_table(("", ""), block.rows)
     if isinstance(block, ReportTable):
         return _markdown_table(block.headers, block.rows)
     if isinstance(block.plot, Picture):
         return "\n".join(
-            [f"**{_escaped(block.caption)}**", "", *(f"- {_escaped(x)}" for x in block.plot.lines)]
+            [f"**{markdown_text(block.caption)}**", "", *(f"- {markdown_text(x)}" for x in block.plot.lines)]
         )
     if isinstance(block.plot, RangePlot):
         cells = [
             (row.name, f"{row.low:.4g}", f"{row.middle:.4g}", f"{row.high:.4g}") for row in block.plot.rows
         ]
         return "\n\n".join(
-            [_markdown_table(("", "lowest", "released", "highest"), cells), _escaped(block.caption)]
+            [_markdown_table(("", "lowest", "released", "highest"), cells), markdown_text(block.caption)]
         )
-    return "\n\n".join([_markdown_points(line) for line in block.plot.lines] + [_escaped(block.caption)])
+    return "\n\n".join([_markdown_points(line) for line in block.plot.lines] + [markdown_text(block.caption)])
 
 
 def _markdown_points(line: html.Line) -> str:
     every = max(1, math.ceil(len(line.points) / 10))
     chosen = line.points[::every]
     points = ", ".join(f"({x:.4g}, {y:.4g})" for x, y in chosen)
-    return f"{_escaped(line.label)}: {points}"
+    return f"{markdown_text(line.label)}: {points}"
 
 
 def _markdown_table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     lines = [headers, ["---"] * len(headers), *rows]
-    return "\n".join("| " + " | ".join(_escaped(str(cell)) for cell in line) + " |" for line in lines)
-
-
-def _escaped(words: str) -> str:
-    """Text that stays text in Markdown: no HTML, links, code or new cells from it."""
-    text = " ".join(html.escape(words).replace("&#x27;", "'").replace("&quot;", '"').split())
-    for character in "|[]`*":
-        text = text.replace(character, "\\" + character)
-    return text
+    return "\n".join("| " + " | ".join(markdown_text(str(cell)) for cell in line) + " |" for line in lines)

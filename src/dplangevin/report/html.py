@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape as _escape
 
-_CONTROLS = {code: " " for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+from dplangevin._plain import CONTROLS
+
 # Okabe and Ito's colours survive the common kinds of colour blindness; dashes tell the lines apart as well.
 STYLES = (("#0072B2", ""), ("#D55E00", "7 4"), ("#000000", "2 3"), ("#009E73", "9 3 2 3"), ("#CC79A7", "4 2"))
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 480, 330, 62, 26, 12, 48
@@ -62,7 +63,7 @@ class Plot:
 
 def escape(value: object) -> str:
     """Text that is safe anywhere in a page."""
-    return _escape(str(value).translate(_CONTROLS), quote=True)
+    return _escape(str(value).translate(CONTROLS), quote=True)
 
 
 def quantity(value: float, shown: str) -> str:

@@ -22,6 +22,8 @@ def number(value: float | None, missing: str = "-", *, down: bool = False) -> st
         return "infinite"
     if value == 0:
         return "0"
+    if abs(value) < 1e-300:  # where a unit three digits below is no longer a number
+        return repr(value)
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
     digits = math.floor(value / unit * (1 + 1e-12)) if down else math.ceil(value / unit * (1 - 1e-12))
     return f"{digits * unit:#.4g}".rstrip(".")

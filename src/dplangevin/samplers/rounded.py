@@ -25,6 +25,7 @@ from scipy import special
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._rng import POWER_LAWS, label_noise, noise_observer
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy.theorem import public_grid
 
@@ -71,12 +72,19 @@ def rounded_sums(whole: Integers, unit: float, scale: float, p: float, source: S
     steps = int(grid / unit)
     cells, rest = np.divmod(whole.ravel(), steps)
     noise = rounded_noise(scale / grid, p, whole.size, rest / steps, source)
-    return np.asarray((cells + noise).reshape(whole.shape) * grid)
+    released = np.asarray((cells + noise).reshape(whole.shape) * grid)
+    observer = noise_observer.get()
+    if observer is None or p not in POWER_LAWS:
+        return released
+    law, factor = POWER_LAWS[p]
+    return np.asarray(observer.observe_sum(unit * whole, released, law, factor * scale))
 
 
-def rounded_gaussian(log2_deviation: int, size: int) -> Integers:
+def rounded_gaussian(log2_deviation: int, size: int, source: Source = os.urandom) -> Integers:
     """Gaussian noise of deviation 2^log2_deviation, rounded to whole numbers."""
-    return rounded_noise(gaussian_scale(2.0**log2_deviation), 2.0, size)
+    noise = rounded_noise(gaussian_scale(2.0**log2_deviation), 2.0, size, source=source)
+    labelled: Integers = label_noise(noise, "gaussian", 2.0**log2_deviation)
+    return labelled
 
 
 def gaussian_scale(deviation: float) -> float:
@@ -90,7 +98,8 @@ def geometric_noise(
     """P(k) proportional to exp(-|k| / scale) over the integers: the difference of two exponentials rounded down."""
     halves = np.full(2 * _check.count("size", size, least=0), 0.5)
     both = exact_cells(scale, 1.0, halves, source, margin=margin)
-    return both[:size] - both[size:]
+    labelled: Integers = label_noise(both[:size] - both[size:], "laplace", scale)
+    return labelled
 
 
 def exact_cells(

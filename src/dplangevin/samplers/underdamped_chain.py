@@ -19,6 +19,9 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.samplers.potential import Potential
 
+MIN_VARIANCE = 1e-250
+"""Of the noise of a step: below it products of variances are no longer doubles with all their digits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class UnderdampedStep:
@@ -49,7 +52,7 @@ class UnderdampedStep:
         else:
             shortfall = eta - reach
             variance_x = mu / gamma**2 * (2 * u - 3 + 4 * math.exp(-u) - math.exp(-2 * u))
-        return cls(
+        made = cls(
             decay=math.exp(-u),
             reach=reach,
             pull=mu / gamma * shortfall,
@@ -58,12 +61,31 @@ class UnderdampedStep:
             covariance=mu / gamma * lost**2,
             variance_x=variance_x,
         )
+        if not (
+            made.variance_v > MIN_VARIANCE
+            and made.own_noise > 0
+            and MIN_VARIANCE < variance_x < 1 / MIN_VARIANCE
+        ):
+            raise InvalidParameter(
+                f"friction = {friction!r}, inverse_mass = {inverse_mass!r} and step_size = {step_size!r} give a step "
+                "whose noise underflows or overflows in double precision; change the units of time."
+            )
+        return made
+
+    @property
+    def shared_noise(self) -> float:
+        """The part of the position's noise that is a multiple of the velocity's, in units of one standard draw."""
+        return self.covariance / math.sqrt(self.variance_v)
+
+    @property
+    def own_noise(self) -> float:
+        """The standard deviation of the rest of the position's noise."""
+        return math.sqrt(max(self.variance_x - self.shared_noise**2, 0.0))
 
     def move(self, x: Floats, v: Floats, gradient: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """One joint draw of (x', v')."""
         first, second = rng.standard_normal(x.shape), rng.standard_normal(x.shape)
-        shared = self.covariance / math.sqrt(self.variance_v)
-        own = math.sqrt(max(self.variance_x - shared**2, 0.0))
+        shared, own = self.shared_noise, self.own_noise
         new_v = self.decay * v - self.push * gradient + math.sqrt(self.variance_v) * first
         return x + self.reach * v - self.pull * gradient + shared * first + own * second, new_v
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin._rng import label_noise
 
 
 def wishart_difference(size: int, scale: float, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -19,4 +20,6 @@ def wishart_difference(size: int, scale: float, rng: np.random.Generator) -> NDA
     """
     size, scale = _check.count("size", size), _check.positive("scale", scale)
     first, second = rng.standard_normal((2, size, size + 1))
-    return np.asarray((first @ first.T - second @ second.T) * (scale / 2))
+    noise: NDArray[np.float64] = (first @ first.T - second @ second.T) * (scale / 2)
+    labelled: NDArray[np.float64] = label_noise(np.asarray(noise), "nuclear", scale)
+    return labelled

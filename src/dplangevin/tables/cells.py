@@ -3,28 +3,44 @@
 A cell is read as a number (a range is stated) or as a label (a list of categories or classes is stated). Containers
 merge types: one odd record turns the integers beside it into floats or texts. So a cell and every text that a container
 would write for it have one reading: 1, 1.0, True, "1", "1.0" and "True" are the label "1" and the number 1.
+
+The rule is total. A cell that holds exactly one value (an array without dimensions, an array or tensor, a list or a
+tuple of one element, a scalar of Arrow) is that value; any other object with `__float__` or `__index__` is that number;
+whatever raises is missing. A text of more than MAX_NUMBER_LENGTH characters is no number, so that the time of a cell is
+linear in its length; every pattern here is linear too.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import operator
 import re
+import sys
+import warnings
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 NAN = math.nan
+MAX_NUMBER_LENGTH = 4400
+"""Characters of a text that may be a number: Python, and with it every container, writes at most 4300 digits."""
+_MAX_NESTING = 8
+# Possessive quantifiers (`++`, `*+`) give nothing back: the work is linear in the length of the text.
 _NUMBER = re.compile(
-    r"[ \t]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity)|nan)[ \t]*",
+    r"[ \t]*+([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[+-]?(?:infinity|inf)|nan)[ \t]*+",
     re.ASCII | re.IGNORECASE,
 )
-_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?|-?inf", re.ASCII)
-_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
+_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?|-?inf", re.ASCII)
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*+)", re.ASCII)
 _REAL = re.compile(r"\((.+)[+-]0j\)")  # a complex array writes its real numbers so
+_NOT_A_NUMBER = re.compile(  # of a double, and what a complex array writes
+    r"[ \t]*+nan[ \t]*+|nanj|\((?:nan[+-][0-9.einf+-]++j|(?:[0-9.e+-]++|-?inf[+-]|nan[+-])nanj)\)",
+    re.ASCII | re.IGNORECASE,
+)
 _DATE = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]+))?)?(Z|\+00:00)?",
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]++))?)?(Z|\+00:00)?",
     re.ASCII,
 )
 _WORDS = {"true": 1.0, "false": 0.0}
@@ -37,23 +53,20 @@ def number(cell: Any) -> float:
 
     Examples
     --------
-    >>> [number(cell) for cell in (1, "1.50", True, "False", 10**400, 2 + 0j, b"7")]
-    [1.0, 1.5, 1.0, 0.0, inf, 2.0, 7.0]
-    >>> [number(cell) for cell in (None, "", "?", 1j, b"\\xff", [1])]
-    [nan, nan, nan, nan, nan, nan]
+    >>> [number(cell) for cell in (1, "1.50", True, "False", 10**400, 2 + 0j, b"7", [1], ("1",))]
+    [1.0, 1.5, 1.0, 0.0, inf, 2.0, 7.0, 1.0, 1.0]
+    >>> [number(cell) for cell in (None, "", "?", 1j, b"\\xff", [1, 2], [], {1}, object())]
+    [nan, nan, nan, nan, nan, nan, nan, nan, nan]
     """
     kind = type(cell)
-    if kind is float or kind is int:
-        return _real(cell)
-    if isinstance(cell, bytes):
-        cell = _decoded(cell)
-    if isinstance(cell, str):
+    if kind is float:
+        return float(cell)
+    if kind is str:
         return _text_number(cell.rstrip("\0"))
-    if isinstance(cell, numbers.Complex) and not isinstance(cell, numbers.Real):
-        return _real(cell.real) if cell.imag == 0 else NAN
-    if type(cell).__name__ == "timedelta64":  # to NumPy an integer; in what unit, it does not say
+    try:
+        return _number(cell if kind is int else _single(cell))
+    except Exception:  # of an object's own methods, whose words may quote a value
         return NAN
-    return _real(cell) if isinstance(cell, numbers.Real | Decimal) or _is_truth(cell) else NAN
 
 
 def label(cell: Any, *, text: bool = False) -> str | None:
@@ -70,19 +83,27 @@ def label(cell: Any, *, text: bool = False) -> str | None:
     ['1', '1', '1', '1', '1', '1', '1', 'a', ' a']
     >>> [label(cell, text=True) for cell in ("02139", "2139.0", 2139, "1E5")]
     ['02139', '2139', '2139', '1E5']
-    >>> [label(cell) for cell in (None, "", float("nan"), "nan", b"\\xff", [1])]
+    >>> [label(cell) for cell in (None, "", float("nan"), "nan", b"\\xff", [1, 2])]
     [None, None, None, None, None, None]
     """
-    if isinstance(cell, bytes):
-        cell = _decoded(cell)
+    if type(cell) is str:
+        return _text_label(cell.rstrip("\0"), text)
+    try:
+        return _label(_single(cell), text)
+    except Exception:  # of an object's own methods, whose words may quote a value
+        return None
+
+
+def _label(cell: Any, text: bool) -> str | None:
+    """The label of a cell that holds one value."""
     if isinstance(cell, str):
         return _text_label(cell.rstrip("\0"), text)
     if type(cell).__name__ == "datetime64":
         return _date_label(str(cell))
     if isinstance(cell, date):
         return _date_cell(cell)
-    value = number(cell)
-    if value != value and isinstance(cell, numbers.Complex) and cell.imag:
+    value = _number(cell)
+    if value != value and isinstance(cell, numbers.Complex) and cell.imag and cell == cell:
         return str(complex(cell))
     return None if value != value else shortest(value)
 
@@ -112,11 +133,17 @@ def person(cell: Any) -> str | None:
     >>> [person(cell) for cell in (None, "", 2**53 + 1, "9007199254740993", 1e300)]
     [None, None, None, None, None]
     """
-    if isinstance(cell, bytes):
-        cell = _decoded(cell)
+    try:
+        return _person(_single(cell))
+    except Exception:  # of an object's own methods, whose words may quote a value
+        return None
+
+
+def _person(cell: Any) -> str | None:
+    """Whose a row is, of a cell that holds one value."""
     if not isinstance(cell, str):
-        value = number(cell)
-        return label(cell) if value != value else _sure(value) if _held(cell, value) else None
+        value = _number(cell)
+        return _label(cell, False) if value != value else _sure(value) if _held(cell, value) else None
     cell = cell.rstrip("\0")
     value = _text_number(cell)
     if value == value and (_WHOLE.fullmatch(cell) or _written_exactly(cell, value)):
@@ -137,6 +164,63 @@ def shortest(value: float) -> str:
     return found[:-2] if found.endswith(".0") else found
 
 
+def _single(cell: Any) -> Any:
+    """The one value that a cell holds, texts and bytes as plain texts; None where it holds none, or several."""
+    for _ in range(_MAX_NESTING):
+        if isinstance(cell, str):
+            return str.__str__(cell)  # a class of texts may have methods of its own
+        if isinstance(cell, bytes):
+            return _decoded(cell)
+        inner = _inside(cell)
+        if inner is cell:
+            return cell
+        cell = inner
+    return None
+
+
+def _inside(cell: Any) -> Any:
+    """The element of a container of one; None for another length; the cell itself where it is no container.
+
+    NumPy is not imported: a schema does without, and where it is absent there are no arrays.
+    """
+    if cell is None or isinstance(cell, bool | int | float | Decimal | date):
+        return cell
+    if isinstance(cell, list | tuple):
+        return cell[0] if len(cell) == 1 else None
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(cell, numpy.generic):
+        return cell.item() if isinstance(cell, numpy.void) else cell
+    if type(cell).__module__.partition(".")[0] == "pyarrow" and hasattr(cell, "as_py"):
+        return cell.as_py()
+    shape = getattr(cell, "shape", None)
+    if not isinstance(shape, tuple) or not hasattr(cell, "item"):
+        return cell
+    if math.prod(shape) != 1 or type(cell).__name__.startswith("Masked"):
+        return None
+    kind = getattr(getattr(cell, "dtype", None), "kind", "")
+    if numpy is not None and (isinstance(cell, numpy.ndarray) or kind in ("m", "M")):
+        return numpy.asarray(cell).reshape(-1)[0]  # item() would make an integer of a time
+    with warnings.catch_warnings(action="ignore"):
+        return cell.item()
+
+
+def _number(cell: Any) -> float:
+    """The number of a cell that holds one value."""
+    if isinstance(cell, str):
+        return _text_number(cell.rstrip("\0"))
+    if isinstance(cell, numbers.Complex) and not isinstance(cell, numbers.Real):
+        return _real(cell.real) if cell.imag == 0 else NAN
+    if isinstance(cell, date | time | timedelta) or type(cell).__name__ in ("timedelta64", "datetime64"):
+        return NAN  # a number in what unit, it does not say
+    if isinstance(cell, numbers.Real | Decimal) or _is_truth(cell):
+        return _real(cell)
+    kind = type(cell)
+    with warnings.catch_warnings(action="ignore"):
+        if hasattr(kind, "__float__"):
+            return float(cell)
+        return _real(operator.index(cell)) if hasattr(kind, "__index__") else NAN
+
+
 def _is_truth(cell: Any) -> bool:
     """A truth value of NumPy, which is no number to Python. NumPy is not imported: a schema does without."""
     return type(cell).__module__ == "numpy" and type(cell).__name__ in ("bool", "bool_")
@@ -147,11 +231,11 @@ def _real(cell: Any) -> float:
         return float(cell)
     except OverflowError:
         return math.inf if cell > 0 else -math.inf
-    except Exception:  # a signalling NaN, or whatever a class of numbers says
-        return NAN
 
 
 def _text_number(cell: str) -> float:
+    if len(cell) > MAX_NUMBER_LENGTH:
+        return NAN
     real = _REAL.fullmatch(cell)
     found = _NUMBER.fullmatch(cell if real is None else real[1])
     return _WORDS.get(cell.lower(), NAN) if found is None else float(found[1])
@@ -167,7 +251,7 @@ def _text_label(cell: str, keep: bool) -> str | None:
         if not keep or _written(cell, value):
             return shortest(value)
         return cell
-    if not cell or _NUMBER.fullmatch(cell) is not None:  # NaN
+    if not cell or (len(cell) <= MAX_NUMBER_LENGTH and _NOT_A_NUMBER.fullmatch(cell) is not None):
         return None
     return _date_label(cell)
 
@@ -194,7 +278,7 @@ def _sure(value: float) -> str | None:
 
 def _decoded(cell: bytes) -> str | None:
     try:
-        return cell.decode()
+        return bytes.decode(cell)
     except UnicodeDecodeError:
         return None
 

@@ -14,6 +14,8 @@ from dplangevin.tables import cells
 
 Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2
+PLAIN_DECIMAL = r"\A[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?\z"
+"""Of RE2, whose time is linear: decimals of finite size, a part of what `cells.number` reads."""
 
 
 class Cells(ABC):
@@ -33,7 +35,7 @@ class Cells(ABC):
 
     @property
     def numeric(self) -> bool:
-        """Whether the container holds nothing but numbers (and nulls) here."""
+        """Whether the stated type of the column holds nothing but numbers (and nulls): public, as its name is."""
         return False
 
     @abstractmethod
@@ -68,23 +70,26 @@ class Cells(ABC):
 
 @final
 class ArrayCells(Cells):
-    """A one-dimensional NumPy array of any type, or Python objects in one."""
+    """A one-dimensional NumPy array of any type, or Python objects in one.
 
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array = array
+    typed : whether the type of the array was given. That of a list is nobody's statement: one record may change it.
+    """
+
+    def __init__(self, array: NDArray[Any], *, typed: bool = True) -> None:
+        self._array, self._typed = array, typed
 
     def __len__(self) -> int:
         return len(self._array)
 
     def part(self, rows: slice) -> Cells:
-        return ArrayCells(self._array[rows])
+        return ArrayCells(self._array[rows], typed=self._typed)
 
     def take(self, rows: Codes) -> Cells:
-        return ArrayCells(self._array[rows])
+        return ArrayCells(self._array[rows], typed=self._typed)
 
     @property
     def numeric(self) -> bool:
-        return self._array.dtype.kind in "biuf"
+        return self._typed and self._array.dtype.kind in "biuf"
 
     def numbers(self) -> NDArray[np.floating[Any]]:
         kind = self._array.dtype.kind
@@ -94,7 +99,8 @@ class ArrayCells(Cells):
             with np.errstate(over="ignore"):
                 return np.asarray(self._array, np.float64)
         if kind == "c":
-            values = self._array.astype(np.complex128)
+            with np.errstate(over="ignore"):
+                values = self._array.astype(np.complex128)
             return np.where(values.imag == 0, values.real, cells.NAN)
         if kind in "mM":
             return np.full(len(self), cells.NAN)
@@ -173,7 +179,8 @@ class ArrowCells(Cells):
 
         self._arrow = pa
         if not isinstance(array, list):
-            array = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+            whole = isinstance(array, pa.ChunkedArray)
+            array = (array.chunks or [pa.nulls(0, array.type)]) if whole else [array]
         self._chunks = [self._simple(chunk) for chunk in array]
 
     @property
@@ -228,7 +235,7 @@ class ArrowCells(Cells):
 
     @property
     def numeric(self) -> bool:
-        return all(_typed_number(self._arrow, chunk.type) for chunk in self._chunks)
+        return bool(self._chunks) and all(_typed_number(self._arrow, chunk.type) for chunk in self._chunks)
 
     def numbers(self) -> NDArray[np.floating[Any]]:
         parts = [self._numbers(chunk) for chunk in self._chunks]
@@ -265,25 +272,25 @@ class ArrowCells(Cells):
         if types.is_dictionary(kind):
             return _gathered(self._numbers(chunk.dictionary), chunk.indices, cells.NAN)
         if types.is_floating(kind):
-            found: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
-            return found if found.dtype == np.float32 else found.astype(np.float64, copy=False)
+            stored: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
+            return stored if stored.dtype == np.float32 else stored.astype(np.float64, copy=False)
         if types.is_integer(kind) or types.is_boolean(kind):
             wide = chunk.cast(pa.float64(), safe=False)
             return np.asarray(wide.to_numpy(zero_copy_only=False), np.float64)
-        if types.is_null(kind) or types.is_temporal(kind) or types.is_nested(kind):
+        if types.is_null(kind) or types.is_temporal(kind):
             return np.full(len(chunk), cells.NAN)
-        if types.is_string(kind) or types.is_large_string(kind):
-            try:
-                wide = np.asarray(chunk.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-            except pa.ArrowInvalid:  # some text is no number; the cells one by one, each text once
-                return self._text_numbers(chunk)
-            odd = ~np.isfinite(wide)
-            if odd.any():  # infinities and NaN in words of which only some are ours
-                rest = chunk.filter(pa.array(odd))
-                wide = wide.copy()
-                wide[odd] = np.fromiter(map(cells.number, _objects(rest)), np.float64, len(rest))
-            return wide
-        return self._text_numbers(chunk)
+        if not types.is_string(kind) and not types.is_large_string(kind):
+            return self._text_numbers(chunk)
+        import pyarrow.compute as pc
+
+        # Where the text is a plain decimal Arrow and Python read it alike, to the nearest double.
+        plain = pc.fill_null(pc.match_substring_regex(chunk, PLAIN_DECIMAL), False)
+        if pc.all(plain, min_count=0).as_py():
+            return np.asarray(chunk.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        found, mask = np.empty(len(chunk)), plain.to_numpy(zero_copy_only=False)
+        found[mask] = chunk.filter(plain).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        found[~mask] = self._text_numbers(chunk.filter(pc.invert(plain)))
+        return found
 
     def _text_numbers(self, chunk: Any) -> Floats:
         places, distinct = self._distinct(chunk)

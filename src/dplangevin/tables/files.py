@@ -70,6 +70,14 @@ class Files:
         kinds = {str(part.schema.field(name).type) for part in self._parts for name in names}
         return kinds == {"float"}
 
+    def numeric(self, name: str) -> bool:
+        """Whether every file states a type of numbers for this column; a text file states none."""
+        if self._texts:
+            return False
+        types = _arrow("types")
+        kinds = [part.schema.field(name).type for part in self._parts]
+        return all(types.is_integer(k) or types.is_floating(k) or types.is_boolean(k) for k in kinds)
+
     def count_rows(self) -> int:
         """Number of records."""
         return sum(part.count_rows() for part in (*self._texts, *self._parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,11 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.tables.columns import ArrayCells, ArrowCells, Cells
 
 BLOCK = 2**18
+_DOUBLES = frozenset(
+    {bool, int, float, np.bool_, np.float16, np.float32, np.float64}
+    | {np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8)}
+)
+"""Types whose every value NumPy turns into the double `float(value)`, and `cells.number` too."""
 _WHAT = "a NumPy array, a list of rows, a pandas or polars DataFrame or an Arrow table"
 
 
@@ -106,7 +112,7 @@ def table_of(given: Any, names: Sequence[str] | None = None) -> Table:
 def matrix_of(given: Any, width: int | None = None) -> Any:
     """Numbers [rows, columns] of a table without a schema, NaN where a cell is none.
 
-    An array of floats is returned as it is. Anything that is no table at all is returned as it was given.
+    An array of numbers is returned as it is. Anything that is no table at all is returned as it was given.
     width : the public number of columns, where it is known: a row of a list that has fewer lacks its last cells.
     """
     refuse_masks(given)
@@ -117,21 +123,24 @@ def matrix_of(given: Any, width: int | None = None) -> Any:
             return given.astype(np.float64)
     if isinstance(given, Table) or hasattr(given, "columns") or hasattr(given, "column_names"):
         return table_of(given).matrix()
-    if not isinstance(given, list | tuple | np.ndarray):
-        return matrix_of(np.asarray(given)) if hasattr(given, "__array__") else given
-    if not isinstance(given, np.ndarray):
-        array = _quick_array(given)
-        if array is not None and (width is None or array.shape[1:] == (width,)):
-            return array
-        if width is not None:
-            return _rows_table(given, [str(j) for j in range(width)]).matrix()
-        if not all(isinstance(row, list | tuple | np.ndarray) for row in given):
-            return given
-        width = len(given[0])
-        if any(len(row) != width for row in given):
+    if isinstance(given, np.ndarray):
+        return Table({str(j): ArrayCells(given[:, j]) for j in range(given.shape[1])}, len(given)).matrix()
+    if hasattr(given, "__array__"):
+        return matrix_of(_as_array(given, f"the table must be {_WHAT}"))
+    if isinstance(given, str | bytes | Mapping) or not hasattr(given, "__len__"):
+        return given
+    items = _items(given, "X")
+    rows = [_cells_of_row(row, width) for row in items]
+    if width is None:
+        if not any(row is not None for row in rows):  # one number a row is no table
+            return ArrayCells(_objects(items)).numbers()
+        width = len(next(row for row in rows if row is not None))
+        if any(row is None or len(row) != width for row in rows):
             raise InvalidParameter("X must be a rectangular table; its rows differ in length.")
-        return _rows_table(given, [str(j) for j in range(width)]).matrix()
-    return Table({str(j): ArrayCells(given[:, j]) for j in range(given.shape[1])}, len(given)).matrix()
+    quick = _double_rows(rows, width)
+    if quick is not None:
+        return quick
+    return _rows_table(rows, [str(j) for j in range(width)]).matrix()
 
 
 def cells_of(given: Any, what: str) -> Cells:
@@ -157,16 +166,12 @@ def cells_of(given: Any, what: str) -> Cells:
             raise InvalidParameter(f"{what} must be one column, got {given.ndim} dimensions.")
         return ArrayCells(flat)
     if hasattr(given, "__array__"):
-        try:
-            return cells_of(np.asarray(given), what)
-        except InvalidParameter:
-            raise
-        except Exception:  # of a container of one's own, which may quote a cell
-            raise InvalidParameter(f"{what} must be one column, got {type(given).__name__}.") from None
+        return cells_of(_as_array(given, f"{what} must be one column"), what)
     if isinstance(given, str | bytes | os.PathLike) or not hasattr(given, "__len__"):
         raise InvalidParameter(f"{what} must be a list or an array, got {type(given).__name__}.")
-    array = _quick_array(given)
-    return ArrayCells(_objects(given) if array is None or array.ndim != 1 else array)
+    items = _items(given, what)
+    doubles = _doubles(items)
+    return ArrayCells(_objects(items) if doubles is None else doubles, typed=False)
 
 
 def refuse_masks(given: Any) -> None:
@@ -183,25 +188,52 @@ def unique_names(names: Any) -> None:
         raise InvalidParameter(f"the table has two columns named {twice[0]!r}; column names must occur once.")
 
 
-def _quick_array(given: Any) -> NDArray[Any] | None:
-    """A list as an array of doubles when NumPy finds nothing but numbers in it: the doubles are the same.
-
-    Single precision is that of a whole array only: in a list one record would take it from the others.
-    """
+def _as_array(given: Any, fault: str) -> NDArray[Any]:
+    """The array that a container says it is."""
     try:
-        array = np.asarray(given)
-    except Exception:  # of whatever object; it may quote a cell
-        return None
-    if array.dtype.kind not in "biuf" or not array.size:
-        return None
-    with np.errstate(over="ignore"):
-        return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array
+        return np.asarray(given)
+    except Exception:  # of a container of one's own, which may quote a cell
+        raise InvalidParameter(f"{fault}, got {type(given).__name__}.") from None
 
 
-def _objects(given: Any) -> NDArray[Any]:
+def _items(given: Any, what: str) -> list[Any]:
+    """The items of a container, in order."""
+    if type(given) is list:
+        return given
+    try:
+        return list(given)
+    except Exception:  # of a container of one's own, which may quote a cell
+        raise InvalidParameter(
+            f"{what} must be a list or an array; the {type(given).__name__} could not be read."
+        ) from None
+
+
+def _doubles(items: list[Any]) -> NDArray[np.float64] | None:
+    """The items as doubles where the exact type of each is one of _DOUBLES; None else, or where one overflows.
+
+    With the type stated, NumPy converts every item by itself, by float(item): nothing is promoted, so that the cells
+    are what `cells.number` reads, whether this path is taken or not. Labels and persons follow from the doubles.
+    """
+    if not items or not _DOUBLES.issuperset(set(map(type, items))):
+        return None
+    try:
+        return np.fromiter(items, np.float64, len(items))
+    except OverflowError:
+        return None
+
+
+def _double_rows(rows: list[Any], width: int) -> NDArray[np.float64] | None:
+    """`_doubles` of rows that are lists (of exactly that type) of one length."""
+    if not width or any(type(row) is not list or len(row) != width for row in rows):
+        return None
+    cells = _doubles(list(chain.from_iterable(rows)))
+    return None if cells is None else cells.reshape(len(rows), width)
+
+
+def _objects(items: list[Any]) -> NDArray[Any]:
     """The items themselves, each untouched."""
-    array = np.empty(len(given), dtype=object)
-    for place, item in enumerate(given):
+    array = np.empty(len(items), dtype=object)
+    for place, item in enumerate(items):
         array[place] = item
     return array
 
@@ -215,18 +247,49 @@ def _rows_table(rows: Any, names: Sequence[str]) -> Table:
                 f"an array is read in the order of the schema's {len(names)} columns; got shape {rows.shape}."
             )
         return Table({name: ArrayCells(rows[:, j]) for j, name in enumerate(names)}, len(rows))
-    columns = [_objects([_item(row, j, name) for row in rows]) for j, name in enumerate(names)]
-    return Table({name: ArrayCells(cells) for name, cells in zip(names, columns, strict=True)}, len(rows))
+    read = [_named_cells(row, names) for row in rows]
+    columns = [_objects([row[j] for row in read]) for j in range(len(names))]
+    return Table({name: ArrayCells(cells) for name, cells in zip(names, columns, strict=True)}, len(read))
 
 
-def _item(row: Any, place: int, name: str) -> Any:
+def _named_cells(row: Any, names: Sequence[str]) -> list[Any]:
+    """One cell for each name, None where the row has none."""
     if isinstance(row, Mapping):
-        return row.get(name)
-    return row[place] if isinstance(row, list | tuple | np.ndarray) and place < len(row) else None
+        try:
+            return [row.get(name) for name in names]
+        except Exception:  # of a mapping of one's own
+            return [None] * len(names)
+    found = _cells_of_row(row, len(names)) or []
+    return [*found[: len(names)], *[None] * (len(names) - len(found))]
+
+
+def _cells_of_row(row: Any, most: int | None) -> list[Any] | None:
+    """The first cells of a row, by a rule about that row alone; None where it is no row.
+
+    A row is a sequence of any kind (list, tuple, array, deque, Series, tensor) but not a text: what it gives when it
+    is walked through.
+    """
+    if type(row) is list:
+        return row
+    try:
+        if type(row) is np.ndarray and row.ndim == 1 and row.dtype.kind in "biuf":
+            return list(row) if row.dtype.itemsize > 8 else list(row.tolist())
+        if isinstance(row, str | bytes | bytearray | memoryview | Mapping):
+            return None
+        if not hasattr(row, "__len__") or not hasattr(row, "__getitem__"):
+            return None
+        length = len(row)
+        return list(islice(row, length if most is None else min(length, most)))
+    except Exception:  # of an object's own methods, whose words may quote a value
+        return None
 
 
 def _pandas_cells(series: Any) -> Cells:
     """A Series: typed columns as they are stored, never through a guessed type."""
+    if not hasattr(series, "array"):  # an array of pandas' own, not yet a Series
+        from pandas import Series
+
+        series = Series(series, copy=False)
     kind = series.dtype
     if isinstance(kind, np.dtype):
         return ArrayCells(series.to_numpy())
@@ -235,11 +298,11 @@ def _pandas_cells(series: Any) -> Cells:
     try:
         import pyarrow as pa
     except ImportError:
-        return ArrayCells(_objects(series))
+        return ArrayCells(_objects(list(series)))
     numeric = getattr(kind, "kind", "O") in "biuf" and hasattr(series.array, "__arrow_array__")
     if numeric or getattr(kind, "storage", "") == "pyarrow" or hasattr(kind, "pyarrow_dtype"):
         return ArrowCells(pa.array(series.array))
-    return ArrayCells(_objects(series))
+    return ArrayCells(_objects(list(series)))
 
 
 def _polars_cells(series: Any) -> Cells:

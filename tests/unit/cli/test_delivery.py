@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
-from dplangevin.cli import _outputs
 from dplangevin.cli.main import run
 from dplangevin.datasets import income
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import model_file
 from dplangevin.ledger import Ledger
+from dplangevin.privacy.delivery import Delivery
 
 URL = "sqlite:///budget.db"
 CHARGE = ["--ledger", URL, "--dataset", "people"]
@@ -118,8 +118,10 @@ def test_the_last_resort_is_to_print(tmp_path: Path, capsys: pytest.CaptureFixtu
     def full(path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(DplangevinError, match="it was printed"):
-        _outputs.deliver(full, tmp_path / "model.json", "the model", lambda: "all of it")
+    with Delivery("fit", "", None, None, print) as delivery:
+        delivery.put("the model", tmp_path / "model.json", full, lambda: "all of it")
+        with pytest.raises(DplangevinError, match="it was printed"):
+            delivery.finish()
     assert capsys.readouterr().out == "all of it\n"
 
 

@@ -49,8 +49,8 @@ def test_a_ledger_from_the_command_line(url: str) -> None:
     budget.commit(budget.charge(pure(1.5)), "ab" * 32)
     budget.charge(pure(1.0))
     assert ask("show", "--ledger", url) == (
-        "census: budget epsilon = 5, delta = 0 (replace-one); spent epsilon = 2.5 in 2 releases; "
-        "would fit: pure epsilon = 2.5\n"
+        "census: budget epsilon = 5, delta = 0 (replace-one), 2 releases charged; "
+        "would fit: pure epsilon = 2.5; about 2 more like the last one\n"
     )
     first, second = ask("history", "--ledger", url, "--dataset", "census").splitlines()
     assert first.startswith("1 20")
@@ -65,9 +65,9 @@ def test_show_names_what_would_fit(url: str) -> None:
     Ledger.open(url).dataset("b").part("south").charge(pure(0.25, adjacency="add-remove"))
     shown = ask("show", "--ledger", url)
     assert "a: budget epsilon = 3, delta = 1e-06" in shown
-    assert f"or GDP mu = {math.floor(1e4 * cv.gdp_mu(3, 1e-6)) / 1e4:.4g}\n" in shown
+    assert f"(GDP mu = {math.floor(1e4 * cv.gdp_mu(3, 1e-6)) / 1e4:.4g}), or pure epsilon = 3\n" in shown
     found = json.loads(ask("show", "--json", "--dataset", "b", DPLANGEVIN_LEDGER=url))
-    assert found["b"]["spent_epsilon"] == 0.25
+    assert found["b"]["pure_epsilon"] == 0.75
     assert found["b"]["pure_epsilon"] == 0.75
 
 

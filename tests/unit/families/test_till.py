@@ -14,12 +14,17 @@ from sklearn.dummy import DummyClassifier
 
 from dplangevin import DPLogisticRegression, DPSearchCV
 from dplangevin.cli.main import run as command
+from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.evaluation import private_score, private_selection
+from dplangevin.families.mechanism import run
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
+from dplangevin.privacy.plan import Plan
+from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.queries import column, count_queries
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.rashomon.fairness import private_counts
@@ -306,3 +311,15 @@ def test_two_paid_releases_of_one_seed_have_one_noise_and_warn(tmp_path: Path) -
         fit(1, Y, ledger=budget)
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], random_state=0).fit(X, Y)
     assert any("a second one from the same seed" in words for words in model.privacy_.assumptions)
+
+
+def test_a_strict_data_set_refuses_plans_that_refuse_records(tmp_path: Path) -> None:
+    """An error that depends on a record tells of it: the check is the till's, whoever calls it."""
+    strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=9.0, delta=1e-3, strict=True)
+    bounds = DataBounds(data_norm=2.0, classes=2, bad_rows="refuse")
+    problem = Problem(loss=Logistic(), bounds=bounds, n=300, n_features=2)
+    schedule = NoisyGradientSchedule(noise_scale=1.0, step_size=1.0, n_steps=2, release="trajectory")
+    plan = Plan(problem=problem, schedule=schedule, delta=1e-3)
+    with pytest.raises(InvalidParameter, match="strict, and the plan refuses records"):
+        run(plan, ArrayDataset(X, Y.astype(float), problem), 0, ledger=strict)
+    assert not strict.history()

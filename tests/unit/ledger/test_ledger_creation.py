@@ -37,7 +37,7 @@ def test_a_ledger_is_created_once(ledger: Ledger) -> None:
     ledger.declare("a", epsilon=1, delta=0).charge(pure(1.0))
     with pytest.raises(LedgerError, match=r"there is a file already.*Ledger\.open"):
         Ledger.create(ledger.url)
-    assert Ledger.open(ledger.url).dataset("a").remaining().spent_epsilon == 1.0
+    assert Ledger.open(ledger.url).dataset("a").remaining().pure_epsilon == 0.0
 
 
 def test_a_data_set_is_declared_and_then_opened(ledger: Ledger) -> None:
@@ -152,16 +152,17 @@ def test_an_older_ledger_is_upgraded_with_every_charge(tmp_path: Path) -> None:
     budget = ledger.dataset("a")
     assert [entry.guarantee.epsilon() for entry in budget.history()] == [0.25, 0.5, 0.75]
     assert {entry.release_hash for entry in budget.history()} == {"ab"}
-    assert budget.remaining().spent_epsilon == 1.5
+    assert budget.remaining().pure_epsilon == 3.5
+    assert budget.remaining().rule() == "the first 3 were admitted under the rule of fixed costs"
     assert budget.charged("token2")
     assert not budget.charged("other")
-    assert ledger.dataset("b").part("north").remaining().spent_epsilon == 1.0
-    assert ledger.dataset("B").remaining().spent_epsilon == 2.0  # two names of old stay what they were
+    assert ledger.dataset("b").part("north").remaining().pure_epsilon == 4.0
+    assert ledger.dataset("B").remaining().pure_epsilon == 3.0  # two names of old stay what they were
     ledger.verify(*ledger.heads().values())
     budget.charge(pure(3.5))
     with pytest.raises(BudgetExceeded):
         budget.charge(pure(0.1))
-    with pytest.raises(LedgerError, match="version 2 already"):
+    with pytest.raises(LedgerError, match="version 3 already"):
         Ledger.upgrade(ledger.url)
     kept = Path(words.rpartition(" ")[2])
     assert kept.is_file()
@@ -173,7 +174,7 @@ def test_names_that_would_be_refused_now_stay_open(tmp_path: Path) -> None:
     written(tmp_path / "old.db", [(name, "n\u043erth", "t", pure(0.5))])
     Ledger.upgrade(f"sqlite:///{tmp_path}/old.db")
     ledger = Ledger.open(f"sqlite:///{tmp_path}/old.db")
-    assert ledger.dataset(name).part("n\u043erth").remaining().spent_epsilon == 0.5
+    assert ledger.dataset(name).part("n\u043erth").remaining().pure_epsilon == 4.5
     assert ledger.dataset("census").name == name
 
 

@@ -61,7 +61,10 @@ def test_heads_grow_with_every_charge_and_stay_known(budget: DatasetBudget) -> N
             Ledger.open(budget.url, expect=[text])  # type: ignore[list-item]
 
 
-def test_fifty_restores_of_older_files_are_noticed(file: Path, budget: DatasetBudget, tmp_path: Path) -> None:
+def test_fifty_restores_of_older_files_are_noticed(
+    file: Path, budget: DatasetBudget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
     copies, rng = [], np.random.default_rng(3)
     for place in range(10):
         copies.append(tmp_path / f"copy{place}.db")
@@ -69,6 +72,7 @@ def test_fifty_restores_of_older_files_are_noticed(file: Path, budget: DatasetBu
         budget.charge(pure(0.1))
     head, newest = budget.head(), Ledger.open(budget.url).backup(tmp_path / "newest.db")
     for turn in range(50):
+        monkeypatch.setenv("DPLANGEVIN_STATE", str(state))
         put_back(newest, file)
         _books.forget()
         assert budget.remaining().entries == 10
@@ -78,7 +82,10 @@ def test_fifty_restores_of_older_files_are_noticed(file: Path, budget: DatasetBu
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # this process has seen more, head or no head
         _books.forget()
-        for _ in range(turn % 12):  # and spending on does not hide it
+        with pytest.raises(LedgerError, match="older than it was"):
+            budget.charge(pure(0.1))  # nor does another process of the same user
+        monkeypatch.setenv("DPLANGEVIN_STATE", str(tmp_path / f"another_user{turn}"))
+        for _ in range(turn % 12):  # where nobody has seen more, spending on does not hide it
             budget.charge(pure(0.01))
         with pytest.raises(LedgerError, match="older than a release"):
             Ledger.open(budget.url).verify(head)
@@ -123,9 +130,13 @@ def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget,
     restored = Ledger.restore(f"sqlite:///{tmp_path}/new.db", copy)
     again = restored.dataset("a")
     assert len(again.history()) == 1
+    with pytest.raises(LedgerError, match="accept-restore"):
+        again.charge(pure(2.0))
+    assert restored.accept_restore() == {"a": f"seen {head}, there is {again.head()}"}
     again.charge(pure(2.0))
     again.enter(pure(49.0), "ff", lost_head=head)  # it exists, so it counts, though it does not fit
-    assert again.remaining().spent_epsilon > 50
+    assert again.remaining().pure_epsilon == 0
+    assert again.remaining().unfitting == 1
     assert again.history()[-1].release_hash == "ff"
     restored.verify(head)
 
@@ -228,7 +239,10 @@ def test_the_commands(budget: DatasetBudget, tmp_path: Path) -> None:
     assert "forgotten" in ask("restore", "--ledger", lost, tmp_path / "copy.db")
     with pytest.raises(LedgerError, match="older than a release"):
         ask("verify", "--ledger", lost, tmp_path / "model.json")
+    left = budget.remaining().gaussian_mu
+    assert "still count" in ask("accept-restore", "--ledger", lost)
     ask("enter", "--ledger", lost, "--dataset", "a", tmp_path / "model.json")
-    ask("verify", "--ledger", lost, tmp_path / "model.json")
-    left = Ledger.open(lost).dataset("a").remaining()
-    assert left.spent_epsilon == budget.remaining().spent_epsilon
+    ask("verify", "--ledger", lost, "--head", tmp_path / "model.json")
+    assert Ledger.open(lost).dataset("a").remaining().gaussian_mu == left
+    with pytest.raises(LedgerError, match="older than it was, or a copy"):
+        budget.remaining()  # the first file is now the copy that was left behind

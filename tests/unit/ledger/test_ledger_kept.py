@@ -12,13 +12,9 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import BudgetExceeded
-from dplangevin.ledger import DatasetBudget, Ledger, _books, _kept
-from dplangevin.ledger._bill import Bill, bill
-from dplangevin.ledger._lattice import grid_for
-from dplangevin.privacy.parts import Concentrated
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, _books, _kept
 from fuzz._states import changed
-from unit._ledger import gaussian, promise, pure
-from unit.ledger.test_ledger_lattice import mixed
+from unit._ledger import gaussian, pure
 
 LIMIT = 2.0
 
@@ -31,9 +27,9 @@ def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DatasetBudget:
     found = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare(
         "a", epsilon=LIMIT, delta=1e-6, parts=["x"]
     )
-    for cost in (pure(0.5), gaussian(0.1), pure(0.4), pure(0.3), gaussian(0.05), pure(0.2)):
+    for cost in (pure(0.5), gaussian(0.1), pure(0.1), pure(0.05), gaussian(0.05), pure(0.02)):
         found.charge(cost)
-    found.part("x").charge(pure(0.1))
+    found.part("x").programme([pure(0.01), gaussian(0.01)])
     found.remaining()
     return found
 
@@ -46,13 +42,14 @@ def kept(budget: DatasetBudget, tmp_path: Path) -> Path:
 
 def read_entries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many entries each new process composes."""
-    counts, honest = [], _books._with
+    counts: list[int] = []
+    honest = _admission.replay
 
-    def noted(bills: Any, costs: Any) -> Any:
-        counts.append(sum(costs.values()))
-        return honest(bills, costs)
+    def noted(*arguments: Any) -> Any:
+        counts.append(1)
+        return honest(*arguments)
 
-    monkeypatch.setattr(_books, "_with", noted)
+    monkeypatch.setattr(_admission, "replay", noted)
     return counts
 
 
@@ -91,7 +88,7 @@ def _symlink(path: Path) -> None:
 WRONG: dict[str, Callable[[Path], Any]] = {
     "others may read it": lambda path: path.chmod(0o644),
     "a link": _symlink,
-    "a bit": lambda path: path.write_bytes(path.read_bytes().replace(b'"largest": 0.5', b'"largest": 0.4')),
+    "a bit": lambda path: path.write_bytes(path.read_bytes().replace(b'"unfitting": 0', b'"unfitting": 1')),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
     "nothing": lambda path: path.write_bytes(b""),
     "another head": lambda path: lowered(path, lambda plain: plain.update(head="0" * 64)),
@@ -99,7 +96,7 @@ WRONG: dict[str, Callable[[Path], Any]] = {
     "another library": lambda path: lowered(path, lambda plain: plain.update(library="0")),
     "another ledger": lambda path: lowered(path, lambda plain: plain.update(ledger="0" * 64)),
     "another data set": lambda path: lowered(path, lambda plain: plain.update(genesis="0" * 64)),
-    "no whole": lambda path: lowered(path, lambda plain: plain["bills"].pop("")),
+    "no whole": lambda path: lowered(path, lambda plain: plain["standing"]["states"].pop("")),
 }
 
 
@@ -128,33 +125,27 @@ def test_an_older_ledger_is_composed_from_its_own_entries(
     for suffix in ("", "-wal", "-shm"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
     copy.rename(file)
-    _books.forget()
+    Ledger(budget.url).accept_restore()
     assert budget.remaining().entries == 7
 
 
 def test_a_changed_file_is_no_crash(budget: DatasetBudget, kept: Path) -> None:
     plain, rng = json.loads(kept.read_text().partition("\n")[2]), np.random.default_rng(0)
-    genesis, grid = plain["genesis"], grid_for(LIMIT)
-    assert _kept.load(budget.url, genesis, grid) is not None
+    genesis = plain["genesis"]
+    assert _kept.load(budget.url, genesis) is not None
     for _ in range(200):
         lowered(kept, lambda found: (found.clear(), found.update(changed(plain, rng))))
-        _kept.load(budget.url, genesis, grid)
+        _kept.load(budget.url, genesis)
 
 
-@pytest.mark.parametrize("concentrated", [False, True])
-def test_a_bill_reads_back_as_it_was(concentrated: bool) -> None:
-    more = [Concentrated(rho=0.001)] if concentrated else []
-    found = bill(((promise(part, extra_delta=1e-12), 1) for part in [*mixed(40), *more]), grid=grid_for(5.0))
-    again = Bill.from_plain(json.loads(json.dumps(found.to_plain())))
-    for one, two in ((found, again), (found.with_release(pure(0.3)), again.with_release(pure(0.3)))):
-        assert sorted(map(repr, one.parts)) == sorted(map(repr, two.parts))
-        assert one.epsilon(1e-6) == two.epsilon(1e-6)
-        assert one.delta(1.0) == two.delta(1.0)
-        assert (one.pairs, one.largest_single, one.only_gaussian) == (
-            two.pairs,
-            two.largest_single,
-            two.only_gaussian,
-        )
+def test_a_standing_reads_back_as_it_was(budget: DatasetBudget, kept: Path) -> None:
+    ((genesis, known),) = _books.remembered(budget.url).items()
+    _kept.save(budget.url, genesis, known.sequence, known.head, known.standing)
+    found = _kept.load(budget.url, genesis)
+    assert found is not None
+    assert (found[0], found[1]) == (known.sequence, known.head)
+    assert found[2].states == known.standing.states
+    assert found[2].programmes == known.standing.programmes != {}
 
 
 def test_no_folder_is_no_error(

@@ -153,7 +153,7 @@ def test_other_versions_and_damage_are_errors(url: str) -> None:
     execute(url, "UPDATE dplangevin_ledger SET value = '9' WHERE name = 'schema'")
     with pytest.raises(LedgerError, match="upgrade dplangevin"):
         budget.charge(pure(0.5))
-    execute(url, "UPDATE dplangevin_ledger SET value = '2' WHERE name = 'schema'")
+    execute(url, "UPDATE dplangevin_ledger SET value = '3' WHERE name = 'schema'")
     execute(url, "UPDATE dplangevin_guarantee SET content = replace(content, '0.5', '0.1')")
     _books.forget()
     with pytest.raises(LedgerError, match="altered"):

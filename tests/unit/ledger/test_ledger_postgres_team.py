@@ -70,7 +70,7 @@ def test_spenders_spend_and_readers_read(roles: dict[str, str]) -> None:
     other = spender.part("north").charge(pure(0.5))
     assert spender.commit(token, "ab") == spender.history()[0].head
     reader = Ledger.open(roles["reader"])
-    assert reader.dataset("a").remaining().spent_epsilon == 1.5
+    assert reader.dataset("a").remaining().entries == 2
     reader.verify(spender.head())
     assert reader.export()["datasets"][0]["entries"][0]["label"] == "Ada"
     with pytest.raises(LedgerError, match="may not do that"):
@@ -285,7 +285,8 @@ def test_an_older_ledger_is_upgraded(url: str) -> None:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         execute(as_role(url, "spender"), "UPDATE dplangevin_dataset SET epsilon = 100")
     budget = Ledger.open(url).dataset("a")
-    assert budget.remaining().spent_epsilon == 3.0
+    assert budget.remaining().pure_epsilon == 2.0
+    assert budget.remaining().fixed_cost_entries == 2
     assert budget.charged("two")
     budget.charge(pure(2.0))
     Ledger.open(url).verify(budget.head())

@@ -141,7 +141,7 @@ def test_a_new_ledger_is_for_its_owner_alone(file: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("UPDATE dplangevin_ledger SET value = '3' WHERE name = 'schema'", "upgrade dplangevin"),
+        ("UPDATE dplangevin_ledger SET value = '4' WHERE name = 'schema'", "upgrade dplangevin"),
         ("UPDATE dplangevin_ledger SET value = 'two' WHERE name = 'schema'", "does not state its version"),
         ("DELETE FROM dplangevin_ledger", "does not state its version"),
         ("DELETE FROM dplangevin_entry WHERE sequence = 3", "should hold"),
@@ -152,10 +152,13 @@ def test_a_new_ledger_is_for_its_owner_alone(file: Path) -> None:
         ("UPDATE dplangevin_dataset SET epsilon = -1", "epsilon"),
         ("UPDATE dplangevin_dataset SET epsilon = 30", "not the one that was declared"),
         ("UPDATE dplangevin_dataset SET strict = 1", "not the one that was declared"),
-        ("UPDATE dplangevin_dataset SET entries = 2", "not the head of its chain|should hold"),
+        (
+            "UPDATE dplangevin_dataset SET entries = 2",
+            "not the head of its chain|should hold|older than it was",
+        ),
         ("UPDATE dplangevin_dataset SET entries = 4611686018427387904", "should hold"),  # and not counted out
         ("UPDATE dplangevin_dataset SET entries = 0, head = genesis", "should hold"),
-        ("UPDATE dplangevin_dataset SET head = genesis", "not the head of its chain"),
+        ("UPDATE dplangevin_dataset SET head = genesis", "not the head of its chain|older than it was"),
         ("UPDATE dplangevin_guarantee SET content = x'00'", "text"),
         ("UPDATE dplangevin_dataset SET delta = 'nothing'", "delta"),
         ("UPDATE dplangevin_dataset SET adjacency = 'swap'", "adjacency"),

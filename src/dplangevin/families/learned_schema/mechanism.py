@@ -16,6 +16,7 @@ from dplangevin.families.mechanism import Mechanism
 from dplangevin.families.release import Paid
 from dplangevin.families.run_state import RunState
 from dplangevin.privacy.plan import Price
+from dplangevin.samplers.gamma_norm import discrete_laplace
 
 Floats = NDArray[np.float64]
 
@@ -83,5 +84,4 @@ def counts_digest(exact: Counts, salt: str) -> str:
 def _noise(schedule: LearnedSchemaSchedule, size: int | tuple[int, ...], rng: np.random.Generator) -> Floats:
     if schedule.noise == "gaussian":
         return schedule.scale * rng.standard_normal(size)
-    success = -np.expm1(-1 / schedule.scale)
-    return np.asarray(rng.geometric(success, size) - rng.geometric(success, size), float)
+    return discrete_laplace(schedule.scale, size, rng)

@@ -65,4 +65,5 @@ def _noisy_moments(
 def symmetric_noise(size: int, rng: np.random.Generator) -> Floats:
     """Isotropic in the Frobenius norm: N(0, 1) on the diagonal, N(0, 1/2) off it."""
     draws = rng.standard_normal((size, size))
-    return np.asarray((draws + draws.T) / 2)
+    symmetric: Floats = (draws + draws.T) / 2
+    return symmetric

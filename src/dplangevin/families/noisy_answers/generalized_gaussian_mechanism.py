@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._rng import POWER_LAWS, label_noise
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.best_noise import (
@@ -335,4 +336,7 @@ class LargestNormNoise(AnswerMechanism[LargestNormSchedule]):
 def draw(size: int, p: float, rng: np.random.Generator) -> Floats:
     """Independent draws for sigma = 1: sign times Gamma(1/p)^(1/p)."""
     sizes = rng.standard_gamma(1 / p, size) ** (1 / p)
-    return np.asarray(np.where(rng.random(size) < 0.5, -sizes, sizes))
+    signed: Floats = np.where(rng.random(size) < 0.5, -sizes, sizes)
+    if p in POWER_LAWS:
+        signed = label_noise(signed, *POWER_LAWS[p])
+    return signed

@@ -11,7 +11,7 @@ from dplangevin.families.mechanism import AnswerMechanism
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule, NoisySumsSchedule, SumGroup, SumNoise
 from dplangevin.families.noisy_answers.secure import permute_and_flip, whole_numbers
 from dplangevin.privacy.theorem import public_grid
-from dplangevin.samplers.gamma_norm import gamma_norm
+from dplangevin.samplers.gamma_norm import discrete_laplace, gamma_norm
 from dplangevin.samplers.rounded import gaussian_scale, geometric_noise, rounded_sums
 
 
@@ -58,6 +58,4 @@ def sum_noise(noise: SumNoise, group: SumGroup, rng: np.random.Generator) -> Flo
         return group.scale * rng.standard_normal(group.answers)
     if noise == "gamma":
         return gamma_norm(group.answers, group.scale, 1, rng)[:, 0]
-    success = -np.expm1(-1 / group.scale)
-    draws = rng.geometric(success, (2, group.answers))
-    return np.asarray(draws[0] - draws[1], float)
+    return discrete_laplace(group.scale, group.answers, rng)

@@ -92,6 +92,9 @@ class NoisySumsSchedule(AnswerSchedule):
             raise InvalidParameter("groups must hold at least one group of sums.")
         if self.noise == "geometric" and any(group.unit != int(group.unit) for group in self.groups):
             raise InvalidParameter("geometric noise is for whole numbers: state a whole unit for each group.")
+        if self.noise == "geometric" or self.secure:
+            for group in self.groups:
+                _check.whole_noise_scale("scale", group.scale)
         if self.noise == "gamma" and self.secure:
             raise InvalidParameter(
                 "gamma noise has no secure form: its entries depend on one another and no exact sampler of their "
@@ -182,6 +185,8 @@ class NoisyAnswersSchedule(CountedAnswers):
         _check.put(self, p=checked_power(self.p))
         _check.each(self, sigma=_check.scale)
         _check.put(self, grid=public_grid(self.sigma, whole=self.secure))
+        if self.secure:
+            _check.whole_noise_scale("sigma", self.sigma / self.grid)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
     """
 
     walks_on = True
+    keeps_position = True
 
     def draw(self, run: Fit[DiscreteGradientSchedule]) -> Draw:
         """Descend, and round to the public grid.

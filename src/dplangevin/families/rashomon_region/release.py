@@ -105,7 +105,7 @@ def run_region(
     more = [price and price.schedule for price in (plan.gap, plan.gradient, plan.flips)]
     parts = (plan.curvature.schedule, plan.slack.schedule, *more)
     asked = (plan.objective, plan.thresholds, plan.confidence, plan.radius, plan.flip_shares, public)
-    saved = RunState.at(state, plan.centre, parts, *asked)
+    saved = RunState.of_fit(state, plan.centre, parts, *asked, ledger=ledger)
 
     def release(rng: np.random.Generator, seeded: bool) -> RegionRelease:
         if saved is not None:

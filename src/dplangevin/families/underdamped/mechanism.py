@@ -25,7 +25,8 @@ class UnderdampedLangevin(FitMechanism[UnderdampedSchedule]):
     whole_records = (RecordLoss,)
 
     def check(self, schedule: UnderdampedSchedule, problem: Problem) -> None:
-        """Positions are not projected."""
+        """Positions are not projected, and the noise of a step is a double of the right size."""
+        UnderdampedStep.exact(schedule.friction, schedule.inverse_mass, schedule.step_size)
         if not isinstance(problem.constraint, WholeSpace):
             raise InvalidParameter(
                 "underdamped Langevin runs on the whole space: a projection would not know what to do with the "

@@ -35,6 +35,11 @@ def bend(score: float, along: bool = False) -> float:
     return float(4 * (_NORMAL * (_NODES**2 if along else 1.0)) @ (chances * (1 - chances)))
 
 
+def two_digits(estimate: float) -> Floats:
+    """An estimate as it is kept on a model: more digits would say nothing more about the risk."""
+    return np.array(float(f"{estimate:.1e}"))
+
+
 def last_third(steps: int) -> int:
     """The first of the steps (from 0) whose moves `fall` looks at; it needs the two iterates before it."""
     return 2 * steps // 3

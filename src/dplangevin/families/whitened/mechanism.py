@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.mechanism import symmetric_noise
 from dplangevin.families.run_state import RunState
-from dplangevin.families.whitened.excess import expected_excess, last_third
+from dplangevin.families.whitened.excess import expected_excess, last_third, two_digits
 from dplangevin.families.whitened.geometry import Geometry, first_look, second_look
 from dplangevin.families.whitened.response import Path
 from dplangevin.families.whitened.schedule import WhitenedSchedule
@@ -46,6 +46,8 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
     them, covers. Nothing here may be used with a promise about the last iterate alone.
     """
 
+    keeps_position = True
+
     def check(self, schedule: WhitenedSchedule, problem: Problem) -> None:
         """Coordinates are stretched, so that balls and ridges would not stay what they are."""
         if problem.ridge or not isinstance(problem.constraint, WholeSpace):
@@ -55,7 +57,7 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
             )
 
     def draw(self, run: Fit[WhitenedSchedule]) -> Draw:
-        """Moments, descent, and the weighted mean of the iterates; the released moments beside it."""
+        """Moments, descent, and the weighted mean of the iterates."""
         schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         if saved is None or (stands := saved.position()) is None:
             walk = begun(schedule, data.problem, looked(schedule, data, rng))
@@ -69,17 +71,14 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
             geometry.frame.basis,
             step_sizes(schedule, geometry, walk.steps),
         )
-        beside = {  # in the units of the problem's rows
-            "moment": walk.moments[0] * unit**2,
-            "basis": basis / unit,
-            "resolved": geometry.spectrum.resolved.astype(float),
-        }
+        # Neither the moments nor the coordinates leave: which doubles they can be depends on the exact sums.
+        beside = {"resolved": geometry.spectrum.resolved.astype(float)}
         iterates = {t: q[:, 0] for t, q in walk.iterates.items()}
         excess = expected_excess(
             schedule, geometry, etas, walk.totals[-1][:, 0], iterates, walk.steps, data.problem
         )
         if excess is not None:
-            beside["excess_risk"] = np.array(excess)
+            beside["excess_risk"] = two_digits(excess)
         return Draw(value=(basis @ found).ravel() / unit, n_steps=walk.steps, beside=beside)
 
 

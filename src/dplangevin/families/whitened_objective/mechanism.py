@@ -11,6 +11,7 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.families._minimise import Objective, minimise
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.perturbation._noise import perturbation
+from dplangevin.families.whitened.excess import two_digits
 from dplangevin.families.whitened.geometry import Spectrum, spectrum
 from dplangevin.families.whitened.sums import second_moment
 from dplangevin.families.whitened_objective.excess import expected_excess
@@ -26,7 +27,7 @@ tend to matter most; ill-conditioned tables hardly notice."""
 
 
 class WhitenedObjective(FitMechanism[WhitenedObjectiveSchedule]):
-    """T q with q the perturbed minimiser in the coordinates that a noisy second moment gives; the moment beside it.
+    """T q with q the perturbed minimiser in the coordinates that a noisy second moment gives.
 
     Noise goes on the moment, on the objective and on its minimiser. What is made of the moment (directions that count
     as resolved, T) is post-processing.
@@ -42,15 +43,12 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSchedule]):
         basis = coordinates(found)
         q = minimised(schedule, run.data, basis, run.rng)
         theta = basis @ q.reshape(problem.n_columns, -1)
-        beside = {
-            "moment": moment * problem.row_norm**2,
-            "basis": basis,
-            "resolved": found.resolved.astype(float),
-        }
+        # Neither the moment nor the coordinates leave: which doubles they can be depends on the exact sum.
+        beside = {"resolved": found.resolved.astype(float)}
         excess = expected_excess(schedule, problem, found, q, POWER)
         return Draw(
             value=theta.ravel(),
-            beside=beside if excess is None else beside | {"excess_risk": np.array(excess)},
+            beside=beside if excess is None else beside | {"excess_risk": two_digits(excess)},
         )
 
 

@@ -371,12 +371,10 @@ def test_an_estimator_charges_what_it_says_and_keeps_the_geometry(tmp_path: Any)
     model = DPLogisticRegression(
         epsilon=2.0, delta=0.0, data_norm=1.0, classes=[0, 1], random_state=0, ledger=budget
     ).fit(X, y)
-    assert budget.remaining().spent_epsilon == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
+    assert 9.0 - budget.remaining().pure_epsilon == pytest.approx(model.privacy_.epsilon(), rel=1e-9)
     model.set_params(ledger=None)
     assert model.privacy_.theorem == "whitened-objective-perturbation"
-    assert set(model.geometry_) == {"moment", "basis", "resolved", "excess_risk"}
-    joint = np.column_stack([X, np.ones(3000)])
-    np.testing.assert_allclose(model.geometry_["moment"], joint.T @ joint / 3000, atol=0.2)
+    assert set(model.geometry_) == {"resolved", "excess_risk"}  # no floating-point sum
     assert "buys one second moment" in str(model.plan_)
     people = DPLogisticRegression(
         epsilon=2.0, delta=0.0, data_norm=1.0, classes=[0, 1], random_state=0, max_rows_per_person=2
@@ -396,12 +394,14 @@ def test_sample_weights_scale_the_tilt_and_not_the_moment() -> None:
         "target_bounds": (0, 1),
         "random_state": 0,
     }
-    plain = DPRidge(**options).fit(X, y)
-    weighted_fit = DPRidge(**options, weight_bound=3.0).fit(X, y, sample_weight=np.full(4000, 3.0))
+    made: list[Any] = []
+    with mock.patch.object(running, "look", lambda *of: made.append(look(*of)) or made[-1]):
+        plain = DPRidge(**options).fit(X, y)
+        weighted_fit = DPRidge(**options, weight_bound=3.0).fit(X, y, sample_weight=np.full(4000, 3.0))
     one, three = plain.plan_.plan.schedule, weighted_fit.plan_.plan.schedule
     assert three.noise_scale == pytest.approx(3 * one.noise_scale, rel=1e-9)
     assert three.moment_noise == one.moment_noise
-    np.testing.assert_allclose(plain.geometry_["moment"], weighted_fit.geometry_["moment"])
+    np.testing.assert_allclose(*made)
     np.testing.assert_allclose(
         plain.coef_, weighted_fit.coef_, rtol=1e-4, atol=1e-6
     )  # equal weights change nothing

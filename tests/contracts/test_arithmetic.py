@@ -1,0 +1,98 @@
+"""Adding promises up is counting: against a list of single uses, and rationals where numbers add.
+
+Groups are in tests/unit/privacy; here is what is done with promises once they are made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from dplangevin.privacy import serialize
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    Gaussian,
+    Part,
+    Profile,
+    Pure,
+    Renyi,
+    SampledGaussian,
+)
+
+PARTS: tuple[Part, ...] = (
+    Pure(value=0.3),
+    BoundedRange(value=0.7, count=2),
+    Gaussian(mu=0.4, count=3),
+    Concentrated(rho=0.01),
+    Renyi(orders=(2.0, 8.0), values=(0.1, 0.5)),
+    SampledGaussian(rate=0.1, noise_multiplier=2.0, sampling="poisson", count=5),
+    Profile(epsilons=(0.0, 1.0), deltas=(0.1, 1e-6)),
+    Approximate(value=0.2, slack=1e-7),
+)
+
+
+def promise(*parts: Part, **changes: object) -> Guarantee:
+    stated: dict[str, object] = {"extra_delta": 2.0**-20, "at_delta": 1e-5}
+    return Guarantee(
+        parts=parts, adjacency="add-remove", release="draw", theorem="composition", reference="", **(stated | changes)
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def uses(guarantee: Guarantee) -> Counter[Part]:
+    """Every single use, however counts are kept."""
+    found: Counter[Part] = Counter()
+    for part in guarantee.parts:
+        found[replace(part, count=1)] += part.count
+    return found
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(PARTS, PARTS)))
+def test_a_sum_has_all_uses_of_both(first: Part, second: Part) -> None:
+    one, two = promise(first), promise(second, second, Gaussian(mu=0.4))
+    total = one + two
+    assert uses(total) == uses(one) + uses(two)
+    assert Fraction(total.extra_delta) == Fraction(one.extra_delta) + Fraction(two.extra_delta)
+    assert total.adjacency == "add-remove"
+    assert total.rows_per_person == 1
+    assert serialize.loads(serialize.dumps(total)) == total
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 7])
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
+def test_a_multiple_is_a_repeated_sum(part: Part, times: int) -> None:
+    one = promise(part, Pure(value=0.3))
+    repeated = one
+    for _ in range(times - 1):
+        repeated = repeated + one
+    assert uses(times * one) == uses(repeated) == Counter({use: times * n for use, n in uses(one).items()})
+    assert Fraction((times * one).extra_delta) == times * Fraction(one.extra_delta)
+    assert uses(replace(one, parts=(part.times(times),))) == Counter(
+        {replace(part, count=1): times * part.count}
+    )
+
+
+def test_what_is_kept_beside_is_added_beside() -> None:
+    """Plain composition of a sum is the sum of the plain compositions; of a multiple, the multiple."""
+    beside = promise(Gaussian(mu=2.0))
+    one = promise(Gaussian(mu=1.0), composition=beside)
+    assert (one + one).composition == beside + beside
+    assert (3 * one).composition == 3 * beside
+    assert (one + promise(Pure(value=0.1))).composition is None
+
+
+def test_the_weaker_arithmetic_and_every_condition_stay() -> None:
+    secure = promise(Gaussian(mu=1.0), arithmetic="discrete-grid", assumptions=("first",))
+    plain = promise(Gaussian(mu=1.0), assumptions=("second", "first"))
+    for total in (secure + plain, plain + secure):
+        assert total.arithmetic == "real"
+        assert set(total.assumptions) == {"first", "second"}
+    assert (secure + secure).arithmetic == "discrete-grid"
+    assert (5 * secure).assumptions == ("first",)
+    assert (secure + replace(secure, at_delta=1e-3)).at_delta is None

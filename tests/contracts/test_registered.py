@@ -1,0 +1,187 @@
+"""Every mechanism in the registry, by name: a new one is covered by being listed.
+
+What can be planned by name is planned for several losses, adjacencies and norms and replayed on neighbouring records
+(`assert_noise_covers`). Every other kind of run must have run in a spender of `_wiring`, or draws from a law of its
+own, which no sum of noise and something exact shows: DRAWN names the tests of those laws.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts._wiring import ChargeRecorder, neighbours, quick_and_steady, spenders
+from dplangevin import choose
+from dplangevin.audit import replay
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import DplangevinError
+from dplangevin.families.mechanism import Mechanism, run
+from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.privacy.parts import Gaussian, Pure
+from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.registry import recipe_named, recipe_names, schedule_types
+from dplangevin.problem import Ball, DataBounds, Logistic, Problem
+
+N, P = 12, 2
+MODELS: dict[str, dict[str, Any]] = {
+    "logistic": {},
+    "ridge": {"target_bounds": (-1.0, 1.0)},
+    "multinomial": {"n_classes": 3},
+    "poisson": {"target_bounds": (0.0, 5.0)},
+    "svc": {},
+    "quantile": {"target_bounds": (-1.0, 1.0), "quantile": 0.3},
+    "huber": {"target_bounds": (-1.0, 1.0)},
+}
+_DRAWS, _RASHOMON = "tests/unit/families/draws/test_draws.py", "tests/unit/families/rashomon/test_rashomon.py"
+DRAWN = {
+    "ExponentialSchedule": _DRAWS,
+    "GibbsSchedule": _DRAWS,
+    "IteratedExponentialSchedule": _DRAWS,
+    "RashomonSchedule": _RASHOMON,
+    "RashomonChainSchedule": _RASHOMON,
+    "UnderdampedSchedule": "tests/unit/families/underdamped/test_underdamped.py",
+    "NoisyMaxSchedule": "tests/unit/families/noisy_answers/test_secure_answers.py",
+    "LargestNormSchedule": "tests/unit/families/noisy_answers/test_largest_norm.py",
+    "CorrectedAnswersSchedule": "tests/unit/families/noisy_answers/test_sparse_vector.py",
+}
+"""Kinds of run whose release is a draw (of a model, an index, a norm), and the tests of its law."""
+PATIENT = ("noisy-sgd",)
+"""Planned by a long search: their walk is replayed for fixed schedules, the search in the slow tests."""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_and_steady(monkeypatch)
+
+
+def planned(mechanism: str, model: str, adjacency: str, delta: float, norm: float) -> Plan | None:
+    """The plan of a recipe; None for what it refuses."""
+    stated: dict[str, Any] = {"n": N, "n_features": P, "epsilon": 3.0, "delta": delta, "adjacency": adjacency}
+    try:
+        return choose(
+            model=model, mechanism=mechanism, data_norm=norm, fit_intercept=True, weight_bound=2.0, **stated,
+            **MODELS[model],
+        ).plan  # fmt: skip
+    except DplangevinError:
+        return None
+
+
+def neighbouring(plan: Plan, norm: float, turned: bool) -> tuple[ArrayDataset, ArrayDataset]:
+    """A record far too long and heavy; in its place one of the opposite target, turned or not, or none."""
+    rng, of = np.random.default_rng(0), plan.problem
+    low, high = of.bounds.label_range
+    X = rng.standard_normal((N, P)) * norm
+    y = rng.integers(0, int(high) + 1, N).astype(float) if of.bounds.classes else rng.uniform(low, high, N)
+    weights = np.full(N, 1.5)
+    X[0], y[0], weights[0] = (50 * norm, 0.0), low, 9.0
+    others = X.copy(), y.copy(), weights.copy()
+    others[0][0], others[1][0] = (0.0, -50 * norm) if turned else X[0], high
+    if of.adjacency == "add-remove":
+        others = others[0][1:], others[1][1:], others[2][1:]
+    return ArrayDataset(X, y, of, weights), ArrayDataset(*others[:2], of, others[2])
+
+
+def assert_noise_covers(plan: Plan, norm: float, turned: bool = False) -> float:
+    """Replay a plan: not refuted, and each sampled step within the Gaussian mechanism on the whole batch.
+
+    Returns what share of the claim the pair attains.
+    """
+    promise = plan.guarantee.composition or plan.guarantee
+    followed = all(isinstance(part, Gaussian | Pure) for part in promise.parts)
+    seedless = plan.guarantee.arithmetic == "discrete-grid"
+
+    def release(data: Any, rng: Any) -> Any:
+        return run(plan, data, None if seedless else rng)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pair = neighbouring(plan, norm, turned)
+        result = replay(release, *pair, guarantee=promise if followed else None)
+    assert result.refuted is None
+    assert result.releases
+    if not followed:  # batches are drawn: what they save is accounted, the noise of a step is not less for it
+        noise = plan.schedule.noise_scale  # type: ignore[attr-defined]
+        limit = (plan.problem.constants.gradient_sensitivity / noise) ** 2
+        assert len(result.releases) == plan.schedule.n_steps  # type: ignore[attr-defined]
+        costs = [release.cost for release in result.releases]
+        assert max(costs) <= limit * (1 + 1e-9)
+        return math.sqrt(max(costs) / limit)
+    return result.attained_fraction
+
+
+def assert_wired(mechanism: str, models: Any = MODELS, norms: tuple[float, ...] = (8.0,)) -> int:
+    """Every plan of a recipe that these statements give; how many there were."""
+    shares = []
+    for model in models:
+        for adjacency in ("replace-one", "add-remove"):
+            for delta in (1e-3, 0.0):
+                for norm in norms:
+                    plan = planned(mechanism, model, adjacency, delta, norm)
+                    if plan is not None and type(plan.schedule).__name__ not in DRAWN:
+                        turns = (False, True) if len(norms) > 1 else (False,)
+                        shares += [assert_noise_covers(plan, norm, turned) for turned in turns]
+    assert not shares or max(shares) > 0.05, shares
+    return len(shares)
+
+
+@pytest.mark.parametrize("mechanism", [name for name in recipe_names() if name not in PATIENT])
+def test_noise_covers_the_promise(mechanism: str) -> None:
+    cells = assert_wired(mechanism, ("svc", "ridge"))
+    kinds = {
+        type(plan.schedule).__name__
+        for model in ("svc", "ridge")
+        if (plan := planned(mechanism, model, "replace-one", 1e-3, 8.0)) is not None
+    }
+    # what cannot be asked for by its name is what secure=True runs: a spender
+    assert cells or kinds & set(DRAWN) or mechanism.endswith("-secure")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", recipe_names())
+def test_noise_covers_the_promise_for_every_loss_and_norm(mechanism: str) -> None:
+    assert_wired(mechanism, MODELS if mechanism not in PATIENT else ("logistic",), (1 / 8, 8.0))
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without-replacement", "shuffle", "cyclic"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_a_batch_has_the_noise_of_its_step(sampling: str, adjacency: str) -> None:
+    of = Problem(
+        loss=Logistic(), bounds=DataBounds(data_norm=8.0, classes=2, weight_bound=2.0), n=N, n_features=P, ridge=0.05,
+        constraint=Ball(1.0), fit_intercept=True, adjacency=adjacency,
+    )  # fmt: skip
+    schedule = NoisyGradientSchedule(
+        step_size=0.01, noise_scale=60.0, n_steps=8, batch_size=4, sampling=sampling, release="trajectory"
+    )
+    try:
+        plan = Plan(problem=of, schedule=schedule, delta=1e-3)
+    except DplangevinError:
+        pytest.skip("no theorem for this sampling and adjacency")
+    assert_noise_covers(plan, 8.0)
+
+
+def test_every_kind_of_run_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, by a spender that runs it, or by the tests of its law."""
+    ran: set[str] = set()
+    execute = Mechanism.run
+
+    def watched(self: Any, plan: Any, *arguments: Any, **options: Any) -> Any:
+        ran.add(type(plan.schedule).__name__)
+        return execute(self, plan, *arguments, **options)
+
+    monkeypatch.setattr(Mechanism, "run", watched)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for spender in spenders():
+            account = ChargeRecorder(spender.rows_per_person)
+            if spender.adjacency == "replace-one":
+                spender.call(neighbours(spender)[0][0], 1, account)
+                ran |= {type(plan.schedule).__name__ for plan in account.plans if hasattr(plan, "schedule")}
+    root = Path(__file__).resolve().parents[2]
+    assert all((root / file).exists() for file in DRAWN.values())
+    assert {kind.__name__ for kind in schedule_types()} - set(DRAWN) <= ran
+    assert all(callable(recipe_named(name)) for name in recipe_names())

@@ -1,0 +1,243 @@
+"""What is charged is what is drawn: laws over every mechanism that can be planned by name, and everything that spends.
+
+Each run is replayed on neighbouring records (`dplangevin.audit.replay`): the noise that was really added covers how far
+the exact values are apart within what was charged, and everything else that the caller gets is equal bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from contracts._wiring import ChargeRecorder, Spender, neighbours, quick_and_steady, spenders
+from dplangevin import DPLogisticRegression
+from dplangevin.audit import ReplayResult, replay
+from dplangevin.audit.replay import NoisyRelease
+from dplangevin.data import ArrayDataset
+from dplangevin.estimators._raw_plan import People, raw_plan
+from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
+from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
+from dplangevin.families.noisy_answers.mechanism import NoisySums
+from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+from dplangevin.families.rashomon_region import release as region
+from dplangevin.ledger import Ledger
+from dplangevin.planner.choose import chosen
+from dplangevin.planner.request import Request
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian, Pure
+from dplangevin.privacy.plan import Price
+from dplangevin.problem import DataBounds, Huber, Problem
+
+
+@pytest.fixture(autouse=True)
+def _quick_tuner(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick_and_steady(monkeypatch)
+
+
+SPENDERS = {spender.name: spender for spender in spenders()}
+
+
+def replayed(spender: Spender, pair: tuple[Any, Any], seed: int = 0) -> tuple[ReplayResult, ChargeRecorder]:
+    accounts: list[ChargeRecorder] = []
+
+    def release(records: Any, rng: Any) -> Any:
+        accounts.append(ChargeRecorder(spender.rows_per_person))
+        return spender.call(records, rng, accounts[-1])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = replay(release, *pair, seed=seed, ignore=spender.ignore)
+    assert accounts[0].charged == accounts[1].charged  # a charge is public
+    return result, accounts[0]
+
+
+def expanded(claim: Guarantee) -> list[float]:
+    """mu^2 of each release, or epsilon, that was charged; the largest first."""
+    costs = []
+    for part in claim.parts:
+        cost = (
+            part.mu**2 if isinstance(part, Gaussian) else part.value if isinstance(part, Pure) else math.inf
+        )
+        costs += [cost] * part.count
+    return sorted(costs, reverse=True)
+
+
+ONE_SHOT = {  # the schedule's fields that state the noise of each release, in the units of what is released
+    "logistic, output perturbation, replace-one": ("noise_scale",),
+    "logistic, secure output perturbation, replace-one": ("noise_scale",),
+    "logistic, objective perturbation, replace-one": ("noise_scale", "release_noise"),
+    "sufficient statistics, replace-one": ("gram_noise", "cross_noise"),
+    "weighted statistics, add-remove": ("gram_noise", "cross_noise"),
+}
+
+
+@pytest.mark.parametrize("name", ONE_SHOT)
+def test_noise_is_drawn_at_the_scale_that_is_stated(name: str) -> None:
+    """Where a bound is loose, noise of half the size would still cover a pair: so the scale itself is compared."""
+    spender = SPENDERS[name]
+    result, account = replayed(spender, neighbours(spender)[0])
+    stated = [getattr(account.plans[0].schedule, field) for field in ONE_SHOT[name]]
+    assert [release.noise_std.max() for release in result.releases] == pytest.approx(stated, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("noise", "secure"),
+    [("gaussian", False), ("gaussian", True), ("geometric", False), ("geometric", True), ("gamma", False)],
+)
+def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, secure: bool) -> None:
+    """The scale of every group, in floating point and in whole numbers, as the recorded law has it."""
+    groups = tuple(SumGroup(answers=size, unit=1.0, scale=scale) for size, scale in ((2, 3.0), (3, 40.0)))
+    sums = NoisySumsSchedule(groups=groups, noise=noise, adjacency="replace-one", secure=secure)
+    exact = [np.zeros(2), np.zeros(3)]
+    price = Price(schedule=sums, delta=1e-3)
+    result = replay(
+        lambda _, rng: NoisySums().run(price, lambda: exact, None if secure else rng).values, None, None
+    )
+    assert [drawn_scale(release) for release in result.releases] == pytest.approx([3.0, 40.0], rel=1e-9)
+    if noise == "gamma" or secure:
+        return
+    learned = LearnedSchemaSchedule(
+        numbers=1, cells=4, categories=0, noise=noise, scale=25.0, adjacency="replace-one"
+    )
+    counts = Counts(cells=np.zeros((1, 4)), labels=())
+    price = Price(schedule=learned, delta=1e-3)
+    result = replay(lambda _, rng: LearnedCounts().run(price, lambda: counts, rng).cells, None, None)
+    assert [drawn_scale(release) for release in result.releases] == pytest.approx([25.0], rel=1e-9)
+
+
+def drawn_scale(release: NoisyRelease) -> float:
+    """The scale of the noise that was drawn; a difference of two geometric numbers has two draws an entry."""
+    return float(release.noise_std.max()) / (2**0.5 if release.law == "geometric" else 1.0)
+
+
+def test_records_are_clipped_where_they_are_kept() -> None:
+    bounds = DataBounds(data_norm=2.0, target=(-1.0, 3.0), weight_bound=1.5)
+    problem = Problem(loss=Huber(transition=0.5), bounds=bounds, n=3, n_features=2, fit_intercept=False)
+    rows = np.array([[30.0, 40.0], [0.1, 0.0], [-1e300, 1e300]])
+    data = ArrayDataset(rows, np.array([-99.0, 0.5, 99.0]), problem, np.array([9.0, 1.0, -9.0]))
+    (block,) = data.blocks()
+    assert np.linalg.norm(block.rows, axis=1).max() <= 2.0 * (1 + 1e-12)
+    np.testing.assert_allclose(block.rows[:2], [[1.2, 1.6], [0.1, 0.0]])
+    np.testing.assert_array_equal(block.labels, [-1.0, 0.5, 3.0])
+    np.testing.assert_array_equal(block.weights, [1.5, 1.0, 0.0])
+
+
+@pytest.mark.parametrize("mechanism", ["objective-perturbation", "whitened-objective"])
+def test_the_ridge_that_was_counted_on_is_in_the_objective(mechanism: str) -> None:
+    """At the released point the tilt is minus the gradient of the records and of n times the stated ridge."""
+    seen: list[tuple[Any, float]] = []
+
+    def record(objective: Any, *arguments: Any) -> Any:
+        seen.append((objective, arguments[0]))
+        return np.zeros(len(objective.tilt))
+
+    spender = SPENDERS["logistic, objective perturbation, replace-one"]
+    records = neighbours(spender)[0][0]
+    model = DPLogisticRegression(data_norm=8.0, classes=[0, 1], epsilon=30.0, delta=0.0, mechanism=mechanism)
+    home = "perturbation" if mechanism == "objective-perturbation" else "whitened_objective"
+    with mock.patch(f"dplangevin.families.{home}.mechanism.minimise", record):
+        model.fit(records.X, records.y)
+    plan = model.plan_.plan
+    ridge = plan.problem.ridge if home == "perturbation" else plan.schedule.ridge
+    assert ridge > 0
+    assert [objective.ridge for objective, _ in seen] == [plan.problem.n * ridge]
+    assert [tolerance for _, tolerance in seen] == [plan.schedule.tolerance]
+
+
+def test_a_learned_plan_runs_only_within_what_was_charged() -> None:
+    request = Request(
+        model="logistic", n=500, n_features=2, epsilon=1.0, delta=1e-5, adjacency="replace-one", data_norm=1.0,
+        fit_intercept=True, radius=None, alpha=None, mechanism="auto", theorem=None, weight_bound=1.0,
+    )  # fmt: skip
+    people = People(rows=1, adjacency="replace-one", by_rows=False)
+    plan = raw_plan(request, None, people, 1.0)
+    assert plan.may_run(plan.recipe)
+    for changes, allowed in (({"epsilon": 0.5}, True), ({"epsilon": 1.5}, False), ({"delta": 0.0}, False)):
+        assert plan.may_run(chosen(replace(request, **changes))) == allowed
+
+
+@pytest.mark.parametrize("name", SPENDERS)
+def test_noise_covers_the_charge(name: str) -> None:
+    """For each pair: within the charge in all, and part by part; every part that is charged has its release."""
+    spender = SPENDERS[name]
+    attained = []
+    for seed, pair in enumerate(neighbours(spender)):
+        result, account = replayed(spender, pair, seed)
+        claim = spender.claim(account, result.releases)
+        found = replace(result, guarantee=claim)
+        assert found.refuted is None
+        attained.append(found.attained_fraction)
+        parts, costs = expanded(claim), sorted((release.cost for release in result.releases), reverse=True)
+        assert len(costs) >= len(parts)
+        if len(costs) == len(parts):
+            assert all(cost <= part * (1 + 1e-8) for cost, part in zip(costs, parts, strict=True))
+        assert len(account.charged) == len(account.committed) == 1
+    assert max(attained) >= spender.least, attained
+
+
+@pytest.mark.parametrize("name", SPENDERS)
+def test_what_is_stated_is_what_the_ledger_has(name: str, tmp_path: Path) -> None:
+    """One entry in the books, part by part what the caller is told, with the hash of what was released."""
+    spender = SPENDERS[name]
+    rows, adjacency = spender.rows_per_person, spender.adjacency
+    budget = Ledger.create(f"sqlite:///{tmp_path}/ledger.db").declare(
+        "people", epsilon=1e4, delta=0.5, adjacency=adjacency, max_rows_per_person=rows
+    )
+    recorder = ChargeRecorder(rows)
+    records = neighbours(spender)[0][0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        output = spender.call(records, 3, budget)
+        spender.call(records, 3, recorder)
+    (entry,), (charged,) = budget.history(), recorder.charged
+    assert entry.release_hash is not None
+    if "secure" not in name:
+        assert [entry.release_hash] == recorder.committed
+    epsilon, delta = spender.asked
+    assert entry.guarantee.epsilon(delta) <= epsilon * (1 + 1e-12)
+    for stated in (charged, stated_guarantee(output) or charged):
+        assert stated.parts == entry.guarantee.parts
+        assert stated.extra_delta == entry.guarantee.extra_delta
+        assert stated.adjacency == entry.guarantee.adjacency == adjacency
+        assert stated.rows_per_person == entry.guarantee.rows_per_person == rows
+        assert stated.arithmetic == entry.guarantee.arithmetic
+
+
+def test_a_minimum_behind_a_release_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gap of a region is a maximum over models up to its tolerance, or its sensitivity would not be 1.
+
+    The bound of accelerated descent, 2 L rho^2 / (steps + 1)^2, in the unit of the release.
+    """
+    asked: list[tuple[Any, Any, int]] = []
+    minimise = region.minimised_within
+
+    def watched(data: Any, plan: Any, centre: Any, steps: int) -> Any:
+        asked.append((plan, centre, steps))
+        return minimise(data, plan, centre, steps)
+
+    monkeypatch.setattr(region, "minimised_within", watched)
+    spender = SPENDERS["whole region, replace-one"]
+    replayed(spender, neighbours(spender)[0])
+    assert asked
+    for plan, centre, steps in asked:
+        left = 2 * plan.objective.smoothness * plan.radius**2 / (steps + 1) ** 2
+        assert left <= region.GAP_TOLERANCE * region._largest_limit(plan, centre) / plan.objective.n
+
+
+def stated_guarantee(output: Any) -> Guarantee | None:
+    """What the caller is told."""
+    for name in ("privacy_", "guarantee"):
+        if isinstance(getattr(output, name, None), Guarantee):
+            return getattr(output, name)
+    return (
+        next((value for value in output if isinstance(value, Guarantee)), None)
+        if isinstance(output, tuple)
+        else None
+    )

@@ -1,0 +1,136 @@
+"""Replays: the honest mechanism is not refuted, each broken variant of it is, and laws of noise are priced exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from dplangevin import DPLogisticRegression, DPRidge
+from dplangevin._rng import noise_observer
+from dplangevin.audit import replay
+from dplangevin.audit._compare import differences
+from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.privacy.parts import Gaussian
+from dplangevin.samplers.gamma_norm import gamma_norm
+from dplangevin.samplers.rounded import geometric_noise, rounded_gaussian, rounded_sums
+from dplangevin.samplers.wishart import wishart_difference
+
+DATA, NEIGHBOUR = np.array([[3.0, 4.0], [1.0, 1.0]]), np.array([[0.0, 0.0], [1.0, 1.0]])  # 5 apart
+
+
+def claim(*parts: Any) -> Guarantee:
+    return Guarantee(
+        parts=parts, theorem="composition", reference="", assumptions=(), adjacency="replace-one", release="draw",
+        at_delta=1e-5,
+    )  # fmt: skip
+
+
+def two_steps(rows: Any, rng: np.random.Generator, *, scale: float = 10.0, leak: Any = None) -> Any:
+    """An adaptive mechanism: the second release is a sum in a direction that the first one chose."""
+    first = rows.sum(axis=0) + scale * rng.standard_normal(2)
+    along = first / np.linalg.norm(first)
+    second = np.array([(rows @ along).clip(-5, 5).sum()])
+    second += scale * rng.standard_normal(1)
+    return {"value": first * second, "leak": None if leak is None else leak(rows)}
+
+
+def test_an_adaptive_mechanism_follows_the_recorded_path() -> None:
+    result = replay(two_steps, DATA, NEIGHBOUR, guarantee=claim(Gaussian(mu=0.5), Gaussian(mu=0.5)))
+    assert [release.law for release in result.releases] == ["gaussian", "gaussian"]
+    assert 0.5 < result.mu <= 0.5 * 2**0.5
+    assert result.refuted is None
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (lambda x, rng: two_steps(x, rng, scale=5.0), "attain mu"),
+        (lambda x, rng: two_steps(x, rng, leak=np.max), "leak"),
+        (lambda x, rng: two_steps(x, rng, leak=lambda rows: float(rows[0, 0])), "3.0 against 0.0"),
+        (lambda x, rng: x.sum(axis=0) + 10 * np.array([1.0, 0.0]) * rng.standard_normal(2), "does not reach"),
+        (lambda x, rng: x.sum(axis=0) + 0.0 * rng.standard_normal(2), "does not reach"),
+        (
+            lambda x, rng: x.sum(axis=0) + 10 * rng.standard_normal(1),
+            "does not reach",
+        ),  # one draw for two entries
+        (lambda x, rng: x.sum(axis=0), "output"),
+        (
+            lambda x, rng: x.sum(axis=0) + 100 * np.abs(rng.standard_normal(2)),
+            "output",
+        ),  # not followed: not cleared
+        (lambda x, rng: x.sum(axis=0) + (1 + x[0, 0]) * 10 * rng.standard_normal(2), "other noise"),
+        (
+            lambda x, rng: [x.sum(axis=0) + 10 * rng.standard_normal(2) for _ in range(1 + int(x[0, 0] > 0))],
+            "releases",
+        ),
+        (lambda x, rng: x.sum(axis=0) + 10.0 * rng.geometric(0.1, 2), "does not reach"),  # one-sided
+    ],
+)
+def test_broken_variants_are_refuted(broken: Callable[..., Any], why: str) -> None:
+    result = replay(broken, DATA, NEIGHBOUR, guarantee=claim(Gaussian(mu=0.5), Gaussian(mu=0.5)))
+    assert result.refuted is not None
+    assert why in result.refuted
+
+
+@pytest.mark.parametrize(
+    ("noise", "mu", "epsilon"),
+    [
+        (lambda rng: 10 * rng.standard_normal(2), 0.5, 0.0),
+        (lambda rng: rng.normal(0.0, 10.0, 2), 0.5, 0.0),
+        (lambda rng: (np.array([[2.0, 0.0], [0.0, 4.0]]) @ rng.standard_normal(2)) / 2, 13**0.5, 0.0),
+        (lambda rng: rng.standard_normal(2) + rng.standard_normal(2), 5 / 2**0.5, 0.0),
+        (lambda rng: rng.standard_normal((2, 2)).T[0] * -2.0, 2.5, 0.0),
+        (lambda rng: rng.laplace(scale=7.0, size=2), 0.0, 1.0),
+        (lambda rng: gamma_norm(2, 5.0, 1, rng)[:, 0], 0.0, 1.0),
+        (lambda rng: rng.geometric(-np.expm1(-1 / 7), 2) - rng.geometric(-np.expm1(-1 / 7), 2), 0.0, 1.0),
+        (lambda rng: rounded_gaussian(1, 2), 2.5, 0.0),
+        (lambda rng: geometric_noise(7.0, 2), 0.0, 1.0),
+    ],
+)
+def test_laws_of_noise(noise: Callable[..., Any], mu: float, epsilon: float) -> None:
+    """The sums differ by (3, 4)."""
+    result = replay(lambda x, rng: x.sum(axis=0) + noise(rng), DATA, NEIGHBOUR)
+    assert result.mu == pytest.approx(mu, rel=1e-9)
+    assert result.epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert result.refuted is None
+
+
+def test_matrices_and_sums_with_their_own_noise() -> None:
+    symmetric = replay(lambda x, rng: x.T @ x + wishart_difference(2, 5.0, rng), DATA, NEIGHBOUR)
+    assert symmetric.epsilon == pytest.approx(25 / 5)  # the nuclear norm of (3, 4)'(3, 4)
+    exact = replay(
+        lambda x, rng: rounded_sums(x.sum(axis=0).astype(np.int64), 1.0, 2**0.5 * 10, 2.0), DATA, NEIGHBOUR
+    )
+    assert exact.mu == pytest.approx(0.5)
+    assert noise_observer.get() is None
+
+
+@pytest.mark.parametrize("delta", [1e-3, 0.0])
+@pytest.mark.parametrize("model", [DPLogisticRegression(classes=[0, 1]), DPRidge(target_bounds=(0, 1))])
+def test_whole_estimators(model: Any, delta: float) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 3)), (rng.random(60) < 0.5).astype(float)
+    X[0] = [40, 0, 0]
+    X2, y2 = X.copy(), y.copy()
+    X2[0], y2[0] = [0, -40, 0], 1 - y[0]
+    model = clone(model).set_params(data_norm=8.0, epsilon=5.0, delta=delta)
+
+    def release(records: Any, rng: Any) -> Any:
+        return clone(model).set_params(random_state=rng).fit(*records)
+
+    claimed = release((X, y), 0).privacy_
+    result = replay(release, (X, y), (X2, y2), guarantee=claimed, ignore=("random_state",))
+    assert result.refuted is None
+    assert result.mu > 0.2 * (claimed.mu or 0) if delta else result.epsilon > 0.1 * claimed.epsilon(0.0)
+
+
+def test_differences_name_the_place() -> None:
+    assert differences({"a": [1, 2.0]}, {"a": [1, 2.0]}) == []
+    assert differences({"a": [1, 2.0]}, {"a": [1, 2.5]}) == ["output['a'][1]: 2.0 against 2.5"]
+    assert differences(np.array([1.0, np.nan]), np.array([1.0, np.nan])) == []
+    assert differences(np.array([1.0]), np.array([1])) == ["output: float64(1,) against int64(1,)"]
+    assert differences([1], [1, 2]) == ["output: 1 against 2 entries"]
