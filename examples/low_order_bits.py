@@ -2,7 +2,7 @@
 
 Of two neighbouring data sets, one has a target of 1 where the other has 0. The plain generator adds a double to the
 mean gradient, and the sum of two doubles is rounded: many outputs of one data set are impossible for the other,
-whatever the noise. An attacker who sees such an output is certain of the data set, which contradicts the stated epsilon.
+whatever the noise. An attacker who sees such an output is certain of the data set, which contradicts epsilon.
 (Mironov 2012; Haney, Desfontaines, Hartman, Shrestha and Hay 2022.)
 """
 
