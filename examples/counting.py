@@ -1,4 +1,4 @@
-"""Two-way tables and a few questions about a private table, with the error known in advance."""
+"""Two-way tables and a few counting queries on a private table, with the error known in advance."""
 
 import numpy as np
 import pandas as pd

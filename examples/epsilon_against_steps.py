@@ -1,4 +1,4 @@
-"""Draw the picture of the README: epsilon against the number of steps, for a convex problem on a ball of radius 1.
+"""Plot epsilon against the number of steps, for a convex problem on a ball of radius 1.
 
 Usage: python examples/epsilon_against_steps.py [FILE.svg|.png|.html]     (default: account.svg)
 """

@@ -1,4 +1,4 @@
-"""A linear support vector classifier with the labels stated, so that nothing is read from y."""
+"""A linear support vector classifier with stated labels, so that none are read from y."""
 
 import numpy as np
 

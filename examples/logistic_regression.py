@@ -1,4 +1,4 @@
-"""Who earns more than 50K, under (epsilon, delta) = (1, 1e-6), from a table and its public schema."""
+"""Logistic regression under (epsilon, delta) = (1, 1e-6), from a table and its public schema."""
 
 from sklearn.metrics import log_loss
 
@@ -13,4 +13,4 @@ features = test.drop(columns="income")
 print(model.plan_)
 print(f"accuracy {model.score(features, test['income']):.3f}, ", end="")
 print(f"log-loss {log_loss(test['income'], model.predict_proba(features)):.3f}")
-print(f"promise: epsilon = {model.privacy_.epsilon():.3f} at delta = {model.privacy_.at_delta:g}")
+print(f"guarantee: epsilon = {model.privacy_.epsilon():.3f} at delta = {model.privacy_.at_delta:g}")

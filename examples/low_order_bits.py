@@ -1,8 +1,8 @@
-"""Floating-point noise can give a record away in its last bits; secure mode does not.
+"""Attack on the low-order bits of floating-point noise, and why secure mode is not affected.
 
-Two neighbouring data sets: in one a single target is 1, in the other it is 0. The plain generator adds a double to the
-mean gradient, and the sum of two doubles is rounded: many outputs of one data set are sums that the other data set
-cannot give, whatever the noise. An attacker who finds one is certain, and epsilon promised that nobody would be.
+Of two neighbouring data sets, one has a target of 1 where the other has 0. The plain generator adds a double to the
+mean gradient, and the sum of two doubles is rounded: many outputs of one data set are impossible for the other,
+whatever the noise. An attacker who sees such an output is certain of the data set, which contradicts epsilon.
 (Mironov 2012; Haney, Desfontaines, Hartman, Shrestha and Hay 2022.)
 """
 
@@ -24,7 +24,7 @@ problem = Problem(
     n_features=1,
     fit_intercept=False,
 )
-rows = np.ones((N, 1)) * (1 - 2**-40)  # a hair inside the stated norm, so that clipping leaves them alone
+rows = np.ones((N, 1)) * (1 - 2**-40)  # slightly below the stated norm, so that they are not clipped
 with_record = ArrayDataset(rows, np.array([1.0, 0, 0, 0]), problem)
 without_record = ArrayDataset(rows, np.zeros(N), problem)
 gradients = [
@@ -33,13 +33,13 @@ gradients = [
 
 
 def reachable(output: float, gradient: float) -> bool:
-    """Is the output the rounded sum of this gradient and any double whatever?"""
+    """Whether the output is the rounded sum of this gradient and some double."""
     noise = output - gradient
     return any(gradient + z == output for z in (noise, np.nextafter(noise, -1e9), np.nextafter(noise, 1e9)))
 
 
 def certain(outputs: list[float], truth: int) -> int:
-    """How often the attacker is certain, and right: the output cannot come from the other data set."""
+    """Number of outputs that are impossible for the other data set: the attacker is certain, and right."""
     return sum(reachable(y, gradients[truth]) and not reachable(y, gradients[1 - truth]) for y in outputs)
 
 
@@ -60,7 +60,7 @@ for name, plan in (("plain", plain), ("secure", secure)):
         )
         print("        the last bits prove that the target was 0: one in", RUNS // max(caught[name], 1))
     else:
-        # Every multiple of the public grid is an output of both data sets, so no output proves anything.
+        # Every multiple of the public grid is possible for both data sets, so no output proves anything.
         grid = secure_schedule.output_grid
         off = sum(y / grid != round(y / grid) for each in outputs for y in each)
         parity = [sum(round(y / grid) % 2 for y in each) / RUNS for each in outputs]
@@ -75,7 +75,7 @@ assert caught["plain"] > 50
 assert caught["secure"] == 0
 
 
-# Counts are read in the same way: 0 plus textbook Laplace noise is often a double that 1 plus noise cannot give.
+# The same attack on counts: 0 plus textbook Laplace noise is often a double that 1 plus noise cannot be.
 textbook = np.random.default_rng().laplace(size=RUNS)
 proved = sum(not reachable(float(y), 1.0) for y in textbook)
 print(f"counts: textbook Laplace noise in doubles proves a count of 0 in {proved} of {RUNS} runs")

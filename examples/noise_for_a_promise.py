@@ -1,4 +1,4 @@
-"""How much noise a promise needs as the run gets longer: calibrated by the library and by plain composition."""
+"""Noise needed for a guarantee as the run gets longer: the library's calibration against plain composition."""
 
 import math
 
@@ -9,7 +9,7 @@ PROMISE = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def noise(steps: float, theorem: str | None = None) -> float:
-    """Least noise found for so many steps; infinity when the theorem has none."""
+    """Smallest noise for this number of steps; infinity if the theorem has none."""
     try:
         return calibrate(**PROBLEM, **PROMISE, steps=steps, theorem=theorem).schedule.noise_scale
     except CalibrationFailed:

@@ -1,4 +1,4 @@
-"""Counts with a log link: the number of visits is stated to be at most 20."""
+"""Poisson regression with a log link, for counts that are stated to be at most 20."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A small public sample: what it buys before anything is spent, then a private fit that uses it."""
+"""A small public sample: its expected benefit before anything is spent, then a private fit that uses it."""
 
 import numpy as np
 

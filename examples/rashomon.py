@@ -1,7 +1,7 @@
-"""Equally good models that disagree: who would get another decision, and what does it cost to know?
+"""Equally good models that disagree: whose decision depends on the choice of model?
 
 A lender fits a model of income. Many models are as good as the best one, within psi = 0.1 of its loss. Six of them are
-drawn under one promise (epsilon = 3 for all six together), and compared on public applicants. Writes rashomon.png and
+drawn under one guarantee (epsilon = 3 for all six together), and compared on public applicants. Writes rashomon.png and
 rashomon.html.
 """
 
@@ -18,7 +18,7 @@ from dplangevin.report import rashomon_document, write_document
 
 
 def plot(found: Multiplicity, path: str) -> None:
-    """Viable ranges of the applicants, how many classes are left open, and importance over the models."""
+    """Plot the applicants' viable ranges, the Rashomon capacity and the range of the columns' importance."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     order = np.argsort(found.spread.mean)[::20]
     left.fill_between(
@@ -67,6 +67,8 @@ if __name__ == "__main__":
     gaps = found.fairness
     assert gaps is not None
     low, high = gaps.demographic_parity.min(), gaps.demographic_parity.max()
-    print(f"Gap between married and unmarried applicants: from {low:.3f} to {high:.3f}, as good models go")
+    print(
+        f"Gap between married and unmarried applicants: from {low:.3f} to {high:.3f} over equally good models"
+    )
     plot(found, "rashomon.png")
     write_document(rashomon_document(sampler, found, "1000 public applicants"), "rashomon.html")

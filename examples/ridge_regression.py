@@ -1,4 +1,4 @@
-"""A linear model of a bounded target; the same call with delta=0 gives a pure promise."""
+"""A linear model of a bounded target; the same call with delta=0 gives a pure guarantee."""
 
 import numpy as np
 

@@ -1,10 +1,10 @@
-"""Table 1 of the Langevin paper as code: every row is planned, run once on made-up data, and its rates are computed.
+"""Table 1 of the Langevin paper as code: every row is planned, run once on synthetic data, and its rates are computed.
 
 Usage: python examples/table_one.py [ROW ...]     (default: all rows; writes table_one.md)
 
 A row is "pure" or "approximate", "convex", "strongly-convex" or "non-convex", and "erm" or "sco" (empirical or
 population risk), joined by "/". The slopes are those of the risk bounds with explicit constants (log-log, n from 1e5 to
-1e8 and p from 5 to 80); population rows have two terms, so the slope of the private term alone stands beside.
+1e8 and p from 5 to 80); population rows have two terms, so the slope of the private term alone is given as well.
 """
 
 import sys
@@ -36,7 +36,7 @@ def constants(n: float, p: float, ridge: float = 0.0) -> Constants:
     )
 
 
-# --- what the bounds say: (n, p) -> (private term, statistical term) -------------------------------------------
+# --- the bounds: (n, p) -> (private term, statistical term) -------------------------------------------
 
 
 def pure_convex(n: float, p: float) -> float:
@@ -73,7 +73,7 @@ def stable(bound: Callable[[float, float], float]) -> Callable[[float, float], f
     return lambda n, p: bound(n, p) + risk.gibbs_stability(1.0, RIDGE, int(n))
 
 
-# --- what is run ---------------------------------------------------------------------------------------------
+# --- the runs ------------------------------------------------------------------------------------------------
 
 
 def problem(ridge: float, convex: bool = True) -> Problem:
@@ -103,7 +103,7 @@ ROWS = {
         None,
         lambda: drawn(RIDGE, DELTA, "process"),
     ),
-    # no better than pure: that is the lower bound for losses that are not convex
+    # no better than pure: this is the lower bound for non-convex losses
     "approximate/non-convex/erm": (
         pure_non_convex,
         None,
@@ -156,7 +156,7 @@ def measured(found: SamplerPlan, population: bool) -> float:
     if population:
         X, y = rows_of(50_000, rng)
     best, width = np.zeros((2, 1)), 1.0
-    for _ in range(4):  # ever finer grids around the best point
+    for _ in range(4):  # increasingly fine grids around the best point
         axis = width * np.linspace(-1, 1, 21)
         grid = best + np.stack(np.meshgrid(axis, axis)).reshape(2, -1)
         grid = np.column_stack([grid[:, np.linalg.norm(grid, axis=0) <= 1], theta])
