@@ -45,8 +45,7 @@ from dplangevin.estimators._curvature_estimate import expected
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
-from dplangevin.planner.rules import SHAPES
-from dplangevin.problem import Logistic, Poisson, Problem, SmoothedHinge, Softmax
+from dplangevin.problem import Problem
 
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 2.5
@@ -77,9 +76,9 @@ class Posterior:
 
 def prior_scale(problem: Problem) -> float:
     """tau: the expected size of a coefficient in the planner's rules, half of how far it may go."""
-    loss = problem.loss.plain
-    names = {Logistic: "logistic", Softmax: "multinomial", Poisson: "poisson", SmoothedHinge: "svc"}
-    return SHAPES[names.get(type(loss), "ridge")].reach / (2 * problem.row_norm)
+    defaults = problem.loss.plain.defaults
+    assert defaults is not None  # a loss with intervals is that of a model
+    return defaults.reach / (2 * problem.row_norm)
 
 
 def posterior(

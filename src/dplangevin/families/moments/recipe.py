@@ -12,7 +12,7 @@ from dplangevin.privacy.plan import Plan
 
 def sufficient_statistics(request: Request) -> Recipe:
     """Noisy Gram matrix and cross moments, for the squared loss."""
-    if request.model != "ridge":
+    if not request.loss(None).is_quadratic:
         raise InvalidParameter(
             f"mechanism='sufficient-statistics' is for model='ridge' only, got {request.model!r}; leave it at 'auto'."
         )

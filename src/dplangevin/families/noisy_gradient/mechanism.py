@@ -17,7 +17,7 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient.gated import alike, gate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run_state import Position, RunState
-from dplangevin.problem import Problem, RecordLoss
+from dplangevin.problem import Problem
 from dplangevin.samplers.sgld import geometric_weights, running_shares
 
 Rows = NDArray[np.intp]
@@ -39,7 +39,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     Upadhyay (2022), Lemma C.1 and section F (Langevin diffusion, discretised).
     """
 
-    whole_records = (RecordLoss,)
+    whole_records = "all"
     keeps_position = True
 
     def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:

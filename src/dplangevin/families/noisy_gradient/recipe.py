@@ -33,7 +33,7 @@ def noisy_gd(request: Request) -> Recipe:
     records = request.records(pure=False)
     signal = records / request.columns
     problem = request.problem(rules.clip(request.shape, signal), 0.0)
-    slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
+    slope, curvature = problem.loss.slope_bound, problem.loss.step_curvature
     most = rules.most_steps(request.n, request.columns, curvature)
     descent = rules.descent(request.shape, records, signal, slope, curvature, most)
     predicted = risk.descent_risk(
@@ -71,8 +71,8 @@ def noisy_gd(request: Request) -> Recipe:
 
 
 def gated(request: Request, descent: rules.Descent) -> bool:
-    """Whether weights of the iterates follow: for logistic regression, where nothing else was asked for."""
-    return request.model == "logistic" and request.free and descent.n_steps >= FEWEST
+    """Whether weights of the iterates follow: for models that gain by it, where nothing else was asked for."""
+    return request.shape.shrinks and request.free and descent.n_steps >= FEWEST
 
 
 def _branch(request: Request) -> tuple[str, ...]:
@@ -105,13 +105,11 @@ def _noise(request: Request, problem: Problem, steps: int) -> float:
 def _last_iterate(request: Request) -> Recipe:
     records = request.records(pure=False)
     signal = records / request.columns
-    plain = request.problem(
-        None if request.model == "multinomial" else rules.clip(request.shape, signal), 0.0
-    )
+    plain = request.problem(rules.convex_clip(request.shape, signal), 0.0)
     noise = request.sides * math.sqrt(request.dimension) / request.mu
     total = rules.objective_ridge(request.shape, noise, signal, pure=False)
     problem = request.problem(
-        None if request.model == "multinomial" else rules.clip(request.shape, signal),
+        rules.convex_clip(request.shape, signal),
         total * plain.row_norm**2 * request.weight_bound / request.n,
     )
     schedule = NoisyGradientSchedule(
@@ -151,14 +149,14 @@ def noisy_sgd(request: Request) -> Recipe:
     records = request.records(pure=False)
     signal = records / request.columns
     hidden = request.theorem not in (None, "composition")
-    bound = None if hidden and request.model == "multinomial" else rules.clip(request.shape, signal)
+    bound = (rules.convex_clip if hidden else rules.clip)(request.shape, signal)
     problem = request.problem(bound, 0.0)
     size = max(1, request.n // BATCHES)
     steps = EPOCHS * math.ceil(request.n / size)
     sampling = SAMPLINGS.get(
         request.theorem or "", "poisson" if request.adjacency == "add-remove" else "without-replacement"
     )
-    slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
+    slope, curvature = problem.loss.slope_bound, problem.loss.step_curvature
     most = rules.most_steps(request.n, request.columns, curvature)
     descent = rules.descent(request.shape, records, signal, slope, curvature, most)
     eta = min(1 / curvature, descent.step_size * (descent.n_steps / steps) ** 2)

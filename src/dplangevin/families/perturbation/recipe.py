@@ -23,7 +23,7 @@ def objective_perturbation(request: Request) -> Recipe:
     gaussian = request.delta > 0 and not _gamma(request)
     budget = request.mu if gaussian else request.epsilon
     signal = request.records(pure=not gaussian) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, not gaussian)
+    bound = rules.convex_clip(request.shape, signal, not gaussian)
     noise = request.sides * math.sqrt(request.dimension) / budget
     plain = request.problem(bound, 0.0)
     total = rules.objective_ridge(request.shape, noise, signal, pure=not gaussian)
@@ -82,7 +82,7 @@ def output_perturbation(request: Request) -> Recipe:
     pure = request.delta == 0
     budget = request.epsilon if pure else request.mu
     signal = request.records(pure) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal)
+    bound = rules.convex_clip(request.shape, signal)
     plain = request.problem(bound, 1.0)
     curvature, p = plain.loss.curvature_bound, request.dimension
     unit = request.sides * plain.loss.slope_bound / (request.n * budget)

@@ -28,7 +28,7 @@ def whitened_objective(request: Request) -> Recipe:
     look = PureLook.of(request)
     rest = replace(request, epsilon=(1 - look.share) * request.epsilon, delta=0.0)
     signal = rest.records(pure=True) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, True)
+    bound = rules.convex_clip(request.shape, signal, True)
     problem = request.problem(bound, 0.0)
     total = _ridge(rest, problem, signal)
     unit = problem.row_norm**2 * request.weight_bound
