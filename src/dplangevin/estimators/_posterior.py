@@ -103,7 +103,7 @@ def posterior(
     rows, outer = basis @ kept, basis[:, lost]
     schedule = both.plan.schedule
     assert isinstance(schedule, ObjectivePerturbationSchedule)
-    release = (len(theta) + 1) * schedule.release_noise**2
+    release = (len(theta) + 1) * schedule.release_density_scale**2
     return Posterior(
         centre=rows @ inner.centre,
         sampling=rows @ inner.sampling @ rows.T,
@@ -151,7 +151,7 @@ def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvatur
     problem, schedule, doubts = both.plan.problem, both.plan.schedule, both.deviations
     assert isinstance(schedule, ObjectivePerturbationSchedule)
     size = problem.n_columns * problem.loss.score_dimension
-    spread = schedule.noise_scale * (math.sqrt(size + 1) if schedule.noise == "gamma" else 1.0)
+    spread = schedule.density_scale * (math.sqrt(size + 1) if schedule.noise == "gamma" else 1.0)
     known, doubt = expected(kept.T @ curvature.matrix @ kept, doubts[0])
     slopes = _slopes(curvature, known, kept, doubts)
     seen = known @ point + problem.n * problem.ridge * point

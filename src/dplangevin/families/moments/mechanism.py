@@ -58,8 +58,8 @@ def _noisy_moments(
     schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     gram, cross = moments(data)
-    noisy = gram + schedule.gram_noise * symmetric_noise(len(cross), rng)
-    return noisy, cross + schedule.cross_noise * rng.standard_normal(len(cross))
+    noisy = gram + schedule.gram_noise_std * symmetric_noise(len(cross), rng)
+    return noisy, cross + schedule.cross_noise_std * rng.standard_normal(len(cross))
 
 
 def symmetric_noise(size: int, rng: np.random.Generator) -> Floats:

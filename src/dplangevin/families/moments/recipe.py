@@ -21,7 +21,7 @@ def sufficient_statistics(request: Request) -> Recipe:
         problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.secure
     )
     rows, size, p = problem.row_norm, request.shape.reach / 2, request.dimension
-    tilt = (schedule.cross_noise / rows) ** 2 + (schedule.gram_noise / rows**2) ** 2 * p * size**2 / 2
+    tilt = (schedule.cross_noise_std / rows) ** 2 + (schedule.gram_noise_std / rows**2) ** 2 * p * size**2 / 2
     floor = schedule.eigenvalue_floor / (rows**2 * request.weight_bound)
     return Recipe(
         model=request.model,

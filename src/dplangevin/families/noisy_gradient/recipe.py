@@ -46,7 +46,7 @@ def noisy_gd(request: Request) -> Recipe:
     slopes, warned = clip_reason(problem, signal), caution(request, signal)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, descent.step_size),
-        noise_scale=_noise(request, problem, descent.n_steps),
+        noise_std=_noise(request, problem, descent.n_steps),
         n_steps=descent.n_steps,
         release="average",
         average_from=descent.average_from,
@@ -93,7 +93,7 @@ def step_size(problem: Problem, size: float) -> float:
 
 
 def _noise(request: Request, problem: Problem, steps: int) -> float:
-    """noise_scale with T (Delta / (n noise_scale))^2 = mu^2, a hair above for the accountant's rounding."""
+    """noise_std with T (Delta / (n noise_std))^2 = mu^2, a hair above for the accountant's rounding."""
     each = (request.mu / math.sqrt(steps) - 2e-12) / (1 + 2e-9)
     if not each > 0:
         raise CalibrationFailed(
@@ -113,7 +113,7 @@ def _last_iterate(request: Request) -> Recipe:
         total * plain.row_norm**2 * request.weight_bound / request.n,
     )
     schedule = NoisyGradientSchedule(
-        step_size=1 / problem.constants.smoothness, noise_scale=1.0, n_steps=2 * rules.MOST_STEPS
+        step_size=1 / problem.constants.smoothness, noise_std=1.0, n_steps=2 * rules.MOST_STEPS
     )
     plan = least_noise_plan(
         problem,
@@ -163,7 +163,7 @@ def noisy_sgd(request: Request) -> Recipe:
     start = steps - math.ceil(request.shape.tail * steps)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, eta),
-        noise_scale=problem.constants.gradient_sensitivity / size,
+        noise_std=problem.constants.gradient_sensitivity / size,
         n_steps=steps,
         batch_size=size,
         sampling=sampling,
@@ -180,9 +180,9 @@ def noisy_sgd(request: Request) -> Recipe:
     )
     calibrated = plan.schedule
     assert isinstance(calibrated, NoisyGradientSchedule)
-    assert not isinstance(calibrated.noise_scale, tuple)
+    assert not isinstance(calibrated.noise_std, tuple)
     used = rules.Descent(n_steps=steps, step_size=eta, average_from=start)
-    noise = calibrated.noise_scale / (problem.row_norm * request.weight_bound)
+    noise = calibrated.noise_std / (problem.row_norm * request.weight_bound)
     return Recipe(
         model=request.model,
         plan=plan,

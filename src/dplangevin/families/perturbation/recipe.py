@@ -38,7 +38,7 @@ def objective_perturbation(request: Request) -> Recipe:
         solver_share=SOLVER_SHARE,
         reach=REACHES * request.shape.reach / problem.row_norm,
     )
-    scale = schedule.noise_scale / (problem.row_norm * request.weight_bound)
+    scale = schedule.density_scale / (problem.row_norm * request.weight_bound)
     square = request.dimension * scale**2 * (1 if gaussian else request.dimension + 1)
     ridge = max(problem.ridge * request.n / (problem.row_norm**2 * request.weight_bound), 1e-300)
     reasons = [

@@ -43,7 +43,7 @@ def whitened_gd(request: Request) -> Recipe:
     curvature, slopes = problem.loss.step_curvature, clip_reason(problem, signal)
     warned = caution(request, looks.records / request.columns)
     schedule = WhitenedSchedule(
-        moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
+        moment_noise_std=_noise(request, problem, SHARE / looks.number, moment=True),
         step_size=1 / (curvature * request.weight_bound),
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
@@ -75,17 +75,17 @@ def _phases(
     if looks.number == 1 or not shape.adapts_steps:
         return {
             "n_steps": steps,
-            "noise_scale": _noise(request, problem, (1 - SHARE) / steps, moment=False),
+            "noise_std": _noise(request, problem, (1 - SHARE) / steps, moment=False),
             "average_from": steps - math.ceil(TAIL * steps),
         }
     shares = APPROACH_SHARE / APPROACH, (1 - APPROACH_SHARE) / (BRISK - APPROACH)
     first, later = (_noise(request, problem, (1 - SHARE) * share, moment=False) for share in shares)
     return {
         "n_steps": BRISK,
-        "noise_scale": later,
+        "noise_std": later,
         "average_from": APPROACH,
         "approach": APPROACH,
-        "approach_noise": first,
+        "approach_noise_std": first,
         "longest": PATIENT if short and signal >= SHARP else STEPS,
     }
 
