@@ -16,7 +16,7 @@ _fresh = count(1)
 
 
 def _noise(base: float) -> float:
-    """A noise scale not asked before, so that no cache answers."""
+    """A noise_std not asked before, so that no cache answers."""
     return base * (1 + 1e-6 * next(_fresh))
 
 
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
                     f"{title}, T = {label}, closed form",
                     0.05,
                     lambda o=options, n=noise, t=number: account(
-                        **o, noise_scale=_noise(n), steps=t, delta=1e-6, theorem="optimal-shift"
+                        **o, noise_std=_noise(n), steps=t, delta=1e-6, theorem="optimal-shift"
                     ).epsilon(),
                 )
             )
@@ -47,7 +47,7 @@ def rows() -> list[Row]:
             "account of 1e5 different steps, every theorem",
             None,
             lambda: account(
-                **{**RIDGE, "step_size": steps}, noise_scale=_noise(0.1), steps=100_000, delta=1e-6
+                **{**RIDGE, "step_size": steps}, noise_std=_noise(0.1), steps=100_000, delta=1e-6
             ),
             repeats=3,
         )
@@ -56,7 +56,7 @@ def rows() -> list[Row]:
         timed(
             "convex, bounded, T = infinity, every theorem",
             None,
-            lambda: account(**BOUNDED, noise_scale=_noise(0.04), steps=math.inf, delta=1e-6),
+            lambda: account(**BOUNDED, noise_std=_noise(0.04), steps=math.inf, delta=1e-6),
             note="block recursion included",
         )
     )
@@ -68,7 +68,7 @@ def rows() -> list[Row]:
                 **BATCHES,
                 diameter=1.0,
                 sampling="without-replacement",
-                noise_scale=_noise(0.4),
+                noise_std=_noise(0.4),
                 steps=100_000,
                 delta=1e-5,
             ),

@@ -46,6 +46,6 @@ def rows() -> list[Row]:
         timed(
             "largest T for a noise, strongly convex",
             1.0,
-            lambda: calibrate(**RIDGE, noise_scale=0.01, delta=1e-6, epsilon=min(_epsilon(), 1.005)),
+            lambda: calibrate(**RIDGE, noise_std=0.01, delta=1e-6, epsilon=min(_epsilon(), 1.005)),
         ),
     ]

@@ -151,7 +151,7 @@ def _peak_of_a_run(folder: str, n: int) -> float:
     peak = _Peak()
     peak.start()
     of = problem(n, COLUMNS)
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_scale=0.1, n_steps=5)
+    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=0.1, n_steps=5)
     plan = Plan(problem=of, schedule=schedule, delta=1e-8, theorem="composition")
     run(plan, ScratchDataset(ArrowSource(folder, "y"), of, folder=folder), 0)
     peak.stopped.set()

@@ -32,7 +32,7 @@ def _bounded(kappa: float) -> dict[str, object]:
         "smoothness": 0.01,
         "diameter": 20.0,
         "step_size": step,
-        "noise_scale": 1 / step,
+        "noise_std": 1 / step,
         "steps": math.inf,
         "delta": 1e-5,
     }
@@ -42,19 +42,19 @@ def _bounded(kappa: float) -> dict[str, object]:
 CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | None]], ...] = (
     (
         "Poisson, n = 1e6, b = 4096, 1000 epochs, noise multiplier 4, delta = 1e-6",
-        {**MILLION, "sampling": "poisson", "adjacency": "add-remove", "noise_scale": 4 / 4096},
+        {**MILLION, "sampling": "poisson", "adjacency": "add-remove", "noise_std": 4 / 4096},
         None,
         (2.328, 0.0666),
     ),
     (
         "the same without replacement",
-        {**MILLION, "sampling": "without-replacement", "noise_scale": 8 / 4096},
+        {**MILLION, "sampling": "without-replacement", "noise_std": 8 / 4096},
         None,
         (2.567, 0.1025),
     ),
     (
         "Poisson under replace-one, rate 0.05, noise 4 L, 200 steps (dp-accounting: 1.356)",
-        {**THOUSAND, "sampling": "poisson", "noise_scale": 4 / 50, "steps": 200},
+        {**THOUSAND, "sampling": "poisson", "noise_std": 4 / 50, "steps": 200},
         None,
         (1.736, None),
     ),
@@ -72,7 +72,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
         {
             **THOUSAND,
             "strong_convexity": 0.5,
-            "noise_scale": 0.4,
+            "noise_std": 0.4,
             "steps": 2000,
             "sampling": "without-replacement",
         },
@@ -84,7 +84,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
         {
             **THOUSAND,
             "strong_convexity": 0.5,
-            "noise_scale": 0.4,
+            "noise_std": 0.4,
             "steps": 2000,
             "sampling": "without-replacement",
             "step_size": DECAYING,
@@ -97,7 +97,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
         {
             **THOUSAND,
             "diameter": 1.0,
-            "noise_scale": 0.4,
+            "noise_std": 0.4,
             "steps": math.inf,
             "sampling": "without-replacement",
         },
@@ -106,13 +106,13 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
     ),
     (
         "shuffled, 100 epochs, no projection",
-        {**THOUSAND, "noise_scale": 0.04, "steps": 2000, "sampling": "shuffle"},
+        {**THOUSAND, "noise_std": 0.04, "steps": 2000, "sampling": "shuffle"},
         None,
         (11.92, None),
     ),
     (
         "cyclic, 100 epochs, D = 30",
-        {**THOUSAND, "diameter": 30.0, "noise_scale": 0.4, "steps": 2000, "sampling": "cyclic"},
+        {**THOUSAND, "diameter": 30.0, "noise_std": 0.4, "steps": 2000, "sampling": "cyclic"},
         None,
         (0.9017, None),
     ),

@@ -24,7 +24,7 @@ def rows() -> list[Row]:
     problem = figure_problem(DIMENSION, 0.01)
     X, y = sample.private[0].toarray(), sample.private[1]
     noise = mirror_noise(problem.constants, STEPS, epsilon=1.0, delta=1e-5)
-    schedule = PublicMirrorSchedule(step_size=0.015, noise_scale=noise, n_steps=STEPS)
+    schedule = PublicMirrorSchedule(step_size=0.015, noise_std=noise, n_steps=STEPS)
     start = time.process_time()
     mirror = public_map(*sample.public, problem)
     plan = Plan(problem=problem, schedule=schedule, delta=1e-5)

@@ -163,7 +163,7 @@ def _whole_run() -> list[Row]:
     n, p = 100_000, 50
     of = problem(n, p)
     data = ArrayDataset(*records(n, p), of)
-    schedule = NoisyGradientSchedule(step_size=0.1, noise_scale=0.01, n_steps=100)
+    schedule = NoisyGradientSchedule(step_size=0.1, noise_std=0.01, n_steps=100)
     plan = Plan(problem=of, schedule=schedule, delta=1e-6, theorem="composition")
     inside, least = 0.0, np.inf
     kernel = data.kernel(of.loss)

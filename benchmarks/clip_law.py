@@ -21,7 +21,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.families.mechanism import run
 from dplangevin.planner import rules
 from dplangevin.planner.choose import choose
-from dplangevin.problem import Clipped
+from dplangevin.problem import Clipped, ModelDefaults
 
 CLIPS = (0.5, 0.6, 0.7, 0.85, 1.0)
 EPSILONS = (0.3, 1.0, 3.0, 8.0)
@@ -63,7 +63,7 @@ def measure(
     """The signal, and the mean log-loss on the last rows with this clip."""
     n, seen = len(X) - HELD_OUT, [0.0]
 
-    def fixed(shape: rules.Shape, signal: float, pure: bool = False) -> float:
+    def fixed(shape: ModelDefaults, signal: float, pure: bool = False) -> float:
         seen[0] = signal
         return clip
 

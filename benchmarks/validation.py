@@ -23,7 +23,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.families.mechanism import run
 from dplangevin.planner import rules
 from dplangevin.planner.choose import choose
-from dplangevin.problem import Clipped
+from dplangevin.problem import Clipped, ModelDefaults
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
 # name: rows, columns, decay of the spectrum, degrees of freedom (0: signs), share of flipped labels, size of theta
@@ -37,7 +37,7 @@ TABLES = {
 }
 
 
-def jump(shape: rules.Shape, signal: float, pure: bool = False) -> float | None:
+def jump(shape: ModelDefaults, signal: float, pure: bool = False) -> float | None:
     """The clip of the starting rule."""
     return None if shape.least_clip is None else shape.least_clip if signal < 100 else 1.0
 

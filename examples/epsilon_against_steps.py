@@ -14,7 +14,7 @@ RUN = {
     "smoothness": 0.25,
     "diameter": 2.0,
     "step_size": 1.0,
-    "noise_scale": 0.04,
+    "noise_std": 0.04,
     "steps": 100_000,
     "delta": 1e-6,
 }

@@ -43,7 +43,7 @@ def certain(outputs: list[float], truth: int) -> int:
     return sum(reachable(y, gradients[truth]) and not reachable(y, gradients[1 - truth]) for y in outputs)
 
 
-secure_schedule = DiscreteGradientSchedule(step_size=1.0, noise_scale=0.5, n_steps=1)
+secure_schedule = DiscreteGradientSchedule(step_size=1.0, noise_std=0.5, n_steps=1)
 plain = Plan(problem=problem, schedule=secure_schedule.real(), delta=1e-6, theorem="composition")
 secure = Plan(problem=problem, schedule=secure_schedule, delta=1e-6)
 

@@ -11,7 +11,7 @@ PROMISE = {"epsilon": 1.0, "delta": 1e-6}
 def noise(steps: float, theorem: str | None = None) -> float:
     """Smallest noise for this number of steps; infinity if the theorem has none."""
     try:
-        return calibrate(**PROBLEM, **PROMISE, steps=steps, theorem=theorem).schedule.noise_scale
+        return calibrate(**PROBLEM, **PROMISE, steps=steps, theorem=theorem).schedule.noise_std
     except CalibrationFailed:
         return math.inf
 

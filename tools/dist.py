@@ -24,7 +24,7 @@ CALLER = """
 from dplangevin import DPLogisticRegression, Guarantee, account
 from dplangevin.ledger import Ledger
 
-promise: Guarantee = account(n=100, lipschitz=1.0, smoothness=1.0, step_size=0.1, noise_scale=1.0, steps=10, delta=1e-6)
+promise: Guarantee = account(n=100, lipschitz=1.0, smoothness=1.0, step_size=0.1, noise_std=1.0, steps=10, delta=1e-6)
 epsilon: float = promise.epsilon()
 model: DPLogisticRegression = DPLogisticRegression(epsilon=epsilon)
 name: str = promise.theorem

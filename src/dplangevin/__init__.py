@@ -6,7 +6,7 @@ Examples
 --------
 >>> import dplangevin
 >>> promise = dplangevin.account(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01,
-...                              step_size=1.0, noise_scale=0.02, steps=float("inf"), delta=1e-6)
+...                              step_size=1.0, noise_std=0.02, steps=float("inf"), delta=1e-6)
 >>> round(promise.epsilon(), 3), promise.release
 (0.574, 'last-iterate')
 """

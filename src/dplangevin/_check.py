@@ -47,17 +47,17 @@ def scale(name: str, value: Any, *, infinite: bool = False) -> float:
     return number
 
 
-MAX_WHOLE_NOISE_SCALE = 2.0**44
+MAX_INTEGER_SCALE = 2.0**44
 """Noise on whole numbers stays below 2^53 then, where doubles and 64-bit integers hold it exactly, up to a chance of
 exp(-512); the geometric generator of NumPy stops at 2^63, where two draws would cancel."""
 
 
-def whole_noise_scale(name: str, value: Any) -> float:
+def integer_scale(name: str, value: Any) -> float:
     """The scale of noise that is drawn in whole numbers."""
     number = scale(name, value)
-    if number > MAX_WHOLE_NOISE_SCALE:
+    if number > MAX_INTEGER_SCALE:
         raise InvalidParameter(
-            f"{name} = {value!r} is above {MAX_WHOLE_NOISE_SCALE:g}, the largest scale of noise on whole numbers that "
+            f"{name} = {value!r} is above {MAX_INTEGER_SCALE:g}, the largest scale of noise on whole numbers that "
             "is drawn exactly; raise epsilon."
         )
     return number

@@ -73,7 +73,7 @@ PATH = (
 )
 APART = ("never forced together", {"diameter": math.inf, "strong_convexity": 0.0}, ENDLESS)
 EXPANSIVE: Changes = {"convex": False}
-VARYING: Changes = {"noise_scale": tuple([0.05] * 60)}
+VARYING: Changes = {"noise_std": tuple([0.05] * 60)}
 CHECKPOINTS: Changes = {"release": "checkpoints", "checkpoints": (20, 60)}
 FULL: Changes = {"sampling": "full", "batch_size": None}
 INEXACT: Changes = {"projection_error": 1e-9}
@@ -82,7 +82,7 @@ INEXACT: Changes = {"projection_error": 1e-9}
 def _batches(sampling: str, **more: Any) -> NoisyGradientSchedule:
     return NoisyGradientSchedule(
         step_size=0.1 if sampling == "poisson" else 0.5,
-        noise_scale=0.4,
+        noise_std=0.4,
         n_steps=60,
         batch_size=50,
         sampling=sampling,  # type: ignore[arg-type]
@@ -93,17 +93,17 @@ def _batches(sampling: str, **more: Any) -> NoisyGradientSchedule:
 def _gradient(
     schedule: NoisyGradientSchedule, *broken: tuple[str, Changes, Changes], **constants: Any
 ) -> Case:
-    noise = float(schedule.noise_scale)  # type: ignore[arg-type]
+    noise = float(schedule.noise_std)  # type: ignore[arg-type]
     return Case(
         constants=replace(BASE, **constants),
         schedule=schedule,
-        noisier={"noise_scale": 1.5 * noise},
+        noisier={"noise_std": 1.5 * noise},
         longer={"n_steps": 2 * int(schedule.n_steps)},
         broken=broken,
     )
 
 
-_FULL_RUN = NoisyGradientSchedule(step_size=0.5, noise_scale=0.05, n_steps=60)
+_FULL_RUN = NoisyGradientSchedule(step_size=0.5, noise_std=0.05, n_steps=60)
 _CYCLIC = {"sampling": "cyclic", "batch_size": 50}
 _BOUNDED = (
     *PATH,
@@ -125,7 +125,7 @@ _RANDOM = (
 _EPOCHS = (
     *PATH,
     ("shared by checkpoints", {}, CHECKPOINTS),
-    ("varies", {}, {"noise_scale": tuple([0.4] * 60)}),
+    ("varies", {}, {"noise_std": tuple([0.4] * 60)}),
     ("starting point may depend", {}, UNKNOWN),
     ("inexact", INEXACT, {}),
     ("expand distances", EXPANSIVE, {}),
@@ -247,20 +247,22 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
     ),
     (DiscreteGradientSchedule, "discrete-composition"): Case(
         constants=BASE,
-        schedule=DiscreteGradientSchedule(step_size=0.5, noise_scale=0.05, n_steps=60),
-        noisier={"noise_scale": 0.08},
+        schedule=DiscreteGradientSchedule(step_size=0.5, noise_std=0.05, n_steps=60),
+        noisier={"noise_std": 0.08},
         longer={"n_steps": 120},
         broken=(
             ("not defined under add-remove", ADD_REMOVE, _INTEGERS),
             ("larger than n", {"n": 40}, _INTEGERS),
             ("number of parameters", {"dimension": None}, {}),
-            ("too long", {}, {"noise_scale": 1e-9}),
+            ("too long", {}, {"noise_std": 1e-9}),
         ),
     ),
     (ObjectivePerturbationSchedule, "objective-perturbation"): Case(
         constants=BASE,
-        schedule=ObjectivePerturbationSchedule(noise_scale=3.0, tolerance=_PRECISE, release_noise=1e-3),
-        noisier={"noise_scale": 5.0},
+        schedule=ObjectivePerturbationSchedule(
+            density_scale=3.0, tolerance=_PRECISE, release_density_scale=1e-3
+        ),
+        noisier={"density_scale": 5.0},
         broken=(
             *_MINIMISER,
             ("no pure promise", {}, {"noise": "gaussian"}),
@@ -271,34 +273,34 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
     (ObjectivePerturbationSchedule, "gaussian-objective-perturbation"): Case(
         constants=BASE,
         schedule=ObjectivePerturbationSchedule(
-            noise_scale=3.0, tolerance=_PRECISE, release_noise=1e-3, noise="gaussian"
+            density_scale=3.0, tolerance=_PRECISE, release_density_scale=1e-3, noise="gaussian"
         ),
-        noisier={"noise_scale": 5.0},
+        noisier={"density_scale": 5.0},
         broken=(
             *_MINIMISER,
             ("not Gaussian", {}, {"noise": "gamma"}),
             ("rank", {"hessian_rank": None}, {}),
-            ("noise is", {}, {"noise_scale": 0.01}),
+            ("noise is", {}, {"density_scale": 0.01}),
         ),
     ),
     (OutputPerturbationSchedule, "output-perturbation"): Case(
         constants=BASE,
-        schedule=OutputPerturbationSchedule(noise_scale=0.02, tolerance=_PRECISE, noise="gaussian"),
-        noisier={"noise_scale": 0.05},
+        schedule=OutputPerturbationSchedule(density_scale=0.02, tolerance=_PRECISE, noise="gaussian"),
+        noisier={"density_scale": 0.05},
         broken=_MINIMISER,
     ),
     (PublicMirrorSchedule, "public-mirror-descent"): Case(
         constants=BASE,
-        schedule=PublicMirrorSchedule(step_size=0.5, noise_scale=0.02, n_steps=60),
-        noisier={"noise_scale": 0.05},
+        schedule=PublicMirrorSchedule(step_size=0.5, noise_std=0.02, n_steps=60),
+        noisier={"noise_std": 0.05},
         longer={"n_steps": 120},
     ),
     (WhitenedSchedule, "whitened-composition"): Case(
         constants=MOMENTS,
         schedule=WhitenedSchedule(
-            moment_noise=0.01, noise_scale=0.05, n_steps=32, step_size=4.0, reach=10.0, looks=2
+            moment_noise_std=0.01, noise_std=0.05, n_steps=32, step_size=4.0, reach=10.0, looks=2
         ),
-        noisier={"noise_scale": 0.1},
+        noisier={"noise_std": 0.1},
         longer={"n_steps": 64},
         in_rows=True,
         broken=(("row norm", {"row_norm": None}, {}),),
@@ -306,9 +308,13 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
     (WhitenedObjectiveSchedule, "whitened-objective-perturbation"): Case(
         constants=replace(MOMENTS, strong_convexity=0.0, smoothness=0.25, diameter=math.inf),
         schedule=WhitenedObjectiveSchedule(
-            moment_noise=0.01, ridge=0.05, noise_scale=10.0, tolerance=_PRECISE, release_noise=1e-4
+            moment_density_scale=0.01,
+            ridge=0.05,
+            density_scale=10.0,
+            tolerance=_PRECISE,
+            release_density_scale=1e-4,
         ),
-        noisier={"moment_noise": 0.02},
+        noisier={"moment_density_scale": 0.02},
         in_rows=True,
         broken=(
             ("row norm", {"row_norm": None}, {}),
@@ -322,8 +328,8 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
     ),
     (SufficientStatisticsSchedule, "sufficient-statistics"): Case(
         constants=MOMENTS,
-        schedule=SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=1.0, eigenvalue_floor=1.0),
-        noisier={"cross_noise": 2.0},
+        schedule=SufficientStatisticsSchedule(gram_noise_std=2.0, cross_noise_std=1.0, eigenvalue_floor=1.0),
+        noisier={"cross_noise_std": 2.0},
         broken=(("row norm", {"row_norm": None}, {}), ("label", {"label_bound": None}, {})),
     ),
     (IteratedExponentialSchedule, "iterated-exponential-mechanism"): Case(

@@ -113,7 +113,7 @@ def descent(sampling: str, **changes: Any) -> Case:
     adjacency = "add-remove" if sampling == "poisson" else "replace-one"
     size = None if sampling == "full" else 100
     schedule = NoisyGradientSchedule(
-        step_size=0.5, noise_scale=0.3, n_steps=12, sampling=sampling, batch_size=size
+        step_size=0.5, noise_std=0.3, n_steps=12, sampling=sampling, batch_size=size
     )
     problem = stated(adjacency=adjacency, **changes)
     weighted = problem.bounds.weight_bound != 1
@@ -124,7 +124,7 @@ def descent(sampling: str, **changes: Any) -> Case:
 
 def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
     schedule = WhitenedSchedule(
-        moment_noise=0.01, noise_scale=0.05, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
+        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
         shrink=looks == 1, approach=approach, longest=12,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
@@ -133,7 +133,12 @@ def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
 
 def whitened_objective(**changes: Any) -> Case:
     schedule = WhitenedObjectiveSchedule(
-        moment_noise=0.01, ridge=0.02, noise_scale=2.0, tolerance=1e-7, release_noise=1e-5, reach=500.0
+        moment_density_scale=0.01,
+        ridge=0.02,
+        density_scale=2.0,
+        tolerance=1e-7,
+        release_density_scale=1e-5,
+        reach=500.0,
     )
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
@@ -153,7 +158,7 @@ def block_by_block() -> Case:
 def gated() -> Case:
     schedule = NoisyGradientSchedule(
         step_size=0.5,
-        noise_scale=0.3,
+        noise_std=0.3,
         n_steps=12,
         release="average",
         average_from=4,
@@ -164,7 +169,7 @@ def gated() -> Case:
 
 
 def secure(**changes: Any) -> Case:
-    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.5, "n_steps": 6}
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.5, "n_steps": 6}
     return planned(stated(), DiscreteGradientSchedule(**(fields | changes)), exact=True)
 
 
@@ -192,7 +197,7 @@ def iterated() -> Case:
 
 def mirror(mode: str) -> Case:
     problem = stated(constraint=Ball(2.0))
-    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.2, "n_steps": 5, "mode": mode}
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.2, "n_steps": 5, "mode": mode}
     schedule = PublicMirrorSchedule(**fields, mixing=0.7 if mode == "mix" else None)
     plan = Plan(problem=problem, schedule=schedule, delta=DELTA)
     public = public_map(X[:50] / 2, LABELS[:50], problem)

@@ -88,7 +88,8 @@ def size_of(loss: Loss, a: np.ndarray) -> np.ndarray:
 
 
 def test_every_exported_loss_is_tested() -> None:
-    exported = {getattr(losses, name) for name in losses.__all__ if name not in ("LOSSES", "Loss")}
+    named = (getattr(losses, name) for name in losses.__all__)
+    exported = {each for each in named if isinstance(each, type) and issubclass(each, Loss)} - {Loss}
     whole = {RecordLoss, RadialHuber, Bump}  # tests/unit/problem/test_record_losses.py
     assert exported - whole == {type(loss) for loss in CONVEX + NONCONVEX}
     assert exported == {*LOSSES.values(), Clipped, RecordLoss}
@@ -381,3 +382,31 @@ def test_weights_and_intercept_are_never_clipped_apart() -> None:
         data = ArrayDataset([[1.0, -2.0]], [labels(loss)[-1]], problem)
         gradient = data.gradient_sum(loss, rng.normal(size=(3, 5)))
         np.testing.assert_allclose(gradient[:2], np.array([[1.0], [-2.0]]) * gradient[2], atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", [loss for loss in CONVEX if loss.score_dimension == 1], ids=words)
+def test_what_a_loss_states_of_itself(loss: Loss) -> None:
+    """Majorant, curvature from below, quadratic part and local bounds, on a grid of scores, steps and labels."""
+    here, steps = np.linspace(-6, 6, 49)[:, None, None], np.linspace(-5, 5, 41)[None, :, None]
+    y = labels(loss)
+    base, slope, bend = loss.value(here, y), loss.slope(here, y), loss.curvature(here, y)
+    there = loss.value(here + steps, y)
+    slack = 1e-9 * (1 + np.abs(base) + np.abs(there))
+    if math.isfinite(loss.majorant_bound):
+        flat, column = np.broadcast_arrays(here[:, 0, :], y)
+        weights = np.clip(loss.majorant(flat.ravel(), column.ravel()), 0, loss.majorant_bound)
+        above = base + slope * steps + weights.reshape(flat.shape)[:, None, :] * steps**2 / 2
+        assert (there <= above + slack).all()
+        share = loss.least_curvature_share(5.0)
+        assert (there >= base + slope * steps + share * bend * steps**2 - slack).all()
+        if share and not loss.is_quadratic:
+            pair = np.hypot(bend[:, 0, :], 2 * (weights.reshape(flat.shape) - bend[:, 0, :]))
+            assert (pair <= loss.curvature_bound * (1 + 1e-9)).all()
+    near = np.abs(here - y) < loss.quadratic_radius
+    assert np.allclose(base[near], (np.broadcast_to((here - y) ** 2 / 2, base.shape))[near])
+    largest = float(np.abs(y).max())
+    assert (np.abs(slope) <= loss.slope_bound_within(6.0, largest) + 1e-9).all()
+    if math.isfinite(loss.slope_bound_within(6.0, largest)):
+        limit = loss.difference_bound(np.abs(steps), np.abs(2 * here + steps), largest)
+        assert (np.abs(there - base) <= limit + slack).all()
+    assert loss.excess((here + steps) * np.ones_like(y), y, base) == pytest.approx(there - base, abs=1e-9)

@@ -145,7 +145,7 @@ def test_no_theorem_passes_by_the_question() -> None:
 @pytest.mark.parametrize("sampling", ["cyclic", "shuffle", "without-replacement"])
 def test_batches_in_rounds_are_not_covered(sampling: Any) -> None:
     schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_scale=1.0, n_steps=10, sampling=sampling, batch_size=5
+        step_size=1.0, noise_std=1.0, n_steps=10, sampling=sampling, batch_size=5
     )
     assert not theorems_for(type(schedule))["composition"].any_number(schedule)
     with pytest.raises(InvalidParameter, match="not defined under"):
@@ -153,7 +153,7 @@ def test_batches_in_rounds_are_not_covered(sampling: Any) -> None:
 
 
 def test_descent_is_composed_and_nothing_better_is_claimed() -> None:
-    schedule = NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=500)
+    schedule = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=500)
     capped = problem(more_rows=False).constants
     assert certify(capped, schedule, delta=1e-6).theorem != "composition"
     assert certify(problem().constants, schedule, delta=1e-6).theorem == "composition"
@@ -167,7 +167,7 @@ def test_replace_one_has_exactly_n_records() -> None:
 def test_a_record_is_drawn_with_the_public_rate_whatever_the_number_of_rows() -> None:
     """2000 batches of 600 rows at rate 5 / 200; six deviations of the mean: false alarms below 1e-8."""
     schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_scale=1.0, n_steps=1, sampling="poisson", batch_size=5
+        step_size=1.0, noise_std=1.0, n_steps=1, sampling="poisson", batch_size=5
     )
     drawn = drawn_batches(schedule, 600, 5, 200, np.random.default_rng(0))
     sizes = [len(rows) for rows in islice(drawn, 2000) if rows is not None]
@@ -214,7 +214,7 @@ def test_an_exact_attack_on_objective_perturbation(rows: int, sabotage: float) -
     X, y = records(rows + 1)
     X[-1], y[-1] = (1.0, 0.0), 1.0
     thetas = np.random.default_rng(1).standard_normal((2, 4000)) * np.geomspace(0.01, 30, 4000)
-    scale = schedule.noise_scale * sabotage
+    scale = schedule.noise_std * sabotage
     ratio = _log_density(stated, X, y, thetas, scale) - _log_density(stated, X[:-1], y[:-1], thetas, scale)
     # normalising constants are those of the same noise: the map theta -> -grad Phi is a bijection
     assert (np.abs(ratio).max() <= claim) == (sabotage == 1.0)

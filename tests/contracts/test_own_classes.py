@@ -15,8 +15,8 @@ from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 
 STATED: dict[str, Any] = {"loss": Logistic(), "n": 1000, "n_features": 2, "fit_intercept": False}
 STEPS: dict[str, Any] = {
-    "moment_noise": 0.1,
-    "noise_scale": 0.1,
+    "moment_noise_std": 0.1,
+    "noise_std": 0.1,
     "n_steps": 4,
     "step_size": 1.0,
     "reach": 1.0,

@@ -197,7 +197,7 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
         fit_intercept=False,
     )
     plan = Plan(
-        problem=problem, schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=0.1, n_steps=3), delta=1e-6
+        problem=problem, schedule=NoisyGradientSchedule(step_size=1.0, noise_std=0.1, n_steps=3), delta=1e-6
     )
     with pytest.warns(UserWarning, match="conditional"):
         conditional = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y).privacy_

@@ -105,7 +105,7 @@ def assert_noise_covers(plan: Plan, norm: float, turned: bool = False) -> float:
     assert result.refuted is None
     assert result.releases
     if not followed:  # batches are drawn: what they save is accounted, the noise of a step is not less for it
-        noise = plan.schedule.noise_scale  # type: ignore[attr-defined]
+        noise = plan.schedule.noise_std  # type: ignore[attr-defined]
         limit = (plan.problem.constants.gradient_sensitivity / noise) ** 2
         assert len(result.releases) == plan.schedule.n_steps  # type: ignore[attr-defined]
         costs = [release.cost for release in result.releases]
@@ -155,7 +155,7 @@ def test_a_batch_has_the_noise_of_its_step(sampling: str, adjacency: str) -> Non
         constraint=Ball(1.0), fit_intercept=True, adjacency=adjacency,
     )  # fmt: skip
     schedule = NoisyGradientSchedule(
-        step_size=0.01, noise_scale=60.0, n_steps=8, batch_size=4, sampling=sampling, release="trajectory"
+        step_size=0.01, noise_std=60.0, n_steps=8, batch_size=4, sampling=sampling, release="trajectory"
     )
     try:
         plan = Plan(problem=of, schedule=schedule, delta=1e-3)

@@ -70,11 +70,11 @@ def expanded(claim: Guarantee) -> list[float]:
 
 
 ONE_SHOT = {  # the schedule's fields that state the noise of each release, in the units of what is released
-    "logistic, output perturbation, replace-one": ("noise_scale",),
-    "logistic, secure output perturbation, replace-one": ("noise_scale",),
-    "logistic, objective perturbation, replace-one": ("noise_scale", "release_noise"),
-    "sufficient statistics, replace-one": ("gram_noise", "cross_noise"),
-    "weighted statistics, add-remove": ("gram_noise", "cross_noise"),
+    "logistic, output perturbation, replace-one": ("density_scale",),
+    "logistic, secure output perturbation, replace-one": ("density_scale",),
+    "logistic, objective perturbation, replace-one": ("density_scale", "release_density_scale"),
+    "sufficient statistics, replace-one": ("gram_noise_std", "cross_noise_std"),
+    "weighted statistics, add-remove": ("gram_noise_std", "cross_noise_std"),
 }
 
 

@@ -83,7 +83,7 @@ def test_its_noise_is_what_its_promise_says(family: Any) -> None:
     assert "one-step" in registry.recipe_names()
     assert wiring.assert_wired("one-step", ("svc", "ridge")) == 4
     mechanism = importlib.import_module(f"{PACKAGE}.mechanism")
-    honest, broken = "schedule.noise_scale * run.rng", "schedule.noise_scale / 2 * run.rng"
+    honest, broken = "schedule.noise_std * run.rng", "schedule.noise_std / 2 * run.rng"
     assert FILES["mechanism.py"].count(honest) == 1
     exec(compile(FILES["mechanism.py"].replace(honest, broken), "half", "exec"), vars(mechanism))
     with pytest.raises(AssertionError, match="the releases attain"):
@@ -101,7 +101,7 @@ def test_errors_name_it(family: Any) -> None:
     from dplangevin import account, choose
 
     with pytest.raises(InvalidParameter, match="lipschitz is missing for mechanism='one-step'"):
-        account(mechanism="one-step", n=10, noise_scale=1.0, delta=1e-6)
+        account(mechanism="one-step", n=10, noise_std=1.0, delta=1e-6)
     with pytest.raises(InvalidParameter, match="state a delta"):
         choose(
             model="logistic", n=100, n_features=2, epsilon=1.0, delta=0.0, adjacency="replace-one", data_norm=1.0,

@@ -405,7 +405,7 @@ def test_noise_of_the_curvature_counts_in_its_own_entry() -> None:
     _, both = plan_with_intervals(0.15, options("logistic", 20_000, 9))
     (deviation,), bend, prior = both.deviations, 40.0, prior_scale(both.plan.problem) ** 2
     known = uncertainty(both, np.zeros(10), Curvature(matrix=bend * np.eye(10)))
-    noise, own = both.plan.schedule.noise_scale**2, prior
+    noise, own = both.plan.schedule.density_scale**2, prior
     for _ in range(200):
         added = noise + deviation**2 * own
         left = 1 / (bend**2 / (bend + added) + 1 / prior)

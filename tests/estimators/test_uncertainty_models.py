@@ -28,7 +28,6 @@ from dplangevin.families.noisy_answers.curvature import (
     _sums,
     contrasts,
     curvature_groups,
-    largest_curvature,
     unpacked,
 )
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
@@ -219,7 +218,7 @@ def test_over_dispersed_counts_have_wider_intervals() -> None:
 
 def problem_of(loss: Any, norm: float, adjacency: str, n: int = 3) -> Problem:
     classes = loss.label_classes or (2 if isinstance(loss, Logistic) else None)
-    target = (0.0, 9.0) if largest_curvature(loss) == 9 else (-1.0, 1.0)
+    target = (0.0, 9.0) if loss.typical_curvature_bound == 9 else (-1.0, 1.0)
     labels: dict[str, Any] = {"target": target} if classes is None else {"classes": classes}
     bounds = DataBounds(data_norm=norm, **labels)
     return Problem(loss=loss, bounds=bounds, n=n, n_features=2, fit_intercept=False, adjacency=adjacency)  # type: ignore[arg-type]

@@ -129,7 +129,7 @@ def _arguments(folder: Path) -> tuple[Any, Callable[[list[str]], Any]]:
     )
     values = st.one_of(small, cases.words.filter(lambda w: "\x00" not in w), st.floats().map(str))
     known = {
-        "account": ["--n", "--lipschitz", "--noise-scale", "--step-size", "--steps", "--delta", "--epsilon",
+        "account": ["--n", "--lipschitz", "--noise-std", "--step-size", "--steps", "--delta", "--epsilon",
                     "--smoothness", "--strong-convexity", "--diameter", "--sampling", "--batch-size",
                     "--release", "--adjacency"],
         "plan": ["--n", "--p", "--epsilon", "--delta", "--model", "--data-norm", "--adjacency", "--mechanism",
@@ -145,7 +145,7 @@ def _arguments(folder: Path) -> tuple[Any, Callable[[list[str]], Any]]:
             "100",
             "--lipschitz",
             "1",
-            "--noise-scale",
+            "--noise-std",
             "0.5",
             "--step-size",
             "0.5",

@@ -99,6 +99,8 @@ FILES = {
     "rashomon": f"{_FAMILIES}/rashomon/mechanism.py",
     "region_schedule": f"{_FAMILIES}/rashomon_region/schedule.py",
     "region_objective": f"{_FAMILIES}/rashomon_region/objective.py",
+    "base_loss": "src/dplangevin/problem/losses/base.py",
+    "squared_loss": "src/dplangevin/problem/losses/squared.py",
     "region_plan": f"{_FAMILIES}/rashomon_region/plan.py",
     "region_flips": f"{_FAMILIES}/rashomon_region/flips.py",
     "draw": f"{_DRAWS}/_draw.py",
@@ -308,6 +310,8 @@ TESTS = {
     "exponential": (_PINNED, "tests/unit/families/draws/test_draws.py"),
     "rashomon": (_PINNED, "tests/unit/families/rashomon/test_rashomon.py"),
     "region_schedule": ("tests/unit/families/rashomon_region/test_region_theory.py",),
+    "base_loss": ("tests/contracts/test_losses.py",),
+    "squared_loss": ("tests/contracts/test_losses.py",),
     "region_objective": (
         "tests/unit/families/rashomon_region/test_region_theory.py",
         "tests/unit/rashomon/test_region_statements.py::test_no_record_changes_more_than_its_limit",

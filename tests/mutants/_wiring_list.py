@@ -19,7 +19,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("whitened_wiring", "exact = data.summed(second_moment) / data.problem.n\n", "exact = data.summed(second_moment) / data.n_samples\n"),
     ("whitened_resumed", "            saved.restore(rng)\n", ""),
     ("mirror_resumed", "            saved.restore(rng)\n", ""),
-    ("pure_wiring", "noise = wishart_difference(data.problem.n_columns, schedule.moment_noise, rng)", "noise = 0 * wishart_difference(data.problem.n_columns, schedule.moment_noise, rng)"),
+    ("pure_wiring", "noise = wishart_difference(data.problem.n_columns, schedule.moment_density_scale, rng)", "noise = 0 * wishart_difference(data.problem.n_columns, schedule.moment_density_scale, rng)"),
     ("mirror_wiring", "(total + rounded_gaussian(RESOLUTION, problem.dimension))", "(total + rounded_gaussian(RESOLUTION, problem.dimension) // 2)"),
     ("mirror_wiring", "rounded_gaussian(RESOLUTION,", "rounded_gaussian(RESOLUTION - 1,"),
     ("secure_sums", "gaussian_scale(group.scale), 2.0)", "group.scale, 2.0)"),
@@ -28,7 +28,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("group_wiring", "parts = tuple(replace(part.group(rows), count=part.count) for part in self.parts)", "parts = self.parts"),
     ("screen", "all_short = all(np.linalg.norm(part, 2) <= 1 - SLACK for part in parts)", "all_short = all(np.linalg.norm(part, 2) <= 9 - SLACK for part in parts)"),
     # perturbation
-    ("perturbation_wiring", "value=problem.constraint.project(_secure(found, schedule.noise_scale))", "value=problem.constraint.project(_secure(found, schedule.noise_scale / 2))"),
+    ("perturbation_wiring", "value=problem.constraint.project(_secure(found, schedule.density_scale))", "value=problem.constraint.project(_secure(found, schedule.density_scale / 2))"),
     ("perturbation_wiring", "gaussian_scale(deviation), 2.0)", "deviation, 2.0)"),
     ("perturbation_wiring", "ridge=problem.n * problem.ridge, tilt=tilt)", "ridge=problem.ridge, tilt=tilt)"),
     ("output_wiring", "(constants.gradient_sensitivity + 2 * tolerance) / total_ridge(constants)", "(constants.gradient_sensitivity / 2 + 2 * tolerance) / total_ridge(constants)"),

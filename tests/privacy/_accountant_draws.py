@@ -88,7 +88,7 @@ def _dressed(
     scale = parameter**2 / loss
     schedule = NoisyGradientSchedule(
         step_size=_per_step(run.steps * scale),
-        noise_scale=_per_step(run.noises * gradient),
+        noise_std=_per_step(run.noises * gradient),
         n_steps=len(run.steps) if steps is None else steps,
         batch_size=None if run.sampling == "full" else run.size,
         sampling=run.sampling,  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def chain(rng: Rng) -> Trial:
     if release == "average":
         more["average_from"] = int(rng.integers(0, steps))
     last = more["checkpoints"][-1] if release == "checkpoints" else steps
-    plain = NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=steps, **more)
+    plain = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=steps, **more)
     truth = chain_truth(run, plain, (last - 1) % run.length)
     if (
         release == "last-iterate"
@@ -251,7 +251,7 @@ def langevin(rng: Rng) -> Trial:
     etas = rng.uniform(0.2, 1.0, steps) if release == "trajectory" else np.full(steps, rng.uniform(0.2, 1.0))
     run = replace(_run(rng, "full", steps, False, forward=True), steps=etas, noises=np.sqrt(2 * etas) / etas)
     add_remove = rng.random() < 0.4
-    plain = NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=steps, release=release)
+    plain = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=steps, release=release)
     unit = 10.0 ** int(rng.integers(-15, 16))  # of the loss; the temperature undoes it
     constants = Constants(
         n=run.n,

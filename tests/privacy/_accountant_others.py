@@ -172,7 +172,7 @@ def whitened(rng: Rng) -> Trial:
         n=n, lipschitz=slope * row, row_norm=row, adjacency="add-remove" if add else "replace-one"
     )
     schedule = WhitenedSchedule(
-        moment_noise=1 / (n * moment), noise_scale=slope / (n * step), n_steps=steps, step_size=1.0, reach=1.0,
+        moment_noise_std=1 / (n * moment), noise_std=slope / (n * step), n_steps=steps, step_size=1.0, reach=1.0,
         looks=looks,
     )  # fmt: skip
     steps, schedule = _approached(rng, steps, schedule)
@@ -187,10 +187,14 @@ def _approached(rng: Rng, steps: int, schedule: WhitenedSchedule) -> tuple[float
         return steps, schedule
     first, ratio = int(rng.integers(1, steps)), _log(rng, 0.3, 3.0)
     changed = replace(
-        schedule, approach=first, approach_noise=ratio * schedule.noise_scale, average_from=first, longest=100
+        schedule,
+        approach=first,
+        approach_noise_std=ratio * schedule.noise_std,
+        average_from=first,
+        longest=100,
     )
     total = changed.steps(float(rng.uniform(0, 9)))
-    noises = np.array([changed.noise(t, total) for t in range(total)]) / schedule.noise_scale
+    noises = np.array([changed.noise(t, total) for t in range(total)]) / schedule.noise_std
     return float((1 / noises**2).sum()), changed
 
 
@@ -205,8 +209,8 @@ def whitened_objective(rng: Rng) -> Trial:
         hessian_rank=1,
     )  # fmt: skip
     schedule = WhitenedObjectiveSchedule(
-        moment_noise=1 / (n * moment), ridge=ridge, noise_scale=noise, tolerance=_PRECISE * slope * row,
-        release_noise=1e-3 * noise / (n * ridge),
+        moment_density_scale=1 / (n * moment), ridge=ridge, density_scale=noise, tolerance=_PRECISE * slope * row,
+        release_density_scale=1e-3 * noise / (n * ridge),
     )  # fmt: skip
     shift = moment + rest
     return Trial(
@@ -294,15 +298,15 @@ def minimiser(rng: Rng) -> Trial:
     sides = _sides(adjacency)
     if rng.random() < 0.5:
         schedule: Any = OutputPerturbationSchedule(
-            noise_scale=sides * loss / (n * ridge * mu), tolerance=_PRECISE * loss, noise="gaussian"
+            density_scale=sides * loss / (n * ridge * mu), tolerance=_PRECISE * loss, noise="gaussian"
         )
         return _gaussian("minimiser", mu, schedule, constants)
     # the sum of losses is tilted by N(0, noise^2); the release noise is far below and blurs a little
     noise = sides * loss / mu
     schedule = ObjectivePerturbationSchedule(
-        noise_scale=noise,
+        density_scale=noise,
         tolerance=_PRECISE * loss,
-        release_noise=1e-3 * noise / (n * ridge),
+        release_density_scale=1e-3 * noise / (n * ridge),
         noise="gaussian",
     )
     return _gaussian("minimiser", mu * 0.999, schedule, constants)
@@ -321,7 +325,9 @@ def moments(rng: Rng) -> Trial:
     )
     gram, cross = _log(rng, 0.01, 3.0), _log(rng, 0.01, 3.0)
     schedule = SufficientStatisticsSchedule(
-        gram_noise=weight * row**2 / gram, cross_noise=weight * row * label / cross, eigenvalue_floor=1.0
+        gram_noise_std=weight * row**2 / gram,
+        cross_noise_std=weight * row * label / cross,
+        eigenvalue_floor=1.0,
     )
     s = np.linspace(0, 1, 101)
     square = gram**2 + cross**2
@@ -340,7 +346,7 @@ def mirror(rng: Rng) -> Trial:
     )
     each = np.exp(rng.uniform(-5, 0, steps))
     schedule = PublicMirrorSchedule(
-        step_size=1.0, noise_scale=tuple((_sides(adjacency) * loss / (n * each)).tolist()), n_steps=steps
+        step_size=1.0, noise_std=tuple((_sides(adjacency) * loss / (n * each)).tolist()), n_steps=steps
     )
     constants = Constants(n=n, lipschitz=loss, adjacency=adjacency)
     return _gaussian("mirror", float(np.linalg.norm(each)) * (1 - 1e-13), schedule, constants)

@@ -249,7 +249,7 @@ def secure_descent(rng: Rng) -> Trial:
         dimension=1,
     )
     schedule = DiscreteGradientSchedule(
-        step_size=1.0, noise_scale=gradient * sigma / n, n_steps=steps, resolution=resolution,
+        step_size=1.0, noise_std=gradient * sigma / n, n_steps=steps, resolution=resolution,
         release=_pick(rng, "last-iterate", "trajectory"),
     )  # fmt: skip
     spread = sigma * math.sqrt(steps)

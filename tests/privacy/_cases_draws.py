@@ -74,7 +74,7 @@ def langevin() -> Case:
         problem(1, 0.4, math.inf),
         LangevinSchedule(inverse_temperature=1.0, step_size=0.2, n_steps=8),
     )
-    weak = replace(schedule, noise_scale=schedule.noise_scale / 2)  # the same drift, half of the noise
+    weak = replace(schedule, noise_std=schedule.noise_std / 2)  # the same drift, half of the noise
     claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
     powers = (1 - 0.2 * 0.4) ** np.arange(8)
     exact = 2 * 0.2 * powers.sum() / math.sqrt(2 * 0.2 * np.sum(powers**2))
@@ -92,9 +92,9 @@ def underdamped() -> Case:
 
 
 def discrete() -> Case:
-    schedule = DiscreteGradientSchedule(step_size=0.5, noise_scale=3.0, n_steps=3)
+    schedule = DiscreteGradientSchedule(step_size=0.5, noise_std=3.0, n_steps=3)
     return pair("discrete gradient descent", "secure mode, 3 steps, last iterate", problem(1, 0.4, math.inf),
-                (schedule, replace(schedule, noise_scale=0.5)), 1e-2, "DiscreteGradientDescent", seeded=False, runs=400,
+                (schedule, replace(schedule, noise_std=0.5)), 1e-2, "DiscreteGradientDescent", seeded=False, runs=400,
                 sabotage="noise / 6",
                 loose="composition counts all three iterates, and the last one is attacked")  # fmt: skip
 
@@ -170,11 +170,11 @@ class Steep(RecordLoss):
 def own_loss() -> Case:
     """Two steps of noisy descent: the pulls add up, and the last iterate shows all that composition counts."""
     of = replace(problem(1, 0.0, math.inf), loss=Steep())
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_scale=3.0, n_steps=2)
+    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=3.0, n_steps=2)
     exact = 2 * 2 / (3.0 * math.sqrt(2))
     claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
     return pair("noisy gradient descent", "a user's loss, two steps", of,
-                (schedule, replace(schedule, noise_scale=1.5)), 1e-2, "NoisyGradientDescent",
+                (schedule, replace(schedule, noise_std=1.5)), 1e-2, "NoisyGradientDescent",
                 exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
 
 

@@ -28,7 +28,9 @@ CURVE = {"columns": {"x": {"range": [-1.0, 1.0]}}}
 def weak_run(plan: Plan, *args: Any, **kwargs: Any) -> Any:
     """The mechanism with half of the noise that was paid for; a quarter for curves, whose rows are never opposite."""
     schedule: Any = plan.schedule
-    weaker = replace(schedule, noise_scale=schedule.noise_scale / (2 if plan.problem.n_columns == 1 else 4))
+    weaker = replace(
+        schedule, density_scale=schedule.density_scale / (2 if plan.problem.n_columns == 1 else 4)
+    )
     return run(Plan(problem=plan.problem, schedule=weaker, delta=plan.delta), *args, **kwargs)
 
 
@@ -78,11 +80,11 @@ def _ratio(cls: type) -> float:
     minima = []
     for side in (0, 1):
         plan = fitted(cls, side, 0).plan_.plan
-        schedule = replace(plan.schedule, noise_scale=1e-9 * plan.schedule.noise_scale)
+        schedule = replace(plan.schedule, density_scale=1e-9 * plan.schedule.density_scale)
         silent = Plan(problem=plan.problem, schedule=schedule, delta=DELTA)
         with patch.object(_base, "run", lambda _plan, *a, silent=silent, **k: run(silent, *a, **k)):
             minima.append(float(np.ravel(fitted(cls, side, 0).coef_)[0]))
-    scale = model.plan_.plan.schedule.noise_scale
+    scale = model.plan_.plan.schedule.density_scale
     return abs(minima[0] - minima[1]) / scale / model.privacy_.mu
 
 

@@ -195,7 +195,7 @@ def intervals() -> Case:
     _, both = plan_with_intervals(0.15, Request(**options))
     schedule: Any = both.plan.schedule
     weak = replace(
-        both, plan=replace(both.plan, schedule=replace(schedule, noise_scale=schedule.noise_scale / 16))
+        both, plan=replace(both.plan, schedule=replace(schedule, density_scale=schedule.density_scale / 16))
     )
     tables = [ArrayDataset([[1.0], [1.0]], labels, both.plan.problem) for labels in ([1, 1], [0, 1])]
 

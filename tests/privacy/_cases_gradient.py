@@ -61,7 +61,7 @@ def pair(
     schedule = NoisyGradientSchedule(**options)
     theorem = "composition" if schedule.sampling == "shuffle" else None
     honest = Plan(problem=of, schedule=schedule, delta=1e-2, theorem=theorem)
-    weak = replace(schedule, noise_scale=options["noise_scale"] / 2)
+    weak = replace(schedule, noise_std=options["noise_std"] / 2)
     sabotages = {"noise / 2": runs_of(Plan(problem=of, schedule=weak, delta=1e-2, theorem=theorem), sides)}
     if leak:
         every = replace(schedule, release="trajectory")
@@ -85,9 +85,9 @@ def step(**options: Any) -> dict[str, Any]:
 def no_factor_two() -> Case:
     """Replace-one needs twice the noise of add-remove: calibrated for the latter, run against the former."""
     of = linear_problem(1, "replace-one", 0.4)
-    right = NoisyGradientSchedule(step_size=0.5, noise_scale=2.0, n_steps=2)
+    right = NoisyGradientSchedule(step_size=0.5, noise_std=2.0, n_steps=2)
     honest = Plan(problem=of, schedule=right, delta=1e-2)
-    wrong = Plan(problem=of, schedule=replace(right, noise_scale=1.0), delta=1e-2)
+    wrong = Plan(problem=of, schedule=replace(right, noise_std=1.0), delta=1e-2)
     return Case(
         name="noisy gradient descent",
         configuration="full batch, sensitivity of replace-one",
@@ -118,7 +118,7 @@ def classes() -> Case:
         fit_intercept=False,
     )
     plan = Plan(
-        problem=of, schedule=NoisyGradientSchedule(step_size=0.5, noise_scale=0.2, n_steps=1), delta=1e-2
+        problem=of, schedule=NoisyGradientSchedule(step_size=0.5, noise_std=0.2, n_steps=1), delta=1e-2
     )
     tables = [ArrayDataset(np.array([[side, 0.0]]), np.zeros(1), of) for side in (1.0, -1.0)]
 
@@ -141,22 +141,22 @@ def classes() -> Case:
 
 ROOT = 1 / math.sqrt(2)
 CASES = (
-    pair("full batch, strongly convex", step(noise_scale=5.0, n_steps=8), ([1], [-1]), 1.0, ridge=0.4),
-    pair("full batch, 12 steps, last iterate", step(noise_scale=3.0, n_steps=12), ([1], [-1]), 1.0, ridge=1.0,
+    pair("full batch, strongly convex", step(noise_std=5.0, n_steps=8), ([1], [-1]), 1.0, ridge=0.4),
+    pair("full batch, 12 steps, last iterate", step(noise_std=3.0, n_steps=12), ([1], [-1]), 1.0, ridge=1.0,
          leak=True),
-    pair("full batch, add-remove", step(noise_scale=2.0, n_steps=4), ([1], []), 1.0, ridge=0.4,
+    pair("full batch, add-remove", step(noise_std=2.0, n_steps=4), ([1], []), 1.0, ridge=0.4,
          adjacency="add-remove"),
-    pair("full batch, every iterate released", step(noise_scale=3.0, n_steps=3, release="trajectory"),
+    pair("full batch, every iterate released", step(noise_std=3.0, n_steps=3, release="trajectory"),
          ([1], [-1]), 1.0, ridge=0.4),
     pair("full batch, average of the iterates (claim by composition)",
-         step(noise_scale=3.0, n_steps=3, release="average"), ([1], [-1]), math.sqrt(6 / 7)),
-    pair("cyclic, one epoch, last batch", step(noise_scale=2.0, n_steps=2, batch_size=1, sampling="cyclic"),
+         step(noise_std=3.0, n_steps=3, release="average"), ([1], [-1]), math.sqrt(6 / 7)),
+    pair("cyclic, one epoch, last batch", step(noise_std=2.0, n_steps=2, batch_size=1, sampling="cyclic"),
          ([1, 1], [1, -1]), ROOT, runs=1400),
-    pair("shuffle, one epoch of two batches", step(noise_scale=2.0, n_steps=2, batch_size=1, sampling="shuffle"),
+    pair("shuffle, one epoch of two batches", step(noise_std=2.0, n_steps=2, batch_size=1, sampling="shuffle"),
          ([1, 1], [1, -1]), ROOT, runs=1400),
-    pair("without replacement, one step", step(noise_scale=2.0, batch_size=1, sampling="without-replacement"),
+    pair("without replacement, one step", step(noise_std=2.0, batch_size=1, sampling="without-replacement"),
          ([1, -1], [-1, -1]), 1.0, runs=1400),
-    pair("Poisson, one step", step(noise_scale=1.0, batch_size=1, sampling="poisson"), ([-1, 1], [-1]), 1.0,
+    pair("Poisson, one step", step(noise_std=1.0, batch_size=1, sampling="poisson"), ([-1, 1], [-1]), 1.0,
          adjacency="add-remove", runs=1400),
     no_factor_two(),
     classes(),

@@ -47,8 +47,8 @@ def runs_of(of: Problem, schedule: Schedule, delta: float) -> Draw:
 
 
 def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **more: Any) -> Case:
-    """reach : how far the noiseless answer moves, in units in which the noise has scale `noise_scale`."""
-    weakened = more.pop("weakened", ("noise_scale",))
+    """reach : how far the noiseless answer moves, in units in which the noise has scale `density_scale`."""
+    weakened = more.pop("weakened", ("density_scale",))
     cover = more.pop("cover")
     claim = Plan(problem=of, schedule=schedule, delta=delta).guarantee
     scale = getattr(schedule, weakened[-1])
@@ -89,10 +89,10 @@ def moments(norm: float, *, secure: bool = False) -> Case:
     """A high floor makes theta the noisy cross moment over it; the worst replacement keeps the row and flips y."""
     of = replace(flat_problem("replace-one", norm), loss=Clipped(Squared(), 1.0), ridge=0.0)
     schedule = SufficientStatisticsSchedule(
-        gram_noise=3 * norm**2, cross_noise=2 * norm, eigenvalue_floor=1e9, secure=secure
+        gram_noise_std=3 * norm**2, cross_noise_std=2 * norm, eigenvalue_floor=1e9, secure=secure
     )
     return pair("sufficient statistics", of, schedule, 1e-2, 2 * norm, cover="SufficientStatistics",
-                weakened=("gram_noise", "cross_noise"))  # fmt: skip
+                weakened=("gram_noise_std", "cross_noise_std"))  # fmt: skip
 
 
 CASES = (

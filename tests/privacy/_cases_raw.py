@@ -114,7 +114,7 @@ def _wholes(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
 def _third(plan: Plan, *args: Any, **kwargs: Any) -> Any:
     """The fit with a third of the noise that was paid for."""
     schedule: Any = plan.schedule
-    weaker = replace(schedule, noise_scale=schedule.noise_scale / 3)
+    weaker = replace(schedule, density_scale=schedule.density_scale / 3)
     return run(Plan(problem=plan.problem, schedule=weaker, delta=plan.delta), *args, **kwargs)
 
 

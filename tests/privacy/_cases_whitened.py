@@ -33,7 +33,7 @@ COVERS = ("WhitenedDescent",)
 DELTA, NORM = 1e-2, 3.0
 STRETCH = 4.0
 FIXED = np.diag([0.5, 0.02])  # the moment that was released before
-SCHEDULE = WhitenedSchedule(moment_noise=1.0, noise_scale=0.5, n_steps=1, step_size=4.0, reach=10.0)
+SCHEDULE = WhitenedSchedule(moment_noise_std=1.0, noise_std=0.5, n_steps=1, step_size=4.0, reach=10.0)
 
 
 def problem(adjacency: str) -> Problem:
@@ -69,7 +69,7 @@ def isometric(matrix: Floats) -> Floats:
 
 def first_moments(adjacency: str, noise: float) -> Draw:
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    schedule = replace(SCHEDULE, moment_noise=noise)
+    schedule = replace(SCHEDULE, moment_noise_std=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         return np.array([isometric(looked(schedule, sides[side], rng)[0]) for _ in range(runs)])
@@ -80,7 +80,7 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 def second_moments(adjacency: str, noise: float) -> Draw:
     """The second look, the first one fixed: its own rows at right angles are those of the stretched coordinates."""
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    schedule, frame = replace(SCHEDULE, moment_noise=noise), Frame(STRETCH * np.eye(2), 2.0)
+    schedule, frame = replace(SCHEDULE, moment_noise_std=noise), Frame(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         exact = second_moment(sides[side], frame) / sides[side].problem.n
@@ -148,8 +148,8 @@ def first_moment_of_run(plan: Plan, data: Dataset, rng: np.random.Generator) -> 
     return made[0][0]
 
 
-def whole(noise: float, moment_noise: float) -> Draw:
-    schedule = replace(SCHEDULE, moment_noise=moment_noise, noise_scale=noise, looks=2, n_steps=2)
+def whole(noise: float, moment_noise_std: float) -> Draw:
+    schedule = replace(SCHEDULE, moment_noise_std=moment_noise_std, noise_std=noise, looks=2, n_steps=2)
     plan = Plan(problem=problem("replace-one"), schedule=schedule, delta=DELTA)
     sides = tables("replace-one", NORM * np.eye(2), (1.0, 0.0))
 
@@ -202,7 +202,7 @@ def step_case(adjacency: str) -> Case:
         name="whitened descent, one step",
         configuration=f"{adjacency}, moments fixed",
         covers=COVERS,
-        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * 0.5 / SCHEDULE.noise_scale),
+        claim=claimed(adjacency, (2 if adjacency == "replace-one" else 1) * 0.5 / SCHEDULE.noise_std),
         honest=steps(adjacency),
         sabotages={
             "weights that use y": steps(adjacency, labelled=True),
@@ -216,9 +216,9 @@ def step_case(adjacency: str) -> Case:
 APPROACHED = replace(
     SCHEDULE,
     n_steps=2,
-    noise_scale=1.0,
+    noise_std=1.0,
     approach=1,
-    approach_noise=1.0,
+    approach_noise_std=1.0,
     average_from=1,
     longest=12,
     step_size=0.01,
@@ -230,7 +230,7 @@ CASES = (
         configuration="add-remove, moments fixed, twelve steps instead of two",
         covers=COVERS,
         claim=Plan(
-            problem=problem("add-remove"), schedule=replace(APPROACHED, moment_noise=1e3), delta=DELTA
+            problem=problem("add-remove"), schedule=replace(APPROACHED, moment_noise_std=1e3), delta=DELTA
         ).guarantee,
         honest=chosen_steps(),
         sabotages={"noise of the stated number of steps": chosen_steps(forgotten=True)},
@@ -249,7 +249,7 @@ CASES = (
         covers=COVERS,
         claim=Plan(
             problem=problem("replace-one"),
-            schedule=replace(SCHEDULE, looks=2, n_steps=2, noise_scale=4.0, moment_noise=2.0),
+            schedule=replace(SCHEDULE, looks=2, n_steps=2, noise_std=4.0, moment_noise_std=2.0),
             delta=DELTA,
         ).guarantee,
         honest=whole(4.0, 2.0),

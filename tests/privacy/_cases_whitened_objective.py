@@ -30,7 +30,11 @@ Floats = NDArray[np.float64]
 COVERS = ("WhitenedObjective",)
 NORM, PULL, STRETCH = 3.0, 0.1, 20.0
 SCHEDULE = WhitenedObjectiveSchedule(
-    moment_noise=1.0, ridge=2000.0, noise_scale=PULL * NORM, tolerance=1e-9, release_noise=1e-7
+    moment_density_scale=1.0,
+    ridge=2000.0,
+    density_scale=PULL * NORM,
+    tolerance=1e-9,
+    release_density_scale=1e-7,
 )
 
 
@@ -65,7 +69,7 @@ def moments(adjacency: str, noise: float) -> Draw:
     """e_1 e_1' against e_2 e_2', or against nothing in one column: the difference of the diagonal tells them."""
     size = 2 if adjacency == "replace-one" else 1
     sides = tables(adjacency, NORM * np.eye(size) if size == 2 else np.full((2, 1), NORM))
-    schedule = replace(SCHEDULE, moment_noise=noise)
+    schedule = replace(SCHEDULE, moment_density_scale=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         made = np.array([look(schedule, sides[side], rng) for _ in range(runs)])
@@ -82,7 +86,7 @@ def unweighted(X: Floats, basis: Floats, bound: float) -> tuple[Floats, Floats]:
 def minimisers(adjacency: str, *, wrong: bool = False, free: bool = False) -> Draw:
     """wrong : the tilt has its stated size in theta instead of q."""
     sides = tables(adjacency, np.full((2, 1), NORM if free else NORM / STRETCH))
-    schedule = replace(SCHEDULE, noise_scale=SCHEDULE.noise_scale / STRETCH) if wrong else SCHEDULE
+    schedule = replace(SCHEDULE, density_scale=SCHEDULE.density_scale / STRETCH) if wrong else SCHEDULE
     basis = np.array([[STRETCH]])
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
@@ -161,7 +165,7 @@ CASES = (
         covers=COVERS,
         claim=Plan(problem=problem("replace-one", 2), schedule=SCHEDULE, delta=0.0).guarantee,
         honest=whole(),
-        sabotages={"a tenth of the noise of the moment": whole(moment_noise=0.1)},
+        sabotages={"a tenth of the noise of the moment": whole(moment_density_scale=0.1)},
         loose="the attack looks at the moment, one of two releases",
         runs=400,
     ),

@@ -94,7 +94,7 @@ def gaussian(
     small = math.sqrt(0.1) * MU
     middle = Plan(
         problem=of,
-        schedule=NoisyGradientSchedule(step_size=STEP, n_steps=1, noise_scale=mean / small),
+        schedule=NoisyGradientSchedule(step_size=STEP, n_steps=1, noise_std=mean / small),
         delta=DELTA,
     )
     honest = plan_region(
@@ -106,7 +106,7 @@ def gaussian(
     )
     sides = tables(of, last)
     steps = [-STEP * data.gradient_sum(of.loss, np.zeros((2, 1)))[:, 0] / of.n for data in sides]
-    deviation = STEP * middle.schedule.noise_scale  # type: ignore[attr-defined]
+    deviation = STEP * middle.schedule.noise_std  # type: ignore[attr-defined]
 
     def centre(theta: np.ndarray) -> np.ndarray:
         first, second = (np.square(theta - step).sum() for step in steps)
@@ -145,11 +145,11 @@ def pure() -> Case:
 
     def gaussian_ratio(theta: np.ndarray) -> np.ndarray:
         first, second = ((theta[0] - mean) ** 2 for mean in means)
-        return np.asarray((second - first) / (2 * right.noise_scale**2))
+        return np.asarray((second - first) / (2 * right.density_scale**2))
 
     def laplace_ratio(theta: np.ndarray) -> np.ndarray:
         first, second = (abs(theta[0] - mean) for mean in means)
-        return np.asarray((second - first) / wrong.noise_scale)
+        return np.asarray((second - first) / wrong.density_scale)
 
     broken = replace(honest, centre=pure_middle)
     exact = math.sqrt((middle.guarantee.mu or 0) ** 2 + (honest.slack.guarantee.mu or 0) ** 2)

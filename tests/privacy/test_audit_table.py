@@ -60,7 +60,7 @@ def test_every_mechanism_and_estimator_has_a_row() -> None:
 def test_bounded_sets_have_no_tight_configuration() -> None:
     """Without strong convexity the exact walk is far below every proved bound as T grows: an open gap, said openly."""
     constants = Constants(n=1, lipschitz=0.5, smoothness=1e-9, diameter=4.0, gradient_sensitivity=0.1)
-    schedule = NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=2000)
+    schedule = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=2000)
     plan = Price(constants=constants, schedule=schedule, delta=1e-5)
     lower = lower_bound_epsilon(constants, schedule, 1e-5)
     assert lower is not None

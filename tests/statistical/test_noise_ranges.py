@@ -18,7 +18,7 @@ import pytest
 from scipy import stats
 
 from dplangevin import Ledger, account
-from dplangevin._check import LARGEST, MAX_WHOLE_NOISE_SCALE, SMALLEST
+from dplangevin._check import LARGEST, MAX_INTEGER_SCALE, SMALLEST
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
 from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import draw
@@ -60,7 +60,7 @@ SAMPLERS: dict[str, tuple[Callable[[float], Any], float, float, float]] = {
     "normal": (lambda s: s * rng().standard_normal(SIZE), SMALLEST, LARGEST, HALF_NORMAL),
     "gamma norm": (lambda s: gamma_norm(1, s, SIZE, rng())[0], SMALLEST, LARGEST, LAPLACE),
     "wishart": (wishart_entries, SMALLEST, LARGEST, LAPLACE),
-    "discrete laplace": (lambda s: discrete_laplace(s, SIZE, rng()), 8.0, MAX_WHOLE_NOISE_SCALE, LAPLACE),
+    "discrete laplace": (lambda s: discrete_laplace(s, SIZE, rng()), 8.0, MAX_INTEGER_SCALE, LAPLACE),
     "generalized gaussian 1": (lambda s: s * draw(SIZE, 1.0, rng()), SMALLEST, LARGEST, LAPLACE),
     "generalized gaussian 2": (
         lambda s: s * draw(SIZE, 2.0, rng()), SMALLEST, LARGEST, HALF_NORMAL / math.sqrt(2)
@@ -164,5 +164,5 @@ def test_a_formula_that_overflows_proves_nothing(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(AssumptionFailed, match="overflows"):
         account(
             n=5, batch_size=4, sampling="without-replacement", steps=250_000, release="checkpoints", checkpoints=(9,),
-            lipschitz=1.0, noise_scale=1.0, step_size=0.1, delta=1e-5, theorem="composition",
+            lipschitz=1.0, noise_std=1.0, step_size=0.1, delta=1e-5, theorem="composition",
         )  # fmt: skip

@@ -40,7 +40,7 @@ def tiny_plan(adjacency: Any = "replace-one") -> Plan:
         fit_intercept=False,
         adjacency=adjacency,
     )
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_scale=0.5, n_steps=3)
+    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=0.5, n_steps=3)
     return Plan(problem=problem, schedule=schedule, delta=1e-5, theorem="composition")
 
 

@@ -43,7 +43,7 @@ def test_a_failed_write_leaves_the_old_file(
     with monkeypatch.context() as patch:
         patch.setattr(os, moment, full)
         with pytest.raises(OSError, match="No space left"):
-            save_plan(plan(noise_scale=0.9), path)
+            save_plan(plan(noise_std=0.9), path)
     assert path.read_bytes() == kept
     assert left(tmp_path) == ["plan.json"]
 
@@ -109,9 +109,9 @@ def test_links_and_modes_stay(tmp_path: Path) -> None:
     save_plan(plan(), target)
     target.chmod(0o640)
     link.symlink_to(target)
-    save_plan(plan(noise_scale=0.9), link)
+    save_plan(plan(noise_std=0.9), link)
     assert link.is_symlink()
-    assert load_plan(target) == plan(noise_scale=0.9)
+    assert load_plan(target) == plan(noise_std=0.9)
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert left(tmp_path) == ["link.json", "plan.json"]
 

@@ -90,7 +90,7 @@ def _window(steps: tuple[_Step, _Step], plan: Plan, noise: float, count: int) ->
 
 def _line(plan: Plan, schedule: NoisyGradientSchedule, canary: Canary) -> tuple[Floats, Floats]:
     steps = tuple(_Step(plan, schedule, records) for records in (canary.first, canary.second))
-    noise, count = steps[0].step * float(np.max(schedule.noise_scale)), int(schedule.n_steps)
+    noise, count = steps[0].step * float(np.max(schedule.noise_std)), int(schedule.n_steps)
     width = plan.constants.diameter
     if math.isinf(width):
         width = 2 * float(_window((steps[0], steps[1]), plan, noise, count)[0])
@@ -101,7 +101,7 @@ def _line(plan: Plan, schedule: NoisyGradientSchedule, canary: Canary) -> tuple[
 
 def _plane(plan: Plan, schedule: NoisyGradientSchedule, canary: Canary) -> tuple[Floats, Floats]:
     steps = tuple(_Step(plan, schedule, records) for records in (canary.first, canary.second))
-    noise, count = steps[0].step * float(np.max(schedule.noise_scale)), int(schedule.n_steps)
+    noise, count = steps[0].step * float(np.max(schedule.noise_std)), int(schedule.n_steps)
     half = _window((steps[0], steps[1]), plan, noise, count)
     sizes, powers = [], []
     before = [_before_last(step, noise, half, count) for step in steps]

@@ -10,7 +10,7 @@ from dplangevin.cli import options as o
 @o.with_run_options
 def account_command(
     context: typer.Context,
-    noise_scale: o.NoiseScale = None,
+    noise_std: o.NoiseStd = None,
     steps: o.Steps = None,
     delta: o.Delta = None,
     epsilon: o.Epsilon = None,

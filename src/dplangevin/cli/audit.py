@@ -106,7 +106,9 @@ def _weakened(plan: Any, factor: float) -> Any:
         return plan
     if not factor > 0:
         raise InvalidParameter(f"--sabotage must be positive, got {factor!r}.")
-    noises = [part.name for part in fields(plan.schedule) if part.name.endswith(("noise_scale", "_noise"))]
+    noises = [
+        part.name for part in fields(plan.schedule) if part.name.endswith(("noise_std", "density_scale"))
+    ]
     if not noises:
         raise InvalidParameter(f"--sabotage does not know the noise of {plan.schedule.mechanism}.")
     weaker = {

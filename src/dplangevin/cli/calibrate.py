@@ -16,9 +16,9 @@ def calibrate_command(
     mu: o.TargetMu = None,
     zcdp: o.TargetZcdp = None,
     steps: o.SomeSteps = None,
-    noise_scale: o.SomeNoise = None,
+    noise_std: o.SomeNoise = None,
 ) -> None:
-    """The least noise that meets a promise for --steps, or the most steps for --noise-scale.
+    """The least noise that meets a promise for --steps, or the most steps for --noise-std.
 
     The promise is (epsilon, delta), or --rdp, --mu or --zcdp.
 
@@ -34,7 +34,7 @@ def calibrate_command(
         orders=o.orders(context),
     )
     if quiet:
-        wanted_noise = noise_scale is None
+        wanted_noise = noise_std is None
         typer.echo(repr(found.knob[1] if wanted_noise and found.knob else found.steps))
     elif as_json:
         typer.echo(plain.dumps(found))

@@ -11,10 +11,10 @@ STATED: dict[str, Any] = {"data_norm": 1.0, "fit_intercept": False, "classes": [
 PUBLIC: dict[str, Any] = {"n": 10_000, "lipschitz": 1.0, "step_size": 1.0}
 PROBLEMS: dict[str, dict[str, Any]] = {
     "Logistic regression with a ridge of 0.01: strongly convex; noise 0.012": {
-        **PUBLIC, "smoothness": 0.26, "strong_convexity": 0.01, "noise_scale": 0.012,
+        **PUBLIC, "smoothness": 0.26, "strong_convexity": 0.01, "noise_std": 0.012,
     },
     "The same without the ridge, kept in a ball of radius 1: convex; noise 0.04": {
-        **PUBLIC, "smoothness": 0.25, "diameter": 2.0, "noise_scale": 0.04,
+        **PUBLIC, "smoothness": 0.25, "diameter": 2.0, "noise_std": 0.04,
     },
 }  # fmt: skip
 MODEL = """\
@@ -32,7 +32,7 @@ Epsilon at delta = {DELTA:g} (a neighbour replaces one record):
 NEXT = """\
 Try next
   dplangevin account --n 10000 --lipschitz 1 --smoothness 0.26 \\
-      --strong-convexity 0.01 --step-size 1 --noise-scale 0.012 \\
+      --strong-convexity 0.01 --step-size 1 --noise-std 0.012 \\
       --steps inf --delta 1e-6 --plot epsilon.html
   dplangevin calibrate --n 10000 --lipschitz 1 --smoothness 0.26 \\
       --strong-convexity 0.01 --step-size 1 --steps inf \\

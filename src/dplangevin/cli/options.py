@@ -40,10 +40,10 @@ Steps = Annotated[
 ]
 _VARYING = "a number, a formula in the step t such as 0.5/sqrt(t), or a file with one number per step."
 StepSize = Annotated[str | None, _option("--step-size", f"Step size eta: {_VARYING}", _RUN, "X|FORMULA|FILE")]
-NoiseScale = Annotated[
+NoiseStd = Annotated[
     str | None,
     _option(
-        "--noise-scale",
+        "--noise-std",
         f"Standard deviation of the noise on the MEAN gradient: {_VARYING}",
         _RUN,
         "X|FORMULA|FILE",
@@ -52,7 +52,7 @@ NoiseScale = Annotated[
 SomeSteps = Annotated[
     float | None, _option("--steps", "Find the least noise for so many steps.", _RUN, "N|inf")
 ]
-SomeNoise = Annotated[str | None, _option("--noise-scale", "Find the most steps with this noise.", _RUN, "X")]
+SomeNoise = Annotated[str | None, _option("--noise-std", "Find the most steps with this noise.", _RUN, "X")]
 Momentum = Annotated[bool, _option("--momentum", "Nesterov momentum (accounted by composition).", _RUN)]
 
 Records = Annotated[float | None, _option("--n", "Public number of records.", _PROBLEM, "N")]
@@ -109,9 +109,15 @@ HessianRank = Annotated[
 ]
 Noise = Annotated[str | None, _option("--noise", "Of a perturbation: gaussian or gamma.", _OTHER, "WORD")]
 Tolerance = Annotated[float | None, _option("--tolerance", "Gradient norm at the minimiser.", _OTHER, "X")]
-ReleaseNoise = Annotated[
-    float | None, _option("--release-noise", "Noise that hides the solver's error.", _OTHER, "X")
+DensityScale = Annotated[
+    float | None,
+    _option("--density-scale", "s of a perturbation's density exp(-(|b| / s)^q / q).", _OTHER, "X"),
 ]
+ReleaseDensityScale = Annotated[
+    float | None, _option("--release-density-scale", "Noise that hides the solver's error.", _OTHER, "X")
+]
+Sigma = Annotated[float | None, _option("--sigma", "Of the noise on counts, see --p.", _OTHER, "X")]
+Scale = Annotated[float | None, _option("--scale", "Of the noise of largest-norm.", _OTHER, "X")]
 InverseTemperature = Annotated[
     float | None, _option("--inverse-temperature", "beta of a draw of exp(-beta F).", _OTHER, "X")
 ]
@@ -127,7 +133,7 @@ Excess = Annotated[float | None, _option("--excess", "Bound on sup F - inf F.", 
 Answers = Annotated[float | None, _option("--answers", "Number of counts.", _OTHER, "N")]
 Changed = Annotated[float | None, _option("--changed", "Counts that one record changes.", _OTHER, "N")]
 Sensitivity = Annotated[float | None, _option("--sensitivity", "By how much each.", _OTHER, "X")]
-Power = Annotated[float | None, _option("--p", "Noise density exp(-(|x|_p / scale)^p).", _OTHER, "X")]
+Power = Annotated[float | None, _option("--p", "Noise density exp(-(|x|_p / sigma)^p).", _OTHER, "X")]
 
 AsJson = Annotated[bool, _option("--json", "Print JSON.", _OUTPUT)]
 Quiet = Annotated[
@@ -159,7 +165,8 @@ def _of_a_run(
     hessian_rank: HessianRank = None,
     noise: Noise = None,
     tolerance: Tolerance = None,
-    release_noise: ReleaseNoise = None,
+    density_scale: DensityScale = None,
+    release_density_scale: ReleaseDensityScale = None,
     friction: Friction = None,
     inverse_mass: InverseMass = None,
     tier: Tier = None,
@@ -170,6 +177,8 @@ def _of_a_run(
     answers: Answers = None,
     changed: Changed = None,
     sensitivity: Sensitivity = None,
+    sigma: Sigma = None,
+    scale: Scale = None,
     p: Power = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -209,7 +218,7 @@ def for_library(context: typer.Context) -> dict[str, Any]:
         chosen["checkpoints"] = numbers("checkpoints", chosen["checkpoints"], "steps such as 10,20,30")
     if "rdp" in chosen:
         chosen["rdp"] = numbers("rdp", chosen["rdp"], "an order and a value such as 8,0.5")
-    for name in ("step_size", "noise_scale"):
+    for name in ("step_size", "noise_std"):
         if name in chosen:
             chosen[name] = _per_step(name, chosen[name])
     return chosen

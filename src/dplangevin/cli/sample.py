@@ -105,7 +105,7 @@ def _request(**options: Any) -> Any:
         from dplangevin.planner.request import Request
 
         request = Request(n=n, n_features=n_features, fit_intercept=intercept, **options)
-        return request.problem(1.0 if request.model == "ridge" else None, 0.0)
+        return request.problem(request.needed_clip, 0.0)
 
     return problem
 

@@ -24,7 +24,7 @@ from dplangevin.data._kernels import (
 )
 from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem import Bump, Loss, Problem
+from dplangevin.problem import Loss, Problem, RecordLoss
 from dplangevin.problem.bounds import as_array
 from dplangevin.tables import cells_of, matrix_of
 
@@ -230,7 +230,7 @@ def _mapped(
 
 def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
     """sum weight loss over a block, a few rows at a time: scores and losses are read and written many times."""
-    if isinstance(loss, Bump):
+    if isinstance(loss, RecordLoss):
         values = loss.record_values(parameters, block.rows)
         return np.asarray(values.sum(axis=0) if block.weights is None else block.weights @ values)
     total: Any = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.families.noisy_answers.curvature import curvature_groups, largest_curvature
+from dplangevin.families.noisy_answers.curvature import curvature_groups
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
@@ -24,29 +24,13 @@ from dplangevin.planner.request import Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.problem import (
-    Clipped,
-    Huber,
-    Logistic,
-    Loss,
-    Poisson,
-    Problem,
-    SmoothedHinge,
-    SmoothedPinball,
-    Softmax,
-    Squared,
-    WholeSpace,
-)
+from dplangevin.problem import Problem, WholeSpace
 
 DEFAULT_SHARE = 0.15
 MOST_SHARE, FINE_DOUBT = 0.5, 0.2
 """The curvature of many coefficients gets more, up to a half, until its noise is a fifth of what n records can show."""
-SQUARED_CLIP = 0.5  # residuals beyond a quarter of the target's range are cut off
-POISSON_CLIP = 2.5  # counts further from their rate than so many deviations of the largest one are cut off
 LONGEST = 1000.0  # norm of the coefficients, for rows of norm 1, beyond which no interval is meant to hold
 MOST_DOUBT = 1 / 3  # a coefficient whose curvature is within 3 noises of 0 gets an infinite standard error
-LIKELIHOODS = (Logistic, Softmax)  # J = H
-SMOOTHED = (SmoothedHinge, SmoothedPinball)  # J is released; J = phi H for the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +55,7 @@ class IntervalPlan:
     @property
     def words(self) -> str:
         """What the intervals assume."""
-        plain = self.plan.problem.loss.plain
-        model = "a correct linear model, errors that do not depend on x"
-        if isinstance(plain, LIKELIHOODS):
-            model = "a correct linear model"
-        elif isinstance(plain, Poisson):
-            model = "a correct log-linear model, a variance proportional to the mean"
-        elif isinstance(plain, SMOOTHED):
-            model = f"(for the coefficients of least expected {plain.name} loss)"
+        model = self.plan.problem.loss.plain.interval_model
         return (
             f"confidence intervals assume independent records, {model} and no clipped rows or targets; "
             "the guarantee assumes none of this"
@@ -139,7 +116,9 @@ def _doubt(both: IntervalPlan) -> float:
     """
     problem = both.plan.problem
     classes, size = problem.loss.score_dimension, _rows(both)
-    largest = largest_curvature(problem.loss) if classes == 1 else 1 - 1 / classes  # trace of diag(p) - p p^T
+    largest = (
+        problem.loss.typical_curvature_bound if classes == 1 else 1 - 1 / classes
+    )  # trace of diag(p) - p p^T
     noise = both.deviations[0] * max(1 / MOST_DOUBT, math.sqrt(2 * size))
     return noise * size / (problem.n * largest * problem.row_norm**2)
 
@@ -169,7 +148,7 @@ def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) ->
     problem, delta = recipe.plan.problem, recipe.plan.delta
     if not isinstance(problem.constraint, WholeSpace):
         raise InvalidParameter("intervals need an unconstrained fit; leave radius out.")
-    loss = _consistent(problem.loss)
+    loss = problem.loss.plain.for_intervals
     problem = replace(problem, loss=loss, ridge=0.0)
     curvature = (problem.constants.hessian_rank or 1) * problem.constants.data_smoothness
     problem = replace(problem, ridge=10 * curvature / epsilon / problem.n if alpha is None else alpha)
@@ -187,20 +166,6 @@ def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) ->
             "the rest of the budget pays for the curvature at the released point",
         ),
     )
-
-
-def _consistent(loss: Loss) -> Loss:
-    """The loss whose minimiser is what the interval is for: clipped only where nearly no record is."""
-    plain = loss.plain
-    if isinstance(plain, Squared):
-        return Clipped(plain, SQUARED_CLIP)
-    if isinstance(plain, Poisson):
-        return Clipped(plain, min(plain.target_bound, POISSON_CLIP * math.sqrt(plain.target_bound)))
-    if isinstance(plain, Softmax):
-        return Softmax(n_classes=plain.n_classes)
-    if isinstance(plain, Logistic | Huber | SmoothedHinge | SmoothedPinball):
-        return plain
-    raise InvalidParameter(f"intervals are not known for the {plain.name} loss; set intervals=False.")
 
 
 @lru_cache(maxsize=64)
@@ -234,8 +199,8 @@ def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) 
     curvature = calibrated_sums(
         curvature_groups(
             problem,
-            dispersion=not isinstance(problem.loss, LIKELIHOODS + SMOOTHED),
-            slope_moment=isinstance(problem.loss, SMOOTHED),
+            dispersion=problem.loss.slope_variance == "proportional",
+            slope_moment=problem.loss.slope_variance == "measured",
         ),
         epsilon=epsilon,
         delta=delta,

@@ -45,8 +45,7 @@ from dplangevin.estimators._curvature_estimate import expected
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.families.noisy_answers.curvature import Curvature, contrasts
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
-from dplangevin.planner.rules import SHAPES
-from dplangevin.problem import Logistic, Poisson, Problem, SmoothedHinge, Softmax
+from dplangevin.problem import Problem
 
 MOST_PRIOR = 1 / 3
 LEAST_SEEN = 2.5
@@ -77,9 +76,9 @@ class Posterior:
 
 def prior_scale(problem: Problem) -> float:
     """tau: the expected size of a coefficient in the planner's rules, half of how far it may go."""
-    loss = problem.loss.plain
-    names = {Logistic: "logistic", Softmax: "multinomial", Poisson: "poisson", SmoothedHinge: "svc"}
-    return SHAPES[names.get(type(loss), "ridge")].reach / (2 * problem.row_norm)
+    defaults = problem.loss.plain.defaults
+    assert defaults is not None  # a loss with intervals is that of a model
+    return defaults.reach / (2 * problem.row_norm)
 
 
 def posterior(
@@ -104,7 +103,7 @@ def posterior(
     rows, outer = basis @ kept, basis[:, lost]
     schedule = both.plan.schedule
     assert isinstance(schedule, ObjectivePerturbationSchedule)
-    release = (len(theta) + 1) * schedule.release_noise**2
+    release = (len(theta) + 1) * schedule.release_density_scale**2
     return Posterior(
         centre=rows @ inner.centre,
         sampling=rows @ inner.sampling @ rows.T,
@@ -152,7 +151,7 @@ def _inside(both: IntervalPlan, kept: Floats, point: Floats, curvature: Curvatur
     problem, schedule, doubts = both.plan.problem, both.plan.schedule, both.deviations
     assert isinstance(schedule, ObjectivePerturbationSchedule)
     size = problem.n_columns * problem.loss.score_dimension
-    spread = schedule.noise_scale * (math.sqrt(size + 1) if schedule.noise == "gamma" else 1.0)
+    spread = schedule.density_scale * (math.sqrt(size + 1) if schedule.noise == "gamma" else 1.0)
     known, doubt = expected(kept.T @ curvature.matrix @ kept, doubts[0])
     slopes = _slopes(curvature, known, kept, doubts)
     seen = known @ point + problem.n * problem.ridge * point

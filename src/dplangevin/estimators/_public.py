@@ -15,7 +15,6 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._reading import LargeData, TargetEncoder, dataset_of
 from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.public_sample import plain_loss
 from dplangevin.families.mirror_descent.public_tuner import PublicTuner, Tuned
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.planner.recipe import Recipe
@@ -78,7 +77,7 @@ def fit_public(
     model.__dict__.pop("public_comparison_", None)
     if others:
         model.public_comparison_ = {name: other.excess for name, other in others.items()}
-    return np.array(release.value), problem, plain_loss(problem.loss)
+    return np.array(release.value), problem, problem.loss.unclipped
 
 
 def tuned_plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import expit, softmax
 from dplangevin._arrays import Floats
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators.uncertainty import WithIntervals
-from dplangevin.problem import Clipped, Loss, Problem
+from dplangevin.problem import Loss, Problem
 
 
 class DPLogisticRegression(WithIntervals, DPLinearClassifier):
@@ -32,7 +33,7 @@ class DPLogisticRegression(WithIntervals, DPLinearClassifier):
 
     def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
         loss = problem.loss if loss is None else loss
-        self.slope_clip_ = loss.bound if isinstance(loss, Clipped) else 1.0
+        self.slope_clip_ = 1.0 if math.isinf(loss.clip_bound) else loss.clip_bound
         return super().from_theta(theta, problem, loss)
 
     def predict_proba(self, X: Any) -> Floats:

@@ -21,7 +21,7 @@ def account(
 ) -> Guarantee:
     """What a run costs: the tightest proved guarantee.
 
-    Options are those of `dplangevin account`, with underscores. Noisy gradient runs: n, lipschitz, noise_scale,
+    Options are those of `dplangevin account`, with underscores. Noisy gradient runs: n, lipschitz, noise_std,
     step_size (numbers, one per step, or formulas such as "0.5/sqrt(t)"), steps (a number or infinity), mechanism,
     batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release, checkpoints, momentum. Other
     mechanisms, see their `options.py`: objective-perturbation, output-perturbation, exponential, gibbs, underdamped,
@@ -31,7 +31,7 @@ def account(
     --------
     >>> from dplangevin import account
     >>> options = dict(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
-    ...                noise_scale=0.012, delta=1e-6)
+    ...                noise_std=0.012, delta=1e-6)
     >>> short, long = account(steps=1000, **options), account(steps=float("inf"), **options)
     >>> f"{short.epsilon():.4f} {long.epsilon():.4f} {short.composition.epsilon():.4f}"
     '0.9927 0.9928 2.3885'

@@ -22,18 +22,19 @@ def calibrate(
     steps: int | float | None = None,
     **options: object,
 ) -> Price:
-    """The price with the least noise that meets the target, or, given noise_scale and no steps, the most steps.
+    """The price with the least noise that meets the target, or, given noise_std and no steps, the most steps.
 
     The target is (epsilon, delta), or rdp = (order, value), or mu, or zcdp; with those delta only says where epsilon is
     reported (default 1e-6). Other options are those of `account`, mechanism included; steps may be infinity. For other
-    mechanisms than noisy gradients the number that is found is left out: noise_scale, or inverse_temperature.
+    mechanisms than noisy gradients the number that is found is left out: density_scale, sigma, scale or
+    inverse_temperature.
 
     Examples
     --------
     >>> from dplangevin import calibrate
     >>> plan = calibrate(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
     ...                  steps=float("inf"), epsilon=1.0, delta=1e-6)
-    >>> round(plan.schedule.noise_scale, 6), plan.guarantee.theorem
+    >>> round(plan.schedule.noise_std, 6), plan.guarantee.theorem
     (0.011919, 'optimal-shift')
     """
     mechanism = options.get("mechanism")
@@ -41,17 +42,13 @@ def calibrate(
     wanted = target(epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=without_steps)
     if without_steps:
         return _other(wanted, theorem, options if steps is None else {**options, "steps": steps})
-    noise = options.pop("noise_scale", None)
+    noise = options.pop("noise_std", None)
     if steps is None and noise is None:
-        raise InvalidParameter(
-            "give steps to get the least noise_scale, or noise_scale to get the most steps."
-        )
+        raise InvalidParameter("give steps to get the least noise_std, or noise_std to get the most steps.")
     if steps is not None and noise is not None:
-        raise InvalidParameter(
-            "noise_scale and steps are both given, so nothing is left to find; use account."
-        )
+        raise InvalidParameter("noise_std and steps are both given, so nothing is left to find; use account.")
     start = 1.0 if noise is None else noise
-    constants, schedule = described({"noise_scale": start, "steps": 1 if steps is None else steps, **options})
+    constants, schedule = described({"noise_std": start, "steps": 1 if steps is None else steps, **options})
     if steps is None:
         return most_steps(constants, schedule, wanted, theorem)
     return least_noise(constants, schedule, wanted, theorem)

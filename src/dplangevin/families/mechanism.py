@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar, cast, final, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -142,7 +142,7 @@ class Draw:
 class FitMechanism(Mechanism[S, Dataset, Release]):
     """Base of the mechanisms that solve a problem on its data set."""
 
-    whole_records: ClassVar[tuple[type[RecordLoss], ...]] = ()
+    whole_records: ClassVar[Literal["none", "bounded values", "all"]] = "none"
     """The losses of whole records that will do: all of them where nothing but sums of gradients is asked for."""
 
     @final
@@ -156,7 +156,9 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
                 "the data set was prepared for another problem than the plan's; build it from plan.problem."
             )
         loss = plan.problem.loss
-        if isinstance(loss, RecordLoss) and not isinstance(loss, self.whole_records):
+        if isinstance(loss, RecordLoss) and not (
+            self.whole_records == "all" or (self.whole_records == "bounded values" and loss.bounded_values)
+        ):
             raise InvalidParameter(
                 f"{self.family.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is one of "
                 "whole records. Use noisy gradient descent."

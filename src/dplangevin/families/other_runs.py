@@ -16,7 +16,7 @@ Described = tuple[Constants | None, Schedule]
 
 def described_other(options: Mapping[str, object]) -> Described:
     """The public values of a run without steps; errors name the option."""
-    read, knob = options_named(str(options["mechanism"]))
+    read, _ = options_named(str(options["mechanism"]))
     chosen = {name: value for name, value in options.items() if value is not None}
     try:
         described: Described = read(**check_names(chosen, read, QUESTION))
@@ -24,5 +24,5 @@ def described_other(options: Mapping[str, object]) -> Described:
         words = str(error)
         for field, option in OPTION_NAMES.items():
             words = words.replace(field, option)
-        raise InvalidParameter(words.replace(knob.field, knob.name)) from None
+        raise InvalidParameter(words) from None
     return described

@@ -28,7 +28,7 @@ class Plateau:
 
 def varies(options: Options) -> bool:
     """True when step size or noise is stated per step, so that another number of steps has no meaning."""
-    return not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_scale"))
+    return not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_std"))
 
 
 def at_steps(options: Options, steps: float, delta: float) -> dict[str, Any]:

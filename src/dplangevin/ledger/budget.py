@@ -80,7 +80,7 @@ class DatasetBudget:
         >>> from dplangevin.ledger import Ledger
         >>> ledger = Ledger.create(f"sqlite:///{tempfile.mkdtemp()}/ledger.db")
         >>> budget = ledger.declare("census", epsilon=1.0, delta=1e-6)
-        >>> run = account(n=10_000, lipschitz=1.0, noise_scale=0.01, step_size=1.0, steps=10, delta=1e-6)
+        >>> run = account(n=10_000, lipschitz=1.0, noise_std=0.01, step_size=1.0, steps=10, delta=1e-6)
         >>> grid = budget.programme([run, run])
         >>> tokens = [grid.charge(run), grid.charge(run)]
         >>> budget.remaining().unused_items, budget.remaining().entries

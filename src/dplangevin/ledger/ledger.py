@@ -43,7 +43,7 @@ class Ledger:
     >>> folder = tempfile.mkdtemp()
     >>> ledger = Ledger.create(f"sqlite:///{folder}/ledger.db")  # once, by the owner
     >>> census = ledger.declare("census", epsilon=2.0, delta=1e-5)
-    >>> release = account(n=10_000, lipschitz=1.0, noise_scale=0.01, step_size=1.0, steps=100, delta=1e-5)
+    >>> release = account(n=10_000, lipschitz=1.0, noise_std=0.01, step_size=1.0, steps=100, delta=1e-5)
     >>> token = Ledger.open(ledger.url).dataset("census").labelled("first model").charge(release)
     >>> left = census.remaining()
     >>> left.entries, round(left.gaussian_mu, 2), left.more_like_last

@@ -48,33 +48,33 @@ def regression_risk(
 
 
 def effective_noise(
-    direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_scale: float
+    direction: ArrayLike, eigenvalues: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """Theorem 81, exact: E |<theta^ - theta-, v>| = eta sigma sqrt((2 / pi) sum (a_i / l_i)^2), v = sum a_i v_i."""
     ratios = np.asarray(direction, float) / np.asarray(eigenvalues, float)
-    return step_size * noise_scale * math.sqrt(2 / math.pi) * float(np.linalg.norm(ratios))
+    return step_size * noise_std * math.sqrt(2 / math.pi) * float(np.linalg.norm(ratios))
 
 
 def printed_effective_noise(
-    direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_scale: float
+    direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """Theorem 87 as printed, without its tail term: the Euclidean norm of a_i / w_i. FALSE for five directions or more.
 
     Fixed eigenvectors make Psi a sum of functions of one coordinate each. If its curvature is w on the side a_i > 0 and
     huge on the other, noise moves the iterate to one side only, and k such moves add up instead of cancelling.
     """
-    return effective_noise(direction, least_weights, step_size, noise_scale)
+    return effective_noise(direction, least_weights, step_size, noise_std)
 
 
 def varying_effective_noise(
-    direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_scale: float
+    direction: ArrayLike, least_weights: ArrayLike, step_size: float, noise_std: float
 ) -> float:
     """What holds in place of Theorem 87: eta sigma sqrt(2 / pi) sum |a_i| / w_i, w_i the least curvature along i.
 
     Along eigenvector i the gradient moves by eta b_i, so the iterate by at most eta |b_i| / w_i; add the moves up.
     """
     ratios = np.abs(np.asarray(direction, float)) / np.asarray(least_weights, float)
-    return step_size * noise_scale * math.sqrt(2 / math.pi) * float(ratios.sum())
+    return step_size * noise_std * math.sqrt(2 / math.pi) * float(ratios.sum())
 
 
 def mirror_risk(
@@ -85,7 +85,7 @@ def mirror_risk(
     n_steps: int,
     n_public: int,
     lipschitz: float,
-    noise_scale: float,
+    noise_std: float,
     width: float,
     body_norm: float,
 ) -> float:
@@ -95,7 +95,7 @@ def mirror_risk(
     sigma G_Q and variance at most sigma^2 |Q|^2. The square of a sum is at most twice the sum of squares.
     """
     start = gradient_deviation**2 / (2 * strong_convexity * step_size * n_steps * n_public)
-    drift = (lipschitz * body_norm) ** 2 + noise_scale**2 * (width**2 + body_norm**2)
+    drift = (lipschitz * body_norm) ** 2 + noise_std**2 * (width**2 + body_norm**2)
     return start + step_size * drift
 
 

@@ -1,7 +1,7 @@
 """The papers' own formulas, for comparison and reproduction: references, never guarantees.
 
 Chourasia, Ye and Shokri (2021) write the step theta - eta grad + sqrt(2 eta) sigma N(0, I); `sigma` below
-is theirs, noise_scale = sigma sqrt(2 / eta) is the library's. Renyi divergences are for replace-one
+is theirs, noise_std = sigma sqrt(2 / eta) is the library's. Renyi divergences are for replace-one
 adjacency with gradient_sensitivity S_g = sup |grad loss(x) - grad loss(x')|. Every privacy bound here is
 dominated by the theorems in `privacy.theorems`; the names that start with `printed` are false as printed.
 """
@@ -179,7 +179,7 @@ def printed_equation_3_3(
     batch_size: int,
     lipschitz: float,
     step_size: float,
-    noise_scale: float,
+    noise_std: float,
     diameter: float,
     n_steps: float,
 ) -> float:
@@ -189,7 +189,7 @@ def printed_equation_3_3(
     Definition 2.5 at noise multiplier b sigma sqrt(u) / (2 L). NOT a privacy guarantee: see
     `printed_definition_2_5`.
     """
-    multiplier = batch_size * noise_scale / (2 * lipschitz)
+    multiplier = batch_size * noise_std / (2 * lipschitz)
 
     def one_step(share: float) -> float:
         scale = multiplier * math.sqrt(share)
@@ -197,7 +197,7 @@ def printed_equation_3_3(
 
     def value(rho: float) -> float:
         cost = one_step(1 - rho)
-        forget = order * (diameter / (step_size * noise_scale)) ** 2 / (2 * rho)
+        forget = order * (diameter / (step_size * noise_std)) ** 2 / (2 * rho)
         best = min(max(math.sqrt(forget / cost), 1.0), n_steps)
         return min(k * cost + forget / k for k in {math.floor(best), min(math.ceil(best), n_steps)})
 

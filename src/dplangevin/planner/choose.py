@@ -21,7 +21,6 @@ ANY_NUMBER = (
 """Mechanisms with a theorem that holds for more records than the public divisor n."""
 POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
 """Mechanisms whose stability is proved, and whose ridge can be chosen for new records."""
-PURE_MODELS = ("logistic", "ridge")
 """Models whose default fit under a pure promise may buy a second moment."""
 WHITENED = {"whitened-gd": "noisy-gd", "whitened-objective": "objective-perturbation"}
 """Mechanisms in stretched coordinates, in which a stated ridge or radius would be none, and what to use instead."""
@@ -111,7 +110,7 @@ def _automatic(request: Request) -> str:
         return "exponential" if request.delta == 0 else "langevin"
     if request.free and request.delta > 0 and rules.Looks.of(request).pay:
         return "whitened-gd"
-    pure = request.free and request.delta == 0 and request.model in PURE_MODELS
+    pure = request.free and request.delta == 0 and request.shape.whitens_purely
     if pure and rules.PureLook.of(request).pay:
         return "whitened-objective"
     return "objective-perturbation" if _pure_pays(request) else "noisy-gd"

@@ -8,34 +8,21 @@ from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.planner import rules
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.registry import recipe_names
-from dplangevin.problem import (
-    Ball,
-    Clipped,
-    DataBounds,
-    Huber,
-    Logistic,
-    Loss,
-    Poisson,
-    Problem,
-    SeveralHinge,
-    SmoothedHinge,
-    SmoothedPinball,
-    Softmax,
-    Squared,
-    WholeSpace,
-)
+from dplangevin.problem import LOSSES, Ball, DataBounds, Loss, ModelDefaults, Problem, WholeSpace
 from dplangevin.problem.constants import ADJACENCIES
 
-MODELS = tuple(rules.SHAPES)
-SEVERAL = ("multinomial", "multiclass-svc")
-CLASSIFIERS = ("logistic", "svc", *SEVERAL)
 Objective = Literal["empirical", "population"]
 OBJECTIVES: tuple[Objective, ...] = ("empirical", "population")
-TRANSITION = 0.2
-PINBALL_WIDTH = 0.1
+
+
+def model_losses() -> dict[str, type[Loss]]:
+    """The loss of every model that can be asked for, by the name of the model."""
+    return {loss.defaults.model: loss for loss in LOSSES.values() if loss.defaults is not None}
+
+
+MODELS = tuple(model_losses())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +72,17 @@ class Request:
     secure: bool = False
     more_rows: bool = False
     objective: Objective = "empirical"
-    shape: rules.Shape = field(init=False, repr=False, compare=False)
+    shape: ModelDefaults = field(init=False, repr=False, compare=False)
     sides: int = field(init=False, repr=False, compare=False)
     columns: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)
     free: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check.put(self, model=_check.choice("model", self.model, MODELS))
+        _check.put(self, model=_check.choice("model", self.model, tuple(model_losses())))
+        shape = model_losses()[self.model].defaults
+        assert shape is not None
+        several = shape.labels == "several classes"
         _check.put(self, objective=_check.choice("objective", self.objective, OBJECTIVES))
         _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, ("auto", *recipe_names())))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
@@ -104,20 +94,22 @@ class Request:
             _check.each(self, radius=_check.positive)
         if self.alpha is not None:
             _check.each(self, alpha=_check.nonnegative)
-        if self.model in SEVERAL:
+        if several:
             if self.n_classes is None:
                 raise InvalidParameter(f"model={self.model!r} needs n_classes, the public number of classes.")
             _check.put(self, n_classes=_check.count("n_classes", self.n_classes, least=2))
-        if self.model == "poisson" and self.target_bounds is None:
-            raise InvalidParameter("model='poisson' needs target_bounds=(0, high), the range of the counts.")
+        if shape.labels == "counts" and self.target_bounds is None:
+            raise InvalidParameter(
+                f"model={self.model!r} needs target_bounds=(0, high), the range of the counts."
+            )
         columns = self.n_features + int(self.fit_intercept)
         stated = (self.theorem, self.alpha, self.radius)
         _check.put(
             self,
-            shape=rules.SHAPES[self.model],
+            shape=shape,
             sides=2 if self.adjacency == "replace-one" else 1,
             columns=columns,
-            dimension=columns * (self.n_classes or 2 if self.model in SEVERAL else 1),
+            dimension=columns * (self.n_classes or 2 if several else 1),
             free=self.mechanism == "auto" and not self.secure and all(each is None for each in stated),
         )
 
@@ -138,39 +130,17 @@ class Request:
         sharpness : times the clip of a Poisson slope (at most the largest count), and over the width of a pinball loss:
             what large budgets allow, so that the bias of either vanishes.
         """
-        if self.model == "multinomial":
-            return Softmax(n_classes=self.n_classes or 2, slope_clip=bound)
-        if self.model == "huber":
-            return Huber(transition=TRANSITION if self.transition is None else self.transition)
-        if self.model == "quantile":
-            return SmoothedPinball(
-                quantile=0.5 if self.quantile is None else self.quantile, width=PINBALL_WIDTH / sharpness
-            )
-        if self.model == "poisson":
-            assert self.target_bounds is not None
-            top = self.target_bounds[1]
-            clip = max(1.0, math.sqrt(top))
-            return Clipped(Poisson(target_bound=top), max(clip, min(top, sharpness * clip)))
-        if self.model == "svc":
-            return SmoothedHinge(width=1.0)
-        if self.model == "multiclass-svc":
-            return SeveralHinge(n_classes=self.n_classes or 2, width=1.0)
-        plain: Loss = Logistic() if self.model == "logistic" else Squared()
-        return plain if bound is None or bound >= plain.slope_bound else Clipped(plain, bound)
+        return model_losses()[self.model].for_model(self, bound, sharpness)
 
-    def curvature(self, loss: Loss) -> float:
-        """M in the score, for the step size: a bound, for Poisson only up to twice the root of the top count."""
-        if self.model == "multinomial":
-            return 0.5
-        if self.model == "poisson":
-            assert self.target_bounds is not None
-            return 2 * max(1.0, math.sqrt(self.target_bounds[1]))
-        return loss.curvature_bound
+    @property
+    def needed_clip(self) -> float | None:
+        """The clip of a slope that is unbounded without one (scaled targets lie within 1 of their middle)."""
+        return 1.0 if math.isinf(self.loss(None).slope_bound) else None
 
     def problem(self, bound: float | None, ridge: float, sharpness: float = 1.0) -> Problem:
         """The problem with this clip and ridge; a stated alpha wins."""
         labels: dict[str, Any] = {"target": self.target_bounds or (-1.0, 1.0)}
-        if self.model in CLASSIFIERS:
+        if self.shape.labels in ("two classes", "several classes"):
             labels = {"classes": self.n_classes or 2}
         return Problem(
             loss=self.loss(bound, sharpness),

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dplangevin.problem.losses.model_defaults import ModelDefaults
+
 if TYPE_CHECKING:
     from dplangevin.planner.request import Request
 
@@ -41,43 +43,17 @@ PURE_EDGE = 1.6651
 (1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What the rules know of a model.
-
-    Parameters
-    ----------
-    reach : how far a coefficient is allowed to go, in theta' (about twice its expected size).
-    least_clip : smallest bound on the slope; None leaves the slope of the loss as it is.
-    unclipped, unclipped_pure : signal from which slopes are not bounded, for Gaussian and for Gamma-norm noise.
-    tail : share of the iterates that is averaged.
-    """
-
-    reach: float
-    least_clip: float | None
-    tail: float
-    unclipped: float = 400.0
-    unclipped_pure: float = 400.0
-
-
-SHAPES = {
-    "logistic": Shape(reach=10.0, least_clip=0.5, tail=2 / 3, unclipped=100.0, unclipped_pure=150.0),
-    "multinomial": Shape(reach=5.0, least_clip=0.5, tail=2 / 3),
-    "ridge": Shape(reach=1.5, least_clip=0.25, tail=0.8),
-    "huber": Shape(reach=1.5, least_clip=None, tail=0.8),
-    "quantile": Shape(reach=1.5, least_clip=None, tail=0.8),
-    "svc": Shape(reach=4.0, least_clip=None, tail=2 / 3),
-    "multiclass-svc": Shape(reach=2.0, least_clip=None, tail=2 / 3),
-    "poisson": Shape(reach=6.0, least_clip=None, tail=2 / 3),
-}
-
-
-def clip(shape: Shape, signal: float, pure: bool = False) -> float | None:
+def clip(shape: ModelDefaults, signal: float, pure: bool = False) -> float | None:
     """sqrt(signal / unclipped) between least_clip and 1: a small clip costs signal, a large one noise."""
     if shape.least_clip is None:
         return None
     share = signal / (shape.unclipped_pure if pure else shape.unclipped)
     return min(max(math.sqrt(share), shape.least_clip), 1.0)
+
+
+def convex_clip(shape: ModelDefaults, signal: float, pure: bool = False) -> float | None:
+    """The clip where a guarantee needs a convex loss: none where the clip would destroy that."""
+    return clip(shape, signal, pure) if shape.clip_is_convex else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +73,12 @@ def most_steps(n: int, columns: int, curvature: float) -> int:
 
 
 def descent(
-    shape: Shape, records: float, signal: float, slope: float, curvature: float, most: int = MOST_STEPS
+    shape: ModelDefaults,
+    records: float,
+    signal: float,
+    slope: float,
+    curvature: float,
+    most: int = MOST_STEPS,
 ) -> Descent:
     """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time) up to `most`; eta = min(1/M, 4 time / T^2).
 
@@ -113,7 +94,7 @@ def descent(
     )
 
 
-def objective_ridge(shape: Shape, noise: float, signal: float, pure: bool) -> float:
+def objective_ridge(shape: ModelDefaults, noise: float, signal: float, pure: bool) -> float:
     """Lambda = k noise on the SUM of losses; noise = s sqrt(p) / epsilon (pure) or s sqrt(p) / mu.
 
     k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 30);

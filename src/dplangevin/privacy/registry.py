@@ -39,20 +39,13 @@ class Knob:
 
     Parameters
     ----------
-    name : of the option. rising : whether more of it is more private.
-    stored : the schedule's field, where it has another name.
+    name : of the option and of the schedule's field. rising : whether more of it is more private.
     patient : whether one account takes long, so that the search is content with fewer.
     """
 
-    name: str = "noise_scale"
+    name: str = "noise_std"
     rising: bool = True
-    stored: str = ""
     patient: bool = False
-
-    @property
-    def field(self) -> str:
-        """The schedule's field."""
-        return self.stored or self.name
 
     def at(self, factor: float) -> float:
         """A value that is the more private the larger the factor."""

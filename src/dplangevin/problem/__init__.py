@@ -11,6 +11,7 @@ from dplangevin.problem.losses import (
     Logistic,
     Loss,
     Mean,
+    ModelDefaults,
     Poisson,
     RadialHuber,
     RecordLoss,
@@ -20,6 +21,7 @@ from dplangevin.problem.losses import (
     SmoothedPinball,
     Softmax,
     Squared,
+    is_proved,
 )
 from dplangevin.problem.problem import Problem
 
@@ -40,6 +42,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "Mean",
+    "ModelDefaults",
     "Poisson",
     "Problem",
     "RadialHuber",
@@ -52,4 +55,5 @@ __all__ = [
     "Softmax",
     "Squared",
     "WholeSpace",
+    "is_proved",
 ]

@@ -10,7 +10,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.problem.bounds import DataBounds
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
 from dplangevin.problem.constraints import CONSTRAINTS, ConstraintSet, WholeSpace
-from dplangevin.problem.losses import LOSSES, Clipped, Loss, RadialHuber, RecordLoss
+from dplangevin.problem.losses import Loss, RecordLoss, is_proved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +88,7 @@ class Problem:
     def _check_loss(self) -> None:
         if not isinstance(self.loss, Loss):
             raise InvalidParameter(f"loss must be a Loss such as Logistic(), got {self.loss!r}.")
-        inner = self.loss
-        while type(inner) is Clipped:
-            inner = inner.loss
-        if not isinstance(inner, RecordLoss) and type(inner) not in LOSSES.values():
+        if not isinstance(self.loss, RecordLoss) and not is_proved(self.loss):
             raise InvalidParameter(
                 f"{type(self.loss).__name__} is no loss of this library: nothing proves its slope bound and its "
                 "convexity. Subclass RecordLoss, whose gradients are clipped record by record."
@@ -129,9 +126,9 @@ class Problem:
         """
         loss, weight, row = self.loss, self.bounds.weight_bound, self.row_norm
         if isinstance(loss, RecordLoss):
-            convex, rank = type(loss) is RadialHuber, None
+            convex, rank = loss.convex and is_proved(loss), None
             lipschitz = _check.positive("gradient_bound", loss.gradient_bound)
-            smoothness = 1.0 if convex else math.inf
+            smoothness = loss.curvature_bound if convex else math.inf
         else:
             convex, rank = loss.convex, max(loss.score_dimension - 1, 1) if loss.convex else None
             lipschitz, smoothness = loss.slope_bound * row, loss.curvature_bound * row * row

@@ -15,7 +15,7 @@ from scipy.special import expit
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.shape import Ellipsoid
-from dplangevin.problem import Loss, Softmax
+from dplangevin.problem import Loss
 
 MOST_ENDS = 4000  # inputs times classes that get ends of their own; the rest is answered through the hull
 ASCENT_STEPS = 6
@@ -168,8 +168,3 @@ def place_of(threshold: float, known: tuple[float, ...]) -> int:
             f"threshold = {threshold!r} was not asked for; choose one of {', '.join(f'{psi:g}' for psi in known)}."
         )
     return known.index(threshold)
-
-
-def is_likelihood(loss: Loss) -> bool:
-    """Whether scores are turned into probabilities."""
-    return loss.name == "logistic" or isinstance(loss, Softmax)

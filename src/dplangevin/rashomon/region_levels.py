@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from dplangevin._arrays import Floats
 from dplangevin.families.rashomon_region.release import RegionRelease
-from dplangevin.rashomon.asked import Asked, is_likelihood
+from dplangevin.rashomon.asked import Asked
 from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
 from dplangevin.rashomon.fairness import fairness_range, public_counts
 from dplangevin.rashomon.public_rows import PublicRows
@@ -82,7 +82,7 @@ class Told:
         loss = self.asked.loss
         if self.asked.classes > 1:
             return np.asarray(softmax(scores, axis=-1).max(axis=-1))
-        if is_likelihood(loss):
+        if loss.slope_variance == "curvature":
             return np.asarray(expit(scores))
         if self.public.classes is not None:
             return scores
@@ -131,7 +131,11 @@ class Told:
                 capacity = np.maximum(capacity, before.capacity)
             if changed is not None and before.changes is not None and before.discrepancy is not None:
                 changed, moved = changed | before.changes, max(moved or 0.0, before.discrepancy)
-        if capacity is None and self.public.classes is not None and is_likelihood(self.asked.loss):
+        if (
+            capacity is None
+            and self.public.classes is not None
+            and self.asked.loss.slope_variance == "curvature"
+        ):
             capacity = 2 ** interval_capacity(low, high)
         outer, opened = self._outer(index)
         return RegionLevel(

@@ -93,7 +93,7 @@ class Template:
             delta=0.0,
         )
         bound = None
-        if request.model == "ridge" and self.radius is not None:
+        if request.needed_clip is not None and self.radius is not None:
             # inside the ball no residual of a squared loss exceeds this, so the clip changes nothing there
             norm = float(np.hypot(request.data_norm, 1.0)) if request.fit_intercept else request.data_norm
             bound = norm * self.radius + 1.0

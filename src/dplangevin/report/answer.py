@@ -36,15 +36,15 @@ class Answer:
     guarantee: Guarantee
     epsilon: float
     delta: float
-    noise_scale: float | None = None
+    noise_std: float | None = None
     steps: float | None = None
     calibrated: bool = False
     knob: tuple[str, float] | None = None
-    """What was found, by name: noise_scale or inverse_temperature."""
+    """What was found, by name: noise_std, density_scale, sigma, scale or inverse_temperature."""
     rdp: tuple[tuple[float, float], ...] = ()
     """(order, Renyi divergence) where asked."""
     composition_epsilon: float | None = None
-    composition_noise_scale: float | None = None
+    composition_noise_std: float | None = None
     lower_bound_epsilon: float | None = None
     plateau: Plateau | None = None
     refusals: tuple[str, ...] = ()
@@ -92,19 +92,19 @@ def calibration_answer(
             knob=_knob(plan, options["mechanism"]),
             calibrated=True,
         )
-    noise_scale, steps = _public(plan)
-    run = {**options, "noise_scale": noise_scale, "steps": steps}
+    noise_std, steps = _public(plan)
+    run = {**options, "noise_std": noise_std, "steps": steps}
     return Answer(
         guarantee=plan.guarantee,
         epsilon=plan.guarantee.epsilon(delta),
         delta=delta,
-        noise_scale=noise_scale,
+        noise_std=noise_std,
         steps=steps,
-        knob=("noise_scale", noise_scale),
+        knob=("noise_std", noise_std),
         rdp=_renyi(plan.guarantee, orders),
         composition_epsilon=composition_epsilon(plan.guarantee, steps, delta),
         lower_bound_epsilon=lower_bound(run, delta) if with_lower_bound else None,
-        composition_noise_scale=_composition_noise({**options, "steps": steps}) if reasons else None,
+        composition_noise_std=_composition_noise({**options, "steps": steps}) if reasons else None,
         **(_reasons(run, plan.guarantee, delta) if reasons else {}),
         calibrated=True,
     )
@@ -112,19 +112,19 @@ def calibration_answer(
 
 def _knob(plan: Price, mechanism: str) -> tuple[str, float]:
     _, knob = options_named(mechanism)
-    return knob.name, float(getattr(plan.schedule, knob.field))
+    return knob.name, float(getattr(plan.schedule, knob.name))
 
 
 def _public(plan: Price) -> tuple[float, float]:
-    """Noise and number of steps of a plan; the command line asks for one noise scale, not one per step."""
+    """Noise and number of steps of a plan; the command line asks for one noise, not one per step."""
     schedule = plan.schedule
     assert isinstance(schedule, NoisyGradientSchedule)
-    assert isinstance(schedule.noise_scale, float)
-    return schedule.noise_scale, schedule.n_steps
+    assert isinstance(schedule.noise_std, float)
+    return schedule.noise_std, schedule.n_steps
 
 
 def _composition_noise(options: Options) -> float | None:
-    asked = {name: value for name, value in options.items() if name != "noise_scale"}
+    asked = {name: value for name, value in options.items() if name != "noise_std"}
     try:
         return _public(calibrate(**{**asked, "theorem": "composition"}))[0]
     except DplangevinError:

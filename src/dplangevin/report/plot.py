@@ -35,8 +35,8 @@ def check(path: Path, options: Mapping[str, Any]) -> None:
         raise InvalidParameter(
             "plot draws epsilon against the number of steps; leave out --release checkpoints."
         )
-    if not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_scale", "steps")):
-        raise InvalidParameter("plot draws noisy gradient runs with one step_size and one noise_scale.")
+    if not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_std", "steps")):
+        raise InvalidParameter("plot draws noisy gradient runs with one step_size and one noise_std.")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -137,7 +137,7 @@ def _title(options: Mapping[str, Any]) -> str:
     facts = [
         f"n = {int(options['n']):,}",
         f"step size {options['step_size']:g}",
-        f"noise {options['noise_scale']:g}",
+        f"noise {options['noise_std']:g}",
     ]
     if options.get("strong_convexity"):
         facts.append(f"ridge {options['strong_convexity']:g}")

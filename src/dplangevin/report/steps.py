@@ -23,7 +23,7 @@ def steps_rows(plan: Price, delta: float, rows_per_person: int = 1) -> list[Curv
     steps = getattr(schedule, "n_steps", None)
     if steps is None or not 0 < delta < 1 or getattr(schedule, "checkpoints", None):
         return []
-    varying = isinstance(schedule.step_size, tuple) or isinstance(schedule.noise_scale, tuple)
+    varying = isinstance(schedule.step_size, tuple) or isinstance(schedule.noise_std, tuple)
     last = _ENDLESS if math.isinf(steps) else int(steps) * (1 if varying else 3)
     epoch = 1
     if getattr(schedule, "sampling", "full") in ("cyclic", "shuffle"):
@@ -42,7 +42,7 @@ def plan_at(plan: Price, steps: float) -> Any:
     """The plan's schedule with another number of steps."""
     schedule: Any = plan.schedule
     changes: dict[str, Any] = {"n_steps": steps}
-    for name in ("step_size", "noise_scale"):
+    for name in ("step_size", "noise_std"):
         if isinstance(getattr(schedule, name), tuple):
             changes[name] = getattr(schedule, name)[: int(steps)]
     if getattr(schedule, "average_from", 0):

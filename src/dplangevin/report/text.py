@@ -51,12 +51,12 @@ def sentences(answer: Answer) -> list[str]:
     """What the numbers mean, in words."""
     sentences = []
     if (
-        answer.composition_noise_scale is not None
-        and answer.noise_scale is not None
-        and answer.composition_noise_scale > 1.005 * answer.noise_scale
+        answer.composition_noise_std is not None
+        and answer.noise_std is not None
+        and answer.composition_noise_std > 1.005 * answer.noise_std
     ):
-        ratio = answer.composition_noise_scale / answer.noise_scale
-        needed = number(answer.composition_noise_scale)
+        ratio = answer.composition_noise_std / answer.noise_std
+        needed = number(answer.composition_noise_std)
         sentences.append(f"Plain composition would need noise {needed}, {ratio:.1f} times as much.")
     if answer.plateau is not None and answer.steps is not None:
         sentences.append(plateau_words(answer.plateau, answer.steps))

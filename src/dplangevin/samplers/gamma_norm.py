@@ -21,7 +21,7 @@ def discrete_laplace(
     scale: float, size: int | tuple[int, ...], rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Whole numbers k with P(k) proportional to exp(-|k| / scale): the difference of two geometric ones."""
-    success = -math.expm1(-1 / _check.whole_noise_scale("scale", scale))
+    success = -math.expm1(-1 / _check.integer_scale("scale", scale))
     difference: NDArray[np.float64] = (rng.geometric(success, size) - rng.geometric(success, size)).astype(
         float
     )

@@ -59,7 +59,7 @@ def linear_plan(n: int = 1, features: int = 1, adjacency: str = "replace-one", *
         ridge=0.4,
         adjacency=adjacency,  # type: ignore[arg-type]
     )
-    schedule = NoisyGradientSchedule(**({"step_size": 0.5, "noise_scale": 2.0, "n_steps": 3} | options))
+    schedule = NoisyGradientSchedule(**({"step_size": 0.5, "noise_std": 2.0, "n_steps": 3} | options))
     return Plan(problem=of, schedule=schedule, delta=1e-5)
 
 
@@ -182,7 +182,7 @@ def test_exact_kernels_on_an_interval_stay_below_the_claim() -> None:
     of = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=2, n_features=1, fit_intercept=False,
                  constraint=Ball(1.0))  # fmt: skip
     plan = Plan(
-        problem=of, schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=20), delta=1e-5
+        problem=of, schedule=NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=20), delta=1e-5
     )
     result = audit(plan, method="density", random_state=0)
     assert result.claimed_epsilon is not None
@@ -198,11 +198,11 @@ def test_one_run_formula() -> None:
 
 
 def test_one_run_audit_of_many_canaries() -> None:
-    plan = linear_plan(n=1500, features=1500, adjacency="add-remove", noise_scale=1 / 1500 / 0.5, n_steps=1)
+    plan = linear_plan(n=1500, features=1500, adjacency="add-remove", noise_std=1 / 1500 / 0.5, n_steps=1)
     honest = [audit(plan, method="one-run", runs=1500, random_state=seed) for seed in range(5)]
     assert not any(result.refuted for result in honest)
     assert min(result.epsilon_lower for result in honest) > 0.2
-    noisy = replace(plan, schedule=replace(plan.schedule, noise_scale=plan.schedule.noise_scale / 8))  # type: ignore[type-var]
+    noisy = replace(plan, schedule=replace(plan.schedule, noise_std=plan.schedule.noise_std / 8))  # type: ignore[type-var]
     broken = audit(noisy, method="one-run", runs=1500, claim=plan.guarantee, random_state=0)
     assert broken.refuted
 

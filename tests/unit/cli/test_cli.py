@@ -15,7 +15,7 @@ RIDGE = [
     "--n", "10000", "--lipschitz", "1", "--smoothness", "0.26", "--strong-convexity", "0.01", "--step-size", "1",
     "--delta", "1e-6",
 ]  # fmt: skip
-NOISE = ["--noise-scale", "0.012"]
+NOISE = ["--noise-std", "0.012"]
 ACCOUNT = ["account", *RIDGE, *NOISE]
 KEYS = {
     "epsilon", "delta", "mu", "kind", "theorem", "reference", "origin", "proofs", "composition_epsilon",
@@ -54,7 +54,7 @@ def test_json_agrees_with_the_library(ask: Ask) -> None:
     found = strict(out)
     promise = dplangevin.account(
         n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
-        noise_scale=0.012, steps=1000, delta=1e-6,
+        noise_std=0.012, steps=1000, delta=1e-6,
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert set(found) == KEYS
@@ -98,7 +98,7 @@ def test_a_short_run_is_told_that_it_still_grows(ask: Ask) -> None:
 
 def test_composition_comes_with_the_reasons(ask: Ask) -> None:
     code, out, _ = ask(
-        "account", "--n", "100", "--lipschitz", "1", "--step-size", "1", "--noise-scale", "1",
+        "account", "--n", "100", "--lipschitz", "1", "--step-size", "1", "--noise-std", "1",
         "--steps", "10", "--delta", "1e-5",
     )  # fmt: skip
     assert code == 0
@@ -121,9 +121,9 @@ def test_calibrate_finds_the_noise_and_certifies_it(ask: Ask) -> None:
     code, out, _ = ask("calibrate", *RIDGE, "--steps", "inf", "--epsilon", "1", "--json")
     found = strict(out)
     assert code == 0
-    assert set(found) >= KEYS | {"noise_scale", "steps"}
-    assert found["noise_scale"] == pytest.approx(0.01191928594, rel=1e-6)
-    again = ask("account", *RIDGE, "--noise-scale", repr(found["noise_scale"]), "--steps", "inf", "-q")[1]
+    assert set(found) >= KEYS | {"noise_std", "steps"}
+    assert found["noise_std"] == pytest.approx(0.01191928594, rel=1e-6)
+    again = ask("account", *RIDGE, "--noise-std", repr(found["noise_std"]), "--steps", "inf", "-q")[1]
     assert float(again) <= 1.0
 
 
@@ -134,11 +134,11 @@ def test_calibrate_for_a_person_compares_with_composition(ask: Ask) -> None:
 
 
 def test_calibrate_finds_the_most_steps(ask: Ask) -> None:
-    code, out, _ = ask("calibrate", *RIDGE, "--noise-scale", "0.01", "--epsilon", "1", "-q")
+    code, out, _ = ask("calibrate", *RIDGE, "--noise-std", "0.01", "--epsilon", "1", "-q")
     steps = int(out)
     assert code == 0
-    assert float(ask("account", *RIDGE, "--noise-scale", "0.01", "--steps", str(steps), "-q")[1]) <= 1
-    assert float(ask("account", *RIDGE, "--noise-scale", "0.01", "--steps", str(steps + 1), "-q")[1]) > 1
+    assert float(ask("account", *RIDGE, "--noise-std", "0.01", "--steps", str(steps), "-q")[1]) <= 1
+    assert float(ask("account", *RIDGE, "--noise-std", "0.01", "--steps", str(steps + 1), "-q")[1]) > 1
 
 
 def test_checkpoints(ask: Ask) -> None:
@@ -161,16 +161,16 @@ def test_version(ask: Ask) -> None:
 
 BASE = {
     "--n": "1000", "--lipschitz": "1", "--smoothness": "1", "--strong-convexity": "0.1", "--step-size": "0.5",
-    "--noise-scale": "0.1", "--steps": "10", "--delta": "1e-5",
+    "--noise-std": "0.1", "--steps": "10", "--delta": "1e-5",
 }  # fmt: skip
 BAD = {
     "steps is a word": ({"--steps": "foo"}, 2, "--steps"),
     "steps is a fraction": ({"--steps": "2.5"}, 2, "steps"),
     "steps is negative": ({"--steps": "-1"}, 2, "steps"),
-    "noise is zero": ({"--noise-scale": "0"}, 2, "--noise-scale"),
-    "noise is negative": ({"--noise-scale": "-1"}, 2, "--noise-scale"),
-    "noise is NaN": ({"--noise-scale": "nan"}, 2, "--noise-scale"),
-    "noise is infinite": ({"--noise-scale": "inf"}, 2, "--noise-scale"),
+    "noise is zero": ({"--noise-std": "0"}, 2, "--noise-std"),
+    "noise is negative": ({"--noise-std": "-1"}, 2, "--noise-std"),
+    "noise is NaN": ({"--noise-std": "nan"}, 2, "--noise-std"),
+    "noise is infinite": ({"--noise-std": "inf"}, 2, "--noise-std"),
     "step size is zero": ({"--step-size": "0"}, 2, "--step-size"),
     "lipschitz is infinite": ({"--lipschitz": "inf"}, 2, "lipschitz"),
     "n is infinite": ({"--n": "1e999"}, 2, "n must"),
@@ -219,10 +219,10 @@ def test_bad_input_is_one_sentence(
 
 
 def test_a_promise_that_cannot_be_met_is_refused(ask: Ask) -> None:
-    arguments = ["calibrate", *RIDGE, "--noise-scale", "1e-9", "--epsilon", "0.01"]
+    arguments = ["calibrate", *RIDGE, "--noise-std", "1e-9", "--epsilon", "0.01"]
     code, out, err = ask(*arguments)
     assert (code, out) == (3, "")
-    assert "--noise-scale" in err
+    assert "--noise-std" in err
 
 
 def test_an_unexpected_error_is_not_a_traceback(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_a_tree_of_sums_keeps_the_order(data: DaskDataset, monkeypatch) -> None:
 
 
 def plan(problem: Problem = PROBLEM, **changes: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.02, "n_steps": 12}
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.02, "n_steps": 12}
     schedule = NoisyGradientSchedule(**(fields | changes))
     return Plan(problem=problem, schedule=schedule, delta=1e-6, theorem="composition")
 

@@ -44,7 +44,7 @@ def test_equal_chains_have_equal_promises(
     constants = bounds(diameter, ridge)
     hot = LangevinSchedule(inverse_temperature=BETA, step_size=ETA, n_steps=steps, **released)
     plain = NoisyGradientSchedule(
-        step_size=ETA * BETA, noise_scale=math.sqrt(2 / ETA) / BETA, n_steps=steps, **released
+        step_size=ETA * BETA, noise_std=math.sqrt(2 / ETA) / BETA, n_steps=steps, **released
     )
     found = certify(constants, hot, delta=1e-6)
     assert found.epsilon() == certify(constants, plain, delta=1e-6).epsilon()
@@ -66,7 +66,7 @@ def test_files_of_langevin_plans_load(
     last = released["release"] == "last-iterate"
     claimed = (sgld_last_iterate if last else sgld_trajectory)(constants, BETA, ETA, steps).epsilon(1e-6)
     plan = Price(constants=constants, delta=1e-6, schedule=NoisyGradientSchedule(
-        step_size=1.0, noise_scale=1.0, n_steps=1))  # fmt: skip
+        step_size=1.0, noise_std=1.0, n_steps=1))  # fmt: skip
     save_plan(plan, tmp_path / "plan.json")
     plain = json.loads((tmp_path / "plan.json").read_text())
     plain["schedule"] = {
@@ -108,4 +108,4 @@ def test_temperatures_are_read_back() -> None:
 )
 def test_weights_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter, match="weights"):
-        NoisyGradientSchedule(**({"step_size": 0.1, "noise_scale": 1.0, "n_steps": 3} | fields))
+        NoisyGradientSchedule(**({"step_size": 0.1, "noise_std": 1.0, "n_steps": 3} | fields))

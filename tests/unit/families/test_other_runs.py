@@ -28,6 +28,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "counting": {"answers": 10},
 }
 KNOBS = {
+    "counting": "sigma",
+    "objective-perturbation": "density_scale",
+    "output-perturbation": "density_scale",
     "exponential": "inverse_temperature",
     "gibbs": "inverse_temperature",
     "rashomon": "inverse_temperature",
@@ -35,7 +38,7 @@ KNOBS = {
 
 
 def found_value(plan: Price) -> float:
-    names = ("sigma", "noise_scale", "inverse_temperature")
+    names = ("sigma", "density_scale", "noise_std", "inverse_temperature")
     return next(float(getattr(plan.schedule, name)) for name in names if hasattr(plan.schedule, name))
 
 
@@ -43,7 +46,7 @@ def found_value(plan: Price) -> float:
 def test_calibrate_meets_the_target_barely_and_account_agrees(mechanism: str) -> None:
     plan = calibrate(mechanism=mechanism, **RUNS[mechanism], epsilon=1.0, delta=1e-6)
     assert 0.998 < plan.guarantee.epsilon() <= 1.0
-    knob = KNOBS.get(mechanism, "noise_scale")
+    knob = KNOBS[mechanism]
     again = account(mechanism=mechanism, **RUNS[mechanism], **{knob: found_value(plan)}, delta=1e-6)
     assert again.epsilon() == plan.guarantee.epsilon()
     assert account(
@@ -57,10 +60,10 @@ def test_by_hand() -> None:
     ).epsilon() == (
         pytest.approx(1.0, rel=1e-8)
     )  # beta 2 L D / n, times 1 because F moves by L D / n either way: 7500 * 2 * 2 / 30000
-    counted = account(mechanism="counting", answers=8, changed=2, noise_scale=4.0, delta=1e-6)
+    counted = account(mechanism="counting", answers=8, changed=2, sigma=4.0, delta=1e-6)
     assert counted.mu == pytest.approx(math.sqrt(2 * 2) / 4, rel=1e-12)  # N(0, sigma^2 / 2) on each answer
     assert counted.epsilon() == pytest.approx(gdp_epsilon(0.5, 1e-6), rel=1e-9)
-    laplace = account(mechanism="counting", answers=8, changed=2, p=1, noise_scale=4.0, delta=0)
+    laplace = account(mechanism="counting", answers=8, changed=2, p=1, sigma=4.0, delta=0)
     assert laplace.epsilon() == pytest.approx(0.5, rel=1e-12)
     gibbs = account(mechanism="gibbs", **RIDGE, inverse_temperature=7500.0, delta=1e-6)
     assert gibbs.mu == pytest.approx(2 / 10_000 * math.sqrt(7500 / 0.01), rel=1e-6)
@@ -71,8 +74,8 @@ def test_the_same_as_the_family_says_itself() -> None:
     schedule = calibrated_objective_perturbation(constants, epsilon=1.0, delta=1e-6)
     direct = certify(constants, schedule, delta=1e-6).epsilon()
     asked = account(
-        mechanism="objective-perturbation", **RIDGE, dimension=5, noise_scale=schedule.noise_scale,
-        tolerance=schedule.tolerance, release_noise=schedule.release_noise, delta=1e-6,
+        mechanism="objective-perturbation", **RIDGE, dimension=5, density_scale=schedule.density_scale,
+        tolerance=schedule.tolerance, release_density_scale=schedule.release_density_scale, delta=1e-6,
     )  # fmt: skip
     assert asked.epsilon() == direct
 
@@ -80,10 +83,10 @@ def test_the_same_as_the_family_says_itself() -> None:
 def test_a_pure_promise_of_gaussian_noise_is_refused() -> None:
     with pytest.raises(NotPrivateError):
         account(
-            mechanism="objective-perturbation", **RUNS["objective-perturbation"], noise_scale=5.0, delta=0
+            mechanism="objective-perturbation", **RUNS["objective-perturbation"], density_scale=5.0, delta=0
         )
     with pytest.raises(DplangevinError):
-        account(mechanism="counting", answers=3, noise_scale=5.0, delta=0)
+        account(mechanism="counting", answers=3, sigma=5.0, delta=0)
 
 
 STEPS: dict[str, Any] = {**RIDGE, "step_size": 1.0, "steps": math.inf}
@@ -99,7 +102,7 @@ def test_other_targets_of_a_gradient_run() -> None:
     by_rdp = calibrate(**STEPS, rdp=(8, 0.4))
     assert found_value(by_rdp) == pytest.approx(found_value(by_zcdp), rel=1e-8)  # 0.4 = 8 * 0.05
     assert 0.4 * (1 - 1e-8) <= float(by_rdp.guarantee.rdp(8)) <= 0.4
-    most = calibrate(**{**STEPS, "steps": None}, noise_scale=0.01, zcdp=0.02)
+    most = calibrate(**{**STEPS, "steps": None}, noise_std=0.01, zcdp=0.02)
     assert most.guarantee.zcdp() <= 0.02
     sampled = calibrate(
         n=1000, lipschitz=1.0, step_size=0.1, batch_size=50, sampling="poisson", adjacency="add-remove",
@@ -125,22 +128,22 @@ def test_bad_targets_are_refused() -> None:
         calibrate(mechanism="gibbs", **RIDGE, inverse_temperature=1.0, epsilon=1.0, delta=1e-6)
 
 
-RUN: dict[str, Any] = {**RIDGE, "step_size": 1.0, "noise_scale": 0.02, "steps": 100, "delta": 1e-6}
+RUN: dict[str, Any] = {**RIDGE, "step_size": 1.0, "noise_std": 0.02, "steps": 100, "delta": 1e-6}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"stepsize": 1.0}, "stepsize is not an option; did you mean step_size?"),
-        ({"nosie_scale": 1.0}, "did you mean noise_scale?"),
+        ({"nosie_std": 1.0}, "did you mean noise_std?"),
         ({"zzz": 1.0}, "the options are"),
         ({"n": None}, "n is missing"),
         ({"n": None, "lipschitz": None}, "n and lipschitz are missing"),
         ({"steps": -3}, "steps must be a whole number"),
-        ({"noise_scale": (1.0, 2.0)}, "but steps is 100"),
+        ({"noise_std": (1.0, 2.0)}, "but steps is 100"),
         ({"step_size": "1/x"}, "step_size = '1/x'"),
         ({"mechanism": "noisy"}, "mechanism must be one of"),
-        ({"mechanism": "gibbs", "noise_scale": None}, "inverse_temperature is missing"),
+        ({"mechanism": "gibbs", "noise_std": None}, "inverse_temperature is missing"),
         ({"mechanism": "counting", "answers": 3}, "is not an option of mechanism='counting'"),
         ({"mu": 0.5}, "mu is what calibrate meets"),
         ({"rdp": (2, 0.5)}, "rdp is what calibrate meets"),
@@ -155,13 +158,13 @@ def test_errors_name_the_option(changes: dict[str, Any], words: str) -> None:
 
 
 def test_formulas_are_the_sequences_they_stand_for() -> None:
-    formula = account(**(RUN | {"step_size": "0.5/sqrt(t)", "noise_scale": "0.02*sqrt(t)"}))
+    formula = account(**(RUN | {"step_size": "0.5/sqrt(t)", "noise_std": "0.02*sqrt(t)"}))
     numbers = account(
         **(
             RUN
             | {
                 "step_size": [0.5 / math.sqrt(t) for t in range(1, 101)],
-                "noise_scale": [0.02 * math.sqrt(t) for t in range(1, 101)],
+                "noise_std": [0.02 * math.sqrt(t) for t in range(1, 101)],
             }
         )
     )
@@ -170,8 +173,8 @@ def test_formulas_are_the_sequences_they_stand_for() -> None:
 
 def test_the_largest_norm_has_its_own_name() -> None:
     with pytest.raises(InvalidParameter, match="mechanism='largest-norm'"):
-        account(mechanism="counting", answers=3, noise_scale=1.0, p=math.inf, delta=0.0)
-    assert account(mechanism="largest-norm", answers=3, noise_scale=4.0, delta=0.0).epsilon() == 0.25
+        account(mechanism="counting", answers=3, sigma=1.0, p=math.inf, delta=0.0)
+    assert account(mechanism="largest-norm", answers=3, scale=4.0, delta=0.0).epsilon() == 0.25
 
 
 # --- the command line ---------------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ LINE = ("--n", "10000", "--lipschitz", "1", "--smoothness", "0.26", "--strong-co
 
 def test_commands_take_formulas_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     formula = ask(
-        capsys, "account", *LINE, "--step-size", "0.5/sqrt(t)", "--noise-scale", "0.02", "--steps", "40",
+        capsys, "account", *LINE, "--step-size", "0.5/sqrt(t)", "--noise-std", "0.02", "--steps", "40",
         "--delta", "1e-6", "--order", "2,8",
     )  # fmt: skip
     path = tmp_path / "steps.txt"
@@ -198,7 +201,7 @@ def test_commands_take_formulas_and_files(tmp_path: Path, capsys: pytest.Capture
         *LINE,
         "--step-size",
         str(path),
-        "--noise-scale",
+        "--noise-std",
         "0.02",
         "--steps",
         "40",
@@ -211,7 +214,7 @@ def test_commands_take_formulas_and_files(tmp_path: Path, capsys: pytest.Capture
     assert formula["origin"] == "published"
     path.write_text("0.5 half")
     code = run(
-        ["account", *LINE, "--step-size", str(path), "--noise-scale", "1", "--steps", "2", "--delta", "1e-6"]
+        ["account", *LINE, "--step-size", str(path), "--noise-std", "1", "--steps", "2", "--delta", "1e-6"]
     )
     assert code == 2
     assert "one per step" in capsys.readouterr().err
@@ -228,7 +231,7 @@ def test_commands_take_formulas_and_files(tmp_path: Path, capsys: pytest.Capture
         "--delta",
         "1e-6",
     )
-    assert 0 < least["noise_scale"] < 0.02
+    assert 0 < least["noise_std"] < 0.02
 
 
 def test_commands_take_other_mechanisms_and_targets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,7 +240,7 @@ def test_commands_take_other_mechanisms_and_targets(capsys: pytest.CaptureFixtur
     )
     assert drawn["theorem"] == "strongly-convex-gibbs"
     counts = ask(capsys, "calibrate", "--mechanism", "counting", "--answers", "10", "--mu", "0.5")
-    assert counts["noise_scale"] == pytest.approx(math.sqrt(20) / 0.5, rel=1e-8)
+    assert counts["sigma"] == pytest.approx(math.sqrt(20) / 0.5, rel=1e-8)
     line = ask(capsys, "calibrate", *LINE, "--step-size", "1", "--steps", "inf", "--rdp", "8,0.4")
     assert line["epsilon"] == pytest.approx(gdp_epsilon(math.sqrt(0.1), 1e-6), rel=1e-6)
     assert (
@@ -246,7 +249,7 @@ def test_commands_take_other_mechanisms_and_targets(capsys: pytest.CaptureFixtur
     )
     assert "strongly-convex-gibbs" in capsys.readouterr().out
     assert run(["calibrate", *LINE, "--step-size", "0.5/sqrt(t)", "--steps", "40", "--zcdp", "0.1"]) == 0
-    assert "noise scale" in capsys.readouterr().out
+    assert "noise std" in capsys.readouterr().out
     assert run(["account", "--mechanism", "gibbs", *LINE, "--delta", "1e-6"]) == 2
     assert "--inverse-temperature is missing" in capsys.readouterr().err
 

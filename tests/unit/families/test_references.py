@@ -132,5 +132,5 @@ def test_definition_2_5_as_printed(order, rate, multiplier, expected):
 
 def test_vector_39_printed_equation():
     run = {"n": 1000, "batch_size": 50, "lipschitz": 1.0, "step_size": 0.1, "diameter": 1.0, "n_steps": 10**6}
-    assert ref.printed_equation_3_3(order=8, noise_scale=0.4, **run) == pytest.approx(2.00137, rel=1e-5)
-    assert ref.printed_equation_3_3(order=8, noise_scale=0.1, **run) == pytest.approx(32.152, rel=1e-4)
+    assert ref.printed_equation_3_3(order=8, noise_std=0.4, **run) == pytest.approx(2.00137, rel=1e-5)
+    assert ref.printed_equation_3_3(order=8, noise_std=0.1, **run) == pytest.approx(32.152, rel=1e-4)

@@ -137,13 +137,13 @@ def chains(scale: float) -> Plan:
 
 
 def descent(scale: float, kind: Any = NoisyGradientSchedule, **changes: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.3 * scale, "n_steps": 8}
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.3 * scale, "n_steps": 8}
     return planned(problem(), kind(**(fields | changes)))
 
 
 def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
     schedule = WhitenedSchedule(
-        moment_noise=0.05, noise_scale=0.1 * scale, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
+        moment_noise_std=0.05, noise_std=0.1 * scale, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
         shrink=looks == 1, **changes,
     )  # fmt: skip
     return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
@@ -151,7 +151,11 @@ def whitened(scale: float, looks: int = 2, **changes: Any) -> Plan:
 
 def whitened_objective(scale: float) -> Plan:
     schedule = WhitenedObjectiveSchedule(
-        moment_noise=0.05 * scale, ridge=0.05, noise_scale=2.0, tolerance=1e-7, release_noise=1e-5
+        moment_density_scale=0.05 * scale,
+        ridge=0.05,
+        density_scale=2.0,
+        tolerance=1e-7,
+        release_density_scale=1e-5,
     )
     return planned(problem(constraint=WholeSpace(), ridge=0.0), schedule)
 
@@ -166,7 +170,7 @@ CASES: dict[str, Callable[[float], Plan]] = {
     "whitened": whitened,
     "whitened once": lambda scale: whitened(scale, 1),
     "approach, then whitened": lambda scale: whitened(
-        scale, approach=3, approach_noise=5.0 * scale, longest=14
+        scale, approach=3, approach_noise_std=5.0 * scale, longest=14
     ),
     "secure": lambda scale: descent(scale, DiscreteGradientSchedule),
     "secure shuffle": lambda scale: descent(
@@ -310,7 +314,7 @@ def test_a_walk_goes_on_from_its_position(name: str, tmp_path: Path) -> None:
 def test_a_label_that_no_gradient_shows_is_seen(tmp_path: Path) -> None:
     """The slope of a quantile loss is the same for all labels far above the score."""
     of = problem(SmoothedPinball(quantile=0.5, width=0.1), constraint=Ball(0.1))
-    plan, path = planned(of, NoisyGradientSchedule(step_size=0.5, noise_scale=0.3, n_steps=4)), tmp_path / "s"
+    plan, path = planned(of, NoisyGradientSchedule(step_size=0.5, noise_std=0.3, n_steps=4)), tmp_path / "s"
     X, y = np.random.default_rng(0).uniform(-1, 1, (N, P)), np.full(N, 1.0)
     records = Fragile(X, y, of)
     theta = np.full((P, 1), 0.01)

@@ -44,7 +44,7 @@ def problem(adjacency: Any = "replace-one") -> Problem:
 
 
 def plan(**changes: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.7, "noise_scale": 0.3, "n_steps": 16}
+    fields: dict[str, Any] = {"step_size": 0.7, "noise_std": 0.3, "n_steps": 16}
     adjacency = "add-remove" if changes.get("sampling") == "poisson" else "replace-one"
     schedule = NoisyGradientSchedule(**(fields | changes))
     return Plan(problem=problem(adjacency), schedule=schedule, delta=1e-5, theorem="composition")
@@ -177,7 +177,7 @@ def test_other_plans_records_and_files_are_refused(tmp_path: Path, monkeypatch) 
         run(of, path)
     kept = path.read_bytes()
     with pytest.raises(InvalidParameter, match=r"another plan.*Nothing was charged"):
-        run(plan(noise_scale=0.4), path)
+        run(plan(noise_std=0.4), path)
     with pytest.raises(InvalidParameter, match=r"other records.*nothing was released"):
         run(of, path, records=1)
     content = json.loads(kept)

@@ -318,7 +318,7 @@ def test_a_strict_data_set_refuses_plans_that_refuse_records(tmp_path: Path) -> 
     strict = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=9.0, delta=1e-3, strict=True)
     bounds = DataBounds(data_norm=2.0, classes=2, bad_rows="refuse")
     problem = Problem(loss=Logistic(), bounds=bounds, n=300, n_features=2)
-    schedule = NoisyGradientSchedule(noise_scale=1.0, step_size=1.0, n_steps=2, release="trajectory")
+    schedule = NoisyGradientSchedule(noise_std=1.0, step_size=1.0, n_steps=2, release="trajectory")
     plan = Plan(problem=problem, schedule=schedule, delta=1e-3)
     with pytest.raises(InvalidParameter, match="strict, and the plan refuses records"):
         run(plan, ArrayDataset(X, Y.astype(float), problem), 0, ledger=strict)

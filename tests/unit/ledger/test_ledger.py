@@ -217,7 +217,7 @@ def test_an_entry_tells_who_what_and_when(ledger: Ledger) -> None:
     assert (entry.guarantee.theorem, entry.library) == ("composition", __version__)
     assert entry.guarantee == plan.guarantee
     assert entry.plan["mechanism"] == plan.schedule.mechanism
-    assert entry.plan["schedule"]["noise_scale"] == 0.5
+    assert entry.plan["schedule"]["noise_std"] == 0.5
     assert entry.plan["constants"]["n"] == 20
     assert entry.release_hash == release.digest()
     assert entry.created <= (entry.released or "")

@@ -71,7 +71,7 @@ def test_theorem_83_bounds_a_run() -> None:
     excess = np.linalg.norm(total / steps - target, axis=1).mean()
     bound = ref.mirror_risk(
         gradient_deviation=float(np.linalg.norm(target)), strong_convexity=1.0, step_size=eta, n_steps=steps,
-        n_public=1, lipschitz=1.0, noise_scale=sigma, width=ref.ellipsoid_width(np.ones(k)), body_norm=1.0,
+        n_public=1, lipschitz=1.0, noise_std=sigma, width=ref.ellipsoid_width(np.ones(k)), body_norm=1.0,
     )  # fmt: skip
     assert excess <= bound
     whole = ref.mirror_population_risk(

@@ -93,7 +93,7 @@ def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> Non
     records = 32561 * mu / sides
     assert schedule.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[sides]
     assert schedule.step_size == pytest.approx(min(4.0, 80 * records / schedule.n_steps**2), rel=1e-12)
-    assert schedule.noise_scale == pytest.approx(
+    assert schedule.noise_std == pytest.approx(
         sides * 0.5 * math.sqrt(schedule.n_steps) / (32561 * mu), rel=1e-7
     )
     assert schedule.n_steps - schedule.average_from == math.ceil(2 / 3 * schedule.n_steps)
@@ -125,7 +125,7 @@ def test_pure_rule_closed_form() -> None:
     ridge = 0.2 * 2 * math.sqrt(50) / 0.1
     assert problem.ridge * problem.n == pytest.approx(ridge, rel=1e-12)
     left = 0.99 * 0.1 - math.log1p(0.25 / ridge)
-    assert schedule.noise_scale == pytest.approx(2 * 0.5 / left, rel=1e-6)
+    assert schedule.density_scale == pytest.approx(2 * 0.5 / left, rel=1e-6)
     assert recipe.plan.guarantee.kind == "pure"
 
 

@@ -45,7 +45,7 @@ BATCHES: dict[str, Any] = {
 
 
 def test_epsilon_stops_growing_with_iterations() -> None:
-    values = [account(**STRONG, noise_scale=0.012, steps=t, delta=1e-6) for t in (10, 1000, 10**6, math.inf)]
+    values = [account(**STRONG, noise_std=0.012, steps=t, delta=1e-6) for t in (10, 1000, 10**6, math.inf)]
     epsilons = [g.epsilon() for g in values]
     assert epsilons == sorted(epsilons)
     assert epsilons[1] == pytest.approx(epsilons[3], rel=1e-3)
@@ -56,15 +56,15 @@ def test_epsilon_stops_growing_with_iterations() -> None:
 
 def test_calibration_vectors() -> None:
     plan = calibrate(**STRONG, steps=math.inf, epsilon=1.0, delta=1e-6)
-    assert plan.schedule.noise_scale == pytest.approx(0.01191928594, rel=1e-6)
+    assert plan.schedule.noise_std == pytest.approx(0.01191928594, rel=1e-6)
     plain = calibrate(**STRONG, steps=1000, epsilon=1.0, delta=1e-6, theorem="composition")
-    assert plain.schedule.noise_scale == pytest.approx(0.02671921535, rel=1e-6)
+    assert plain.schedule.noise_std == pytest.approx(0.02671921535, rel=1e-6)
     bounded = calibrate(**CONVEX, steps=math.inf, epsilon=1.0, delta=1e-6, theorem="optimal-shift")
-    assert bounded.schedule.noise_scale == pytest.approx(0.1689871556, rel=1e-6)
+    assert bounded.schedule.noise_std == pytest.approx(0.1689871556, rel=1e-6)
     for made in (plan, plain, bounded):
         assert 1 - 1e-6 < made.guarantee.epsilon() <= 1.0
     sharper = calibrate(**CONVEX, steps=math.inf, epsilon=1.0, delta=1e-6)
-    assert sharper.schedule.noise_scale < bounded.schedule.noise_scale
+    assert sharper.schedule.noise_std < bounded.schedule.noise_std
     assert sharper.guarantee.epsilon() <= 1.0
 
 
@@ -82,26 +82,26 @@ def test_calibration_is_on_the_private_side(
     options = STRONG | {"strong_convexity": ridge, "smoothness": 0.25 + ridge}
     plan = calibrate(**options, steps=steps, epsilon=epsilon, delta=delta)
     assert epsilon * (1 - 1e-5) <= plan.guarantee.epsilon() <= epsilon
-    again = account(**options, steps=steps, delta=delta, noise_scale=plan.schedule.noise_scale)
+    again = account(**options, steps=steps, delta=delta, noise_std=plan.schedule.noise_std)
     assert again.epsilon() <= epsilon
 
 
 def test_most_steps_is_the_last_that_fits() -> None:
-    plan = calibrate(**STRONG, noise_scale=0.011, epsilon=1.0, delta=1e-6)
+    plan = calibrate(**STRONG, noise_std=0.011, epsilon=1.0, delta=1e-6)
     steps = plan.schedule.n_steps
     assert plan.guarantee.epsilon() <= 1.0
-    assert account(**STRONG, noise_scale=0.011, steps=steps + 1, delta=1e-6).epsilon() > 1.0
-    assert calibrate(**STRONG, noise_scale=0.012, epsilon=1.0, delta=1e-6).schedule.n_steps == math.inf
-    cyclic = calibrate(**BATCHES, sampling="cyclic", noise_scale=0.3, epsilon=1.0, delta=1e-5)
+    assert account(**STRONG, noise_std=0.011, steps=steps + 1, delta=1e-6).epsilon() > 1.0
+    assert calibrate(**STRONG, noise_std=0.012, epsilon=1.0, delta=1e-6).schedule.n_steps == math.inf
+    cyclic = calibrate(**BATCHES, sampling="cyclic", noise_std=0.3, epsilon=1.0, delta=1e-5)
     assert cyclic.schedule.n_steps % 20 == 0  # whole epochs only: the bound is not monotone inside one
     assert cyclic.guarantee.epsilon() <= 1.0
     with pytest.raises(CalibrationFailed, match="one step"):
-        calibrate(**STRONG, noise_scale=1e-6, epsilon=1.0, delta=1e-6)
+        calibrate(**STRONG, noise_std=1e-6, epsilon=1.0, delta=1e-6)
 
 
 def test_sampled_runs_pick_a_valid_theorem_and_show_composition() -> None:
     poisson = account(
-        **BATCHES, sampling="poisson", adjacency="add-remove", noise_scale=0.2, steps=100, delta=1e-5
+        **BATCHES, sampling="poisson", adjacency="add-remove", noise_std=0.2, steps=100, delta=1e-5
     )
     assert (
         poisson.epsilon()
@@ -109,7 +109,7 @@ def test_sampled_runs_pick_a_valid_theorem_and_show_composition() -> None:
             **BATCHES,
             sampling="poisson",
             adjacency="add-remove",
-            noise_scale=0.2,
+            noise_std=0.2,
             steps=100,
             delta=1e-5,
             theorem="composition",
@@ -117,7 +117,7 @@ def test_sampled_runs_pick_a_valid_theorem_and_show_composition() -> None:
     )
     assert poisson.adjacency == "add-remove"
     long = account(
-        **BATCHES, sampling="without-replacement", noise_scale=0.4, steps=10**7, delta=1e-5, diameter=1.0
+        **BATCHES, sampling="without-replacement", noise_std=0.4, steps=10**7, delta=1e-5, diameter=1.0
     )
     assert long.theorem in ("hidden-state-sgd", "block-sgd", "participation-start", "every-step-shift")
     assert long.composition is not None
@@ -125,13 +125,13 @@ def test_sampled_runs_pick_a_valid_theorem_and_show_composition() -> None:
 
 
 def test_epsilon_instead_of_delta() -> None:
-    g = account(**STRONG, noise_scale=0.012, steps=100, epsilon=1.0)
+    g = account(**STRONG, noise_std=0.012, steps=100, epsilon=1.0)
     assert g.at_delta == pytest.approx(g.delta(1.0))
     assert g.epsilon() <= 1.0 + 1e-9
 
 
 def test_fallback_names_the_reasons() -> None:
-    options = STRONG | {"step_size": 9.0, "noise_scale": 0.1, "steps": 5}
+    options = STRONG | {"step_size": 9.0, "noise_std": 0.1, "steps": 5}
     constants, schedule = describe(**options, momentum=True)
     assert certify(constants, schedule, delta=1e-6).theorem == "composition"
     reasons = refusals(constants, schedule)
@@ -143,7 +143,7 @@ def test_expansive_steps_are_refused_when_the_bound_is_pinned() -> None:
     options = {
         **BATCHES,
         "step_size": 9.0,
-        "noise_scale": 1.0,
+        "noise_std": 1.0,
         "steps": 20,
         "sampling": "shuffle",
         "delta": 1e-6,
@@ -156,11 +156,11 @@ def test_expansive_steps_are_refused_when_the_bound_is_pinned() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"noise_scale": 0.0}, "noise_scale"),
-        ({"noise_scale": -1.0}, "noise_scale"),
-        ({"noise_scale": math.nan}, "noise_scale"),
-        ({"noise_scale": math.inf}, "noise_scale"),
-        ({"noise_scale": "much"}, "noise_scale"),
+        ({"noise_std": 0.0}, "noise_std"),
+        ({"noise_std": -1.0}, "noise_std"),
+        ({"noise_std": math.nan}, "noise_std"),
+        ({"noise_std": math.inf}, "noise_std"),
+        ({"noise_std": "much"}, "noise_std"),
         ({"lipschitz": 0.0}, "lipschitz"),
         ({"lipschitz": math.inf}, "lipschitz"),
         ({"step_size": -1.0}, "step_size"),
@@ -191,20 +191,20 @@ def test_expansive_steps_are_refused_when_the_bound_is_pinned() -> None:
     ],
 )
 def test_bad_input_names_the_parameter(changes: dict[str, Any], words: str) -> None:
-    options = STRONG | {"noise_scale": 0.012, "steps": 100, "delta": 1e-6} | changes
+    options = STRONG | {"noise_std": 0.012, "steps": 100, "delta": 1e-6} | changes
     with pytest.raises(InvalidParameter, match=words):
         account(**options)
 
 
 def test_nothing_is_promised_without_a_theorem() -> None:
     with pytest.raises(NotPrivateError, match="no theorem covers"):
-        account(n=100, lipschitz=1.0, step_size=1.0, noise_scale=1.0, steps=math.inf, delta=1e-6)
+        account(n=100, lipschitz=1.0, step_size=1.0, noise_std=1.0, steps=math.inf, delta=1e-6)
     with pytest.raises(CalibrationFailed, match="no theorem covers"):
         calibrate(n=100, lipschitz=1.0, step_size=1.0, steps=math.inf, epsilon=1.0, delta=1e-6)
     with pytest.raises(InvalidParameter, match="steps"):
         calibrate(**STRONG, epsilon=1.0, delta=1e-6)
     with pytest.raises(InvalidParameter, match="account"):
-        calibrate(**STRONG, noise_scale=1.0, steps=10, epsilon=1.0, delta=1e-6)
+        calibrate(**STRONG, noise_std=1.0, steps=10, epsilon=1.0, delta=1e-6)
 
 
 @settings(max_examples=150, deadline=None)
@@ -232,7 +232,7 @@ def test_any_numbers_give_a_number_or_a_clear_error(
         g = account(
             n=n,
             lipschitz=lipschitz,
-            noise_scale=noise,
+            noise_std=noise,
             step_size=step,
             steps=steps,
             smoothness=smoothness,

@@ -294,7 +294,7 @@ def test_ten_block_recursions_reach_the_loss_distribution() -> None:
     from dplangevin.families.account import account
 
     one = account(
-        n=10, lipschitz=1.0, smoothness=0.25, step_size=1.0, steps=math.inf, diameter=20.0, noise_scale=1.0,
+        n=10, lipschitz=1.0, smoothness=0.25, step_size=1.0, steps=math.inf, diameter=20.0, noise_std=1.0,
         delta=1e-6, theorem="block-recursion",
     )  # fmt: skip
     found = (10 * one).epsilon(1e-6)

@@ -47,7 +47,7 @@ from dplangevin.privacy.parts import Approximate, Gaussian, Profile, Renyi
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import WholeSpace
 
-RUN = NoisyGradientSchedule(step_size=0.5, noise_scale=2.0, n_steps=6)
+RUN = NoisyGradientSchedule(step_size=0.5, noise_std=2.0, n_steps=6)
 SMOOTH = Constants(n=10, lipschitz=1.0, smoothness=1.0, strong_convexity=0.2)
 
 
@@ -85,7 +85,7 @@ def test_a_constant_schedule_written_out_costs_the_same(
     constants = replace(SMOOTH, **change)
     batch = {} if sampling == "full" else {"batch_size": 5, "sampling": "cyclic"}
     short = replace(RUN, n_steps=steps, **batch)  # type: ignore[arg-type]
-    long = replace(short, noise_scale=(2.0,) * steps)
+    long = replace(short, noise_std=(2.0,) * steps)
     theorem = THEOREMS["optimal-shift" if sampling == "full" else "cyclic-shift"]
     assert theorem.certify(constants, long).mu == pytest.approx(
         theorem.certify(constants, short).mu, rel=1e-7
@@ -153,7 +153,7 @@ def test_integers_of_one_record() -> None:
     assert _rounded_up(Fraction(1, 3)) > Fraction(1, 3)
     assert _rounded_up(Fraction(1, 4)) == 0.25
     constants = Constants(n=8, lipschitz=1.0, dimension=16)
-    schedule = DiscreteGradientSchedule(step_size=0.5, noise_scale=1.0, n_steps=3, resolution=10)
+    schedule = DiscreteGradientSchedule(step_size=0.5, noise_std=1.0, n_steps=3, resolution=10)
     length = 1.0 / schedule.grid(8) + math.sqrt(16) / 2
     assert math.sqrt(integer_bound(constants, schedule)) == pytest.approx(length, rel=1e-3)
     assert math.sqrt(integer_bound(constants, schedule)) > length
@@ -205,7 +205,7 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
     """(G + 2 S)^-1 (c + 0.5 z) with the noise drawn in this order; the floor and the ridge do nothing here."""
     gram, cross = np.array([[50.0, 1.0], [1.0, 40.0]]), np.array([3.0, -2.0])
     monkeypatch.setattr(sufficient_statistics, "moments", lambda data: (gram, cross))
-    schedule = SufficientStatisticsSchedule(gram_noise=2.0, cross_noise=0.5, eigenvalue_floor=1e-3)
+    schedule = SufficientStatisticsSchedule(gram_noise_std=2.0, cross_noise_std=0.5, eigenvalue_floor=1e-3)
     data = SimpleNamespace(problem=SimpleNamespace(n=10, ridge=0.0, constraint=WholeSpace()))
     found = sufficient_statistics._solution(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
     rng = np.random.default_rng(4)
@@ -268,7 +268,7 @@ def test_many_noises_are_rounded_down_to_a_few() -> None:
 
 def test_composed_noises_that_vary() -> None:
     """Delta / n = 0.2 over noises 1 and 2: 0.2 sqrt(1 + 1/4)."""
-    run = replace(RUN, noise_scale=(1.0, 2.0), n_steps=2)
+    run = replace(RUN, noise_std=(1.0, 2.0), n_steps=2)
     assert THEOREMS["composition"].certify(SMOOTH, run).mu == pytest.approx(0.2 * math.sqrt(1.25), rel=1e-8)
 
 
@@ -278,7 +278,7 @@ def test_integer_batches_take_part_in_a_begun_epoch() -> None:
     each = []
     for steps in (1, 2, 3, 7):
         schedule = DiscreteGradientSchedule(
-            step_size=0.5, noise_scale=1.0, n_steps=steps, batch_size=5, sampling="cyclic", resolution=10
+            step_size=0.5, noise_std=1.0, n_steps=steps, batch_size=5, sampling="cyclic", resolution=10
         )
         each.append(DiscreteComposition().certify(constants, schedule).mu)
     assert each[0] is not None

@@ -89,9 +89,9 @@ def test_participations_of_plain_composition() -> None:
     """n = 4, b = 2: Delta / (b sigma) = 1 / sigma; three steps are begun epochs, two of them."""
     constants = Constants(n=4, lipschitz=1.0)
     for sampling in ("cyclic", "shuffle"):
-        run = batches(noise_scale=4.0, n_steps=3, sampling=sampling)
+        run = batches(noise_std=4.0, n_steps=3, sampling=sampling)
         assert THEOREMS["composition"].certify(constants, run).mu == pytest.approx(math.sqrt(2) / 4, rel=1e-8)
-    quiet = {"noise_scale": (1.0, 2.0, 4.0, 1.0), "n_steps": 4}
+    quiet = {"noise_std": (1.0, 2.0, 4.0, 1.0), "n_steps": 4}
     # shuffled: the worst place of each epoch, 1 + 1; cyclic: the worst of the two places, 1/4 + 1
     shuffled = THEOREMS["composition"].certify(constants, batches(sampling="shuffle", **quiet))
     assert shuffled.mu == pytest.approx(math.sqrt(2), rel=1e-8)
@@ -191,7 +191,7 @@ def test_objective_perturbation_blurs_what_it_releases(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(objective_perturbation, "minimise", solver)
     monkeypatch.setattr(objective_perturbation, "Objective", SimpleNamespace)
-    schedule = ObjectivePerturbationSchedule(noise_scale=3.0, tolerance=1e-6, release_noise=0.5)
+    schedule = ObjectivePerturbationSchedule(density_scale=3.0, tolerance=1e-6, release_density_scale=0.5)
     data = SimpleNamespace(problem=SimpleNamespace(dimension=2, n=10, ridge=0.1, constraint=WholeSpace()))
     run = SimpleNamespace(schedule=schedule, data=data, rng=np.random.default_rng(3))
     found = objective_perturbation.ObjectivePerturbation().draw(run).value  # type: ignore[arg-type]

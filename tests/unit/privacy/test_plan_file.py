@@ -35,10 +35,10 @@ def _plans() -> dict[str, Price]:
     found["secure"] = choose(model="logistic", secure=True, **ASKED).plan
     found["constants"] = Price(
         constants=Constants(n=100, lipschitz=1.0, smoothness=1.0, diameter=2.0),
-        schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=(0.1, 0.2), n_steps=2),
+        schedule=NoisyGradientSchedule(step_size=1.0, noise_std=(0.1, 0.2), n_steps=2),
         delta=1e-5,
     )
-    endless = NoisyGradientSchedule(step_size=1.0, noise_scale=0.5, n_steps=math.inf)
+    endless = NoisyGradientSchedule(step_size=1.0, noise_std=0.5, n_steps=math.inf)
     for constraint in (Ball(1.0), Box((0.0,) * 12, 1.0), Simplex(1.0)):
         problem = Problem(
             loss=Softmax(n_classes=4), bounds=DataBounds(data_norm=1.0, classes=4), n=100, n_features=2,
@@ -74,8 +74,8 @@ def _plain(tmp_path: Path, name: str = "logistic noisy-gd") -> dict[str, Any]:
         (("version",), True, "version"),
         (("format",), "other", "not a plan file"),
         (("schedule", "type"), "Popen", "type is one of"),
-        (("schedule", "noise_scale"), -1, "noise_scale"),
-        (("schedule", "noise_scale"), "x", "noise_scale"),
+        (("schedule", "noise_std"), -1, "noise_std"),
+        (("schedule", "noise_std"), "x", "noise_std"),
         (("schedule", "n_steps"), 10**30, "too large"),
         (("schedule", "shell"), "rm", "unknown fields"),
         (("problem", "loss"), {"type": "Problem"}, "problem.loss must be"),
@@ -100,7 +100,7 @@ def test_altered_files_are_refused(path: tuple[str, ...], value: Any, words: str
 
 def test_less_noise_is_noticed(tmp_path: Path) -> None:
     plain = _plain(tmp_path)
-    plain["schedule"]["noise_scale"] /= 2
+    plain["schedule"]["noise_std"] /= 2
     with pytest.raises(InvalidParameter, match="it was altered"):
         plan_from_plain(plain)
 

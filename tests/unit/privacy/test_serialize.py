@@ -165,7 +165,7 @@ def test_real_guarantees_survive() -> None:
         "n": 2000,
         "lipschitz": 1.0,
         "step_size": 0.5,
-        "noise_scale": 0.05,
+        "noise_std": 0.05,
         "delta": 1e-6,
     }
     ridge: dict[str, Any] = {"smoothness": 0.3, "strong_convexity": 0.05, "diameter": 4.0}

@@ -154,7 +154,7 @@ def test_a_bound_that_grew_since_the_plan_is_refused() -> None:
 
 
 def plan(task: Problem, **options: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.5, "noise_scale": 0.2, "n_steps": 30} | options
+    fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.2, "n_steps": 30} | options
     theorem = fields.pop("theorem", None)
     return Plan(problem=task, schedule=NoisyGradientSchedule(**fields), delta=1e-6, theorem=theorem)
 
@@ -182,7 +182,7 @@ def test_what_needs_scores_refuses_before_anything_is_charged() -> None:
     data = ArrayDataset(np.zeros((50, 2)), np.zeros(50), task)
     price = Plan(
         problem=task,
-        schedule=OutputPerturbationSchedule(noise="gamma", noise_scale=1.0, tolerance=1e-6),
+        schedule=OutputPerturbationSchedule(noise="gamma", density_scale=1.0, tolerance=1e-6),
         delta=0.0,
     )
     with pytest.raises(InvalidParameter, match="needs a loss of linear scores"):
@@ -213,7 +213,7 @@ def test_geometric_median_is_found() -> None:
     rows[:400] = [1.4, -1.4]
     task = problem(RadialHuber(width=0.1), 2000)
     data = ArrayDataset(rows, np.zeros(2000), task)
-    value = run(plan(task, step_size=1.0, noise_scale=0.002, n_steps=60), data, 0).value
+    value = run(plan(task, step_size=1.0, noise_std=0.002, n_steps=60), data, 0).value
     assert np.linalg.norm(value - 0.5) < 0.15
     assert np.linalg.norm(rows.mean(axis=0) - 0.5) > 0.3
 

@@ -17,7 +17,7 @@ from dplangevin.report import curve, plot
 
 RUN: dict[str, Any] = {
     "n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01, "step_size": 1.0,
-    "noise_scale": 0.012, "steps": 1_000, "delta": 1e-6,
+    "noise_std": 0.012, "steps": 1_000, "delta": 1e-6,
 }  # fmt: skip
 LIMIT = 200_000
 

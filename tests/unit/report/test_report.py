@@ -47,7 +47,7 @@ PROBLEM = Problem(
 
 
 def _release(**changes: Any) -> Release:
-    options: dict[str, Any] = {"step_size": 1.0, "noise_scale": 0.1, "n_steps": 40, **changes}
+    options: dict[str, Any] = {"step_size": 1.0, "noise_std": 0.1, "n_steps": 40, **changes}
     plan = Plan(problem=PROBLEM, schedule=NoisyGradientSchedule(**options), delta=1e-6)
     return run(plan, ArrayDataset(X, Y, PROBLEM))
 
@@ -103,14 +103,14 @@ def _subjects(folder: Path) -> dict[str, Any]:
     return {
         "last iterate": _release(),
         "average": _release(release="average", momentum=True),
-        "per step": _release(n_steps=3, noise_scale=(0.1, 0.2, 0.3)),
+        "per step": _release(n_steps=3, noise_std=(0.1, 0.2, 0.3)),
         "cyclic": _release(sampling="cyclic", batch_size=100),
         "without replacement": _release(sampling="without-replacement", batch_size=50),
         "checkpoints": _release(release="checkpoints", checkpoints=(10, 40)),
         "plan": _release().plan,
         "endless": Plan(
             problem=PROBLEM,
-            schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=0.1, n_steps=math.inf),
+            schedule=NoisyGradientSchedule(step_size=1.0, noise_std=0.1, n_steps=math.inf),
             delta=1e-6,
         ),
         "recipe": choose(

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.problem import Ball, Box, Clipped, Huber, Logistic, Loss, Problem, Squared
+from dplangevin.problem import Ball, Box, Problem
 from dplangevin.problem.reach import largest_norm
 
 Method = Literal["grid", "line", "gaussian", "logistic", "cells"]
@@ -50,7 +50,7 @@ def exact_method(problem: Problem, grid: int = 0) -> Method:
         return "line"
     if problem.ridge > 0 and _quadratic(problem):
         return "gaussian"
-    if problem.ridge > 0 and isinstance(problem.loss, Logistic) and isinstance(problem.constraint, Ball):
+    if problem.ridge > 0 and problem.loss.ball_envelope and isinstance(problem.constraint, Ball):
         return "logistic"
     raise AssumptionFailed(
         f"no exact draw is known for the {problem.loss.name} loss with ridge = {problem.ridge:g} on the "
@@ -94,12 +94,4 @@ def _quadratic(problem: Problem) -> bool:
     residual = problem.row_norm * largest_norm(problem.constraint, problem.dimension) + max(
         abs(low), abs(high)
     )
-    return _turn(problem.loss) >= residual
-
-
-def _turn(loss: Loss) -> float:
-    if isinstance(loss, Huber):
-        return loss.transition
-    if isinstance(loss, Clipped) and isinstance(loss.loss, Squared | Huber):
-        return min(loss.bound, _turn(loss.loss))
-    return math.inf if isinstance(loss, Squared) else 0.0
+    return problem.loss.quadratic_radius >= residual

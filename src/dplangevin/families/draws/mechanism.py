@@ -14,7 +14,7 @@ from dplangevin.families.draws._draw import draw
 from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
 from dplangevin.families.draws.schedule import DrawSchedule, IteratedExponentialSchedule
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
-from dplangevin.problem import Ball, Bump, Problem
+from dplangevin.problem import Ball, Problem, RecordLoss, is_proved
 from dplangevin.samplers.bodies import body_of
 from dplangevin.samplers.lens import LensBody
 
@@ -27,7 +27,7 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
     McSherry and Talwar (2007); Ganesh, Thakurta and Upadhyay (2022), Algorithm 2; Gopi, Lee and Liu (2022).
     """
 
-    whole_records = (Bump,)  # whose values are bounded by construction
+    whole_records = "bounded values"
 
     def check(self, schedule: DrawSchedule, problem: Problem) -> None:
         """The tier has a sampler, and the loss a value."""
@@ -36,10 +36,10 @@ class ExponentialMechanism(FitMechanism[DrawSchedule]):
                 cells_per_axis(problem, schedule.inverse_temperature)
         else:
             body_of(problem.constraint, problem.dimension)
-        if isinstance(problem.loss, Bump):
-            if type(problem.loss) is not Bump:
+        if isinstance(problem.loss, RecordLoss):
+            if not is_proved(problem.loss):
                 raise InvalidParameter(
-                    "values of another class than Bump itself are not known to be bounded."
+                    "values of a subclass of a loss of this library are not known to be bounded."
                 )
         else:
             problem.loss.value(np.zeros((1, problem.loss.score_dimension)).squeeze(0), np.zeros(1))

@@ -70,22 +70,17 @@ def langevin(request: Request) -> Recipe:
     )
 
 
-def _slope(request: Request) -> float | None:
-    """Squared losses need a bound on the slope; scaled targets are within 1 of each other's middle."""
-    return 1.0 if request.model == "ridge" else None
-
-
 def _on_ball(request: Request) -> Problem:
     """The problem on a ball, with a ridge whose bias is a tenth of the draw's own bound."""
-    row = request.problem(_slope(request), 0.0).row_norm
+    row = request.problem(request.needed_clip, 0.0).row_norm
     bounded = replace(request, radius=request.radius or START_DISTANCE / row)
-    plain = bounded.problem(_slope(request), 0.0)
+    plain = bounded.problem(request.needed_clip, 0.0)
     beta = exponential_temperature(plain.constants, request.epsilon)
     reach = plain.constants.diameter / 2
     if request.objective == "population":
         ridge = risk.regularised_exponential_ridge(plain.constants.lipschitz, reach, request.n)
-        return bounded.problem(_slope(request), ridge)
-    return bounded.problem(_slope(request), 2 * RIDGE_SHARE * plain.dimension / (beta * reach**2))
+        return bounded.problem(request.needed_clip, ridge)
+    return bounded.problem(request.needed_clip, 2 * RIDGE_SHARE * plain.dimension / (beta * reach**2))
 
 
 def _with_ridge(request: Request) -> Problem:
@@ -95,13 +90,13 @@ def _with_ridge(request: Request) -> Problem:
             f"mechanism={request.mechanism!r} has a Gaussian promise and cannot be pure; state a delta, or use "
             "mechanism='exponential'."
         )
-    plain = request.problem(_slope(request), 0.0)
+    plain = request.problem(request.needed_clip, 0.0)
     reach = request.radius or START_DISTANCE / plain.row_norm
     stability = 2 * plain.constants.lipschitz**2 / request.n if request.objective == "population" else 0.0
     ridge, _ = risk.regularised_gibbs(
         plain.dimension, request.mu, mean_gradient_sensitivity(plain.constants), reach, stability
     )
-    return request.problem(_slope(request), ridge)
+    return request.problem(request.needed_clip, ridge)
 
 
 def _recipe(request: Request, planned: SamplerPlan) -> Recipe:

@@ -46,7 +46,7 @@ class LearnedSchemaSchedule(AnswerSchedule):
         for name in ("numbers", "cells", "categories"):
             _check.put(self, **{name: _check.count(name, getattr(self, name), least=0)})
         _check.put(self, noise=_check.choice("noise", self.noise, ("gaussian", "geometric")))
-        sized = _check.whole_noise_scale if self.noise == "geometric" else _check.scale
+        sized = _check.integer_scale if self.noise == "geometric" else _check.scale
         _check.each(self, scale=sized, rows_per_person=_check.count)
         if self.columns < 1 or (self.numbers > 0 and self.cells < 2):
             raise InvalidParameter("a learned schema has a column to learn, and at least two cells a number.")

@@ -62,7 +62,7 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
         """The last iterate or the average."""
         schedule, data, saved, rng = run.schedule, run.data, run.saved, run.rng
         problem, start = data.problem, np.array(self.mirror.start)
-        etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_scale")
+        etas, noises = schedule.per_step("step_size"), schedule.per_step("noise_std")
         weights, grids = schedule.per_step("mixing"), schedule.grids(problem.n)
         at = Position(step=0, theta=start, previous=start, total=np.zeros(problem.dimension))
         if saved is not None and (fields := saved.position()) is not None:

@@ -19,7 +19,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families._minimise import Objective, _curvatures, hessian_sum
 from dplangevin.families.mirror_descent.mirror_map import LossMap, MirrorMap, QuadraticMap, minimum
 from dplangevin.families.moments.mechanism import moments
-from dplangevin.problem import Clipped, Loss, Problem, Softmax, Squared, WholeSpace
+from dplangevin.problem import Loss, Problem, WholeSpace
 from dplangevin.problem.bounds import as_array
 
 RIDGE_SHARE = 1e-3
@@ -51,14 +51,14 @@ class PublicSample:
         self._features, self._labels, self._private = features, labels, problem
         self.problem = replace(
             problem,
-            loss=plain_loss(problem.loss),
+            loss=problem.loss.unclipped,
             n=len(features),
             ridge=0.0,
             adjacency="replace-one",
             more_rows=False,
         )
         self.data = ArrayDataset(features, labels, self.problem)
-        self.quadratic = squared(problem.loss)
+        self.quadratic = problem.loss.plain.is_quadratic
         self._moments: tuple[Floats, Floats] | None = None
 
     @property
@@ -84,12 +84,12 @@ class PublicSample:
     def clip_shares(self, loss: Loss, thetas: Floats) -> Floats:
         """Share of the records whose slope a clipped loss leaves alone, at each column of thetas[dimension, k]."""
         inside = np.zeros(thetas.shape[1])
-        if not isinstance(loss, Clipped):
+        if math.isinf(loss.clip_bound):
             return inside + 1.0
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self.data.blocks():
-                slopes = loss.loss.slope(block.rows @ thetas, block.labels[:, None])
-                inside += (np.abs(slopes) < loss.bound).sum(axis=0)
+                slopes = loss.plain.slope(block.rows @ thetas, block.labels[:, None])
+                inside += (np.abs(slopes) < loss.clip_bound).sum(axis=0)
         return inside / self.size
 
     def smoothed(self, theta: Floats) -> Smoothing:
@@ -255,17 +255,3 @@ def public_map(
 ) -> MirrorMap:
     """The mirror map of a public sample for a private problem; see PublicSample.mirror_map."""
     return PublicSample(X, y, problem).mirror_map(ridge=ridge, start_ridge=start_ridge, exact=exact)
-
-
-def squared(loss: Loss) -> bool:
-    """Whether the loss is the squared one, clipped or not."""
-    return isinstance(loss.plain, Squared)
-
-
-def plain_loss(loss: Loss) -> Loss:
-    """The loss without its clip, where its slope is bounded anyway (the squared loss is handled by its moments)."""
-    if isinstance(loss, Softmax):
-        return Softmax(n_classes=loss.n_classes)
-    if isinstance(loss, Clipped) and math.isfinite(loss.loss.slope_bound):
-        return loss.loss
-    return loss

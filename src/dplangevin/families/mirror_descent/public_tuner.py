@@ -209,7 +209,7 @@ class PublicTuner:
             )
         schedule = PublicMirrorSchedule(
             step_size=best.step_size,
-            noise_scale=noise,
+            noise_std=noise,
             secure=self._secure,
             n_steps=best.n_steps,
             mode=MODES.get(method, "mirror"),

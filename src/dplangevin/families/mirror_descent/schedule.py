@@ -19,7 +19,7 @@ MODES: tuple[Mode, ...] = ("mirror", "mix", "gradient")
 
 @dataclass(frozen=True, kw_only=True)
 class PublicMirrorSchedule(Schedule):
-    """Full-batch noisy steps from the public minimiser; N_t = G_t + Z_t, Z_t ~ N(0, noise_scale_t^2 I).
+    """Full-batch noisy steps from the public minimiser; N_t = G_t + Z_t, Z_t ~ N(0, noise_std_t^2 I).
 
     mirror: theta+ = argmin over the set of eta_t <N_t, u> + B_Psi(u, theta), Psi the public mirror map.
     mix: theta+ = project(theta - eta_t (a_t N_t + (1 - a_t) grad Psi(theta))).
@@ -29,7 +29,7 @@ class PublicMirrorSchedule(Schedule):
     Parameters
     ----------
     step_size : eta_t, a number or one number per step.
-    noise_scale : standard deviation of the noise on the MEAN gradient, a number or one number per step.
+    noise_std : standard deviation of the noise on the MEAN gradient, a number or one number per step.
     n_steps : number of steps; 0 releases the public minimiser and reads no private record.
     mode : as above. mixing : a_t in (0, 1], a number or one per step, for mode="mix" only.
     release : "last-iterate", or "average" of the iterates from average_from (from 0) on. Every function of the
@@ -39,7 +39,7 @@ class PublicMirrorSchedule(Schedule):
 
     mechanism: ClassVar[str] = "public-mirror-descent"
     step_size: float | tuple[float, ...]
-    noise_scale: float | tuple[float, ...]
+    noise_std: float | tuple[float, ...]
     n_steps: int
     mode: Mode = "mirror"
     mixing: float | tuple[float, ...] | None = None
@@ -48,13 +48,13 @@ class PublicMirrorSchedule(Schedule):
     secure: bool = False
 
     def __post_init__(self) -> None:
-        _check.each(self, secure=_check.flag, step_size=_check.per_step, noise_scale=_check.per_step)
+        _check.each(self, secure=_check.flag, step_size=_check.per_step, noise_std=_check.per_step)
         _check.put(self, n_steps=_check.count("n_steps", self.n_steps, least=0))
         _check.put(self, mode=_check.choice("mode", self.mode, MODES))
         _check.put(self, release=_check.choice("release", self.release, ("last-iterate", "average")))
         _check.put(self, average_from=_check.count("average_from", self.average_from, least=0))
         self._check_mixing()
-        for name in ("step_size", "noise_scale", "mixing"):
+        for name in ("step_size", "noise_std", "mixing"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.n_steps:
                 raise InvalidParameter(
@@ -82,9 +82,9 @@ class PublicMirrorSchedule(Schedule):
 
     def grids(self, n: int) -> NDArray[np.float64]:
         """The public grids of the gradient SUMS of a secure run: 2^20 of them are the noise of a step."""
-        return self.per_step("noise_scale") * n / 2.0**RESOLUTION
+        return self.per_step("noise_std") * n / 2.0**RESOLUTION
 
-    def per_step(self, name: Literal["step_size", "noise_scale", "mixing"]) -> NDArray[np.float64]:
+    def per_step(self, name: Literal["step_size", "noise_std", "mixing"]) -> NDArray[np.float64]:
         """One value for each step."""
         value = getattr(self, name)
         return np.broadcast_to(np.asarray(1.0 if value is None else value, float), (self.n_steps,)).copy()

@@ -45,7 +45,7 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule], name="public-mir
     def promise(self, constants: Constants, schedule: PublicMirrorSchedule) -> Guarantee:
         if schedule.secure:
             return self._secure(constants, schedule)
-        noises = schedule.per_step("noise_scale")
+        noises = schedule.per_step("noise_std")
         with np.errstate(over="ignore", divide="ignore"):
             mu = float(np.linalg.norm(constants.gradient_sensitivity / constants.n / noises))
         return self.guarantee(constants, schedule, (Gaussian(mu=inflated(mu)),), PUBLIC_WORDS)
@@ -63,7 +63,7 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSchedule], name="public-mir
 def mirror_noise(
     constants: Constants, n_steps: int, *, epsilon: float, delta: float, secure: bool = False
 ) -> float:
-    """noise_scale = Delta sqrt(T) / (n mu(epsilon, delta)), a hair above for the accountant's rounding.
+    """noise_std = Delta sqrt(T) / (n mu(epsilon, delta)), a hair above for the accountant's rounding.
 
     Examples
     --------

@@ -24,7 +24,7 @@ MOST_ROWS = 1 << 28
 
 
 def secure_moments(schedule: SufficientStatisticsSchedule, data: Dataset) -> tuple[Floats, Floats]:
-    """(G + noise, c + noise), rounded to public grids: noise of gram_noise on the diagonal, / sqrt 2 off it."""
+    """(G + noise, c + noise), rounded to public grids: noise of gram_noise_std on the diagonal, / sqrt 2 off it."""
     if data.n_samples > MOST_ROWS:
         raise InvalidParameter(
             f"secure moments are exact for up to {MOST_ROWS} records; use mechanism='noisy-gd'."
@@ -35,14 +35,14 @@ def secure_moments(schedule: SufficientStatisticsSchedule, data: Dataset) -> tup
     entries, on_diagonal = both[places], places[0] == places[1]
     noisy = np.empty(len(entries))
     for chosen, deviation in (
-        (on_diagonal, schedule.gram_noise),
-        (~on_diagonal, schedule.gram_noise * math.sqrt(0.5)),
+        (on_diagonal, schedule.gram_noise_std),
+        (~on_diagonal, schedule.gram_noise_std * math.sqrt(0.5)),
     ):
         noisy[chosen] = rounded_sums(entries[chosen], row_unit**2, gaussian_scale(deviation), 2.0)
     gram = np.zeros((len(both), len(both)))
     gram[places] = noisy
     gram.T[places] = noisy
-    scale = gaussian_scale(schedule.cross_noise)
+    scale = gaussian_scale(schedule.cross_noise_std)
     return gram, rounded_sums(both[:, -1], row_unit * label_unit, scale, 2.0)
 
 

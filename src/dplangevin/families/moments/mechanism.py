@@ -12,7 +12,7 @@ from dplangevin.families._minimise import quadratic_minimiser
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.moments.integers import secure_moments
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.problem import Clipped, Problem, Squared, WholeSpace
+from dplangevin.problem import Problem, WholeSpace
 
 
 class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):
@@ -29,7 +29,7 @@ class SufficientStatistics(FitMechanism[SufficientStatisticsSchedule]):
     def check(self, schedule: SufficientStatisticsSchedule, problem: Problem) -> None:
         """Only the squared loss is a function of moments."""
         loss = problem.loss
-        if not (isinstance(loss, Clipped) and isinstance(loss.loss, Squared)):
+        if not loss.plain.is_quadratic:
             raise InvalidParameter(
                 f"moments determine the minimiser of the squared loss only; the problem has the {loss.name} loss. "
                 "Use Clipped(Squared(), bound) (any bound), or another mechanism."
@@ -58,8 +58,8 @@ def _noisy_moments(
     schedule: SufficientStatisticsSchedule, data: Dataset, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     gram, cross = moments(data)
-    noisy = gram + schedule.gram_noise * symmetric_noise(len(cross), rng)
-    return noisy, cross + schedule.cross_noise * rng.standard_normal(len(cross))
+    noisy = gram + schedule.gram_noise_std * symmetric_noise(len(cross), rng)
+    return noisy, cross + schedule.cross_noise_std * rng.standard_normal(len(cross))
 
 
 def symmetric_noise(size: int, rng: np.random.Generator) -> Floats:

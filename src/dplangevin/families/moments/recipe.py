@@ -12,7 +12,7 @@ from dplangevin.privacy.plan import Plan
 
 def sufficient_statistics(request: Request) -> Recipe:
     """Noisy Gram matrix and cross moments, for the squared loss."""
-    if request.model != "ridge":
+    if not request.loss(None).is_quadratic:
         raise InvalidParameter(
             f"mechanism='sufficient-statistics' is for model='ridge' only, got {request.model!r}; leave it at 'auto'."
         )
@@ -21,7 +21,7 @@ def sufficient_statistics(request: Request) -> Recipe:
         problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.secure
     )
     rows, size, p = problem.row_norm, request.shape.reach / 2, request.dimension
-    tilt = (schedule.cross_noise / rows) ** 2 + (schedule.gram_noise / rows**2) ** 2 * p * size**2 / 2
+    tilt = (schedule.cross_noise_std / rows) ** 2 + (schedule.gram_noise_std / rows**2) ** 2 * p * size**2 / 2
     floor = schedule.eigenvalue_floor / (rows**2 * request.weight_bound)
     return Recipe(
         model=request.model,

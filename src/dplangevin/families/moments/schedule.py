@@ -15,22 +15,22 @@ class SufficientStatisticsSchedule(Schedule):
 
     Parameters
     ----------
-    gram_noise : standard deviation of the noise on a diagonal entry of G. Off-diagonal entries get gram_noise /
+    gram_noise_std : standard deviation of the noise on a diagonal entry of G. Off-diagonal entries get gram_noise_std /
         sqrt 2, so that the noise is isotropic in the Frobenius norm.
-    cross_noise : standard deviation of the noise on an entry of c.
+    cross_noise_std : standard deviation of the noise on an entry of c.
     eigenvalue_floor : eigenvalues of the noisy G below it are raised to it, so that the equations can always be
         solved. It only shapes the answer; no privacy depends on it.
     secure : records are rounded to whole numbers, their moments are summed in integers, and the noise is drawn exactly.
     """
 
     mechanism: ClassVar[str] = "sufficient-statistics"
-    gram_noise: float
-    cross_noise: float
+    gram_noise_std: float
+    cross_noise_std: float
     eigenvalue_floor: float
     secure: bool = False
     release: Literal["noisy-answers"] = "noisy-answers"
 
     def __post_init__(self) -> None:
-        _check.each(self, gram_noise=_check.scale, cross_noise=_check.scale)
+        _check.each(self, gram_noise_std=_check.scale, cross_noise_std=_check.scale)
         _check.each(self, eigenvalue_floor=_check.positive, secure=_check.flag)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))

@@ -28,8 +28,8 @@ class SufficientStatisticsTheorem(
     """One Gaussian mechanism on (G, c), each in units of its own noise; mu is the largest joint shift, exactly.
 
     A record contributes (w x x^T, w y x) with |x| <= B, |y| <= Y, 0 <= w <= W, i.e. (u u^T, t u) with u = sqrt(w) x,
-    t = sqrt(w) y. In units of the noises a shift is |dG|_F^2 / gram_noise^2 + |dc|^2 / cross_noise^2.
-    add-remove: g + h with g = (W B^2 / gram_noise)^2 and h = (W B Y / cross_noise)^2.
+    t = sqrt(w) y. In units of the noises a shift is |dG|_F^2 / gram_noise_std^2 + |dc|^2 / cross_noise_std^2.
+    add-remove: g + h with g = (W B^2 / gram_noise_std)^2 and h = (W B Y / cross_noise_std)^2.
     replace-one: |u u^T - v v^T|_F^2 = |u|^4 + |v|^4 - 2 <u, v>^2 and |t u - t' v|^2 = t^2 |u|^2 + t'^2 |v|^2 -
     2 t t' <u, v>; the worst t = -+t' are extreme, the worst u, v are long, and with |<u, v>| = s W B^2 the sum is
     2 g (1 - s^2) + 2 h (1 + s), largest on [0, 1] at s = min(1, h / (2 g)). It is attained in two dimensions.
@@ -60,7 +60,7 @@ def joint_shift(
         )
     square = constants.weight_bound * constants.row_norm * constants.row_norm
     product = constants.weight_bound * constants.row_norm * constants.label_bound
-    gram, cross = square / schedule.gram_noise, product / schedule.cross_noise
+    gram, cross = square / schedule.gram_noise_std, product / schedule.cross_noise_std
     if constants.adjacency == "add-remove":
         return math.hypot(gram, cross)
     angle = min(1.0, (cross / gram) * (cross / gram) / 2)
@@ -74,7 +74,7 @@ def calibrated_sufficient_statistics(
 ) -> SufficientStatisticsSchedule:
     """The schedule that meets (epsilon, delta), cross_share of mu^2 (counted under add-remove) going to c.
 
-    The eigenvalue floor is the size of the noise on G: its largest eigenvalue is about gram_noise sqrt(2 dimension).
+    The eigenvalue floor is the size of the noise on G: its largest eigenvalue is near gram_noise_std sqrt(2 dimension).
     """
     _check.positive("epsilon", epsilon)
     _check.open_unit("delta", delta)
@@ -88,8 +88,8 @@ def calibrated_sufficient_statistics(
         gram = scale * constants.weight_bound * (constants.row_norm or 1.0) ** 2 / math.sqrt(1 - share)
         cross = scale * constants.weight_bound * (constants.row_norm or 1.0) * (constants.label_bound or 1.0)
         return SufficientStatisticsSchedule(
-            gram_noise=gram,
-            cross_noise=cross / math.sqrt(share),
+            gram_noise_std=gram,
+            cross_noise_std=cross / math.sqrt(share),
             eigenvalue_floor=gram * math.sqrt(2 * (constants.dimension or 1)),
             secure=secure,
         )

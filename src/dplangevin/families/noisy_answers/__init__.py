@@ -12,14 +12,14 @@ MEMBERS: tuple[Member, ...] = (
         ("theorems.counts:WorstShift",),
         "generalized_gaussian_mechanism:GeneralizedGaussianNoise",
         options=("counting",),
-        knob=Knob(stored="sigma"),
+        knob=Knob("sigma"),
     ),
     Member(
         "LargestNormSchedule",
         ("theorems.counts:LargestNormTheorem",),
         "generalized_gaussian_mechanism:LargestNormNoise",
         options=("largest-norm",),
-        knob=Knob(stored="scale"),
+        knob=Knob("scale"),
     ),
     Member(
         "CorrectedAnswersSchedule",

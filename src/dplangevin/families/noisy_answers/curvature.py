@@ -19,7 +19,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.mechanism import NoisySums
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.privacy.plan import Price
-from dplangevin.problem import Loss, Poisson, Problem, Softmax
+from dplangevin.problem import Loss, Problem
 
 MATRIX_SHARE = 0.8  # of the budget, for the curvature when two scalars take the rest
 SANDWICH_SHARE = 0.7  # of the budget, for the curvature when the matrix of squared slopes takes the rest
@@ -49,8 +49,8 @@ def curvature_groups(problem: Problem, *, dispersion: bool, slope_moment: bool =
     One group: the curvature; two: also the `slope_moment`, sum h'^2 x x^T; three: also, for the `dispersion`, sum h'^2
     and sum h''.
     """
-    loss, largest = problem.loss, largest_curvature(problem.loss)
-    if (dispersion or slope_moment or not isinstance(loss, Softmax)) and loss.score_dimension != 1:
+    loss, largest = problem.loss, problem.loss.typical_curvature_bound
+    if (dispersion or slope_moment or loss.slope_variance != "curvature") and loss.score_dimension != 1:
         raise InvalidParameter(f"squared slopes are released for losses of one score; {loss.name} has more.")
     size = problem.n_columns * max(loss.score_dimension - 1, 1)
     unit = problem.row_norm**2 * (1 + 1e-12)
@@ -62,12 +62,6 @@ def curvature_groups(problem: Problem, *, dispersion: bool, slope_moment: bool =
         return [(matrix, largest * unit, 1.0)]
     rest = (1 - MATRIX_SHARE) / 2
     return [(matrix, largest * unit, MATRIX_SHARE), (1, loss.slope_bound**2, rest), (1, largest, rest)]
-
-
-def largest_curvature(loss: Loss) -> float:
-    """What h'' counts for at most: its bound, and for Poisson rates, the largest count."""
-    plain = loss.plain
-    return min(loss.curvature_bound, plain.target_bound if isinstance(plain, Poisson) else np.inf)
 
 
 def contrasts(classes: int) -> Floats:
@@ -170,7 +164,7 @@ def _scores(block: Block, theta: Floats) -> Floats:
 
 def _curvatures(loss: Loss, scores: Floats, block: Block) -> Floats:
     """h'', kept within its bounds so that no rounding exceeds the sensitivity."""
-    return np.clip(np.nan_to_num(loss.curvature(scores, block.labels)), 0.0, largest_curvature(loss))
+    return np.clip(np.nan_to_num(loss.curvature(scores, block.labels)), 0.0, loss.typical_curvature_bound)
 
 
 def _limits(loss: Loss) -> tuple[float, float]:

@@ -11,13 +11,13 @@ from dplangevin.families.noisy_answers.schedule import LargestNormSchedule, Nois
 def counting(
     *,
     answers: int,
-    noise_scale: float,
+    sigma: float,
     changed: int | None = None,
     sensitivity: float = 1.0,
     p: float = 2.0,
     adjacency: str = "replace-one",
 ) -> tuple[None, NoisyAnswersSchedule]:
-    """Answers plus generalised Gaussian noise of density exp(-(|x|_p / noise_scale)^p)."""
+    """Answers plus generalised Gaussian noise of density exp(-(|x|_p / sigma)^p)."""
     if p == math.inf:
         raise InvalidParameter("p = inf, noise of the largest norm, is mechanism='largest-norm' here.")
     return None, NoisyAnswersSchedule(
@@ -25,7 +25,7 @@ def counting(
         changed=answers if changed is None else changed,
         sensitivity=sensitivity,
         p=p,
-        sigma=noise_scale,
+        sigma=sigma,
         adjacency=adjacency,  # type: ignore[arg-type]
     )
 
@@ -33,16 +33,16 @@ def counting(
 def largest_norm(
     *,
     answers: int,
-    noise_scale: float,
+    scale: float,
     changed: int | None = None,
     sensitivity: float = 1.0,
     adjacency: str = "replace-one",
 ) -> tuple[None, LargestNormSchedule]:
-    """Answers plus noise of density exp(-max(|x|_inf, |x|_1 / changed) / noise_scale)."""
+    """Answers plus noise of density exp(-max(|x|_inf, |x|_1 / changed) / scale)."""
     return None, LargestNormSchedule(
         answers=answers,
         changed=answers if changed is None else changed,
         sensitivity=sensitivity,
-        scale=noise_scale,
+        scale=scale,
         adjacency=adjacency,  # type: ignore[arg-type]
     )

@@ -94,7 +94,7 @@ class NoisySumsSchedule(AnswerSchedule):
             raise InvalidParameter("geometric noise is for whole numbers: state a whole unit for each group.")
         if self.noise == "geometric" or self.secure:
             for group in self.groups:
-                _check.whole_noise_scale("scale", group.scale)
+                _check.integer_scale("scale", group.scale)
         if self.noise == "gamma" and self.secure:
             raise InvalidParameter(
                 "gamma noise has no secure form: its entries depend on one another and no exact sampler of their "
@@ -186,7 +186,7 @@ class NoisyAnswersSchedule(CountedAnswers):
         _check.each(self, sigma=_check.scale)
         _check.put(self, grid=public_grid(self.sigma, whole=self.secure))
         if self.secure:
-            _check.whole_noise_scale("sigma", self.sigma / self.grid)
+            _check.integer_scale("sigma", self.sigma / self.grid)
 
 
 @dataclass(frozen=True, kw_only=True)

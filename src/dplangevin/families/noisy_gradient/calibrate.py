@@ -85,9 +85,9 @@ def _least(
 
 
 def _scaled(schedule: NoisyGradientSchedule, factor: float) -> NoisyGradientSchedule:
-    noise = schedule.noise_scale
+    noise = schedule.noise_std
     scaled = tuple(factor * value for value in noise) if isinstance(noise, tuple) else factor * noise
-    return replace(schedule, noise_scale=scaled)
+    return replace(schedule, noise_std=scaled)
 
 
 def _least_factor(
@@ -118,7 +118,7 @@ def _least_factor(
 
 def _guess(constants: Constants, schedule: NoisyGradientSchedule, epsilon: float) -> float:
     """Noise of the order of one step's sensitivity over epsilon."""
-    largest = max(schedule.noise_scale) if isinstance(schedule.noise_scale, tuple) else schedule.noise_scale
+    largest = max(schedule.noise_std) if isinstance(schedule.noise_std, tuple) else schedule.noise_std
     return constants.gradient_sensitivity / (schedule.divisor(constants.n) * min(epsilon, 10.0) * largest)
 
 
@@ -166,7 +166,7 @@ def most_steps(
     """
     if not schedule.constant:
         raise InvalidParameter(
-            "the most steps of a varying schedule are not defined; use one step_size and noise_scale."
+            "the most steps of a varying schedule are not defined; use one step_size and noise_std."
         )
     names = (
         [theorem_named(theorem, type(schedule)).name]
@@ -187,7 +187,7 @@ def most_steps(
             break
     if best is None:
         raise CalibrationFailed(
-            f"not even {'one epoch' if length > 1 else 'one step'} meets {wanted}; raise noise_scale or {wanted.name}."
+            f"not even {'one epoch' if length > 1 else 'one step'} meets {wanted}; raise noise_std or {wanted.name}."
         )
     return Price(
         constants=constants, schedule=replace(schedule, n_steps=best[0]), delta=wanted.delta, theorem=best[1]

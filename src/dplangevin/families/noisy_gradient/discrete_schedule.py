@@ -20,20 +20,21 @@ class DiscreteGradientSchedule(Schedule):
     """theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)), S_t and Z_t vectors of integers.
 
     S_t is the sum over the batch of round(gradient / grid), Z_t has independent Gaussian entries of deviation
-    2^resolution that are rounded to integers, and grid = noise_scale divisor / 2^resolution is public. So the noise on
-    the MEAN gradient has scale noise_scale, as in `NoisyGradientSchedule`, and lies on a grid 2^resolution times finer.
+    2^resolution that are rounded to integers, and grid = noise_std divisor / 2^resolution is public. So the noise on
+    the MEAN gradient has the standard deviation noise_std, as in `NoisyGradientSchedule`, and lies on a grid
+    2^resolution times finer.
 
     Parameters
     ----------
-    step_size, noise_scale, n_steps, batch_size, release, checkpoints, average_from, momentum : as there; n_steps is
-        finite and there is one step size and one noise scale.
+    step_size, noise_std, n_steps, batch_size, release, checkpoints, average_from, momentum : as there; n_steps is
+        finite and there is one step size and one noise_std.
     sampling : full, cyclic or shuffle: nothing is proved here about random batches of discrete noise.
     resolution : finer grids cost less (an entry is rounded by half a grid step) up to what 64-bit sums can hold.
     """
 
     mechanism: ClassVar[str] = "discrete-gradient"
     step_size: float
-    noise_scale: float
+    noise_std: float
     n_steps: int
     batch_size: int | None = None
     sampling: DiscreteSampling = "full"
@@ -44,7 +45,7 @@ class DiscreteGradientSchedule(Schedule):
     resolution: int = 20
 
     def __post_init__(self) -> None:
-        _check.each(self, step_size=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
+        _check.each(self, step_size=_check.scale, noise_std=_check.scale, n_steps=_check.count)
         _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
         if self.sampling in ("poisson", "without-replacement"):
             raise InvalidParameter(
@@ -71,9 +72,9 @@ class DiscreteGradientSchedule(Schedule):
 
     def grid(self, n: int) -> float:
         """The public grid of the gradient SUM."""
-        return self.noise_scale * self.divisor(n) / 2.0**self.resolution
+        return self.noise_std * self.divisor(n) / 2.0**self.resolution
 
     @property
     def output_grid(self) -> float:
         """The public grid of what is released: a power of two far below the noise of one step."""
-        return 2.0 ** (math.floor(math.log2(self.step_size * self.noise_scale)) - 20)
+        return 2.0 ** (math.floor(math.log2(self.step_size * self.noise_std)) - 20)

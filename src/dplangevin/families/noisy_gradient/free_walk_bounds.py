@@ -104,11 +104,11 @@ def _variance(constants: Constants, schedule: NoisyGradientSchedule) -> float:
     if schedule.constant:
         step = float(np.max(schedule.step_size))
         factor = 1 - step * constants.strong_convexity
-        spread = (step * float(np.max(schedule.noise_scale))) ** 2 * _geometric(factor**2, schedule.n_steps)
+        spread = (step * float(np.max(schedule.noise_std))) ** 2 * _geometric(factor**2, schedule.n_steps)
         return spread + (factor**schedule.n_steps * schedule.start_scale) ** 2
     steps = schedule.step_sizes()
     tails = _tail_products(1 - steps * constants.strong_convexity)
-    spread = float(np.sum((tails[1:] * steps * schedule.noise_scales()) ** 2))
+    spread = float(np.sum((tails[1:] * steps * schedule.noise_stds()) ** 2))
     return spread + (float(tails[0]) * schedule.start_scale) ** 2
 
 
@@ -197,7 +197,7 @@ def _felt(
     count = float(schedule.n_steps)
     flat = constants.strong_convexity == 0
     shift = constants.gradient_sensitivity / size * np.asarray(schedule.step_size)
-    noise = np.multiply(schedule.step_size, schedule.noise_scale)
+    noise = np.multiply(schedule.step_size, schedule.noise_std)
     if schedule.constant:
         factor = 1 - float(np.max(schedule.step_size)) * constants.strong_convexity
         lengths, squares = _geometric(factor, count), _geometric(factor**2, count)

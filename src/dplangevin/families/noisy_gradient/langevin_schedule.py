@@ -40,7 +40,7 @@ def LangevinSchedule(
     Examples
     --------
     >>> schedule = LangevinSchedule(inverse_temperature=100.0, step_size=0.01, n_steps=50)
-    >>> schedule.step_size, round(schedule.noise_scale, 6), round(schedule.inverse_temperature, 6)
+    >>> schedule.step_size, round(schedule.noise_std, 6), round(schedule.inverse_temperature, 6)
     (1.0, 0.141421, 100.0)
     """
     beta = _check.per_step("inverse_temperature", inverse_temperature)
@@ -53,7 +53,7 @@ def LangevinSchedule(
     noise = np.sqrt(np.divide(2.0, eta)) / beta
     return NoisyGradientSchedule(
         step_size=rate.tolist(),
-        noise_scale=noise.tolist(),
+        noise_std=noise.tolist(),
         n_steps=n_steps,
         release=release,
         checkpoints=checkpoints,

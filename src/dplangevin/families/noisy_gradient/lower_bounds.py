@@ -46,7 +46,7 @@ def lower_bound_epsilon(constants: Constants, schedule: NoisyGradientSchedule, d
     Examples
     --------
     >>> constants = Constants(n=100, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
-    >>> schedule = NoisyGradientSchedule(step_size=0.2, noise_scale=0.05, n_steps=50)
+    >>> schedule = NoisyGradientSchedule(step_size=0.2, noise_std=0.05, n_steps=50)
     >>> round(lower_bound_epsilon(constants, schedule, 1e-5), 3)
     8.4
     """
@@ -97,12 +97,12 @@ def _until_released(schedule: NoisyGradientSchedule) -> NoisyGradientSchedule:
     if not schedule.checkpoints:
         return schedule
     last = schedule.checkpoints[-1]
-    step, noise = schedule.step_size, schedule.noise_scale
+    step, noise = schedule.step_size, schedule.noise_std
     return replace(
         schedule,
         n_steps=last,
         step_size=step[:last] if isinstance(step, tuple) else step,
-        noise_scale=noise[:last] if isinstance(noise, tuple) else noise,
+        noise_std=noise[:last] if isinstance(noise, tuple) else noise,
     )
 
 
@@ -127,7 +127,7 @@ def _free_epsilon(constants: Constants, schedule: NoisyGradientSchedule, delta: 
 
 def _variance(schedule: NoisyGradientSchedule) -> float:
     """v^2, the largest variance of the noise on the iterate in one step."""
-    return float(np.max(np.multiply(schedule.step_size, schedule.noise_scale))) ** 2
+    return float(np.max(np.multiply(schedule.step_size, schedule.noise_std))) ** 2
 
 
 def gaussian_mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
@@ -174,7 +174,7 @@ def _geometric(ratio: float, count: int) -> float:
 def _varying_mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
     steps = schedule.step_sizes()
     factors = 1 - steps * constants.strong_convexity
-    noises = steps * schedule.noise_scales()
+    noises = steps * schedule.noise_stds()
     size = schedule.divisor(constants.n)
     takes_part = (len(steps) - 1 - np.arange(len(steps))) % math.ceil(constants.n / size) == 0
     shifts = np.where(takes_part, steps * constants.gradient_sensitivity / size, 0.0)
@@ -193,7 +193,7 @@ def _varying_mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
 
 def _endless_mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
     """What some number of steps attains or tends to; a schedule of infinitely many steps is constant."""
-    step, noise = float(np.max(schedule.step_size)), float(np.max(schedule.noise_scale))
+    step, noise = float(np.max(schedule.step_size)), float(np.max(schedule.noise_std))
     factor = 1 - step * constants.strong_convexity
     size = schedule.divisor(constants.n)
     ratio = constants.gradient_sensitivity / (size * noise)
@@ -218,7 +218,7 @@ def projection_probability(constants: Constants, schedule: NoisyGradientSchedule
     factor = float(np.max(np.abs(1 - steps * constants.strong_convexity)))
     period = math.ceil(constants.n / size)
     shift = float(np.max(steps)) * constants.gradient_sensitivity / size
-    variances = np.multiply(steps, schedule.noise_scale) ** 2
+    variances = np.multiply(steps, schedule.noise_std) ** 2
     reach, spread = math.ceil(schedule.n_steps / period) * shift, schedule.n_steps * float(np.mean(variances))
     if factor < 1:
         reach = min(reach, shift / (1 - factor**period))

@@ -17,7 +17,7 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.noisy_gradient.gated import alike, gate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.families.run_state import Position, RunState
-from dplangevin.problem import Problem, RecordLoss
+from dplangevin.problem import Problem
 from dplangevin.samplers.sgld import geometric_weights, running_shares
 
 Rows = NDArray[np.intp]
@@ -39,7 +39,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     Upadhyay (2022), Lemma C.1 and section F (Langevin diffusion, discretised).
     """
 
-    whole_records = (RecordLoss,)
+    whole_records = "all"
     keeps_position = True
 
     def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:
@@ -85,7 +85,7 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
         steps = self._steps(schedule, problem)
         project, divisor = problem.constraint.project, schedule.divisor(problem.n)
         etas = np.broadcast_to(np.asarray(schedule.step_size, float), (steps,))
-        noises = np.broadcast_to(np.asarray(schedule.noise_scale, float), (steps,))
+        noises = np.broadcast_to(np.asarray(schedule.noise_std, float), (steps,))
         batches = drawn_batches(schedule, data.n_samples, divisor, problem.n, rng)
         start = (
             project(schedule.start_scale * rng.standard_normal(problem.dimension))
@@ -120,7 +120,7 @@ def _gated(schedule: NoisyGradientSchedule, problem: Problem, means: Floats) -> 
     """The windows' means, weighted; for rows and weights of at most 1."""
     weight = problem.bounds.weight_bound
     step = float(np.asarray(schedule.step_size)) * problem.row_norm**2 * weight
-    noise = float(np.asarray(schedule.noise_scale)) / (problem.row_norm * weight)
+    noise = float(np.asarray(schedule.noise_std)) / (problem.row_norm * weight)
     found = gate(problem.row_norm * means, step, noise, int(schedule.n_steps))
     return means[-1] if found.openness == 0 else np.asarray(found.weights @ means)
 

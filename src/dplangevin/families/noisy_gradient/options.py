@@ -17,7 +17,7 @@ def describe(
     *,
     n: int,
     lipschitz: float,
-    noise_scale: float | str | Sequence[float],
+    noise_std: float | str | Sequence[float],
     step_size: float | str | Sequence[float],
     steps: int | float,
     mechanism: str | None = None,
@@ -33,7 +33,7 @@ def describe(
 ) -> tuple[Constants, NoisyGradientSchedule]:
     """The public values of a run, from the options of the command line.
 
-    noise_scale and step_size may be formulas in the step t, such as "0.5/sqrt(t)".
+    noise_std and step_size may be formulas in the step t, such as "0.5/sqrt(t)".
     """
     steps = _check.count_or_infinity("steps", steps)
     if sampling is None:
@@ -55,7 +55,7 @@ def describe(
     )  # fmt: skip
     schedule = NoisyGradientSchedule(
         step_size=_per_step("step_size", step_size, steps),  # type: ignore[arg-type]
-        noise_scale=_per_step("noise_scale", noise_scale, steps),  # type: ignore[arg-type]
+        noise_std=_per_step("noise_std", noise_std, steps),  # type: ignore[arg-type]
         n_steps=steps,
         batch_size=batch_size,
         sampling=sampling,  # type: ignore[arg-type]

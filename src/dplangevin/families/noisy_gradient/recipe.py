@@ -33,7 +33,7 @@ def noisy_gd(request: Request) -> Recipe:
     records = request.records(pure=False)
     signal = records / request.columns
     problem = request.problem(rules.clip(request.shape, signal), 0.0)
-    slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
+    slope, curvature = problem.loss.slope_bound, problem.loss.step_curvature
     most = rules.most_steps(request.n, request.columns, curvature)
     descent = rules.descent(request.shape, records, signal, slope, curvature, most)
     predicted = risk.descent_risk(
@@ -46,7 +46,7 @@ def noisy_gd(request: Request) -> Recipe:
     slopes, warned = clip_reason(problem, signal), caution(request, signal)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, descent.step_size),
-        noise_scale=_noise(request, problem, descent.n_steps),
+        noise_std=_noise(request, problem, descent.n_steps),
         n_steps=descent.n_steps,
         release="average",
         average_from=descent.average_from,
@@ -71,8 +71,8 @@ def noisy_gd(request: Request) -> Recipe:
 
 
 def gated(request: Request, descent: rules.Descent) -> bool:
-    """Whether weights of the iterates follow: for logistic regression, where nothing else was asked for."""
-    return request.model == "logistic" and request.free and descent.n_steps >= FEWEST
+    """Whether weights of the iterates follow: for models that gain by it, where nothing else was asked for."""
+    return request.shape.shrinks and request.free and descent.n_steps >= FEWEST
 
 
 def _branch(request: Request) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ def step_size(problem: Problem, size: float) -> float:
 
 
 def _noise(request: Request, problem: Problem, steps: int) -> float:
-    """noise_scale with T (Delta / (n noise_scale))^2 = mu^2, a hair above for the accountant's rounding."""
+    """noise_std with T (Delta / (n noise_std))^2 = mu^2, a hair above for the accountant's rounding."""
     each = (request.mu / math.sqrt(steps) - 2e-12) / (1 + 2e-9)
     if not each > 0:
         raise CalibrationFailed(
@@ -105,17 +105,15 @@ def _noise(request: Request, problem: Problem, steps: int) -> float:
 def _last_iterate(request: Request) -> Recipe:
     records = request.records(pure=False)
     signal = records / request.columns
-    plain = request.problem(
-        None if request.model == "multinomial" else rules.clip(request.shape, signal), 0.0
-    )
+    plain = request.problem(rules.convex_clip(request.shape, signal), 0.0)
     noise = request.sides * math.sqrt(request.dimension) / request.mu
     total = rules.objective_ridge(request.shape, noise, signal, pure=False)
     problem = request.problem(
-        None if request.model == "multinomial" else rules.clip(request.shape, signal),
+        rules.convex_clip(request.shape, signal),
         total * plain.row_norm**2 * request.weight_bound / request.n,
     )
     schedule = NoisyGradientSchedule(
-        step_size=1 / problem.constants.smoothness, noise_scale=1.0, n_steps=2 * rules.MOST_STEPS
+        step_size=1 / problem.constants.smoothness, noise_std=1.0, n_steps=2 * rules.MOST_STEPS
     )
     plan = least_noise_plan(
         problem,
@@ -151,21 +149,21 @@ def noisy_sgd(request: Request) -> Recipe:
     records = request.records(pure=False)
     signal = records / request.columns
     hidden = request.theorem not in (None, "composition")
-    bound = None if hidden and request.model == "multinomial" else rules.clip(request.shape, signal)
+    bound = (rules.convex_clip if hidden else rules.clip)(request.shape, signal)
     problem = request.problem(bound, 0.0)
     size = max(1, request.n // BATCHES)
     steps = EPOCHS * math.ceil(request.n / size)
     sampling = SAMPLINGS.get(
         request.theorem or "", "poisson" if request.adjacency == "add-remove" else "without-replacement"
     )
-    slope, curvature = problem.loss.slope_bound, request.curvature(problem.loss)
+    slope, curvature = problem.loss.slope_bound, problem.loss.step_curvature
     most = rules.most_steps(request.n, request.columns, curvature)
     descent = rules.descent(request.shape, records, signal, slope, curvature, most)
     eta = min(1 / curvature, descent.step_size * (descent.n_steps / steps) ** 2)
     start = steps - math.ceil(request.shape.tail * steps)
     schedule = NoisyGradientSchedule(
         step_size=step_size(problem, eta),
-        noise_scale=problem.constants.gradient_sensitivity / size,
+        noise_std=problem.constants.gradient_sensitivity / size,
         n_steps=steps,
         batch_size=size,
         sampling=sampling,
@@ -182,9 +180,9 @@ def noisy_sgd(request: Request) -> Recipe:
     )
     calibrated = plan.schedule
     assert isinstance(calibrated, NoisyGradientSchedule)
-    assert not isinstance(calibrated.noise_scale, tuple)
+    assert not isinstance(calibrated.noise_std, tuple)
     used = rules.Descent(n_steps=steps, step_size=eta, average_from=start)
-    noise = calibrated.noise_scale / (problem.row_norm * request.weight_bound)
+    noise = calibrated.noise_std / (problem.row_norm * request.weight_bound)
     return Recipe(
         model=request.model,
         plan=plan,

@@ -27,14 +27,14 @@ Start = Literal["data-independent", "unknown"]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyGradientSchedule(Schedule):
-    """theta <- project(theta - eta_t (G_t + Z_t)), Z_t ~ N(0, noise_scale_t^2 I).
+    """theta <- project(theta - eta_t (G_t + Z_t)), Z_t ~ N(0, noise_std_t^2 I).
 
     G_t is the sum of the batch's gradients over the public divisor batch_size, plus the ridge's gradient once.
 
     Parameters
     ----------
     step_size : eta_t, a number or one number per step.
-    noise_scale : standard deviation of the noise on the MEAN gradient, a number or one number per step.
+    noise_std : standard deviation of the noise on the MEAN gradient, a number or one number per step.
     n_steps : number of steps; infinity asks the accountant for a bound that holds for every number of steps.
     batch_size : public divisor (expected size for Poisson); None for the whole data set.
     sampling : full; cyclic (fixed partition, same order each epoch); shuffle (fresh uniform permutation each
@@ -55,7 +55,7 @@ class NoisyGradientSchedule(Schedule):
     mechanism: ClassVar[str] = "noisy-gradient"
     pure: ClassVar[bool] = False
     step_size: float | tuple[float, ...]
-    noise_scale: float | tuple[float, ...]
+    noise_std: float | tuple[float, ...]
     n_steps: int | float
     batch_size: int | None = None
     sampling: Sampling = "full"
@@ -70,7 +70,7 @@ class NoisyGradientSchedule(Schedule):
 
     def __post_init__(self) -> None:
         _check.each(
-            self, step_size=_check.per_step, noise_scale=_check.per_step, n_steps=_check.count_or_infinity
+            self, step_size=_check.per_step, noise_std=_check.per_step, n_steps=_check.count_or_infinity
         )
         _check.put(self, sampling=_check.choice("sampling", self.sampling, SAMPLINGS))
         _check.put(self, release=_check.choice("release", self.release, RELEASE_MODES))
@@ -96,7 +96,7 @@ class NoisyGradientSchedule(Schedule):
             _check.each(self, batch_size=_check.count)
 
     def _check_lengths(self) -> None:
-        for name in ("step_size", "noise_scale"):
+        for name in ("step_size", "noise_std"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.n_steps:
                 raise InvalidParameter(
@@ -126,7 +126,7 @@ class NoisyGradientSchedule(Schedule):
         if self.weights == "gated":
             if self.release != "average" or not self.momentum or self.sampling != "full" or not self.constant:
                 raise InvalidParameter(
-                    "gated weights need release='average', momentum, full batches, one step size and one noise scale."
+                    "gated weights need release='average', momentum, full batches, one step size and one noise_std."
                 )
             return
         if self.release != "average" or self.average_from:
@@ -167,7 +167,7 @@ class NoisyGradientSchedule(Schedule):
         curvature = _check.nonnegative("strong_convexity", strong_convexity)
         return cls(
             step_size=step,
-            noise_scale=scale * math.sqrt(2 / step),
+            noise_std=scale * math.sqrt(2 / step),
             n_steps=n_steps,
             release=release,
             start_scale=scale * math.sqrt(2 / curvature) if curvature else 0.0,
@@ -176,17 +176,17 @@ class NoisyGradientSchedule(Schedule):
     @property
     def constant(self) -> bool:
         """True when neither step size nor noise varies."""
-        return not isinstance(self.step_size, tuple) and not isinstance(self.noise_scale, tuple)
+        return not isinstance(self.step_size, tuple) and not isinstance(self.noise_std, tuple)
 
     @property
     def time_step(self) -> float | tuple[float, ...]:
-        """eta_t of the same run as Langevin steps, theta - eta beta grad + N(0, 2 eta): (step_size noise_scale)^2/2."""
-        return _number_or_tuple(np.multiply(self.step_size, self.noise_scale) ** 2 / 2)
+        """eta_t of the same run as Langevin steps, theta - eta beta grad + N(0, 2 eta): (step_size noise_std)^2/2."""
+        return _number_or_tuple(np.multiply(self.step_size, self.noise_std) ** 2 / 2)
 
     @property
     def inverse_temperature(self) -> float | tuple[float, ...]:
-        """beta_t of the same run as Langevin steps: 2 / (step_size noise_scale^2)."""
-        return _number_or_tuple(2.0 / np.multiply(self.step_size, np.square(self.noise_scale)))
+        """beta_t of the same run as Langevin steps: 2 / (step_size noise_std^2)."""
+        return _number_or_tuple(2.0 / np.multiply(self.step_size, np.square(self.noise_std)))
 
     def divisor(self, n: int) -> int:
         """The public divisor of the gradient sum."""
@@ -196,9 +196,9 @@ class NoisyGradientSchedule(Schedule):
         """eta_t for every step (finite n_steps only)."""
         return np.broadcast_to(np.asarray(self.step_size, float), (int(self.n_steps),)).copy()
 
-    def noise_scales(self) -> NDArray[np.float64]:
-        """noise_scale_t for every step (finite n_steps only)."""
-        return np.broadcast_to(np.asarray(self.noise_scale, float), (int(self.n_steps),)).copy()
+    def noise_stds(self) -> NDArray[np.float64]:
+        """noise_std_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.noise_std, float), (int(self.n_steps),)).copy()
 
 
 def _number_or_tuple(values: NDArray[np.float64]) -> float | tuple[float, ...]:

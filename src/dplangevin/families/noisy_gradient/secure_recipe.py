@@ -44,10 +44,10 @@ def noisy_gd_secure(request: Request) -> Recipe:
     real, problem = plain.plan.schedule, plain.plan.problem
     assert isinstance(real, NoisyGradientSchedule)
     assert isinstance(real.step_size, float)
-    assert isinstance(real.noise_scale, float)
+    assert isinstance(real.noise_std, float)
     schedule = DiscreteGradientSchedule(
         step_size=real.step_size,
-        noise_scale=real.noise_scale,
+        noise_std=real.noise_std,
         n_steps=int(real.n_steps),
         release=real.release,
         average_from=real.average_from,
@@ -58,7 +58,7 @@ def noisy_gd_secure(request: Request) -> Recipe:
     schedule = calibrated_discrete_gradient(
         problem.constants, schedule, epsilon=request.epsilon, delta=request.delta
     )
-    dearer = schedule.noise_scale / real.noise_scale
+    dearer = schedule.noise_std / real.noise_std
     return replace(
         plain,
         plan=Plan(problem=problem, schedule=schedule, delta=request.delta),

@@ -47,7 +47,7 @@ def first_step_leak(constants: Constants, schedule: NoisyGradientSchedule, delta
     seen = schedule.checkpoints[0] if schedule.checkpoints else schedule.n_steps
     if not (seen == 1 or (math.isinf(seen) and schedule.release != "average")):
         return None
-    step, noise = float(np.ravel(schedule.step_size)[0]), float(np.ravel(schedule.noise_scale)[0])
+    step, noise = float(np.ravel(schedule.step_size)[0]), float(np.ravel(schedule.noise_std)[0])
     apart = abs(1 - step * constants.strong_convexity) * constants.diameter
     cuts = np.linspace(-0.5, 0.5, 203)[1:-1] * constants.diameter
     with np.errstate(over="ignore"):

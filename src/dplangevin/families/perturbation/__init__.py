@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Knob, Member
 
 MEMBERS: tuple[Member, ...] = (
     Member(
@@ -14,6 +14,7 @@ MEMBERS: tuple[Member, ...] = (
         "ObjectivePerturbation",
         recipes=("objective-perturbation",),
         options=("objective-perturbation",),
+        knob=Knob("density_scale"),
     ),
     Member(
         "OutputPerturbationSchedule",
@@ -21,5 +22,6 @@ MEMBERS: tuple[Member, ...] = (
         "OutputPerturbation",
         recipes=("output-perturbation",),
         options=("output-perturbation",),
+        knob=Knob("density_scale"),
     ),
 )

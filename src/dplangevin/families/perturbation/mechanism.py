@@ -33,9 +33,9 @@ class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSchedule]):
         """The perturbed minimiser."""
         schedule, data, rng = run.schedule, run.data, run.rng
         problem = data.problem
-        tilt = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
+        tilt = perturbation(schedule.noise, problem.dimension, schedule.density_scale, rng)
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=tilt)
-        blur = perturbation("gamma", problem.dimension, schedule.release_noise, rng)
+        blur = perturbation("gamma", problem.dimension, schedule.release_density_scale, rng)
         found = minimise(objective, schedule.tolerance, schedule.iterations, schedule.reach)
         return Draw(value=problem.constraint.project(found + blur))
 
@@ -62,8 +62,8 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSchedule]):
         objective = Objective(data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension))
         if schedule.secure:
             found = minimise(objective, schedule.tolerance, schedule.iterations)
-            return Draw(value=problem.constraint.project(_secure(found, schedule.noise_scale)))
-        noise = perturbation(schedule.noise, problem.dimension, schedule.noise_scale, rng)
+            return Draw(value=problem.constraint.project(_secure(found, schedule.density_scale)))
+        noise = perturbation(schedule.noise, problem.dimension, schedule.density_scale, rng)
         found = minimise(objective, schedule.tolerance, schedule.iterations)
         return Draw(value=problem.constraint.project(found + noise))
 

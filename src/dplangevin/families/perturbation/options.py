@@ -14,27 +14,30 @@ from dplangevin.families.perturbation.schedule import (
 from dplangevin.problem.constants import Constants
 
 SOLVER_EPSILON = 0.01
-"""What the inexact minimiser of objective perturbation costs, unless release_noise is stated."""
+"""What the inexact minimiser of objective perturbation costs, unless release_density_scale is stated."""
 
 
 @of_problem("smoothness strong_convexity dimension", "diameter", hessian_rank=1)
 def objective_perturbation(
     constants: Constants,
     *,
-    noise_scale: float,
+    density_scale: float,
     noise: PerturbationNoise = "gaussian",
     tolerance: float | None = None,
-    release_noise: float | None = None,
+    release_density_scale: float | None = None,
 ) -> ObjectivePerturbationSchedule:
     """The minimiser of a randomly tilted objective, in units of the SUM of losses."""
     dimension = constants.dimension or 1
-    tilt = noise_scale * (dimension + math.sqrt(70 * dimension) + 35)
+    tilt = density_scale * (dimension + math.sqrt(70 * dimension) + 35)
     tolerance = stated_tolerance(constants, tolerance, tilt)
-    if release_noise is None:
+    if release_density_scale is None:
         ridge = total_ridge(constants) if constants.strong_convexity > 0 else 1.0
-        release_noise = 2 * tolerance / (ridge * SOLVER_EPSILON)
+        release_density_scale = 2 * tolerance / (ridge * SOLVER_EPSILON)
     return ObjectivePerturbationSchedule(
-        noise_scale=noise_scale, tolerance=tolerance, release_noise=release_noise, noise=noise
+        density_scale=density_scale,
+        tolerance=tolerance,
+        release_density_scale=release_density_scale,
+        noise=noise,
     )
 
 
@@ -42,10 +45,10 @@ def objective_perturbation(
 def output_perturbation(
     constants: Constants,
     *,
-    noise_scale: float,
+    density_scale: float,
     noise: PerturbationNoise = "gaussian",
     tolerance: float | None = None,
 ) -> OutputPerturbationSchedule:
     """The minimiser plus noise."""
     tolerance = stated_tolerance(constants, tolerance)
-    return OutputPerturbationSchedule(noise_scale=noise_scale, tolerance=tolerance, noise=noise)
+    return OutputPerturbationSchedule(density_scale=density_scale, tolerance=tolerance, noise=noise)

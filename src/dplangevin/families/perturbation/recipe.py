@@ -23,7 +23,7 @@ def objective_perturbation(request: Request) -> Recipe:
     gaussian = request.delta > 0 and not _gamma(request)
     budget = request.mu if gaussian else request.epsilon
     signal = request.records(pure=not gaussian) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, not gaussian)
+    bound = rules.convex_clip(request.shape, signal, not gaussian)
     noise = request.sides * math.sqrt(request.dimension) / budget
     plain = request.problem(bound, 0.0)
     total = rules.objective_ridge(request.shape, noise, signal, pure=not gaussian)
@@ -38,7 +38,7 @@ def objective_perturbation(request: Request) -> Recipe:
         solver_share=SOLVER_SHARE,
         reach=REACHES * request.shape.reach / problem.row_norm,
     )
-    scale = schedule.noise_scale / (problem.row_norm * request.weight_bound)
+    scale = schedule.density_scale / (problem.row_norm * request.weight_bound)
     square = request.dimension * scale**2 * (1 if gaussian else request.dimension + 1)
     ridge = max(problem.ridge * request.n / (problem.row_norm**2 * request.weight_bound), 1e-300)
     reasons = [
@@ -82,7 +82,7 @@ def output_perturbation(request: Request) -> Recipe:
     pure = request.delta == 0
     budget = request.epsilon if pure else request.mu
     signal = request.records(pure) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal)
+    bound = rules.convex_clip(request.shape, signal)
     plain = request.problem(bound, 1.0)
     curvature, p = plain.loss.curvature_bound, request.dimension
     unit = request.sides * plain.loss.slope_bound / (request.n * budget)

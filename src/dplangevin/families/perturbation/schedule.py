@@ -25,10 +25,10 @@ class ObjectivePerturbationSchedule(Schedule):
 
     Parameters
     ----------
-    noise_scale : of b. "gamma": density proportional to exp(-|b| / noise_scale), so |b| ~ Gamma(dimension,
-        noise_scale); "gaussian": N(0, noise_scale^2 I).
+    density_scale : s of the density of b, which is proportional to exp(-(|b| / s)^q / q): q = 1 for "gamma", so that
+        |b| ~ Gamma(dimension, s); q = 2 for "gaussian", so that s is the standard deviation of an entry.
     tolerance : largest gradient norm at the computed minimiser; a run that does not reach it releases nothing.
-    release_noise : scale of the exp(-|z| / scale) noise that hides how far the computed minimiser is from the
+    release_density_scale : scale of the exp(-|z| / scale) noise that hides how far the computed minimiser is from the
         exact one.
     noise : "gamma" for a pure promise, "gaussian" for (epsilon, delta).
     iterations : None stops when the tolerance is met, so running time depends on the data; a number always does so many
@@ -38,16 +38,18 @@ class ObjectivePerturbationSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "objective-perturbation"
-    noise_scale: float
+    density_scale: float
     tolerance: float
-    release_noise: float
+    release_density_scale: float
     noise: PerturbationNoise = "gamma"
     release: Literal["draw"] = "draw"
     iterations: int | None = None
     reach: float = math.inf
 
     def __post_init__(self) -> None:
-        _check.each(self, noise_scale=_check.scale, tolerance=_check.positive, release_noise=_check.scale)
+        _check.each(
+            self, density_scale=_check.scale, tolerance=_check.positive, release_density_scale=_check.scale
+        )
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
         if self.reach != math.inf:
@@ -62,8 +64,7 @@ class OutputPerturbationSchedule(Schedule):
 
     Parameters
     ----------
-    noise_scale : of the noise on theta. "gamma": density proportional to exp(-|z| / noise_scale); "gaussian":
-        N(0, noise_scale^2 I).
+    density_scale : s of the density of the noise on theta, proportional to exp(-(|z| / s)^q / q) as above.
     tolerance : largest gradient norm of the SUM of losses (with the ridge) at the computed minimiser, modulo the
         normal cone of the constraint; a run that does not reach it releases nothing.
     noise : "gamma" for a pure promise, "gaussian" for GDP.
@@ -73,7 +74,7 @@ class OutputPerturbationSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "output-perturbation"
-    noise_scale: float
+    density_scale: float
     tolerance: float
     noise: PerturbationNoise = "gamma"
     release: Literal["draw"] = "draw"
@@ -81,7 +82,7 @@ class OutputPerturbationSchedule(Schedule):
     secure: bool = False
 
     def __post_init__(self) -> None:
-        _check.each(self, noise_scale=_check.scale, tolerance=_check.positive)
+        _check.each(self, density_scale=_check.scale, tolerance=_check.positive)
         _check.put(self, noise=_check.choice("noise", self.noise, PERTURBATION_NOISES))
         _check.put(self, release=_check.choice("release", self.release, ("draw",)))
         _check.each(self, secure=_check.flag)

@@ -17,7 +17,7 @@ from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.families.rashomon.theorem import start_scale
 from dplangevin.families.run_state import RunState
-from dplangevin.problem import Logistic, Problem
+from dplangevin.problem import Problem
 from dplangevin.problem.constraints import Ball
 from dplangevin.problem.reach import full_lipschitz, interior_minimisers, largest_excess
 from dplangevin.samplers.adaptive_rejection import adaptive_rejection
@@ -90,7 +90,7 @@ def _not_below(name: str, stated: float, needed: float) -> None:
 def exact_dimensions(problem: Problem) -> bool:
     """Whether exact draws of the score are known: one parameter, or logistic regression on a ball."""
     ball = isinstance(problem.constraint, Ball)
-    return ball and (problem.dimension == 1 or isinstance(problem.loss, Logistic))
+    return ball and (problem.dimension == 1 or problem.loss.ball_envelope)
 
 
 def _score(

@@ -19,7 +19,6 @@ from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.sums import excess_sums
-from dplangevin.problem import Logistic, SmoothedHinge
 
 FLIP_TOLERANCE = 0.25  # of one record's largest share: the error of the minimisers
 MOST_FLIPS = 100  # inputs, from the first, that levels are of
@@ -44,7 +43,7 @@ class FlipLevel:
 
 def check_flips(objective: RegionObjective, radius: float) -> None:
     """Levels are of two classes, and of a loss whose minimisers end in a known number of steps."""
-    if not isinstance(objective.loss, Logistic | SmoothedHinge):
+    if not objective.loss.sign_decides:
         raise InvalidParameter("flip_shares are for classifiers of two classes; leave them out.")
     if flip_steps(objective, radius) > MOST_STEPS:
         raise InvalidParameter(

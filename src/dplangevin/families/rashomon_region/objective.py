@@ -18,61 +18,17 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.problem import (
-    Clipped,
-    Huber,
-    Logistic,
-    Loss,
-    Problem,
-    SmoothedHinge,
-    SmoothedPinball,
-    Softmax,
-    Squared,
-)
+from dplangevin.problem import Loss, Problem
 from dplangevin.problem.constants import Adjacency
 
 _HAIR = 1 + 1e-12
 
 
 def majorant(loss: Loss, scores: Floats, labels: Floats) -> Floats:
-    """a(t) of each score: the smallest curvature of a parabola that touches l at t and lies above it everywhere."""
-    largest = largest_weight(loss)
-    plain = loss.plain
-    if isinstance(plain, Logistic):
-        half = np.maximum(np.abs(scores) / 2, 1e-8)
-        found = np.tanh(half) / (4 * half)
-    elif isinstance(plain, Softmax):
-        found = np.ones(len(scores))
-    else:
-        found = _cornered(loss, plain, scores, labels, largest)
-    return np.asarray(np.clip(np.nan_to_num(found, nan=largest), 0.0, largest), np.float64)
-
-
-def _cornered(loss: Loss, plain: Loss, scores: Floats, labels: Floats, largest: float) -> Floats:
-    """Losses that are quadratic between two corners and straight beyond: min(largest, bend / |distance|)."""
-    distance = np.abs(scores - labels)
-    if isinstance(plain, Squared):
-        bend = loss.bound if isinstance(loss, Clipped) else math.inf
-    elif isinstance(plain, Huber):
-        bend = plain.transition
-    elif isinstance(plain, SmoothedHinge):
-        sign = np.where(labels > 0.5, 1.0, -1.0)
-        distance, bend = np.abs(sign * scores - (1 - plain.width / 2)), 0.5
-    elif isinstance(plain, SmoothedPinball):
-        bend = 0.5
-    else:
-        return np.full(len(scores), largest)
-    if isinstance(loss, Clipped) and not isinstance(plain, Squared):
-        return np.full(len(scores), largest)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.minimum(largest, bend / distance))
-
-
-def largest_weight(loss: Loss) -> float:
-    """a_max. For the softmax loss, that of the second moment which Boehning's bound is made of."""
-    if isinstance(loss, Softmax):
-        return 1.0
-    return loss.curvature_bound
+    """a(t) of each score, within its bound whatever the record is."""
+    largest = loss.majorant_bound
+    weights = loss.majorant(scores, labels)
+    return np.asarray(np.clip(np.nan_to_num(weights, nan=largest), 0.0, largest), np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +56,7 @@ class RegionObjective:
                 f"the {self.loss.name} loss is not convex, so nothing is certified between two models; choose a model "
                 "with a convex loss."
             )
-        if not math.isfinite(self.loss.curvature_bound) or (
-            math.isinf(self.loss.slope_bound) and not isinstance(self.loss, Squared)
-        ):
+        if math.isinf(self.loss.curvature_bound) or math.isinf(self.loss.slope_bound_within(1.0, 1.0)):
             raise AssumptionFailed(
                 f"the {self.loss.name} loss has no bounded slope or curvature; wrap it in Clipped(loss, bound)."
             )
@@ -146,7 +100,7 @@ class RegionObjective:
     @property
     def curvature_unit(self) -> float:
         """Largest Frobenius length of one record's a x x'."""
-        return largest_weight(self.loss) * self.row_norm**2 * _HAIR
+        return self.loss.majorant_bound * self.row_norm**2 * _HAIR
 
     @property
     def smoothness(self) -> float:
@@ -155,22 +109,19 @@ class RegionObjective:
 
     @property
     def curvature_noise_factor(self) -> float:
-        """Boehning's matrix is (1/2)(I - 11'/K) (x) the second moment: its noise is halved too."""
-        return 0.5 if isinstance(self.loss, Softmax) else 1.0
+        """The noise on the matrix A over that on the released sum."""
+        return self.loss.majorant_noise_factor
 
     def limits(self, centre: Floats, points: Floats) -> Floats:
         """Lam_v >= |l(x'v; y) - l(x'c; y)| for every record within the bounds; points[dimension, k]."""
         away = self.row_norm * np.sqrt(np.square(points - centre[:, None]).sum(axis=0))
-        if not isinstance(self.loss, Squared):
-            return np.asarray(self.loss.slope_bound * away * _HAIR)
         both = self.row_norm * np.sqrt(np.square(points + centre[:, None]).sum(axis=0))
-        return np.asarray(away * (both + 2 * self.label_bound) / 2 * _HAIR)
+        return np.asarray(self.loss.difference_bound(away, both, self.label_bound) * _HAIR)
 
     def steepest(self, centre: Floats) -> float:
         """Bound on the slope of one record's loss at the centre."""
-        if not isinstance(self.loss, Squared):
-            return self.loss.slope_bound
-        return self.row_norm * float(np.linalg.norm(centre)) * _HAIR + self.label_bound
+        score = self.row_norm * float(np.linalg.norm(centre)) * _HAIR
+        return self.loss.slope_bound_within(score, self.label_bound)
 
     def penalty(self, centre: Floats, points: Floats) -> Floats:
         """(m/2) (|v|^2 - |c|^2), which is public once the centre is."""

@@ -16,7 +16,6 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.rashomon_region.objective import RegionObjective
-from dplangevin.problem import Logistic, Squared
 
 MOST_COLUMNS = 11  # ten and the intercept; beyond, the noise leaves nothing to say
 PAIR = 2.0  # weight of a - l'' beside l'': (l'')^2 + PAIR^2 (a - l'')^2 <= 1/16 for the logistic loss
@@ -25,7 +24,7 @@ REACHES = np.geomspace(1e-2, 1e3, 60)  # rho, public
 
 def check_outer(objective: RegionObjective) -> None:
     """Outer statements need a curvature from below, and few columns."""
-    if not isinstance(objective.loss, Logistic | Squared):
+    if not objective.loss.least_curvature_share(1.0) > 0:
         raise InvalidParameter(
             f"outer statements are proved for the logistic and the squared loss, not for the {objective.loss.name} "
             "loss, whose curvature may vanish; leave outer out."
@@ -48,10 +47,7 @@ def least_curvature(objective: RegionObjective, rho: float) -> float:
     >>> round(least_curvature(of, 4.0), 14), round(least_curvature(of, 1.0), 14)
     (0.18864472743055, 0.36787944117144)
     """
-    if isinstance(objective.loss, Squared):
-        return 0.5
-    r = objective.row_norm * rho
-    return 0.5 - r / 6 if r < 1e-4 else (math.expm1(-r) + r) / r**2
+    return objective.loss.least_curvature_share(objective.row_norm * rho)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,7 +22,6 @@ from dplangevin.families.rashomon_region.schedule import SlackSchedule, slack_of
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.problem import Squared
 
 CENTRE_SHARE = 0.5  # of mu^2
 SLACK_SHARE = 0.6  # of what the centre leaves; the curvature takes the rest
@@ -91,7 +90,7 @@ class RegionPlan:
     @property
     def paired(self) -> bool:
         """Whether the Hessian is released beside the majorant; for the squared loss they are the same."""
-        return self.gradient is not None and not isinstance(self.objective.loss, Squared)
+        return self.gradient is not None and not self.objective.loss.is_quadratic
 
     @property
     def _entry_deviation(self) -> float:
@@ -129,7 +128,7 @@ class RegionPlan:
 
     def squared_radius(self, threshold: float) -> float:
         """r^2 of the ellipsoid that is tried first; an exact quadratic has no slack, so it starts inside."""
-        return (1.6 if isinstance(self.objective.loss, Squared) else 2.0) * threshold
+        return (1.6 if self.objective.loss.is_quadratic else 2.0) * threshold
 
     def expected_scale(self, threshold: float) -> float:
         """The least scale to expect, at T = 0, in the directions that the noise hides: an estimate."""
@@ -290,7 +289,7 @@ def _prices(
     if levels:
         flips, slack = FLIP_SHARE * slack, (1 - FLIP_SHARE) * slack
         prices["flips"] = _flips(objective, math.sqrt(flips), levels)
-    matrices = 2 if outer and not isinstance(objective.loss, Squared) else 1
+    matrices = 2 if outer and not objective.loss.is_quadratic else 1
     curvature = _curvature(objective, math.sqrt(1 - SLACK_SHARE) * rest, matrices)
     schedules = {"curvature": curvature, "slack": _slack(objective, math.sqrt(slack)), **prices}
     return {name: Price(schedule=schedule, delta=delta) for name, schedule in schedules.items()}

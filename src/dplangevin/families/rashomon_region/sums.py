@@ -15,7 +15,6 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.curvature import packed
 from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
 from dplangevin.families.rashomon_region.outer import PAIR
-from dplangevin.problem import Logistic, Loss
 
 _ROWS, _TILE = 256, 256  # scores in work at a time stay in the cache
 
@@ -84,33 +83,15 @@ def excess_sums(
                 tile = slice(first, first + _TILE)
                 moves = _scores(rows, directions[:, tile], objective.classes)
                 for index, length in enumerate(lengths):
-                    worse = _worse(objective.loss, base, length * moves, labels, here)
+                    points = length * moves
+                    points += base
+                    worse = objective.loss.excess(points, labels[:, None], here)
                     bound = limits[index, tile]
                     np.clip(worse, -bound, bound, out=worse)
                     total[index, tile] += worse.sum(axis=0)
         seen += len(block.labels)
     data.check_rows(seen)
     return np.asarray(total / limits).ravel()
-
-
-def _worse(loss: Loss, base: Floats, moves: Floats, labels: Floats, here: Floats) -> Floats:
-    """l(base + move) - l(base) for each record and point; `moves` is overwritten."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not isinstance(loss, Logistic):
-            moves += base
-            found = loss.value(moves, labels[:, None]) - here
-            return np.asarray(np.nan_to_num(found, posinf=1e300, neginf=-1e300))
-        moves += base
-        found = np.abs(moves)
-        np.negative(found, out=found)
-        np.exp(found, out=found)
-        found += 1.0
-        np.log(found, out=found)
-        found += np.maximum(moves, 0.0)
-        moves *= labels[:, None]
-        found -= moves
-        found -= here
-        return found
 
 
 def _scores(rows: Floats, theta: Floats, classes: int) -> Floats:

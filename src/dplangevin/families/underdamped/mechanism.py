@@ -10,7 +10,7 @@ from dplangevin._progress import progress
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.mechanism import Draw, Fit, FitMechanism
 from dplangevin.families.underdamped.schedule import UnderdampedSchedule
-from dplangevin.problem import Problem, RecordLoss, WholeSpace
+from dplangevin.problem import Problem, WholeSpace
 from dplangevin.samplers.underdamped_chain import UnderdampedStep
 
 
@@ -22,7 +22,7 @@ class UnderdampedLangevin(FitMechanism[UnderdampedSchedule]):
     Ganesh (2022), section 3.4 and Theorem 65.
     """
 
-    whole_records = (RecordLoss,)
+    whole_records = "all"
 
     def check(self, schedule: UnderdampedSchedule, problem: Problem) -> None:
         """Positions are not projected, and the noise of a step is a double of the right size."""

@@ -101,7 +101,7 @@ def looked(schedule: WhitenedSchedule, data: Dataset, rng: np.random.Generator) 
 
 def blurred(schedule: WhitenedSchedule, exact: Floats, rng: np.random.Generator) -> Floats:
     """A second moment with its noise."""
-    noise = schedule.moment_noise * symmetric_noise(len(exact), rng)
+    noise = schedule.moment_noise_std * symmetric_noise(len(exact), rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
@@ -110,7 +110,7 @@ def coordinates(schedule: WhitenedSchedule, moments: Floats) -> Geometry:
 
     Room for long rows blurs the second look, which is for what the first one left unresolved: then there is none.
     """
-    noise, fine, room = schedule.moment_noise, schedule.looks == 2, schedule.room
+    noise, fine, room = schedule.moment_noise_std, schedule.looks == 2, schedule.room
     if not (geometry := first_look(moments[0], noise, fine, room)).spectrum.resolved.all():
         room = 1.0
         geometry = first_look(moments[0], noise, fine, room)

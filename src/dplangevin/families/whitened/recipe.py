@@ -25,11 +25,9 @@ BRISK = 12
 PATIENT = 64
 """The most steps where a pass is short and the signal above SHARP; STEPS elsewhere."""
 TAIL = 2 / 3
-SHRUNK = ("logistic",)
 SHARP = 400.0
 """Signal from which Poisson slopes are clipped later, and pinball losses smoothed less."""
-NOISE_COST = {"ridge": 0.75, "other": 1.7}
-SHARPEST = {"quantile": 5.0, "poisson": math.inf}
+NOISE_COST_QUADRATIC, NOISE_COST = 0.75, 1.7
 
 
 def whitened_gd(request: Request) -> Recipe:
@@ -38,19 +36,19 @@ def whitened_gd(request: Request) -> Recipe:
     records = looks.records * math.sqrt(1 - SHARE)
     signal = records / request.columns
     # the bias of a clip or of a width falls with it
-    sharpness = min(max(math.sqrt(signal / SHARP), 1.0), SHARPEST.get(request.model, 1.0))
+    sharpness = min(max(math.sqrt(signal / SHARP), 1.0), request.shape.largest_sharpness)
     # a clip at 1 is a bias of a softmax slope, which is left alone where the signal allows it
-    free = request.model == "multinomial" and signal >= request.shape.unclipped
+    free = not request.shape.clip_is_convex and signal >= request.shape.unclipped
     problem = request.problem(None if free else rules.clip(request.shape, signal), 0.0, sharpness)
-    curvature, slopes = request.curvature(problem.loss), clip_reason(problem, signal)
+    curvature, slopes = problem.loss.step_curvature, clip_reason(problem, signal)
     warned = caution(request, looks.records / request.columns)
     schedule = WhitenedSchedule(
-        moment_noise=_noise(request, problem, SHARE / looks.number, moment=True),
+        moment_noise_std=_noise(request, problem, SHARE / looks.number, moment=True),
         step_size=1 / (curvature * request.weight_bound),
         reach=request.shape.reach * min(1.0, 0.4 * signal),
         looks=looks.number,
         room=looks.room,
-        shrink=request.model in SHRUNK,
+        shrink=request.shape.shrinks,
         **_phases(request, problem, looks, signal, sharpness),
     )
     return Recipe(
@@ -70,25 +68,24 @@ def _phases(
     Time is T^2 times the step, and the steps of a pinball loss are as long as it is wide. Where a pass is short it gets
     more time as it gets sharper: both biases, of time and of width, then fall.
     """
-    short, steps = request.n * request.columns <= rules.LONG_STEP, STEPS
-    if request.model == "quantile":
-        steps = math.ceil(STEPS * math.pow(sharpness, 0.75 if short else 0.5))
-    elif looks.number == 2 and request.model == "ridge":
+    short, shape = request.n * request.columns <= rules.LONG_STEP, request.shape
+    steps = math.ceil(STEPS * math.pow(sharpness, shape.steps_power if short else shape.steps_power_long))
+    if looks.number == 2 and problem.loss.plain.is_quadratic:
         steps = QUICK
-    if looks.number == 1 or request.model != "logistic":
+    if looks.number == 1 or not shape.adapts_steps:
         return {
             "n_steps": steps,
-            "noise_scale": _noise(request, problem, (1 - SHARE) / steps, moment=False),
+            "noise_std": _noise(request, problem, (1 - SHARE) / steps, moment=False),
             "average_from": steps - math.ceil(TAIL * steps),
         }
     shares = APPROACH_SHARE / APPROACH, (1 - APPROACH_SHARE) / (BRISK - APPROACH)
     first, later = (_noise(request, problem, (1 - SHARE) * share, moment=False) for share in shares)
     return {
         "n_steps": BRISK,
-        "noise_scale": later,
+        "noise_std": later,
         "average_from": APPROACH,
         "approach": APPROACH,
-        "approach_noise": first,
+        "approach_noise_std": first,
         "longest": PATIENT if short and signal >= SHARP else STEPS,
     }
 
@@ -111,9 +108,9 @@ def _risk(request: Request, problem: Problem, records: float) -> float:
     k = T u N(u) / 2 hardly depends on T; u is the share of the largest curvature that the risk has: 1 for a squared
     loss, between .36 and .6 elsewhere.
     """
-    constant = NOISE_COST["ridge" if request.model == "ridge" else "other"]
+    constant = NOISE_COST_QUADRATIC if problem.loss.plain.is_quadratic else NOISE_COST
     noise = constant * request.columns * (problem.loss.slope_bound / records) ** 2
-    return request.dimension * (noise / request.curvature(problem.loss) + 0.05 / (2 * request.n))
+    return request.dimension * (noise / problem.loss.step_curvature + 0.05 / (2 * request.n))
 
 
 def _reasons(

@@ -23,18 +23,18 @@ class WhitenedSchedule(Schedule):
     Rows are counted in units of the largest one, x / row_norm, of norm at most 1. With B the matrix of the coordinates
     (theta = B q / row_norm), R > 0 the bound on whitened rows and w(x) = min(1, R / |B' x|) a weight of x alone,
 
-        moments    mean x x' + moment_noise (Z + Z') / 2, the second one of w B' x / R
-        gradients  mean w r B' x / R + noise_scale N(0, I),  r the slope of the loss at the score of the row
+        moments    mean x x' + moment_noise_std (Z + Z') / 2, the second one of w B' x / R
+        gradients  mean w r B' x / R + noise_std N(0, I),  r the slope of the loss at the score of the row
 
     where a mean is a sum over the public divisor n. B, R and w are functions of the released moments.
 
     Parameters
     ----------
-    moment_noise : standard deviation on a diagonal entry of a moment; entries off it get 1 / sqrt 2 of it.
-    noise_scale : standard deviation on a coordinate of a mean gradient, in units of R.
+    moment_noise_std : standard deviation on a diagonal entry of a mean of x x'; entries off it get 1 / sqrt 2 of it.
+    noise_std : standard deviation on a coordinate of the mean of w r B' x / R: of a mean gradient, in units of R.
     n_steps : accelerated steps. looks : moments that are bought.
-    approach, approach_noise : the first so many steps have a noise of their own, and their end says how many follow;
-        0 for as many as stated, all alike.
+    approach, approach_noise_std : the first so many steps have a noise of their own, in the same units, and their end
+        says how many follow; 0 for as many as stated, all alike.
     longest : the most steps, where the approach found large scores, so that the loss is flat (see `steps`).
     room : R in units of the expected length of a whitened row. Rows beyond it count less, which biases the minimiser.
     step_size : the longest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
@@ -46,8 +46,8 @@ class WhitenedSchedule(Schedule):
 
     mechanism: ClassVar[str] = "whitened-gd"
     pure: ClassVar[bool] = False
-    moment_noise: float
-    noise_scale: float
+    moment_noise_std: float
+    noise_std: float
     n_steps: int
     step_size: float
     reach: float
@@ -56,18 +56,18 @@ class WhitenedSchedule(Schedule):
     average_from: int = 0
     shrink: bool = False
     approach: int = 0
-    approach_noise: float = 1.0
+    approach_noise_std: float = 1.0
     longest: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
     whole: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check.each(self, moment_noise=_check.scale, noise_scale=_check.scale, n_steps=_check.count)
+        _check.each(self, moment_noise_std=_check.scale, noise_std=_check.scale, n_steps=_check.count)
         _check.each(self, step_size=_check.positive, reach=_check.positive, looks=_check.count)
         _check.each(self, room=_check.positive)
         for name in ("average_from", "approach", "longest"):
             _check.put(self, **{name: _check.count(name, getattr(self, name), least=0)})
-        _check.each(self, shrink=_check.flag, approach_noise=_check.scale)
+        _check.each(self, shrink=_check.flag, approach_noise_std=_check.scale)
         _check.put(self, release=_check.choice("release", self.release, ("noisy-answers",)))
         if self.looks not in LOOKS:
             raise InvalidParameter(f"looks must be 1 or 2, got {self.looks!r}.")
@@ -79,8 +79,8 @@ class WhitenedSchedule(Schedule):
             raise InvalidParameter(
                 "an approach must end before the steps do and before the averaged tail begins."
             )
-        first = self.approach / self.approach_noise**2
-        later = (self.n_steps - self.approach) / self.noise_scale**2
+        first = self.approach / self.approach_noise_std**2
+        later = (self.n_steps - self.approach) / self.noise_std**2
         _check.put(self, whole=1 / math.sqrt(first + later))
 
     def steps(self, score: float) -> int:
@@ -98,8 +98,8 @@ class WhitenedSchedule(Schedule):
     def noise(self, step: int, steps: int) -> float:
         """The noise of a step (from 0) of so many: what the approach left of the budget is shared alike."""
         if step < self.approach:
-            return self.approach_noise
-        return self.noise_scale * math.sqrt((steps - self.approach) / (self.n_steps - self.approach))
+            return self.approach_noise_std
+        return self.noise_std * math.sqrt((steps - self.approach) / (self.n_steps - self.approach))
 
     def path(self, steps: int) -> Path:
         """So many steps: the windows that weights are read off, the last one of which is the tail, and the noise.

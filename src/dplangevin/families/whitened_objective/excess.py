@@ -49,7 +49,7 @@ def _lost(
     curvature = _curvature(problem.loss, min(float(np.sqrt(moments @ squares)), LARGEST))
     unit = problem.row_norm * problem.bounds.weight_bound
     h, ridge = problem.n * curvature * moments, problem.n * schedule.ridge / (unit * problem.row_norm)
-    noise = (schedule.noise_scale / unit) ** 2 * (len(moments) + 1)
+    noise = (schedule.density_scale / unit) ** 2 * (len(moments) + 1)
     lost = h / (h + ridge) ** 2 * (times[0] * noise + times[1] * ridge**2 * squares)
     return float(lost.sum() / (2 * problem.n))
 

@@ -55,14 +55,16 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSchedule]):
 def look(schedule: WhitenedObjectiveSchedule, data: Dataset, rng: np.random.Generator) -> Floats:
     """The noisy second moment of rows in units of the largest one. Labels and sample weights play no part."""
     exact = data.summed(second_moment, None) / data.problem.n
-    noise = wishart_difference(data.problem.n_columns, schedule.moment_noise, rng)
+    noise = wishart_difference(data.problem.n_columns, schedule.moment_density_scale, rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
 def resolved(schedule: WhitenedObjectiveSchedule, moment: Floats) -> Spectrum:
     """What stands out of the noise; post-processing. `spectrum` takes the deviation of noise with the same edge."""
     size = len(moment)
-    return spectrum(moment, schedule.moment_noise * PURE_EDGE * (size + 1) / math.sqrt(2 * size), False)
+    return spectrum(
+        moment, schedule.moment_density_scale * PURE_EDGE * (size + 1) / math.sqrt(2 * size), False
+    )
 
 
 def coordinates(found: Spectrum) -> Floats:
@@ -76,7 +78,7 @@ def minimised(
 ) -> Floats:
     """The perturbed minimiser q over rows T' x."""
     problem = data.problem
-    tilt = perturbation("gamma", problem.dimension, schedule.noise_scale, rng)
+    tilt = perturbation("gamma", problem.dimension, schedule.density_scale, rng)
     objective = Objective(data=whitened_rows(data, basis), ridge=problem.n * schedule.ridge, tilt=tilt)
-    blur = perturbation("gamma", problem.dimension, schedule.release_noise, rng)
+    blur = perturbation("gamma", problem.dimension, schedule.release_density_scale, rng)
     return minimise(objective, schedule.tolerance, schedule.iterations, schedule.reach) + blur

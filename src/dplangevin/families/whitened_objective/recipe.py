@@ -28,7 +28,7 @@ def whitened_objective(request: Request) -> Recipe:
     look = PureLook.of(request)
     rest = replace(request, epsilon=(1 - look.share) * request.epsilon, delta=0.0)
     signal = rest.records(pure=True) / request.dimension
-    bound = None if request.model == "multinomial" else rules.clip(request.shape, signal, True)
+    bound = rules.convex_clip(request.shape, signal, True)
     problem = request.problem(bound, 0.0)
     total = _ridge(rest, problem, signal)
     unit = problem.row_norm**2 * request.weight_bound
@@ -40,14 +40,14 @@ def whitened_objective(request: Request) -> Recipe:
         reach=REACHES * request.shape.reach / problem.row_norm,
     )
     schedule = WhitenedObjectiveSchedule(
-        moment_noise=_moment_noise(request, look.share),
+        moment_density_scale=_moment_noise(request, look.share),
         ridge=ridge,
-        noise_scale=objective.noise_scale,
+        density_scale=objective.density_scale,
         tolerance=objective.tolerance,
-        release_noise=objective.release_noise,
+        release_density_scale=objective.release_density_scale,
         reach=objective.reach,
     )
-    scale = schedule.noise_scale / (problem.row_norm * request.weight_bound)
+    scale = schedule.density_scale / (problem.row_norm * request.weight_bound)
     planned = planned_excess(schedule, problem)
     if planned is None:
         planned = risk.ridge_risk(

@@ -19,10 +19,11 @@ class WhitenedObjectiveTheorem(
     name="whitened-objective-perturbation",
     proof="docs/theory/converging_fits.md, section 6",
 ):
-    """s / (n moment_noise) for the moment, and what objective perturbation costs with the constants of the problem.
+    """s / (n moment_density_scale) for the moment, and the cost of objective perturbation in the problem's constants.
 
-    Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_noise. A row of
-    norm at most 1 moves the mean by |x x'|_* / n <= 1 / n (add-remove), a replaced one by |x x' - y y'|_* / n <= 2 / n.
+    Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_density_scale. A
+    row of norm at most 1 moves the mean by |x x'|_* / n <= 1 / n (add-remove), a replaced one by |x x' - y y'|_* / n <=
+    2 / n.
     Minimiser: given the moment, T is fixed, and a record's loss in q has the gradient weight w r T' x, of norm at most
     weight_bound slope_bound row_norm, and a Hessian of norm at most weight_bound curvature_bound row_norm^2: the
     weights keep w |T' x|^2 <= row_norm^2. So the theorem of objective perturbation holds with the lipschitz and
@@ -41,7 +42,7 @@ class WhitenedObjectiveTheorem(
                 "Leave alpha and radius out, or use mechanism='objective-perturbation'.",
             )
         sides = 2.0 if constants.adjacency == "replace-one" else 1.0
-        moment = inflated(sides / (constants.n * schedule.moment_noise))
+        moment = inflated(sides / (constants.n * schedule.moment_density_scale))
         second = ObjectivePerturbationTheorem().certify(
             whitened_constants(constants, schedule.ridge), schedule.objective
         )

@@ -55,7 +55,7 @@ def draw(output: Path, *, quick: bool) -> str:
 
 
 def _schedule(steps: int) -> NoisyGradientSchedule:
-    options: dict[str, Any] = {"step_size": 0.1, "noise_scale": 0.1, "batch_size": 50}
+    options: dict[str, Any] = {"step_size": 0.1, "noise_std": 0.1, "batch_size": 50}
     return NoisyGradientSchedule(n_steps=steps, sampling="without-replacement", **options)
 
 

@@ -171,7 +171,7 @@ def errors(dimension: int, seed: int, settings: dict[str, Setting]) -> dict[str,
         mirror = public.mirror_map(ridge=(setting.ridge or START_RIDGE) * unit, start_ridge=start * unit)
         schedule = PublicMirrorSchedule(
             step_size=setting.step_size * (1.0 if mode == "mirror" else 1.9 * dimension / 40),
-            noise_scale=mirror_noise(problem.constants, setting.n_steps, epsilon=EPSILON, delta=DELTA),
+            noise_std=mirror_noise(problem.constants, setting.n_steps, epsilon=EPSILON, delta=DELTA),
             n_steps=setting.n_steps,
             mode=mode,
             release="average" if setting.tail else "last-iterate",

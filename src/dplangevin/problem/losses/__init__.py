@@ -6,6 +6,7 @@ from dplangevin.problem.losses.clipped import Clipped
 from dplangevin.problem.losses.huber import Huber
 from dplangevin.problem.losses.logistic import Logistic
 from dplangevin.problem.losses.mean import Mean
+from dplangevin.problem.losses.model_defaults import ModelDefaults
 from dplangevin.problem.losses.poisson import Poisson
 from dplangevin.problem.losses.radial_huber import RadialHuber
 from dplangevin.problem.losses.record import RecordLoss
@@ -20,19 +21,28 @@ LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (
         Logistic,
+        Softmax,
         Squared,
         Huber,
+        SmoothedPinball,
         SmoothedHinge,
         SeveralHinge,
-        SmoothedPinball,
         Poisson,
-        Softmax,
         Sigmoid,
         Mean,
         RadialHuber,
         Bump,
     )
 }
+"""The losses whose bounds this library proves. A new one is its class and a line here."""
+
+
+def is_proved(loss: Loss) -> bool:
+    """Whether it is a loss of this library itself, clipped or not, and not of a subclass."""
+    while type(loss) is Clipped:
+        loss = loss.loss
+    return type(loss) in LOSSES.values()
+
 
 __all__ = [
     "LOSSES",
@@ -42,6 +52,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "Mean",
+    "ModelDefaults",
     "Poisson",
     "RadialHuber",
     "RecordLoss",
@@ -51,4 +62,5 @@ __all__ = [
     "SmoothedPinball",
     "Softmax",
     "Squared",
+    "is_proved",
 ]

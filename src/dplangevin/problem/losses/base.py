@@ -15,10 +15,15 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dplangevin import _check
+from dplangevin.errors import InvalidParameter
+from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 FloatArray = NDArray[np.float64]
 Kind = Literal["affine", "logistic", "exponential", "hinge"]
 KINDS: tuple[Kind, ...] = ("affine", "logistic", "exponential", "hinge")
+SlopeVariance = Literal["curvature", "measured", "proportional"]
+"""How the variance of the slopes, which confidence intervals need, is known at the minimiser of the expected loss: it
+equals the mean curvature (a likelihood), it is released, or it is the curvature times a dispersion."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +113,26 @@ class Loss(ABC):
     most slope_bound |x| and its smoothness at most curvature_bound |x|^2, for every score and every label
     within label_range. A loss states its `law`, or else slope and curvature. What is stated of a loss is fixed when it
     is made.
+
+    Everything that is particular to a loss is stated here: samplers, regions of good models, intervals and the planner
+    ask a loss for it and never for its class. What has a default is optional.
     """
 
     name: ClassVar[str]
+    defaults: ClassVar[ModelDefaults | None] = None
+    """The model that a request can ask for, and the planner's rules for it; None without one."""
     log_link: ClassVar[bool] = False
     """Whether scores are logarithms of rates."""
+    sign_decides: ClassVar[bool] = False
+    """Whether the sign of the score decides between the labels 0 and 1."""
+    slope_variance: ClassVar[SlopeVariance] = "proportional"
+    """What confidence intervals need to know of the slopes."""
+    interval_model: ClassVar[str] = "a correct linear model, errors that do not depend on x"
+    """What confidence intervals assume of the model."""
+    ball_envelope: ClassVar[bool] = False
+    """Whether exact draws on a ball have an elliptical envelope: proved for the logistic loss."""
+    majorant_noise_factor: ClassVar[float] = 1.0
+    """The noise on the matrix of the majorant over that on the released sum of its weights."""
     slope_bound: float
     """sup |h'|, infinity when there is none."""
     curvature_bound: float
@@ -138,10 +158,26 @@ class Loss(ABC):
         """The sum of h(score; y) over the first axis, the records."""
         return np.asarray(self.value(score, y).sum(axis=0))
 
+    def excess(self, score: FloatArray, y: FloatArray, reference: FloatArray) -> FloatArray:
+        """h(score; y) - reference, finite; `score` may be overwritten."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = self.value(score, y) - reference
+        return np.asarray(np.nan_to_num(difference, posinf=1e300, neginf=-1e300))
+
     @property
     def plain(self) -> Loss:
         """The loss without clipping."""
         return self
+
+    @property
+    def unclipped(self) -> Loss:
+        """The loss without clipping where its slope is bounded anyway, else the loss as it is."""
+        return self
+
+    @property
+    def clip_bound(self) -> float:
+        """The bound at which slopes are clipped, infinity without a clip."""
+        return math.inf
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """The derivative of h in the score."""
@@ -164,6 +200,76 @@ class Loss(ABC):
         """Curvature bound where |slope| < bound. Clipping a slope never steepens it."""
         return self.curvature_bound
 
+    @property
+    def quadratic_radius(self) -> float:
+        """The distance |u - y| up to which h is (u - y)^2 / 2: infinity for the squared loss, 0 for most others."""
+        return 0.0
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether h is (u - y)^2 / 2 everywhere."""
+        return math.isinf(self.quadratic_radius)
+
+    def slope_bound_within(self, score_bound: float, label_bound: float) -> float:
+        """sup |h'| over |score| <= score_bound and |label| <= label_bound."""
+        return self.slope_bound
+
+    def difference_bound(self, difference: FloatArray, total: FloatArray, label_bound: float) -> FloatArray:
+        """Bound on |h(s) - h(t)| for |s - t| <= difference, |s + t| <= total and |label| <= label_bound."""
+        return np.asarray(self.slope_bound * difference)
+
+    @property
+    def majorant_bound(self) -> float:
+        """sup of the majorant's curvature."""
+        return self.curvature_bound
+
+    def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """a(t) with h(t + d) <= h(t) + h'(t) d + a(t) d^2 / 2 for every d; callers clip it to majorant_bound."""
+        return np.full(len(score), self.majorant_bound)
+
+    def clipped_majorant(self, bound: float, score: FloatArray, y: FloatArray) -> FloatArray:
+        """As `majorant`, of the loss clipped at `bound`."""
+        return np.full(len(score), self.clipped_curvature(bound))
+
+    def least_curvature_share(self, step: float) -> float:
+        """om with h(t + s) >= h(t) + h'(t) s + om h''(t) s^2 for |s| <= step; 0 where nothing is proved.
+
+        A loss that states it, and is not quadratic, must have (h'')^2 + 4 (a - h'')^2 <= curvature_bound^2 for its
+        majorant a: both matrices are released at the sensitivity of one.
+        """
+        return 0.0
+
+    @property
+    def typical_curvature_bound(self) -> float:
+        """What h'' counts for at most when it is summed for intervals: its bound, or what is usual."""
+        return self.curvature_bound
+
+    @property
+    def step_curvature(self) -> float:
+        """The curvature from which the planner takes the step size."""
+        return self.curvature_bound
+
+    @property
+    def for_intervals(self) -> Loss:
+        """The loss whose minimiser confidence intervals are for: clipped only where nearly no record is."""
+        raise InvalidParameter(f"intervals are not known for the {self.name} loss; set intervals=False.")
+
+    @classmethod
+    def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> Loss:
+        """The loss of the model that `defaults` names, with this clip of the slope.
+
+        sharpness : what a large budget allows, so that the bias of a clip or of a smoothing vanishes; from 1 to
+            defaults.largest_sharpness.
+        """
+        loss = cls()
+        return loss if bound is None or bound >= loss.slope_bound else loss.clipped(bound)
+
+    def clipped(self, bound: float) -> Loss:
+        """The loss with its slope clipped at this bound."""
+        from dplangevin.problem.losses.clipped import Clipped  # which is a Loss itself
+
+        return Clipped(self, bound)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassesLoss(Loss):
@@ -183,3 +289,9 @@ class ClassesLoss(Loss):
 def reached(score: FloatArray, slope: FloatArray, low: Any, high: Any) -> FloatArray:
     """score where low <= slope <= high, else the infinity on the side where the slope would be larger."""
     return np.where(slope > high, np.inf, np.where(slope < low, -np.inf, score))
+
+
+def cornered_majorant(largest: float, corner: float, distance: FloatArray) -> FloatArray:
+    """Of a loss that is quadratic between two corners and straight beyond: min(largest, corner / distance)."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.minimum(largest, corner / distance))

@@ -28,6 +28,7 @@ class Bump(RecordLoss):
 
     name: ClassVar[str] = "bump"
     gradient_bound = 1.0
+    bounded_values = True
     width: float
 
     def __post_init__(self) -> None:
@@ -39,7 +40,6 @@ class Bump(RecordLoss):
         return away / distance if 0 < distance < self.width else np.zeros(theta.shape)
 
     def record_values(self, theta: FloatArray, rows: FloatArray) -> FloatArray:
-        """The losses [n, k] at every column of theta[p, k]."""
         squares = np.zeros((len(rows), theta.shape[1]))
         for axis in range(len(theta)):  # no cancellation near the record
             squares += (rows[:, axis, None] - theta[axis]) ** 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
@@ -66,6 +67,14 @@ class Clipped(Loss):
     def plain(self) -> Loss:
         return self.loss
 
+    @property
+    def unclipped(self) -> Loss:
+        return self.loss if math.isfinite(self.loss.slope_bound) else self
+
+    @property
+    def clip_bound(self) -> float:
+        return self.bound
+
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         low, high = self._turning_points(y)
         inside = self.loss.value(np.clip(score, low, high), y)
@@ -87,3 +96,18 @@ class Clipped(Loss):
 
     def clipped_curvature(self, bound: float) -> float:
         return self.loss.clipped_curvature(min(bound, self.bound))
+
+    @property
+    def quadratic_radius(self) -> float:
+        return min(self.bound, self.loss.quadratic_radius)
+
+    def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return self.loss.clipped_majorant(self.bound, score, y)
+
+    @property
+    def typical_curvature_bound(self) -> float:
+        return min(self.curvature_bound, self.loss.typical_curvature_bound)
+
+    @property
+    def step_curvature(self) -> float:
+        return self.loss.step_curvature

@@ -8,7 +8,10 @@ from typing import ClassVar, final
 import numpy as np
 
 from dplangevin import _check
-from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, reached
+from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, cornered_majorant, reached
+from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
+
+TRANSITION = 0.2  # in units of the scaled target
 
 
 @final
@@ -24,6 +27,7 @@ class Huber(Loss):
     transition: float
     name: ClassVar[str] = "huber"
     curvature_bound = 1.0
+    defaults = ModelDefaults(model="huber", labels="numbers", reach=1.5, tail=0.8)
 
     def __post_init__(self) -> None:
         _check.each(self, transition=_check.positive)
@@ -37,3 +41,18 @@ class Huber(Loss):
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         return reached(slope + y, slope, -self.transition, self.transition)
+
+    @property
+    def quadratic_radius(self) -> float:
+        return self.transition
+
+    def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return cornered_majorant(1.0, self.transition, np.abs(score - y))
+
+    @property
+    def for_intervals(self) -> Loss:
+        return self
+
+    @classmethod
+    def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> Loss:
+        return cls(transition=TRANSITION if options.transition is None else options.transition)

@@ -38,6 +38,8 @@ class RecordLoss(Loss):
     """
 
     name: ClassVar[str] = "record"
+    bounded_values: ClassVar[bool] = False
+    """Whether `record_values` change by at most gradient_bound times the diameter; believed of this library's own."""
     curvature_bound = math.inf
     convex = False
 
@@ -49,6 +51,10 @@ class RecordLoss(Loss):
     @abstractmethod
     def record_gradient(self, theta: FloatArray, row: FloatArray, label: float) -> FloatArray:
         """The gradient in theta of the loss of one record, a vector as long as theta."""
+
+    def record_values(self, theta: FloatArray, rows: FloatArray) -> FloatArray:
+        """The losses [n, k] at every column of theta[p, k]."""
+        raise self._no_score()
 
     @property
     def slope_bound(self) -> float:  # type: ignore[override]

@@ -11,6 +11,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses.base import ClassesLoss, FloatArray
+from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 
 @final
@@ -27,6 +28,7 @@ class SeveralHinge(ClassesLoss):
     width: float = 1.0
     name: ClassVar[str] = "several-hinge"
     slope_bound = math.sqrt(2)
+    defaults = ModelDefaults(model="multiclass-svc", labels="several classes", reach=2.0, tail=2 / 3)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +57,10 @@ class SeveralHinge(ClassesLoss):
         raise InvalidParameter(
             "the hinge of several classes has one slope per class and no inverse; it needs no clipping."
         )
+
+    @classmethod
+    def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> SeveralHinge:
+        return cls(n_classes=options.n_classes or 2)
 
     def _shares(self, score: FloatArray, y: FloatArray) -> FloatArray:
         """p: the projection of e_y + (2 / w) (u + 1[c != y]) on the simplex, which a constant does not change."""

@@ -25,6 +25,7 @@ class Sigmoid(Loss):
     slope_bound = 0.25
     curvature_bound = 1 / (6 * math.sqrt(3))
     convex = False
+    sign_decides = True
     label_range = (0.0, 1.0)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:

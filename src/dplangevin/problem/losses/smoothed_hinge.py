@@ -8,7 +8,8 @@ from typing import ClassVar, final
 import numpy as np
 
 from dplangevin import _check
-from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, reached
+from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, cornered_majorant, reached
+from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 
 @final
@@ -24,6 +25,10 @@ class SmoothedHinge(Loss):
     slope_bound = 1.0
     label_range = (0.0, 1.0)
     label_classes = 2
+    sign_decides = True
+    slope_variance = "measured"
+    interval_model = "(for the coefficients of least expected smoothed-hinge loss)"
+    defaults = ModelDefaults(model="svc", labels="two classes", reach=4.0, tail=2 / 3)
 
     def __post_init__(self) -> None:
         _check.each(self, width=_check.positive)
@@ -38,6 +43,17 @@ class SmoothedHinge(Loss):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         sign = _sign(y)
         return reached(sign + slope * self.width, slope, -(1 + sign) / 2, (1 - sign) / 2)
+
+    def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return cornered_majorant(self.curvature_bound, 0.5, np.abs(_sign(y) * score - (1 - self.width / 2)))
+
+    @property
+    def for_intervals(self) -> Loss:
+        return self
+
+    @classmethod
+    def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> Loss:
+        return cls()
 
 
 def _sign(y: FloatArray) -> FloatArray:

@@ -8,7 +8,10 @@ from typing import ClassVar, final
 import numpy as np
 
 from dplangevin import _check
-from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, reached
+from dplangevin.problem.losses.base import FloatArray, Loss, SlopeLaw, cornered_majorant, reached
+from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
+
+WIDTH = 0.1  # in units of the scaled target
 
 
 @final
@@ -27,6 +30,17 @@ class SmoothedPinball(Loss):
     quantile: float
     width: float
     name: ClassVar[str] = "smoothed-pinball"
+    slope_variance = "measured"
+    interval_model = "(for the coefficients of least expected smoothed-pinball loss)"
+    defaults = ModelDefaults(
+        model="quantile",
+        labels="numbers",
+        reach=1.5,
+        tail=0.8,
+        largest_sharpness=5.0,
+        steps_power=0.75,
+        steps_power_long=0.5,
+    )
 
     def __post_init__(self) -> None:
         _check.each(self, quantile=_check.open_unit, width=_check.positive)
@@ -44,3 +58,14 @@ class SmoothedPinball(Loss):
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         score = y + self.width * (slope + self.quantile - 0.5)
         return reached(score, slope, -self.quantile, 1 - self.quantile)
+
+    def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        return cornered_majorant(self.curvature_bound, 0.5, np.abs(score - y))
+
+    @property
+    def for_intervals(self) -> Loss:
+        return self
+
+    @classmethod
+    def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> Loss:
+        return cls(quantile=0.5 if options.quantile is None else options.quantile, width=WIDTH / sharpness)

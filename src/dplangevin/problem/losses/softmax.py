@@ -10,7 +10,8 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.losses.base import ClassesLoss, FloatArray
+from dplangevin.problem.losses.base import ClassesLoss, FloatArray, Loss
+from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 
 @final
@@ -32,6 +33,17 @@ class Softmax(ClassesLoss):
     name: ClassVar[str] = "softmax"
     slope_bound = math.sqrt(2)
     curvature_bound = 0.5
+    slope_variance = "curvature"
+    interval_model = "a correct linear model"
+    majorant_noise_factor = 0.5
+    defaults = ModelDefaults(
+        model="multinomial",
+        labels="several classes",
+        reach=5.0,
+        tail=2 / 3,
+        least_clip=0.5,
+        clip_is_convex=False,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,6 +86,27 @@ class Softmax(ClassesLoss):
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
         raise InvalidParameter("softmax has one slope per class and no inverse; it needs no clipping.")
+
+    @property
+    def unclipped(self) -> Loss:
+        return Softmax(n_classes=self.n_classes)
+
+    @property
+    def majorant_bound(self) -> float:
+        """1, of the second moment that Boehning's bound (1/2)(I - 11'/K) (x) x x' is made of: its noise is halved."""
+        return 1.0
+
+    @property
+    def step_curvature(self) -> float:
+        return 0.5
+
+    @property
+    def for_intervals(self) -> Loss:
+        return self.unclipped
+
+    @classmethod
+    def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> Loss:
+        return cls(n_classes=options.n_classes or 2, slope_clip=bound)
 
 
 def _shares(score: FloatArray) -> FloatArray:

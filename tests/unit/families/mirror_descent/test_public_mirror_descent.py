@@ -57,7 +57,7 @@ def problem(loss: str = "squared", constraint: str = "space", **changes: Any) ->
 
 
 def schedule(**changes: Any) -> PublicMirrorSchedule:
-    return PublicMirrorSchedule(**({"step_size": 0.5, "noise_scale": 0.2, "n_steps": 7} | changes))
+    return PublicMirrorSchedule(**({"step_size": 0.5, "noise_std": 0.2, "n_steps": 7} | changes))
 
 
 def released(mirror: MirrorMap, of: Problem, chosen: PublicMirrorSchedule, seed: int = 3) -> np.ndarray:
@@ -72,7 +72,7 @@ def test_the_half_square_is_noisy_gradient_descent_step_for_step(constraint: str
     sizes = tuple(0.1 * (t + 1) for t in range(7))
     identity = QuadraticMap(np.eye(4), start=np.zeros(4), constraint=of.constraint)
     mirrored = released(identity, of, schedule(step_size=sizes, release=release))
-    plain = NoisyGradientSchedule(step_size=sizes, noise_scale=0.2, n_steps=7, release=release)
+    plain = NoisyGradientSchedule(step_size=sizes, noise_std=0.2, n_steps=7, release=release)
     plan = Plan(problem=of, schedule=plain, delta=1e-5, theorem="composition")
     expected = NoisyGradientDescent().run(plan, ArrayDataset(X, Y, of), 3).value
     assert np.allclose(mirrored, expected, rtol=0, atol=1e-12)
@@ -105,7 +105,7 @@ def test_noise_vector_33(changes: dict[str, Any], expected: float) -> None:
     assert noise == pytest.approx(expected, rel=1e-6)
     thesis = math.sqrt(8 * 0.03**2 * 60 * math.log(1e5)) / 1e4
     assert thesis == pytest.approx(2.2301533e-4, rel=1e-6)
-    plan = Price(constants=constants, schedule=schedule(noise_scale=noise, n_steps=60), delta=1e-5)
+    plan = Price(constants=constants, schedule=schedule(noise_std=noise, n_steps=60), delta=1e-5)
     assert 1 - 1e-6 < plan.guarantee.epsilon() <= 1
 
 
@@ -113,7 +113,7 @@ def test_noise_vector_33(changes: dict[str, Any], expected: float) -> None:
 @settings(max_examples=50, deadline=None)
 def test_the_price_is_one_gaussian(noises: list[float], sides: int) -> None:
     of = problem(adjacency="replace-one" if sides == 2 else "add-remove")
-    plan = Plan(problem=of, schedule=schedule(noise_scale=tuple(noises), n_steps=len(noises)), delta=1e-5)
+    plan = Plan(problem=of, schedule=schedule(noise_std=tuple(noises), n_steps=len(noises)), delta=1e-5)
     expected = sides * of.constants.lipschitz / of.n * math.sqrt(sum(1 / x**2 for x in noises))
     assert plan.guarantee.mu is not None
     assert expected <= plan.guarantee.mu <= expected * (1 + 1e-6) + 1e-9
@@ -202,7 +202,7 @@ def test_sample_parts_and_smoothing() -> None:
         ({"step_size": (1.0, 2.0)}, "2 entries"),
         ({"release": "average", "average_from": 7}, "nothing to average"),
         ({"mode": "descent"}, "mode must be one of"),
-        ({"noise_scale": 0.0}, "noise_scale must be positive"),
+        ({"noise_std": 0.0}, "noise_std must be positive"),
     ],
 )
 def test_bad_schedules(changes: dict[str, Any], words: str) -> None:
@@ -239,7 +239,7 @@ def test_bad_runs() -> None:
     with pytest.raises(InvalidParameter, match="needs a public mirror map"):
         run(plan, data, 0)
     other = Plan(
-        problem=of, schedule=NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=1), delta=1e-5
+        problem=of, schedule=NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=1), delta=1e-5
     )
     with pytest.raises(InvalidParameter, match="not for public-mirror-descent"):
         PublicMirrorDescent(public_map(X, Y, of)).run(other, data, 0)

@@ -33,7 +33,7 @@ def problem(
 
 
 def mu(of: Problem, gram: float, cross: float) -> float:
-    run = SufficientStatisticsSchedule(gram_noise=gram, cross_noise=cross, eigenvalue_floor=1.0)
+    run = SufficientStatisticsSchedule(gram_noise_std=gram, cross_noise_std=cross, eigenvalue_floor=1.0)
     value = SufficientStatisticsTheorem().certify(of.constants, run).mu
     assert value is not None
     return value
@@ -124,7 +124,7 @@ def test_calibration_meets_epsilon(epsilon: float, share: float, norm: float, ad
     run = calibrated_sufficient_statistics(of.constants, epsilon=epsilon, delta=1e-6, cross_share=share)
     promised = Plan(problem=of, schedule=run, delta=1e-6).guarantee.epsilon()
     assert 0.9999 * epsilon <= promised <= epsilon
-    ratio = (norm**2 / run.gram_noise) ** 2 / (2 * norm / run.cross_noise) ** 2
+    ratio = (norm**2 / run.gram_noise_std) ** 2 / (2 * norm / run.cross_noise_std) ** 2
     assert ratio == pytest.approx((1 - share) / share, rel=1e-6)
 
 
@@ -142,7 +142,7 @@ def test_without_noise_it_is_ridge_regression() -> None:
     of = problem(3.0, 5.0, n=80, dimension=4, ridge=0.1, fit_intercept=True)
     rows, labels, weights = rng.standard_normal((80, 4)), rng.uniform(-5, 5, 80), rng.uniform(0, 1, 80)
     data = ArrayDataset(rows, labels, of, weights)
-    run = SufficientStatisticsSchedule(gram_noise=1e-9, cross_noise=1e-9, eigenvalue_floor=1e-9)
+    run = SufficientStatisticsSchedule(gram_noise_std=1e-9, cross_noise_std=1e-9, eigenvalue_floor=1e-9)
     theta = SufficientStatistics().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
     clipped = np.column_stack([rows / np.maximum(np.linalg.norm(rows, axis=1) / 3, 1)[:, None], np.ones(80)])
     expected = np.linalg.solve(
@@ -157,7 +157,9 @@ def test_every_noise_level_gives_a_finite_answer(constraint: Ball | None) -> Non
     of = problem(n=5, dimension=3, **more)
     data = ArrayDataset(np.zeros((5, 3)), np.zeros(5), of)
     for noise in (1e-6, 1.0, 1e6):
-        run = SufficientStatisticsSchedule(gram_noise=noise, cross_noise=noise, eigenvalue_floor=noise)
+        run = SufficientStatisticsSchedule(
+            gram_noise_std=noise, cross_noise_std=noise, eigenvalue_floor=noise
+        )
         plan = Plan(problem=of, schedule=run, delta=1e-5)
         values = np.array([SufficientStatistics().run(plan, data, seed).value for seed in range(50)])
         assert np.isfinite(values).all()
@@ -168,7 +170,7 @@ def test_the_constrained_answer_is_the_constrained_minimiser() -> None:
     rng = np.random.default_rng(3)
     of = problem(n=50, dimension=3, constraint=Ball(0.2), ridge=0.01)
     data = ArrayDataset(rng.standard_normal((50, 3)), rng.choice([-1.0, 1.0], 50), of)
-    run = SufficientStatisticsSchedule(gram_noise=1e-9, cross_noise=1e-9, eigenvalue_floor=1e-9)
+    run = SufficientStatisticsSchedule(gram_noise_std=1e-9, cross_noise_std=1e-9, eigenvalue_floor=1e-9)
     theta = SufficientStatistics().run(Plan(problem=of, schedule=run, delta=0.5), data, 0).value
     gram, cross = moments(data)
     gradient = (gram + 0.5 * np.eye(3)) @ theta - cross
@@ -177,7 +179,7 @@ def test_the_constrained_answer_is_the_constrained_minimiser() -> None:
 
 
 def test_hypotheses_and_bad_input_are_named() -> None:
-    run = SufficientStatisticsSchedule(gram_noise=1.0, cross_noise=1.0, eigenvalue_floor=1.0)
+    run = SufficientStatisticsSchedule(gram_noise_std=1.0, cross_noise_std=1.0, eigenvalue_floor=1.0)
     bare = Constants(n=5, lipschitz=1.0, dimension=2)
     with pytest.raises(AssumptionFailed, match="row norm"):
         SufficientStatisticsTheorem().certify(bare, run)
@@ -187,7 +189,7 @@ def test_hypotheses_and_bad_input_are_named() -> None:
         calibrated_sufficient_statistics(replace(bare, dimension=None), epsilon=1.0, delta=1e-5)
     with pytest.raises(NotPrivateError, match="delta = 0"):
         Plan(problem=problem(), schedule=run, delta=0.0)
-    for name in ("gram_noise", "cross_noise", "eigenvalue_floor"):
+    for name in ("gram_noise_std", "cross_noise_std", "eigenvalue_floor"):
         with pytest.raises(InvalidParameter, match=name):
             replace(run, **{name: 0.0})  # type: ignore[arg-type]
     other = problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2))

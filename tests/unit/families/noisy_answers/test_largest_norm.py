@@ -240,7 +240,7 @@ def test_plain_data_and_the_accountant() -> None:
     ours = GeneralizedGaussianMechanism(k=10, epsilon=1.0, delta=0.0, sensitivity=3.0)
     assert json.loads(json.dumps(ours.to_dict(), allow_nan=False))["p"] == "inf"
     assert ours.sigma == pytest.approx(3.0, rel=1e-5)
-    promise = account(mechanism="largest-norm", answers=10, noise_scale=3.0, sensitivity=3.0, delta=0.0)
+    promise = account(mechanism="largest-norm", answers=10, scale=3.0, sensitivity=3.0, delta=0.0)
     assert promise.epsilon() == pytest.approx(1.0, rel=1e-9)
     assert "10 counts" in ours.describe()
 

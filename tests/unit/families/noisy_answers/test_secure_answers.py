@@ -284,7 +284,7 @@ def test_moments_of_neighbours_are_no_further_apart_than_accounted(seed: int, si
     rows, labels = _whole(data)
     row, label = units(data)
     schedule = SufficientStatisticsSchedule(
-        gram_noise=2.0, cross_noise=3.0, eigenvalue_floor=1.0, secure=True
+        gram_noise_std=2.0, cross_noise_std=3.0, eigenvalue_floor=1.0, secure=True
     )
     bound = joint_shift(SufficientStatisticsTheorem(), MOMENTS.constants, schedule)
     for i, j in ((0, 1), (2, 3), (4, 4)):
@@ -323,7 +323,7 @@ def test_secure_moments_are_the_moments_plus_the_accounted_noise() -> None:
     rows, labels = _whole(data)
     row, label = units(data)
     schedule = SufficientStatisticsSchedule(
-        gram_noise=2.0, cross_noise=3.0, eigenvalue_floor=1.0, secure=True
+        gram_noise_std=2.0, cross_noise_std=3.0, eigenvalue_floor=1.0, secure=True
     )
     draws = [secure_moments(schedule, data) for _ in range(1000)]
     grams = np.array([gram - rows.T @ rows * row**2 for gram, _ in draws])
@@ -357,7 +357,7 @@ def test_secure_output_perturbation_pays_for_its_grid(epsilon: float) -> None:
     plain = calibrated_output_perturbation(problem.constants, epsilon=epsilon, delta=1e-6)
     secure = calibrated_output_perturbation(problem.constants, epsilon=epsilon, delta=1e-6, secure=True)
     theorem = OutputPerturbationTheorem()
-    assert 1 < secure.noise_scale / plain.noise_scale < 1.001
+    assert 1 < secure.density_scale / plain.density_scale < 1.001
     assert 0.99 * epsilon < theorem.certify(problem.constants, secure).epsilon(1e-6) <= epsilon
     same = replace(plain, secure=True)
     free, paid = (theorem.certify(problem.constants, schedule).mu for schedule in (plain, same))
@@ -371,7 +371,7 @@ def test_what_has_no_secure_form_says_why() -> None:
     with pytest.raises(NotPrivateError, match="rounding of a projection"):
         Plan(problem=replace(MINIMUM, constraint=Ball(1.0)), schedule=calibrated, delta=1e-6)
     with pytest.raises(InvalidParameter, match="depend on one another"):
-        OutputPerturbationSchedule(noise_scale=1.0, tolerance=1e-6, secure=True)
+        OutputPerturbationSchedule(density_scale=1.0, tolerance=1e-6, secure=True)
     with pytest.raises(InvalidParameter, match="depend on one another"):
         NoisySumsSchedule(
             groups=(SumGroup(answers=2, unit=1, scale=1),), noise="gamma", adjacency="add-remove", secure=True
@@ -389,7 +389,7 @@ def test_secure_rounds_with_a_public_map() -> None:
     problem = replace(MOMENTS, ridge=0.1)
     noise = mirror_noise(problem.constants, 4, epsilon=2.0, delta=1e-6, secure=True)
     assert 1 < noise / mirror_noise(problem.constants, 4, epsilon=2.0, delta=1e-6) < 1.001
-    schedule = PublicMirrorSchedule(step_size=0.5, noise_scale=noise, n_steps=4, mode="gradient", secure=True)
+    schedule = PublicMirrorSchedule(step_size=0.5, noise_std=noise, n_steps=4, mode="gradient", secure=True)
     plan = Plan(problem=problem, schedule=schedule, delta=1e-6)
     assert 1.99 < plan.guarantee.epsilon() <= 2.0
     assert plan.guarantee.arithmetic == "discrete-grid"

@@ -24,13 +24,11 @@ from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.parts import Profile
 from dplangevin.problem.constants import Constants
 
-UNIT = Constants(
-    n=1, lipschitz=0.5, smoothness=1.0, diameter=4.0
-)  # s = step_size, v = step_size * noise_scale
+UNIT = Constants(n=1, lipschitz=0.5, smoothness=1.0, diameter=4.0)  # s = step_size, v = step_size * noise_std
 
 
 def run(**changes):
-    return NoisyGradientSchedule(**{"step_size": 0.1, "noise_scale": 10.0, "n_steps": math.inf, **changes})
+    return NoisyGradientSchedule(**{"step_size": 0.1, "noise_std": 10.0, "n_steps": math.inf, **changes})
 
 
 def profile(*arguments):

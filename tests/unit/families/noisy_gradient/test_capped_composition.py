@@ -161,7 +161,7 @@ def test_how_loose_it_is(kappa, older, newer):
     )
     constants = Constants(n=1000, lipschitz=1.0, smoothness=0.01, diameter=20.0)
     step = 500 * kappa / 20
-    run = NoisyGradientSchedule(step_size=step, noise_scale=1 / step, n_steps=math.inf)
+    run = NoisyGradientSchedule(step_size=step, noise_std=1 / step, n_steps=math.inf)
     lower = lower_bound_epsilon(constants, run, 1e-5)
     assert found <= (2.0 if kappa <= 1 else 2.05) * lower
 

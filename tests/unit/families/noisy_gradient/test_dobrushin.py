@@ -19,7 +19,7 @@ SMALL = Constants(n=1, lipschitz=0.5, smoothness=1.0, diameter=1.0)
 
 
 def run(**changes):
-    return NoisyGradientSchedule(**{"step_size": 0.02, "noise_scale": 50.0, "n_steps": math.inf, **changes})
+    return NoisyGradientSchedule(**{"step_size": 0.02, "noise_std": 50.0, "n_steps": math.inf, **changes})
 
 
 def test_vector_46():

@@ -48,7 +48,7 @@ def test_what_is_not_a_formula_is_refused_by_name(text: str) -> None:
 def test_a_formula_needs_a_number_of_steps() -> None:
     for steps in (math.inf, 10**9):
         with pytest.raises(InvalidParameter, match="number of steps"):
-            per_step("noise_scale", "1/t", steps)
+            per_step("noise_std", "1/t", steps)
 
 
 @settings(max_examples=300, deadline=None)

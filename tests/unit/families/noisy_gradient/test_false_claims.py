@@ -78,7 +78,7 @@ def test_checkpoints_of_a_long_cyclic_run() -> None:
     constants = Constants(n=4, lipschitz=1.0, smoothness=1.0, strong_convexity=0.2)
     schedule = NoisyGradientSchedule(
         step_size=0.5,
-        noise_scale=20.0,
+        noise_std=20.0,
         n_steps=500_000,
         batch_size=2,
         sampling="cyclic",
@@ -107,7 +107,7 @@ def test_checkpoints_of_a_long_cyclic_run() -> None:
         {"n_steps": math.inf, "release": "checkpoints", "checkpoints": (1, 7)},
         {"n_steps": 50, "release": "trajectory"},
         {"n_steps": 50, "release": "average"},
-        {"n_steps": 1, "noise_scale": (0.5,)},
+        {"n_steps": 1, "noise_std": (0.5,)},
     ],
 )
 def test_an_unknown_start_is_seen_after_the_first_step(
@@ -119,7 +119,7 @@ def test_an_unknown_start_is_seen_after_the_first_step(
     )
     options: dict[str, object] = {
         "step_size": 0.5,
-        "noise_scale": 0.5,
+        "noise_std": 0.5,
         "sampling": sampling,
         "start": "unknown",
     }
@@ -136,12 +136,12 @@ def test_an_unknown_start_of_a_contracting_cyclic_run(steps: float) -> None:
     """The distance s / (1 - c^l) is that of runs with a common start; an unknown one is D, and T = 1 is allowed."""
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, strong_convexity=0.01, diameter=2.0)
     schedule = NoisyGradientSchedule(
-        step_size=0.5, noise_scale=0.5, n_steps=steps, batch_size=100, sampling="cyclic", start="unknown"
+        step_size=0.5, noise_std=0.5, n_steps=steps, batch_size=100, sampling="cyclic", start="unknown"
     )
     if math.isinf(steps):
         no_claim_below(threshold_epsilon(2 * 0.995, 0.25, 2.0, DELTA), constants, schedule)
     known = NoisyGradientSchedule(
-        step_size=0.5, noise_scale=0.5, n_steps=steps, batch_size=100, sampling="cyclic"
+        step_size=0.5, noise_std=0.5, n_steps=steps, batch_size=100, sampling="cyclic"
     )
     unknown, common = (
         THEOREMS["cyclic-shift"].certify(constants, which).epsilon(DELTA) for which in (schedule, known)
@@ -157,7 +157,7 @@ def test_noise_that_varies_by_orders_of_magnitude(small: float, sampling: str) -
     size = 2 * small / 0.05
     constants = Constants(n=1, lipschitz=1.0, smoothness=1.0, gradient_sensitivity=min(size * 0.5, 2.0))
     options = {"batch_size": 1, "sampling": "cyclic"} if sampling == "cyclic" else {}
-    schedule = NoisyGradientSchedule(step_size=1.0, noise_scale=noises, n_steps=301, **options)  # type: ignore[arg-type]
+    schedule = NoisyGradientSchedule(step_size=1.0, noise_std=noises, n_steps=301, **options)  # type: ignore[arg-type]
     shift = constants.gradient_sensitivity
     last = math.sqrt(300) * shift / small  # the first step's shift drowns in its noise of 1
     exact = math.hypot(last, shift)
@@ -172,24 +172,24 @@ def test_noise_that_varies_by_orders_of_magnitude(small: float, sampling: str) -
     "change",
     [
         {"step_size": 1e-321},
-        {"step_size": 1e-300, "noise_scale": 1e-3},
-        {"step_size": 1e200, "noise_scale": 1e200},
-        {"noise_scale": 1e-320},
-        {"lipschitz": 1e-310, "noise_scale": 1e-310},
-        {"lipschitz": 1e300, "noise_scale": 1e306},
-        {"step_size": 1e-170, "noise_scale": 1e-3, "diameter": 1e-160},
-        {"step_size": 1e-90, "noise_scale": 1e-90, "lipschitz": 1e-90},
+        {"step_size": 1e-300, "noise_std": 1e-3},
+        {"step_size": 1e200, "noise_std": 1e200},
+        {"noise_std": 1e-320},
+        {"lipschitz": 1e-310, "noise_std": 1e-310},
+        {"lipschitz": 1e300, "noise_std": 1e306},
+        {"step_size": 1e-170, "noise_std": 1e-3, "diameter": 1e-160},
+        {"step_size": 1e-90, "noise_std": 1e-90, "lipschitz": 1e-90},
     ],
 )
 @pytest.mark.parametrize("sampling", ["full", "cyclic", "shuffle", "without-replacement"])
 @pytest.mark.parametrize("varying", [False, True])
 def test_numbers_outside_double_precision(change: dict[str, float], sampling: str, varying: bool) -> None:
     """One step of a record in its batch has mu = Delta / (b sigma), whatever the step size."""
-    values = {"step_size": 0.5, "noise_scale": 1e-3, "lipschitz": 1.0} | change
+    values = {"step_size": 0.5, "noise_std": 1e-3, "lipschitz": 1.0} | change
     n = 1000 if sampling == "full" else 10
     options: dict[str, object] = {} if sampling == "full" else {"batch_size": n, "sampling": sampling}
     steps = tuple([values["step_size"]] * 4) if varying else values["step_size"]
-    exact = 2 * (values["lipschitz"] / values["noise_scale"]) / n
+    exact = 2 * (values["lipschitz"] / values["noise_std"]) / n
     truth = gaussian_epsilon(exact, DELTA) if exact < 50 else exact**2 / 2
     try:
         constants = Constants(
@@ -200,7 +200,7 @@ def test_numbers_outside_double_precision(change: dict[str, float], sampling: st
         )
         schedule = NoisyGradientSchedule(
             step_size=steps,
-            noise_scale=values["noise_scale"],
+            noise_std=values["noise_std"],
             n_steps=4,
             **options,  # type: ignore[arg-type]
         )
@@ -214,16 +214,16 @@ def test_numbers_outside_double_precision(change: dict[str, float], sampling: st
 def test_a_contradiction_is_an_error_that_asks_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """A theorem that claims half of what is true is caught, with and without a projection."""
     free = Constants(n=100, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
-    schedule = NoisyGradientSchedule(step_size=0.2, noise_scale=0.05, n_steps=50)
+    schedule = NoisyGradientSchedule(step_size=0.2, noise_std=0.05, n_steps=50)
     honest = certify(free, schedule, delta=DELTA)
     monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: honest)
-    loud = replace(schedule, noise_scale=0.04)
+    loud = replace(schedule, noise_std=0.04)
     with pytest.raises(ContradictionError, match="please report it"):
         certify(free, loud, delta=DELTA)
     with pytest.raises(ContradictionError, match="optimal-shift"):
         certify(free, loud, epsilon=honest.epsilon(DELTA), theorem="optimal-shift")
     bounded = replace(free, diameter=0.05)
-    low = certify(bounded, replace(schedule, noise_scale=5.0), delta=DELTA, theorem="optimal-shift")
+    low = certify(bounded, replace(schedule, noise_std=5.0), delta=DELTA, theorem="optimal-shift")
     monkeypatch.setattr(type(THEOREMS["optimal-shift"]), "certify", lambda *_: low)
     certify(bounded, loud, delta=DELTA, theorem="composition")
     monkeypatch.setenv("DPLANGEVIN_SELF_CHECK", "full")
@@ -235,7 +235,7 @@ def test_a_contradiction_is_an_error_that_asks_for_a_report(monkeypatch: pytest.
 
 def test_the_self_check_knows_unknown_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, diameter=2.0)
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_scale=0.5, n_steps=math.inf, start="unknown")
+    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=0.5, n_steps=math.inf, start="unknown")
     truth = threshold_epsilon(2.0, 0.25, 2.0, DELTA)
     known = known_leak(constants, schedule, DELTA)
     assert known is not None

@@ -26,11 +26,11 @@ from dplangevin.problem.constants import Constants
 FIXED = {"n": 12, "lipschitz": 1.0, "smoothness": 1.0}
 
 
-def described(sampling, *, n_steps=6, step_size=0.5, noise_scale=0.3, order="public", **constants):
+def described(sampling, *, n_steps=6, step_size=0.5, noise_std=0.3, order="public", **constants):
     adjacency = "add-remove" if sampling == "poisson" else "replace-one"
     schedule = NoisyGradientSchedule(
         step_size=step_size,
-        noise_scale=noise_scale,
+        noise_std=noise_std,
         n_steps=n_steps,
         batch_size=4,
         sampling=sampling,
@@ -51,7 +51,7 @@ def exact_epsilon(shifts, odds, deviation, delta):
 
 def enumerated(constants, schedule):
     """Every outcome of the record's participation: (total shift, probability), and the standard deviation."""
-    steps, noises = schedule.step_sizes(), schedule.noise_scales()
+    steps, noises = schedule.step_sizes(), schedule.noise_stds()
     factors = 1 - steps * constants.strong_convexity
     tails = np.array([np.prod(factors[t + 1 :]) for t in range(len(steps))])
     jumps = tails * steps * constants.gradient_sensitivity / 4
@@ -75,7 +75,7 @@ def test_every_outcome(sampling, ridge, varying):
     if varying:
         options |= {
             "step_size": (0.5, 0.4, 0.9, 0.3, 0.7, 0.2),
-            "noise_scale": (0.3, 0.2, 0.5, 0.3, 0.4, 0.6),
+            "noise_std": (0.3, 0.2, 0.5, 0.3, 0.4, 0.6),
         }
     constants, schedule = described(sampling, order="secret", **options)
     for delta in (1e-2, 1e-6):
@@ -90,7 +90,7 @@ def test_a_million_records():
     steps = round(1000 * n / b)
     constants = Constants(n=n, lipschitz=1.0, smoothness=1.0, adjacency="add-remove")
     schedule = NoisyGradientSchedule(
-        step_size=0.01, noise_scale=4 / b, n_steps=steps, batch_size=b, sampling="poisson"
+        step_size=0.01, noise_std=4 / b, n_steps=steps, batch_size=b, sampling="poisson"
     )
     counts = np.arange(600, 1500)
     exact = exact_epsilon(counts, binom.pmf(counts, steps, b / n), 4 * math.sqrt(steps), 1e-6)
@@ -150,7 +150,7 @@ def test_bernstein_covers_the_binomial_tail():
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
 def test_endless_is_above_every_number_of_steps(sampling, ridge):
     constants, _ = described("poisson", strong_convexity=ridge, diameter=20.0)
-    options = {"step_size": 0.5, "noise_scale": 1.0, "sampling": sampling}
+    options = {"step_size": 0.5, "noise_std": 1.0, "sampling": sampling}
     if sampling != "full":
         options["batch_size"] = 4
     if sampling != "poisson":
@@ -174,7 +174,7 @@ def test_never_above_a_proved_bound():
             sampling,
             n_steps=steps,
             step_size=tuple(rng.uniform(0.1, 0.6, steps)) if varying else float(rng.uniform(0.1, 0.6)),
-            noise_scale=float(np.exp(rng.uniform(-2, 2))),
+            noise_std=float(np.exp(rng.uniform(-2, 2))),
             order=str(rng.choice(["public", "secret"])),
             strong_convexity=float(rng.choice([0.0, 0.3])),
             diameter=float(rng.choice([math.inf, 30.0])),

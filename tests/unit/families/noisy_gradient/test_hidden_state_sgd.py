@@ -67,7 +67,7 @@ def described(
         adjacency="add-remove" if sampling == POISSON else "replace-one",
     )
     schedule = NoisyGradientSchedule(
-        step_size=step, noise_scale=noise, n_steps=steps, batch_size=size, sampling=sampling, **more
+        step_size=step, noise_std=noise, n_steps=steps, batch_size=size, sampling=sampling, **more
     )
     return constants, schedule
 

@@ -556,7 +556,7 @@ def test_agrees_with_the_noisy_gradient_theorems(beta, a, steps, m, diameter):
     """SGLD is noisy gradient descent with step a = eta beta and noise sqrt(2 eta)/a on the gradient."""
     here = Constants(n=50, lipschitz=1.0, strong_convexity=m, smoothness=m + 1.0, diameter=diameter)
     eta = a / beta
-    schedule = NoisyGradientSchedule(step_size=a, noise_scale=math.sqrt(2 * eta) / a, n_steps=steps)
+    schedule = NoisyGradientSchedule(step_size=a, noise_std=math.sqrt(2 * eta) / a, n_steps=steps)
     whole = Composition().certify(here, schedule).mu
     assert process.sgld_trajectory(here, beta, eta, steps).mu == pytest.approx(whole, rel=1e-6)
     other = OptimalShift().certify(here, schedule).mu

@@ -44,13 +44,13 @@ def walks(shift, diameter, steps, *, noise=1.0, contraction=1.0, drift=0.0, star
     ]
 
 
-def batch_walks(noise_scale, steps, *, contraction=1.0, diameter=1.0):
+def batch_walks(noise_std, steps, *, contraction=1.0, diameter=1.0):
     """Set G: n = 1000, b = 50, L = 1, eta = 0.1, without replacement."""
     jump = 0.1 / 50
     return [
         exact_law(
             [(0.95, affine(contraction, 0.0)), (0.05, affine(contraction, sign * jump))],
-            0.1 * noise_scale,
+            0.1 * noise_std,
             diameter,
             steps,
         )
@@ -147,7 +147,7 @@ def quadratic(**changes):
 
 
 def run(**changes):
-    return NoisyGradientSchedule(**{"step_size": 0.2, "noise_scale": 0.05, "n_steps": 50, **changes})
+    return NoisyGradientSchedule(**{"step_size": 0.2, "noise_std": 0.05, "n_steps": 50, **changes})
 
 
 def test_unprojected_full_batch_is_exactly_the_shift_bound():
@@ -172,7 +172,7 @@ def test_unprojected_trajectory_and_checkpoints():
 def test_cyclic_record_in_the_last_batch():
     """Vectors 24 and 25, j = 5: l = 5, E = 4, Delta = 2, b = 10, sigma = 2."""
     schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_scale=2.0, n_steps=20, sampling="cyclic", batch_size=10
+        step_size=1.0, noise_std=2.0, n_steps=20, sampling="cyclic", batch_size=10
     )
     flat = Constants(n=50, lipschitz=1.0, smoothness=1.0)
     assert gaussian_mu(flat, schedule) <= 0.1264911064
@@ -188,7 +188,7 @@ def test_closed_forms_agree_with_the_sums(sampling, release, curvature):
     constants = Constants(n=7, lipschitz=1.0, smoothness=9.0, strong_convexity=curvature)
     for steps in (1, 2, 13):
         options = {
-            "noise_scale": 0.05,
+            "noise_std": 0.05,
             "n_steps": steps,
             "sampling": sampling,
             "batch_size": None if sampling == "full" else 2,
@@ -273,7 +273,7 @@ def test_lower_never_exceeds_upper():
         )
         schedule = NoisyGradientSchedule(
             step_size=step,
-            noise_scale=noise,
+            noise_std=noise,
             n_steps=[1, 3, 20, 400, math.inf][rng.integers(5)],
             start_scale=float(rng.choice([0.0, 0.5 * step * noise])),
         )
@@ -297,7 +297,7 @@ def test_random_batches_stay_below_composition():
         constants = Constants(n=200, lipschitz=1.0, smoothness=1.0, diameter=1.0, adjacency=adjacency)
         for steps in (1, 40):
             schedule = NoisyGradientSchedule(
-                step_size=0.5, noise_scale=0.1, n_steps=steps, sampling=sampling, batch_size=20
+                step_size=0.5, noise_std=0.1, n_steps=steps, sampling=sampling, batch_size=20
             )
             lower = lower_bound_epsilon(constants, schedule, 1e-5)
             assert 0 < lower <= Composition().certify(constants, schedule).epsilon(1e-5)
@@ -308,7 +308,7 @@ def test_a_step_that_throws_across_the_set_is_not_taken_as_stationary():
     constants = Constants(n=1, lipschitz=1.0, smoothness=4.0, strong_convexity=4.0, diameter=12.0)
     found = [
         lower_bound_epsilon(
-            constants, NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=steps), 1e-3
+            constants, NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=steps), 1e-3
         )
         for steps in (300, 20_001)
     ]

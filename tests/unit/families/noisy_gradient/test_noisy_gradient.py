@@ -37,7 +37,7 @@ def data(of: Problem, rows: int = N) -> ArrayDataset:
 
 
 def plan(of: Problem, **changes: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.7, "noise_scale": 0.3, "n_steps": 9}
+    fields: dict[str, Any] = {"step_size": 0.7, "noise_std": 0.3, "n_steps": 9}
     return Plan(problem=of, schedule=NoisyGradientSchedule(**(fields | changes)), delta=1e-5)
 
 
@@ -59,7 +59,7 @@ def test_iterates_follow_the_schedule_and_its_noise(momentum: bool) -> None:
     of = problem()
     steps = tuple(np.linspace(0.2, 1.0, 9).tolist())
     noises = tuple(np.linspace(0.5, 0.1, 9).tolist())
-    made = plan(of, step_size=steps, noise_scale=noises, momentum=momentum, release="trajectory")
+    made = plan(of, step_size=steps, noise_std=noises, momentum=momentum, release="trajectory")
     rows, recorder = data(of), Recorder()
     release = NoisyGradientDescent().run(made, rows, recorder)
     theta = previous = np.zeros(P + 1)
@@ -118,7 +118,7 @@ def test_batches_have_the_accounted_law(
 
     monkeypatch.setattr(ArrayDataset, "gradient_sum", spy)
     schedule = NoisyGradientSchedule(
-        step_size=0.5, noise_scale=0.5, n_steps=24, batch_size=20, sampling=sampling
+        step_size=0.5, noise_std=0.5, n_steps=24, batch_size=20, sampling=sampling
     )  # type: ignore[arg-type]
     release = NoisyGradientDescent().run(
         Plan(problem=of, schedule=schedule, delta=1e-5, theorem="composition"), rows, 1
@@ -143,7 +143,7 @@ def test_start_is_projected_and_both_parametrisations_agree() -> None:
     schedule = NoisyGradientSchedule.from_diffusion(
         step_size=0.5, sigma=0.2, n_steps=4, strong_convexity=0.05
     )
-    assert schedule.noise_scale == pytest.approx(0.2 * math.sqrt(2 / 0.5))
+    assert schedule.noise_std == pytest.approx(0.2 * math.sqrt(2 / 0.5))
     assert schedule.start_scale == pytest.approx(0.2 * math.sqrt(2 / 0.05))
     release = NoisyGradientDescent().run(Plan(problem=of, schedule=schedule, delta=1e-5), data(of), 0)
     assert np.linalg.norm(release.value) <= 0.1

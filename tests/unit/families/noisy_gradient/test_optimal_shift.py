@@ -103,7 +103,7 @@ def constants(**changes: object) -> Constants:
 
 
 def schedule(**changes: object) -> NoisyGradientSchedule:
-    fields: dict[str, object] = {"step_size": 0.5, "noise_scale": 0.1, "n_steps": 100}
+    fields: dict[str, object] = {"step_size": 0.5, "noise_std": 0.1, "n_steps": 100}
     return NoisyGradientSchedule(**(fields | changes))  # type: ignore[arg-type]
 
 
@@ -283,7 +283,7 @@ def test_unknown_start_restarts_from_the_diameter() -> None:
 def test_varying_schedules() -> None:
     steps = tuple(np.linspace(1.0, 0.2, 60).tolist())
     noises = tuple(np.linspace(0.1, 0.3, 60).tolist())
-    run = schedule(step_size=steps, noise_scale=noises, n_steps=60)
+    run = schedule(step_size=steps, noise_std=noises, n_steps=60)
     ours, plain = OptimalShift().certify(constants(), run).mu, Composition().certify(constants(), run).mu
     assert plain == pytest.approx(math.sqrt(sum((2 / 1000 / x) ** 2 for x in noises)), rel=1e-8)
     assert ours is not None
@@ -291,7 +291,7 @@ def test_varying_schedules() -> None:
     bounded = OptimalShift().certify(constants(diameter=0.01), run).mu
     assert bounded is not None
     assert bounded < ours
-    flat = schedule(step_size=(0.5,) * 100, noise_scale=(0.1,) * 100)
+    flat = schedule(step_size=(0.5,) * 100, noise_std=(0.1,) * 100)
     for limit in (INFINITY, 0.02):
         a = OptimalShift().certify(constants(diameter=limit), flat).mu
         b = OptimalShift().certify(constants(diameter=limit), schedule()).mu
@@ -301,12 +301,12 @@ def test_varying_schedules() -> None:
 
 def test_calibration_vectors() -> None:
     base = Constants(n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01)
-    run = NoisyGradientSchedule(step_size=1.0, noise_scale=0.01191928594, n_steps=INFINITY)
+    run = NoisyGradientSchedule(step_size=1.0, noise_std=0.01191928594, n_steps=INFINITY)
     assert OptimalShift().certify(base, run).epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
-    plain = NoisyGradientSchedule(step_size=1.0, noise_scale=0.02671921535, n_steps=1000)
+    plain = NoisyGradientSchedule(step_size=1.0, noise_std=0.02671921535, n_steps=1000)
     assert Composition().certify(base, plain).epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
     convex = Constants(n=10_000, lipschitz=1.0, smoothness=0.25, diameter=2.0)
-    bounded = NoisyGradientSchedule(step_size=1.0, noise_scale=0.1689871556, n_steps=INFINITY)
+    bounded = NoisyGradientSchedule(step_size=1.0, noise_std=0.1689871556, n_steps=INFINITY)
     assert OptimalShift().certify(convex, bounded).epsilon(1e-6) == pytest.approx(1.0, rel=1e-6)
 
 

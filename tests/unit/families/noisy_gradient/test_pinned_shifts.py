@@ -28,7 +28,7 @@ def test_what_is_not_a_number_costs_everything() -> None:
 def test_every_checkpoint_is_paid() -> None:
     """Contraction 1, a checkpoint after each of 3 steps: mu^2 = 3 (Delta / (n sigma))^2 = 3 * 0.4^2."""
     schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_scale=0.5, n_steps=3, release="checkpoints", checkpoints=(1, 2, 3)
+        step_size=1.0, noise_std=0.5, n_steps=3, release="checkpoints", checkpoints=(1, 2, 3)
     )
     constants = Constants(n=10, lipschitz=1.0, smoothness=1.0)
     assert mu_of("optimal-shift", constants, schedule) == pytest.approx(0.4 * math.sqrt(3), rel=1e-8)
@@ -41,7 +41,7 @@ def test_a_segment_between_checkpoints_may_hold_more_participations_than_whole_e
     """
     schedule = NoisyGradientSchedule(
         step_size=1.0,
-        noise_scale=0.5,
+        noise_std=0.5,
         n_steps=6,
         batch_size=5,
         sampling="cyclic",
@@ -56,7 +56,7 @@ def test_a_very_long_cyclic_run_remembers_an_unknown_start() -> None:
     """Two starts D apart on a quadratic: mu >= c^T D / (v sqrt((1 - c^2T) / (1 - c^2))), more than 200,000 epochs."""
     steps, ridge, noise, shift, diameter = 500_000, 1e-7, 1.0, 1e-6, 1e3
     schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_scale=noise, n_steps=steps, batch_size=1, sampling="cyclic", start="unknown"
+        step_size=1.0, noise_std=noise, n_steps=steps, batch_size=1, sampling="cyclic", start="unknown"
     )
     constants = Constants(n=2, lipschitz=shift / 2, smoothness=1.0, strong_convexity=ridge, diameter=diameter)
     power = math.exp(steps * math.log1p(-ridge))

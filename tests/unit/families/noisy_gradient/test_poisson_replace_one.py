@@ -22,34 +22,34 @@ RUN: dict[str, Any] = {
 
 
 def test_it_is_accounted_by_two_opposite_records() -> None:
-    g = account(**RUN, noise_scale=0.1, steps=20)
+    g = account(**RUN, noise_std=0.1, steps=20)
     assert (g.adjacency, g.theorem, g.origin.kind) == ("replace-one", "opposite-records", "proved here")
     (part,) = g.parts
     assert isinstance(part, OppositeMixtures)
     assert (part.rate, part.count) == (0.05, 20)
     assert part.noise_multiplier == pytest.approx(50 * 0.1, rel=1e-8)
     assert part.noise_multiplier < 50 * 0.1
-    assert g.epsilon() > account(**RUN, noise_scale=0.1, steps=20, adjacency="add-remove").epsilon()
+    assert g.epsilon() > account(**RUN, noise_std=0.1, steps=20, adjacency="add-remove").epsilon()
 
 
 def test_plain_composition_has_twice_the_reach() -> None:
-    g = account(**RUN, noise_scale=0.1, steps=20, theorem="composition")
+    g = account(**RUN, noise_std=0.1, steps=20, theorem="composition")
     (part,) = g.parts
     assert isinstance(part, SampledGaussian)
     assert (part.rate, part.sampling, part.count) == (0.05, "without-replacement", 20)
     assert part.noise_multiplier == pytest.approx(50 * 0.1 / 2, rel=1e-8)
-    assert g.epsilon() > account(**RUN, noise_scale=0.1, steps=20).epsilon()
+    assert g.epsilon() > account(**RUN, noise_std=0.1, steps=20).epsilon()
 
 
 def test_each_noise_is_counted() -> None:
-    g = account(**RUN, noise_scale=(0.1, 0.2, 0.1), steps=3, theorem="opposite-records")
+    g = account(**RUN, noise_std=(0.1, 0.2, 0.1), steps=3, theorem="opposite-records")
     assert sorted((round(part.noise_multiplier, 6), part.count) for part in g.parts) == [(5.0, 2), (10.0, 1)]  # type: ignore[attr-defined]
 
 
 def test_hidden_state_bounds_are_refused() -> None:
     for name in ("hidden-state-sgd", "every-step-shift", "participation-start", "block-sgd"):
         with pytest.raises(AssumptionFailed, match="add-remove"):
-            account(**RUN, noise_scale=0.1, steps=20, smoothness=0.25, diameter=2.0, theorem=name)
+            account(**RUN, noise_std=0.1, steps=20, smoothness=0.25, diameter=2.0, theorem=name)
 
 
 def exact_delta(rate: float, deviation: float, first: complex, second: complex, epsilon: float) -> float:
@@ -113,7 +113,7 @@ def test_their_composition() -> None:
     theirs = pld.from_gaussian_mechanism(
         4.0, sampling_prob=0.05, neighboring_relation=NeighboringRelation.REPLACE_ONE
     ).self_compose(200)
-    ours = account(**RUN, noise_scale=4.0 / 50, steps=200, theorem="opposite-records").epsilon()
+    ours = account(**RUN, noise_std=4.0 / 50, steps=200, theorem="opposite-records").epsilon()
     assert ours == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=1e-6)
     assert ours == pytest.approx(1.35559, abs=1e-5)
 
@@ -125,7 +125,7 @@ def test_a_smaller_pairwise_sensitivity_does_not_shrink_the_reach() -> None:
     from dplangevin.problem.constants import Constants
 
     schedule = NoisyGradientSchedule(
-        step_size=0.1, noise_scale=0.1, n_steps=1, batch_size=50, sampling="poisson"
+        step_size=0.1, noise_std=0.1, n_steps=1, batch_size=50, sampling="poisson"
     )
     constants = Constants(n=1000, lipschitz=1.0, gradient_sensitivity=0.01)
     (part,) = certify(constants, schedule, delta=1e-5, theorem="composition").parts
@@ -140,7 +140,7 @@ def test_a_smaller_pairwise_sensitivity_does_not_shrink_the_reach() -> None:
 @pytest.mark.parametrize("diameter", [math.inf, 1e3])
 def test_two_opposite_records_leak_nearly_as_much(steps: int, diameter: float) -> None:
     """One step: the pair itself, so the bound is attained. More: the last iterate alone tells a little less."""
-    run: dict[str, Any] = {**RUN, "noise_scale": 1.0 / 50, "smoothness": 1.0, "diameter": diameter}
+    run: dict[str, Any] = {**RUN, "noise_std": 1.0 / 50, "smoothness": 1.0, "diameter": diameter}
     delta = run.pop("delta")
     lower = lower_bound_epsilon(*describe(**run, steps=steps), delta)
     upper = account(**run, steps=steps, delta=delta, theorem="opposite-records").epsilon()
@@ -152,7 +152,7 @@ def test_the_free_walk_by_hand() -> None:
     """Two steps, rate 1/2, jumps of one deviation of a step either way: a mixture of three normal laws, half lines."""
     run: dict[str, Any] = {
         "n": 10, "lipschitz": 1.0, "smoothness": 1.0, "step_size": 1.0, "batch_size": 5, "sampling": "poisson",
-        "noise_scale": 0.2, "steps": 2,
+        "noise_std": 0.2, "steps": 2,
     }  # fmt: skip
     cuts, root = np.linspace(-6, 8, 40_001), math.sqrt(2)
     first, second = (

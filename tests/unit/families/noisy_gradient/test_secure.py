@@ -47,7 +47,7 @@ def _problem(**changes: Any) -> Problem:
 
 
 PROBLEM = _problem()
-SCHEDULE = DiscreteGradientSchedule(step_size=1.0, noise_scale=0.5, n_steps=20)
+SCHEDULE = DiscreteGradientSchedule(step_size=1.0, noise_std=0.5, n_steps=20)
 
 
 def _data(problem: Problem, seed: int = 0, size: float = 3.0) -> ArrayDataset:
@@ -170,7 +170,7 @@ def test_the_grid_and_the_accounting_cost_little() -> None:
 
 
 def test_batches_count_once_an_epoch() -> None:
-    batched = replace(SCHEDULE, batch_size=10, sampling="shuffle", noise_scale=2.0)
+    batched = replace(SCHEDULE, batch_size=10, sampling="shuffle", noise_std=2.0)
     constants = PROBLEM.constants
     full = DiscreteComposition().certify(constants, SCHEDULE).parts[0].mu  # type: ignore[attr-defined]
     assert DiscreteComposition().certify(constants, batched).parts[0].mu == pytest.approx(full / 2)  # type: ignore[attr-defined]
@@ -236,7 +236,7 @@ def test_what_secure_mode_refuses() -> None:
         Plan(problem=_problem(adjacency="add-remove"), schedule=replace(SCHEDULE, sampling="cyclic", batch_size=5),
              delta=1e-5, theorem="discrete-composition")  # fmt: skip
     with pytest.raises(AssumptionFailed, match="Lower resolution"):
-        integer_bound(PROBLEM.constants, replace(SCHEDULE, noise_scale=1e-9))
+        integer_bound(PROBLEM.constants, replace(SCHEDULE, noise_std=1e-9))
     with pytest.raises(AssumptionFailed, match="number of parameters"):
         integer_bound(replace(PROBLEM.constants, dimension=None), SCHEDULE)
     with pytest.raises(DplangevinError):

@@ -116,7 +116,7 @@ def test_every_step_shift_is_above_exact_chains():
             diameter=run.diameter,
         )  # fmt: skip
         schedule = NoisyGradientSchedule(
-            step_size=1.0, noise_scale=1.0, n_steps=run.n_steps, batch_size=size, sampling=SUBSET
+            step_size=1.0, noise_std=1.0, n_steps=run.n_steps, batch_size=size, sampling=SUBSET
         )
         mu = EveryStepShift().certify(constants, schedule).mu
         for order in (2.0, 6.0):

@@ -41,7 +41,7 @@ def described(steps, noises, *, sampling=SUBSET, n=10, batch=2, ridge=0.0, diame
     )
     schedule = NoisyGradientSchedule(
         step_size=tuple(steps),
-        noise_scale=tuple(noises),
+        noise_std=tuple(noises),
         n_steps=len(steps),
         batch_size=batch,
         sampling=sampling,
@@ -137,9 +137,7 @@ def test_the_formula_written_out():
 def test_a_constant_schedule_written_as_a_list():
     """The list shares one rho over all steps, so it is a little above the search for constant ones, never below."""
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
-    plain = NoisyGradientSchedule(
-        step_size=0.1, noise_scale=0.4, n_steps=2000, batch_size=50, sampling=SUBSET
-    )
+    plain = NoisyGradientSchedule(step_size=0.1, noise_std=0.4, n_steps=2000, batch_size=50, sampling=SUBSET)
     listed = replace(plain, step_size=(0.1,) * 2000)
     for theorem in (HiddenStateSGD(), ParticipationStart()):
         one, many = (theorem.certify(constants, schedule).epsilon(1e-5) for schedule in (plain, listed))
@@ -151,7 +149,7 @@ def test_a_decaying_step_size_is_far_below_composition():
     constants = Constants(n=1000, lipschitz=1.0, smoothness=1.0, strong_convexity=0.5)
     steps = tuple((0.5 / np.sqrt(1 + np.arange(2000) / 50)).tolist())
     schedule = NoisyGradientSchedule(
-        step_size=steps, noise_scale=0.4, n_steps=2000, batch_size=50, sampling=SUBSET
+        step_size=steps, noise_std=0.4, n_steps=2000, batch_size=50, sampling=SUBSET
     )
     assert ParticipationStart().certify(constants, schedule).epsilon(1e-5) == pytest.approx(0.1596, rel=5e-3)
     assert HiddenStateSGD().certify(constants, schedule).epsilon(1e-5) == pytest.approx(0.2272, rel=5e-3)
@@ -189,7 +187,7 @@ def test_extreme_magnitudes_never_claim_too_little():
     tiny = replace(schedule, step_size=tuple(1e-55 * e for e in (0.5, 0.4, 0.3)))
     there = certain_split(varying_run(HiddenStateSGD(), replace(constants, diameter=4e-55), tiny), FEW)
     assert there == pytest.approx(here, rel=1e-6)
-    bare = replace(schedule, noise_scale=(1.0, 1.0, 1e-9))
+    bare = replace(schedule, noise_std=(1.0, 1.0, 1e-9))
     assert np.all(certain_split(varying_run(HiddenStateSGD(), constants, bare), FEW) > 1e10)
 
 
@@ -217,7 +215,7 @@ def test_each_broken_hypothesis_is_named(theorem):
 def test_too_large_poisson_batches_are_charged():
     constants = Constants(n=1000, lipschitz=1.0, smoothness=12.0, adjacency="add-remove", diameter=1.0)
     schedule = NoisyGradientSchedule(
-        step_size=(0.1,) * 50, noise_scale=0.4, n_steps=50, batch_size=50, sampling=POISSON
+        step_size=(0.1,) * 50, noise_std=0.4, n_steps=50, batch_size=50, sampling=POISSON
     )
     found = HiddenStateSGD().certify(constants, schedule)
     largest = math.floor(2 / 0.1 * 50 / 12)

@@ -41,13 +41,13 @@ from unit._perturbation import (
 
 EXACT = {
     "tolerance": 1.0,
-    "release_noise": 1e30,
+    "release_density_scale": 1e30,
 }  # the solver part is negligible: the exact minimiser is priced
 BASE = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5, hessian_rank=1)
 
 
 def certified(constants: Constants, **changes: Any) -> float:
-    fields: dict[str, Any] = {"noise_scale": 2.0, **EXACT}
+    fields: dict[str, Any] = {"density_scale": 2.0, **EXACT}
     return (
         ObjectivePerturbationTheorem()
         .certify(constants, ObjectivePerturbationSchedule(**(fields | changes)))
@@ -63,7 +63,7 @@ def test_the_three_parts_add_up_and_curvature_grows_with_the_square_of_the_norm(
     of = problem("logistic", norm, 50, 3, 7.0, adjacency)
     reach = (2 if adjacency == "replace-one" else 1) * norm
     expected = reach / 4.0 + math.log1p(0.25 * norm**2 / 7.0) + 2 * 1e-3 / (7.0 * 0.05)
-    got = certified(of.constants, noise_scale=4.0, tolerance=1e-3, release_noise=0.05)
+    got = certified(of.constants, density_scale=4.0, tolerance=1e-3, release_density_scale=0.05)
     assert got == pytest.approx(expected, rel=1e-8)
     assert got >= expected
 
@@ -77,14 +77,14 @@ def test_softmax_pays_for_every_rank() -> None:
         ridge=0.5,
         fit_intercept=False,
     )
-    curvature = certified(of.constants, noise_scale=1e30)
+    curvature = certified(of.constants, density_scale=1e30)
     assert curvature == pytest.approx(3 * math.log1p(0.5 * 4 / 5), rel=1e-8)
 
 
 def test_rounding_in_the_smoothness_never_hides_the_curvature() -> None:
     heavy = replace(BASE, smoothness=1e18 + 0.25, strong_convexity=1e18)
     assert heavy.data_smoothness == 0
-    assert certified(heavy, noise_scale=1e30) > math.log1p(0.25 / (1000 * 1e18))
+    assert certified(heavy, density_scale=1e30) > math.log1p(0.25 / (1000 * 1e18))
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_each_hypothesis_is_refused_by_name(
     changes: dict[str, Any], schedule: dict[str, Any], word: str, noise: str
 ) -> None:
     theorem = ObjectivePerturbationTheorem() if noise == "gamma" else GaussianObjectivePerturbation()
-    run = ObjectivePerturbationSchedule(**({"noise_scale": 2.0, "noise": noise, **EXACT} | schedule))
+    run = ObjectivePerturbationSchedule(**({"density_scale": 2.0, "noise": noise, **EXACT} | schedule))
     theorem.certify(BASE, replace(run, tolerance=1.0))
     with pytest.raises(AssumptionFailed, match=word):
         theorem.certify(replace(BASE, **changes), run)
 
 
 def test_gaussian_noise_has_no_pure_promise() -> None:
-    run = ObjectivePerturbationSchedule(noise_scale=2.0, noise="gaussian", **EXACT)
+    run = ObjectivePerturbationSchedule(density_scale=2.0, noise="gaussian", **EXACT)
     with pytest.raises(AssumptionFailed, match="no pure promise"):
         ObjectivePerturbationTheorem().certify(BASE, run)
     with pytest.raises(NotPrivateError, match="delta = 0"):
         Price(constants=BASE, schedule=run, delta=0.0)
-    with pytest.raises(AssumptionFailed, match="Raise noise_scale"):
-        GaussianObjectivePerturbation().certify(BASE, replace(run, noise_scale=1e-6))
+    with pytest.raises(AssumptionFailed, match="Raise density_scale"):
+        GaussianObjectivePerturbation().certify(BASE, replace(run, density_scale=1e-6))
 
 
 @given(
@@ -147,11 +147,11 @@ def test_a_ridge_that_is_too_small_is_named() -> None:
 
 
 def test_more_noise_never_costs_more() -> None:
-    run = ObjectivePerturbationSchedule(noise_scale=1.0, noise="gaussian", **EXACT)
+    run = ObjectivePerturbationSchedule(density_scale=1.0, noise="gaussian", **EXACT)
     for adjacency in ("replace-one", "add-remove"):
         constants = replace(BASE, adjacency=adjacency, gradient_sensitivity=math.nan)
         costs = [
-            GaussianObjectivePerturbation().certify(constants, replace(run, noise_scale=s)).epsilon(1e-5)
+            GaussianObjectivePerturbation().certify(constants, replace(run, density_scale=s)).epsilon(1e-5)
             for s in np.geomspace(0.5, 50, 15)
         ]
         assert all(b < a for a, b in itertools.pairwise(costs))
@@ -167,7 +167,7 @@ def _attack(name: str, norm: float, adjacency: str, rng: np.random.Generator) ->
         of = problem(name, norm, n, dimension, ridge, adjacency)
         noise = 10 ** rng.uniform(-1.5, 1)
         scale = of.constants.gradient_sensitivity / noise
-        claim = certified(of.constants, noise_scale=scale)
+        claim = certified(of.constants, density_scale=scale)
         for _ in range(12):
             first, second = random_pair(name, norm, n, dimension, adjacency, rng).sides()
             theta = rng.standard_normal((300, dimension))
@@ -207,7 +207,7 @@ def test_the_claim_is_attained() -> None:
         log_density("huber", (np.array([[norm]]), np.array([y])), theta, ridge, gamma_norm_density(scale, 1))
         for y in labels
     )
-    assert float((curved - flat)[0]) == pytest.approx(certified(of.constants, noise_scale=scale), rel=1e-6)
+    assert float((curved - flat)[0]) == pytest.approx(certified(of.constants, density_scale=scale), rel=1e-6)
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -222,7 +222,7 @@ def test_exact_hockey_sticks_stay_within_the_gaussian_claim(name: str, adjacency
         of = problem(name, norm, n, 1, ridge, adjacency)
         mu = 10 ** rng.uniform(-1, 0.5)
         scale = of.constants.gradient_sensitivity / mu
-        run = ObjectivePerturbationSchedule(noise_scale=scale, noise="gaussian", **EXACT)
+        run = ObjectivePerturbationSchedule(density_scale=scale, noise="gaussian", **EXACT)
         claim = GaussianObjectivePerturbation().certify(of.constants, run)
         reach = (9 * scale + (n + 1) * of.constants.lipschitz) / ridge
         theta, step = np.linspace(-reach, reach, 24_001, retstep=True)
@@ -266,7 +266,7 @@ def test_softmax_density_ratios_stay_within_the_claim() -> None:
                 gradient = data.gradient_sum(of.loss, theta[:, None])[:, 0] + ridge * theta
                 hessian = hessian_sum(data, theta) + ridge * np.eye(of.dimension)
                 logs.append(np.linalg.slogdet(hessian)[1] - np.linalg.norm(gradient) / scale)
-            worst = max(worst, abs(logs[0] - logs[1]) / certified(of.constants, noise_scale=scale))
+            worst = max(worst, abs(logs[0] - logs[1]) / certified(of.constants, density_scale=scale))
     assert 0.4 < worst <= 1
 
 
@@ -291,7 +291,7 @@ def test_a_constraint_keeps_the_promise() -> None:
             pull = (slope @ rows + ridge * ends)[:, 0]  # theta = radius exactly when b <= -pull(radius)
             masses.append(log_laplace_tail(np.array([-pull[0], pull[1]]) / scale))
         worst = max(
-            worst, float(np.abs(masses[0] - masses[1]).max()) / certified(of.constants, noise_scale=scale)
+            worst, float(np.abs(masses[0] - masses[1]).max()) / certified(of.constants, density_scale=scale)
         )
     assert 0.3 < worst <= 1
 
@@ -301,7 +301,7 @@ def test_the_gaussian_claim_is_twice_one_gaussian_mechanism() -> None:
     flat = replace(BASE, smoothness=1e-9 + 0.01)
     for adjacency, reach in (("add-remove", 1.0), ("replace-one", 2.0)):
         constants = replace(flat, adjacency=adjacency, gradient_sensitivity=math.nan)
-        run = ObjectivePerturbationSchedule(noise_scale=reach / 0.5, noise="gaussian", **EXACT)
+        run = ObjectivePerturbationSchedule(density_scale=reach / 0.5, noise="gaussian", **EXACT)
         claim = GaussianObjectivePerturbation().certify(constants, run)
         assert claim.delta(2.0) == pytest.approx(2 * float(gdp_delta(0.5, 2.0)), rel=2e-3)
         assert claim.epsilon(1e-5) == pytest.approx(gdp_epsilon(0.5, 0.5e-5), rel=2e-3)
@@ -313,10 +313,12 @@ def test_the_run_is_the_stationary_point_of_the_tilted_objective() -> None:
         of = problem("logistic", 1.0, 40, 3, 6.0, "replace-one")
         rng = np.random.default_rng(0)
         data = ArrayDataset(rng.standard_normal((40, 3)), rng.integers(0, 2, 40), of)
-        run = ObjectivePerturbationSchedule(noise_scale=3.0, tolerance=1e-8, release_noise=1e-13, noise=noise)  # type: ignore[arg-type]
+        run = ObjectivePerturbationSchedule(
+            density_scale=3.0, tolerance=1e-8, release_density_scale=1e-13, noise=noise
+        )  # type: ignore[arg-type]
         tilts = []
         for factor in (1.0, 2.0):
-            plan = Plan(problem=of, schedule=replace(run, noise_scale=3.0 * factor), delta=delta)
+            plan = Plan(problem=of, schedule=replace(run, density_scale=3.0 * factor), delta=delta)
             theta = ObjectivePerturbation().run(plan, data, 5).value
             tilts.append(-(data.gradient_sum(of.loss, theta[:, None])[:, 0] + 6.0 * theta))
         np.testing.assert_allclose(tilts[1], 2 * tilts[0], atol=1e-6)
@@ -336,25 +338,27 @@ def test_a_constrained_run_stays_in_the_set() -> None:
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        ({"noise_scale": 0.0}, "noise_scale"),
+        ({"density_scale": 0.0}, "density_scale"),
         ({"tolerance": -1.0}, "tolerance"),
-        ({"release_noise": math.nan}, "release_noise"),
+        ({"release_density_scale": math.nan}, "release_density_scale"),
         ({"noise": "laplace"}, "noise"),
         ({"release": "trajectory"}, "release"),
     ],
 )
 def test_bad_values_are_named(changes: dict[str, Any], word: str) -> None:
     with pytest.raises(InvalidParameter, match=word):
-        ObjectivePerturbationSchedule(**({"noise_scale": 2.0, **EXACT} | changes))
+        ObjectivePerturbationSchedule(**({"density_scale": 2.0, **EXACT} | changes))
 
 
 def test_plans_of_other_mechanisms_are_refused() -> None:
     of = problem("logistic", 1.0, 4, 1, 6.0, "replace-one")
     data = ArrayDataset(np.ones((4, 1)), np.zeros(4), of)
-    other = Plan(problem=of, schedule=OutputPerturbationSchedule(noise_scale=1.0, tolerance=1e-6), delta=0.0)
+    other = Plan(
+        problem=of, schedule=OutputPerturbationSchedule(density_scale=1.0, tolerance=1e-6), delta=0.0
+    )
     with pytest.raises(InvalidParameter, match="output-perturbation"):
         ObjectivePerturbation().run(other, data, 0)
-    run = ObjectivePerturbationSchedule(noise_scale=2.0, **EXACT)
+    run = ObjectivePerturbationSchedule(density_scale=2.0, **EXACT)
     with pytest.raises(InvalidParameter, match="no problem"):
         ObjectivePerturbation().run(Price(constants=BASE, schedule=run, delta=0.0), data, 0)
     elsewhere = problem("logistic", 2.0, 4, 1, 6.0, "replace-one")
@@ -410,5 +414,5 @@ def test_release_noise_falls_with_epsilon() -> None:
         )
         schedule = recipe.plan.schedule
         assert isinstance(schedule, ObjectivePerturbationSchedule)
-        sizes.append(schedule.release_noise * 26)
+        sizes.append(schedule.release_density_scale * 26)
     assert max(sizes) < 0.03

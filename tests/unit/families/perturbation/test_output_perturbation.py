@@ -94,8 +94,8 @@ def test_the_sensitivity_is_attained(norm: float) -> None:
 def test_the_published_noise() -> None:
     """n = 3e4, ridge .01, eps = 1: E|z| = p S / eps = .1333 for p = 20 and .6667 for p = 100."""
     schedule = calibrated_output_perturbation(BASE, epsilon=1.0)
-    assert 20 * schedule.noise_scale == pytest.approx(0.13333, rel=1e-4)
-    assert 100 * schedule.noise_scale == pytest.approx(0.66667, rel=1e-4)
+    assert 20 * schedule.density_scale == pytest.approx(0.13333, rel=1e-4)
+    assert 100 * schedule.density_scale == pytest.approx(0.66667, rel=1e-4)
 
 
 @given(
@@ -120,7 +120,7 @@ def test_calibration_is_the_inverse_of_the_theorem(
 
 
 def test_each_hypothesis_is_refused_by_name() -> None:
-    run = OutputPerturbationSchedule(noise_scale=1.0, tolerance=1e-6)
+    run = OutputPerturbationSchedule(density_scale=1.0, tolerance=1e-6)
     for changes, word in (
         ({"convex": False}, "not convex"),
         ({"strong_convexity": 0.0}, "no ridge"),
@@ -136,11 +136,11 @@ def test_each_hypothesis_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"noise_scale": -1.0}, {"tolerance": 0.0}, {"noise": "uniform"}, {"release": "average"}]
+    "changes", [{"density_scale": -1.0}, {"tolerance": 0.0}, {"noise": "uniform"}, {"release": "average"}]
 )
 def test_bad_values_are_named(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter, match=next(iter(changes))):
-        OutputPerturbationSchedule(**({"noise_scale": 1.0, "tolerance": 1e-6} | changes))
+        OutputPerturbationSchedule(**({"density_scale": 1.0, "tolerance": 1e-6} | changes))
 
 
 @pytest.mark.parametrize("constraint", SETS, ids=lambda s: s.name)
@@ -225,7 +225,7 @@ def test_the_noise_is_the_one_that_was_priced() -> None:
     rows, labels = np.eye(3)[:2], np.array([1.0, -1.0])
     data = ArrayDataset(rows, labels, of)
     plan = Plan(problem=of, schedule=calibrated_output_perturbation(of.constants, epsilon=1.0), delta=0.0)
-    scale = plan.schedule.noise_scale  # type: ignore[attr-defined]
+    scale = plan.schedule.density_scale  # type: ignore[attr-defined]
     rng = np.random.default_rng(4)
     noise = np.array([OutputPerturbation().run(plan, data, rng).value for _ in range(1500)]) - minimiser(
         of, rows, labels

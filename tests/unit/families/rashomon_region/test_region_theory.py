@@ -11,7 +11,7 @@ import pytest
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.curvature import packed, unpacked
-from dplangevin.families.rashomon_region.objective import RegionObjective, largest_weight, majorant
+from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
 from dplangevin.families.rashomon_region.plan import (
     _curvature,
     _slack,
@@ -101,7 +101,7 @@ def test_a_parabola_lies_above_every_loss_and_touches_it(loss: Loss, labels: tup
             slope = float(loss.slope(here, np.array([label]))[0])
             bend = loss.value(t + steps, np.full(len(steps), label)) - loss.value(here, np.array([label]))[0]
             needed = 2 * (bend - slope * steps) / steps**2
-            assert weight <= largest_weight(loss)
+            assert weight <= loss.majorant_bound
             assert needed.max() <= weight * (1 + 1e-6) + 1e-7  # cancellation at short steps
             sharpest = max(sharpest, float(needed.max()) / weight)
     assert sharpest > (0.6 if isinstance(loss, Clipped) else 0.99)

@@ -73,8 +73,8 @@ def scales(n: int, p: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 APPROACHED = WhitenedSchedule(
-    moment_noise=1e-3, noise_scale=1e-3, n_steps=12, step_size=4.0, reach=10.0, looks=2, average_from=6,
-    shrink=True, approach=6, approach_noise=2e-3, longest=32,
+    moment_noise_std=1e-3, noise_std=1e-3, n_steps=12, step_size=4.0, reach=10.0, looks=2, average_from=6,
+    shrink=True, approach=6, approach_noise_std=2e-3, longest=32,
 )  # fmt: skip
 
 
@@ -191,9 +191,9 @@ def test_the_shares_add_up_to_the_budget(adjacency: str, n: int) -> None:
     assert spent == pytest.approx([0.1, 0.9] if n == 3000 else [0.1, 0.27, 0.63], rel=1e-7)
     assert recipe.plan.guarantee.mu == pytest.approx(mu, rel=1e-7)
     sides = 1 if adjacency == "add-remove" else 2
-    assert moment.mu == pytest.approx(math.sqrt(sides) / (n * schedule.moment_noise), rel=1e-6)  # type: ignore[attr-defined]
+    assert moment.mu == pytest.approx(math.sqrt(sides) / (n * schedule.moment_noise_std), rel=1e-6)  # type: ignore[attr-defined]
     bound = recipe.plan.problem.loss.slope_bound
-    assert step.mu == pytest.approx(sides * bound / (n * schedule.noise_scale), rel=1e-6)  # type: ignore[attr-defined]
+    assert step.mu == pytest.approx(sides * bound / (n * schedule.noise_std), rel=1e-6)  # type: ignore[attr-defined]
 
 
 def test_coordinates_turn_with_the_rows() -> None:
@@ -321,7 +321,7 @@ def test_steps_that_are_chosen_cost_what_was_stated() -> None:
     assert list(chosen.values()) == [12, 12, 33, 64, 64, 64, 64, 12]
     for steps in chosen.values():
         noises = np.array([schedule.noise(t, steps) for t in range(steps)])
-        assert (noises[:6] == schedule.approach_noise).all()
+        assert (noises[:6] == schedule.approach_noise_std).all()
         assert 1 / math.sqrt((noises**-2.0).sum()) == pytest.approx(schedule.whole, rel=1e-12)
         assert steps > schedule.path(steps).windows[-1].first >= schedule.approach
     assert plan.guarantee.mu == pytest.approx(gdp_mu(8.0, 1e-5), rel=1e-7)
@@ -371,7 +371,7 @@ def test_ridges_and_radii_are_refused_by_name() -> None:
     with pytest.raises(InvalidParameter, match="neither ridge nor radius"):
         choose(**stated(mechanism="whitened-gd", alpha=0.1))
     with pytest.raises(InvalidParameter, match="looks must be 1 or 2"):
-        WhitenedSchedule(moment_noise=1.0, noise_scale=1.0, n_steps=4, step_size=1.0, reach=1.0, looks=3)
+        WhitenedSchedule(moment_noise_std=1.0, noise_std=1.0, n_steps=4, step_size=1.0, reach=1.0, looks=3)
 
 
 def test_no_floating_point_sum_stays_on_a_model() -> None:
@@ -405,8 +405,8 @@ def test_sample_weights_scale_the_noise_and_not_the_moments() -> None:
         weighted = DPRidge(**options, weight_bound=3.0).fit(X, y, sample_weight=np.full(4000, 2.0))
     exact = [call.args[1] for call in blurred.call_args_list]
     ones, threes = plain.plan_.plan.schedule, weighted.plan_.plan.schedule
-    assert threes.noise_scale == pytest.approx(3 * ones.noise_scale, rel=1e-9)
-    assert threes.moment_noise == ones.moment_noise
+    assert threes.noise_std == pytest.approx(3 * ones.noise_std, rel=1e-9)
+    assert threes.moment_noise_std == ones.moment_noise_std
     np.testing.assert_array_equal(exact[0], exact[len(exact) // 2])
 
 
@@ -535,7 +535,7 @@ def test_the_fallback_is_gated_and_strong_effects_keep_plain_descent() -> None:
     gated, ungated = (run(p, ArrayDataset(rows, noise, p.problem), 1).value for p in (chosen, plain))
     assert np.linalg.norm(gated) < np.linalg.norm(ungated)
     with pytest.raises(InvalidParameter, match="gated weights need"):
-        NoisyGradientSchedule(step_size=1.0, noise_scale=1.0, n_steps=9, release="average", weights="gated")
+        NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=9, release="average", weights="gated")
 
 
 def test_its_report_has_a_curve_over_steps() -> None:
@@ -553,14 +553,14 @@ def test_noise_is_what_the_schedule_says() -> None:
     schedule = replace(plan.schedule, n_steps=1, average_from=0, approach=0, shrink=False)
     data = ArrayDataset(X, y, plan.problem)
     noisy = looked(schedule, data, np.random.default_rng(16))
-    drawn = schedule.moment_noise * symmetric_noise(5, np.random.default_rng(16))
+    drawn = schedule.moment_noise_std * symmetric_noise(5, np.random.default_rng(16))
     np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
     made, start = coordinates(schedule, noisy), np.zeros((5, 1))
     walk = Walk(moments=noisy, step=0, steps=1, theta=start, previous=start, totals=np.zeros((3, 5, 1)))
     found = descend(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
     weights, z = whitened(X, made.frame)
     exact = (weights * (0.5 - y)) @ z / 500
-    noise = made.frame.bound * schedule.noise_scale * np.random.default_rng(17).standard_normal(5)
+    noise = made.frame.bound * schedule.noise_std * np.random.default_rng(17).standard_normal(5)
     np.testing.assert_allclose(found, -step_sizes(schedule, made, 1) * (exact + noise), rtol=1e-9)
 
 

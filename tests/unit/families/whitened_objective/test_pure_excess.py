@@ -24,7 +24,8 @@ def problem(loss: Any, **bounds: Any) -> Problem:
 
 def schedule(**changes: Any) -> WhitenedObjectiveSchedule:
     options: dict[str, Any] = {
-        "moment_noise": 0.01, "ridge": 0.05, "noise_scale": 3.0, "tolerance": 1e-6, "release_noise": 1e-4,
+        "moment_density_scale": 0.01, "ridge": 0.05, "density_scale": 3.0, "tolerance": 1e-6,
+        "release_density_scale": 1e-4,
     }  # fmt: skip
     return WhitenedObjectiveSchedule(**(options | changes))
 
@@ -49,7 +50,7 @@ def test_it_is_the_quadratic_model() -> None:
 def test_it_has_no_units() -> None:
     """Longer rows and heavier weights: the same risk of the mean loss at weight 1."""
     plain, scaled = problem(Logistic()), problem(Logistic(), data_norm=7.0, weight_bound=3.0)
-    ran, other = schedule(), schedule(ridge=0.05 * 49 * 3, noise_scale=3.0 * 7 * 3)
+    ran, other = schedule(), schedule(ridge=0.05 * 49 * 3, density_scale=3.0 * 7 * 3)
     assert planned_excess(other, scaled) == pytest.approx(planned_excess(ran, plain))
     q = np.array([1.0, -2.0])
     one, two = (

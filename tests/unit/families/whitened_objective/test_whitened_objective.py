@@ -42,7 +42,8 @@ def stated(**changes: Any) -> dict[str, Any]:
 
 def schedule(**changes: Any) -> WhitenedObjectiveSchedule:
     options: dict[str, Any] = {
-        "moment_noise": 0.05, "ridge": 0.1, "noise_scale": 2.0, "tolerance": 1e-6, "release_noise": 1e-3,
+        "moment_density_scale": 0.05, "ridge": 0.1, "density_scale": 2.0, "tolerance": 1e-6,
+        "release_density_scale": 1e-3,
     }  # fmt: skip
     return WhitenedObjectiveSchedule(**(options | changes))
 
@@ -163,7 +164,7 @@ def test_density_ratios_of_the_minimiser_stay_within_the_claim(adjacency: str) -
     record is far beyond the bound before its weight. A Huber loss, curved on one side and straight on the other,
     reaches nine tenths of the claim."""
     rng, of, ridge = np.random.default_rng(5), problem(Huber(transition=0.2), 1, 2, adjacency=adjacency), 1.5
-    ran = schedule(ridge=ridge, noise_scale=0.5, release_noise=1e9)
+    ran = schedule(ridge=ridge, density_scale=0.5, release_density_scale=1e9)
     claim = (
         ObjectivePerturbationTheorem()
         .certify(whitened_constants(of.constants, ridge), ran.objective)
@@ -222,11 +223,11 @@ def joint_ratio(adjacency: str, model: str) -> float:
             means = [float(look(ran, data, np.random.default_rng(0))[0, 0]) for data in sides]
         for seen in [-1e3, -1.0, 1e-3, 0.3, 1.0, 4.0, *means]:
             basis = coordinates(resolved(ran, np.array([[seen]])))
-            ratio = (abs(seen - means[1]) - abs(seen - means[0])) / ran.moment_noise
+            ratio = (abs(seen - means[1]) - abs(seen - means[0])) / ran.moment_density_scale
             phis = [objective_of(ran, data, basis) for data in sides]
             for q in points[:, None]:
                 one, other = (
-                    -abs(phi.gradient(q)[0]) / ran.noise_scale + math.log(phi.hessian(q)[0, 0])
+                    -abs(phi.gradient(q)[0]) / ran.density_scale + math.log(phi.hessian(q)[0, 0])
                     for phi in phis
                 )
                 largest = max(largest, abs(ratio + one - other))
@@ -257,10 +258,10 @@ def test_the_shares_add_up_to_the_budget(adjacency: str) -> None:
         assert 1 - 1e-6 < moment + rest <= 1.0
         assert plan.guarantee.epsilon() == pytest.approx(moment + rest, rel=1e-12)
         sides = 2 if adjacency == "replace-one" else 1
-        assert moment == pytest.approx(sides / (20_000 * ran.moment_noise), rel=1e-6)
+        assert moment == pytest.approx(sides / (20_000 * ran.moment_density_scale), rel=1e-6)
         total, curved = 20_000 * ran.ridge, constants.data_smoothness
-        noise = constants.gradient_sensitivity / ran.noise_scale
-        solver = 2 * ran.tolerance / (total * ran.release_noise)
+        noise = constants.gradient_sensitivity / ran.density_scale
+        solver = 2 * ran.tolerance / (total * ran.release_density_scale)
         assert rest == pytest.approx(noise + math.log1p(curved / total) + solver, rel=1e-7)
         assert constants.gradient_sensitivity == pytest.approx(sides * constants.lipschitz)
 
@@ -310,9 +311,9 @@ def test_the_edge_is_that_of_the_noise_of_the_plan(n: int, share: float) -> None
     ran, look = choose(**stated(n=n)).plan.schedule, PureLook.of(Request(**stated(n=n)))
     assert isinstance(ran, WhitenedObjectiveSchedule)
     assert look.share == share
-    assert look.edge(share) == pytest.approx(PURE_EDGE * 21 * ran.moment_noise, rel=1e-6)
+    assert look.edge(share) == pytest.approx(PURE_EDGE * 21 * ran.moment_density_scale, rel=1e-6)
     found = resolved(ran, np.eye(20) / 20)
-    assert found.edge == pytest.approx(PURE_EDGE * 21 * ran.moment_noise)
+    assert found.edge == pytest.approx(PURE_EDGE * 21 * ran.moment_density_scale)
     basis = coordinates(found)
     assert np.trace(basis.T @ (found.vectors * found.values) @ found.vectors.T @ basis) == pytest.approx(1.0)
     np.testing.assert_allclose(
@@ -333,7 +334,8 @@ def test_each_noise_is_drawn_where_the_proof_has_it() -> None:
     lengths = np.linalg.norm(found, axis=1) * 2.0 / 2.0  # Lambda over the scale: Gamma(2)
     assert stats.kstest(lengths, stats.gamma(2).cdf).pvalue > 1e-4
     blurred = np.array([
-        minimised(schedule(ridge=0.5, noise_scale=1e-12, release_noise=3.0), data, np.eye(2), rng) for _ in range(400)
+        minimised(schedule(ridge=0.5, density_scale=1e-12, release_density_scale=3.0), data, np.eye(2), rng)
+        for _ in range(400)
     ])  # fmt: skip
     assert stats.kstest(np.linalg.norm(blurred, axis=1) / 3.0, stats.gamma(2).cdf).pvalue > 1e-4
 
@@ -399,8 +401,8 @@ def test_sample_weights_scale_the_tilt_and_not_the_moment() -> None:
         plain = DPRidge(**options).fit(X, y)
         weighted_fit = DPRidge(**options, weight_bound=3.0).fit(X, y, sample_weight=np.full(4000, 3.0))
     one, three = plain.plan_.plan.schedule, weighted_fit.plan_.plan.schedule
-    assert three.noise_scale == pytest.approx(3 * one.noise_scale, rel=1e-9)
-    assert three.moment_noise == one.moment_noise
+    assert three.density_scale == pytest.approx(3 * one.density_scale, rel=1e-9)
+    assert three.moment_density_scale == one.moment_density_scale
     np.testing.assert_allclose(*made)
     np.testing.assert_allclose(
         plain.coef_, weighted_fit.coef_, rtol=1e-4, atol=1e-6

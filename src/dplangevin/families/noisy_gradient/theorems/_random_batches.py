@@ -82,18 +82,18 @@ def random_batch_run(
 ) -> RandomBatchRun:
     """The run in canonical units, after every hypothesis has been checked."""
     check_run(theorem, constants, schedule, releases)
-    if isinstance(schedule.step_size, tuple) or isinstance(schedule.noise_scale, tuple):
+    if isinstance(schedule.step_size, tuple) or isinstance(schedule.noise_std, tuple):
         raise theorem.refuse(
-            "step size or noise varies between steps", "Use one step_size and one noise_scale."
+            "step size or noise varies between steps", "Use one step_size and one noise_std."
         )
     size = schedule.divisor(constants.n)
     lipschitz, bad = contraction_of(theorem, constants, schedule.step_size, schedule.sampling, size)
     return RandomBatchRun(
         sampling=schedule.sampling,
         rate=size / constants.n,
-        noise_multiplier=size * schedule.noise_scale / constants.gradient_sensitivity,
+        noise_multiplier=size * schedule.noise_std / constants.gradient_sensitivity,
         shift=schedule.step_size * constants.gradient_sensitivity / size,
-        noise=schedule.step_size * schedule.noise_scale,
+        noise=schedule.step_size * schedule.noise_std,
         contraction=lipschitz,
         diameter=constants.diameter,
         n_steps=schedule.n_steps,

@@ -45,7 +45,7 @@ def released_segments(schedule: NoisyGradientSchedule) -> tuple[int | float, lis
 def units(constants: Constants, schedule: NoisyGradientSchedule) -> Units:
     """Units of a constant schedule, with an inexact projection charged at every step."""
     assert schedule.constant
-    step, noise = float(schedule.step_size), float(schedule.noise_scale)  # type: ignore[arg-type]
+    step, noise = float(schedule.step_size), float(schedule.noise_std)  # type: ignore[arg-type]
     lipschitz = contraction(constants, step)
     error = constants.projection_error
     shift = step * constants.gradient_sensitivity / schedule.divisor(constants.n)

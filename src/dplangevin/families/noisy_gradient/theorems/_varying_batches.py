@@ -65,7 +65,7 @@ def varying_run(
     """The run step by step, after every hypothesis has been checked."""
     check_run(theorem, constants, schedule, ("last-iterate",))
     size = schedule.divisor(constants.n)
-    steps, noises = schedule.step_sizes(), schedule.noise_scales()
+    steps, noises = schedule.step_sizes(), schedule.noise_stds()
     values, place = np.unique(steps, return_inverse=True)
     found = [
         contraction_of(theorem, constants, float(value), schedule.sampling, size) for value in values.tolist()

@@ -272,7 +272,7 @@ def require_bounded_run(
         )
     if not schedule.constant:
         raise theorem.refuse(
-            "step size or noise varies between steps", "Use one step_size and one noise_scale."
+            "step size or noise varies between steps", "Use one step_size and one noise_std."
         )
     theorem.public_start(schedule, "Start from public values, or use optimal-shift.")
     if math.isinf(constants.diameter):

@@ -31,9 +31,9 @@ def require_steps_that_add_up(
 
 def noises(schedule: NoisyGradientSchedule) -> Counter[float]:
     """How many steps have which noise."""
-    if isinstance(schedule.noise_scale, tuple):
-        return Counter(schedule.noise_scale)
-    return Counter({schedule.noise_scale: int(schedule.n_steps)})
+    if isinstance(schedule.noise_std, tuple):
+        return Counter(schedule.noise_std)
+    return Counter({schedule.noise_std: int(schedule.n_steps)})
 
 
 class Composition(NoisyGradientTheorem, name="composition", proof=""):
@@ -56,7 +56,7 @@ class Composition(NoisyGradientTheorem, name="composition", proof=""):
     def promise(self, constants: Constants, schedule: NoisyGradientSchedule) -> Guarantee:
         require_steps_that_add_up(self, constants, schedule)
         per_step = (
-            constants.gradient_sensitivity / schedule.divisor(constants.n) / schedule.noise_scales()
+            constants.gradient_sensitivity / schedule.divisor(constants.n) / schedule.noise_stds()
             if not schedule.constant
             else None
         )
@@ -68,7 +68,7 @@ class Composition(NoisyGradientTheorem, name="composition", proof=""):
 
     @staticmethod
     def _mu(constants: Constants, schedule: NoisyGradientSchedule) -> float:
-        return constants.gradient_sensitivity / (schedule.divisor(constants.n) * float(schedule.noise_scale))  # type: ignore[arg-type]
+        return constants.gradient_sensitivity / (schedule.divisor(constants.n) * float(schedule.noise_std))  # type: ignore[arg-type]
 
     def _gaussian(
         self, constants: Constants, schedule: NoisyGradientSchedule, per_step: np.ndarray | None

@@ -183,7 +183,7 @@ class CyclicShift(NoisyGradientTheorem, name="cyclic-shift", proof=""):
         c = np.array([contraction(constants, float(step)) for step in steps])
         s = steps * constants.gradient_sensitivity / schedule.divisor(constants.n)
         error = 2 * np.maximum(1.0, c) * constants.projection_error
-        v = steps * schedule.noise_scales()
+        v = steps * schedule.noise_stds()
         diameter = constants.diameter + 2 * constants.projection_error
         place = np.arange(len(steps)) % length
         return max(

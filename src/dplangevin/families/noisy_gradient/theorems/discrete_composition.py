@@ -82,7 +82,7 @@ def record_bound(theorem: Theorem[Any], constants: Constants, grid: float) -> in
     if not length <= _LONGEST or constants.n * length > 2.0**61:
         raise theorem.refuse(
             f"integers of length {length:.3g} for each of {constants.n} records are too long for exact sums",
-            "Lower resolution, or raise noise_scale.",
+            "Lower resolution, or raise noise_std.",
         )
     return math.ceil(Fraction(length * (1 + 1e-12)) ** 2)
 
@@ -112,7 +112,7 @@ def calibrated_discrete_gradient(
         raise CalibrationFailed("the dimension must be stated.")
     times = _participations(constants, schedule)
     noise = noise_on_grid(constants, times, schedule.resolution, epsilon=epsilon, delta=delta)
-    found = replace(schedule, noise_scale=noise / schedule.divisor(constants.n))
+    found = replace(schedule, noise_std=noise / schedule.divisor(constants.n))
     spent = DiscreteComposition().certify(constants, found).epsilon(delta)
     if not spent <= epsilon:
         raise CalibrationFailed(

@@ -1,4 +1,4 @@
-"""The Dobrushin recursion: Renyi bound of the last iterate on a set a few noise scales wide, not convex (B4).
+"""The Dobrushin recursion: Renyi bound of the last iterate on a set as wide as a few steps of noise, not convex (B4).
 
 Split the noise v^2 = v1^2 + v2^2. The kernel x -> phi'(x) + N(0, v2^2), common to both runs, contracts every
 f-divergence by its Dobrushin coefficient beta = 2 Phi(diam phi'(K) / (2 v2)) - 1; the rest of the noise hides

@@ -212,7 +212,7 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
             steps * constants.gradient_sensitivity / constants.n
             + 2 * np.maximum(1.0, c) * constants.projection_error
         )
-        v = steps * schedule.noise_scales()
+        v = steps * schedule.noise_stds()
         diameter = constants.diameter + 2 * constants.projection_error
         gap = np.empty(len(s) + 1)
         gap[0] = diameter if schedule.start == "unknown" else 0.0

@@ -30,7 +30,7 @@ class ObjectivePerturbationTheorem(
     name="objective-perturbation",
     proof="docs/theory/planner.md, section 1",
 ):
-    """Delta / noise_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_noise), with delta = 0.
+    """Delta / density_scale + rank log(1 + M / Lambda) + 2 tolerance / (Lambda release_density_scale), with delta = 0.
 
     M is the curvature of one record (its row norm squared), Lambda = n ridge. A convex constraint is allowed: add
     k dist(theta, set)^2 / 2 to both objectives, which changes nothing in the proof, and let k grow.
@@ -47,7 +47,7 @@ class ObjectivePerturbationTheorem(
     def promise(self, constants: Constants, schedule: ObjectivePerturbationSchedule) -> Guarantee:
         if schedule.noise != "gamma":
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
-        noise = constants.gradient_sensitivity / schedule.noise_scale
+        noise = constants.gradient_sensitivity / schedule.density_scale
         total = inflated(noise + sum(fixed_costs(self, constants, schedule)))
         return self.guarantee(constants, schedule, (Pure(value=total),), words(schedule.iterations))
 
@@ -59,7 +59,7 @@ class GaussianObjectivePerturbation(
 ):
     """(epsilon, delta) with Gaussian noise: a few times the curve of one Gaussian mechanism, see `corner_profile`.
 
-    At the point theta the log density ratio of the noises is (2 <b, v> + |v|^2) / (2 noise_scale^2), v the change of
+    At the point theta the log density ratio of the noises is (2 <b, v> + |v|^2) / (2 density_scale^2), v the change of
     the gradient. v depends on b, but lies in a fixed polytope and the ratio is convex in v, so it is at most the
     largest of the ratios at the corners, each of which is that of a Gaussian mechanism.
     """
@@ -75,10 +75,10 @@ class GaussianObjectivePerturbation(
             raise self.refuse(f"noise={schedule.noise!r} is not Gaussian", "Use noise='gaussian'.")
         curvature, solver = (inflated(cost) for cost in fixed_costs(self, constants, schedule))
         reach = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
-        mu = inflated(reach / schedule.noise_scale)
+        mu = inflated(reach / schedule.density_scale)
         if mu > 30:
             raise self.refuse(
-                f"the noise is {mu:g} times smaller than one record's reach", "Raise noise_scale."
+                f"the noise is {mu:g} times smaller than one record's reach", "Raise density_scale."
             )
         grid = curvature + mu * mu / 2 + mu * np.linspace(0.0, 10.0, 400)
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
@@ -122,7 +122,7 @@ def fixed_costs(
             "the rank of one record's Hessian or the dimension is not stated",
             "Build the plan from a Problem, or state hessian_rank and dimension.",
         )
-    solver = 2 * schedule.tolerance / (total_ridge(constants) * schedule.release_noise)
+    solver = 2 * schedule.tolerance / (total_ridge(constants) * schedule.release_density_scale)
     return determinant_cost(constants), solver
 
 
@@ -150,7 +150,8 @@ def calibrated_objective_perturbation(
     >>> constants = Constants(n=1000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, dimension=5,
     ...                       hessian_rank=1)
     >>> schedule = calibrated_objective_perturbation(constants, epsilon=1.0)
-    >>> round(schedule.noise_scale, 4), round(ObjectivePerturbationTheorem().certify(constants, schedule).epsilon(), 6)
+    >>> guarantee = ObjectivePerturbationTheorem().certify(constants, schedule)
+    >>> round(schedule.density_scale, 4), round(guarantee.epsilon(), 6)
     (2.0719, 1.0)
     """
     _check.positive("epsilon", epsilon)
@@ -186,14 +187,18 @@ def _schedule(
     dimension = constants.dimension or 1
     tilt = scale * (dimension + math.sqrt(70 * dimension) + 35)  # |b| exceeds it once in 10^15 runs
     tolerance = default_tolerance(constants, tilt, reach)
-    release_noise = 2 * tolerance / (total_ridge(constants) * solver) * (1 + 1e-14)
+    release_density_scale = 2 * tolerance / (total_ridge(constants) * solver) * (1 + 1e-14)
     return ObjectivePerturbationSchedule(
-        noise_scale=scale, tolerance=tolerance, release_noise=release_noise, noise=noise, reach=reach
+        density_scale=scale,
+        tolerance=tolerance,
+        release_density_scale=release_density_scale,
+        noise=noise,
+        reach=reach,
     )
 
 
 def _least_gaussian(constants: Constants, epsilon: float, delta: float) -> float:
-    """The least noise_scale with delta(epsilon) <= delta for the exact minimiser, by bisection on mu."""
+    """The least density_scale with delta(epsilon) <= delta for the exact minimiser, by bisection on mu."""
     curvature = determinant_cost(constants)
     reach = constants.lipschitz * (2 if constants.adjacency == "replace-one" else 1)
 

@@ -28,12 +28,12 @@ SECURE_WORDS = (
 
 
 class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="output-perturbation", proof=""):
-    """S / noise_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
+    """S / density_scale: a pure epsilon with Gamma-norm noise, mu of GDP with Gaussian noise.
 
     Examples
     --------
     >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01)
-    >>> schedule = OutputPerturbationSchedule(noise_scale=1 / 150, tolerance=1e-7)
+    >>> schedule = OutputPerturbationSchedule(density_scale=1 / 150, tolerance=1e-7)
     >>> round(OutputPerturbationTheorem().certify(constants, schedule).epsilon(), 6)
     1.0
     """
@@ -46,8 +46,8 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="outpu
         moved = minimiser_sensitivity(constants, schedule.tolerance)
         secure = SECURE_WORDS if schedule.secure else ()
         if schedule.secure:
-            moved += rounding_reach(self, constants, schedule.noise_scale)
-        cost = inflated(moved / schedule.noise_scale)
+            moved += rounding_reach(self, constants, schedule.density_scale)
+        cost = inflated(moved / schedule.density_scale)
         part = Pure(value=cost) if schedule.noise == "gamma" else Gaussian(mu=cost)
         return self.guarantee(constants, schedule, (part,), words(schedule.iterations, *secure))
 
@@ -93,7 +93,7 @@ def calibrated_output_perturbation(
             raise CalibrationFailed("epsilon is too small for the grid of secure noise; raise it.")
         scale *= (1 + 1e-9) / (1 - share * (1 + 1e-9))
     return OutputPerturbationSchedule(
-        noise_scale=scale,
+        density_scale=scale,
         tolerance=tolerance,
         noise="gamma" if delta == 0 else "gaussian",
         secure=secure,

@@ -1,0 +1,66 @@
+"""What is particular to a loss is stated by the loss: no other package asks for its class."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from architecture._source import SOURCE, modules, tree
+from dplangevin.problem import losses
+
+KINDS = {
+    ("problem/problem.py", "Loss"): "what a caller states as a loss is checked to be one",
+    (
+        "problem/problem.py",
+        "RecordLoss",
+    ): "nothing but the clip is believed of a user's loss of whole records",
+    ("data/_kernels.py", "RecordLoss"): "records are summed one by one instead of as scores",
+    ("data/dataset.py", "RecordLoss"): "values of whole records instead of values of scores",
+    (
+        "families/mechanism.py",
+        "RecordLoss",
+    ): "a mechanism refuses losses without scores; a user's code is silenced",
+    ("families/draws/mechanism.py", "RecordLoss"): "values of whole records must be proved to be bounded",
+    ("families/draws/plan_sampler.py", "RecordLoss"): "seconds of a pass: there are no scores to time",
+}
+"""Which module asks for which class, and why. `RecordLoss` is open to subclasses of users: an attribute that says what
+it is could be overridden, its class cannot."""
+
+
+def asked_classes(syntax: ast.Module) -> set[str]:
+    """The losses that a module compares an object's class with: isinstance, issubclass, or type(...) is."""
+    known = {name for name in losses.__all__ if isinstance(getattr(losses, name), type)} - {"ModelDefaults"}
+    result: set[str] = set()
+    for node in ast.walk(syntax):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+            against: list[ast.expr] = node.args[1:]
+        elif isinstance(node, ast.Compare) and _of_type(node.left):
+            against = node.comparators
+        else:
+            continue
+        names = (each for part in against for each in ast.walk(part))
+        result |= {name for each in names if (name := _name(each)) in known}
+    return result
+
+
+def _of_type(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type"
+
+
+def _name(node: ast.AST) -> str:
+    return getattr(node, "id", getattr(node, "attr", ""))
+
+
+def test_no_package_asks_for_the_class_of_a_loss() -> None:
+    where = {
+        (path.relative_to(SOURCE).as_posix(), kind)
+        for path in modules()
+        if Path("problem/losses") not in path.relative_to(SOURCE).parents
+        for kind in asked_classes(tree(path))
+    }
+    assert where == set(KINDS)
+
+
+def test_the_search_sees_what_it_looks_for() -> None:
+    for text in ("isinstance(x, Huber | Squared)", "isinstance(x, (problem.Huber,))", "type(x) is not Huber"):
+        assert "Huber" in asked_classes(ast.parse(text))
