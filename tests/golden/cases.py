@@ -318,8 +318,8 @@ BASE = {
 }
 MOMENTS = BASE | {"row_norm": 1.0, "label_bound": 0.5}
 FLAT = MOMENTS | {"strong_convexity": 0.0, "smoothness": 0.25, "diameter": math.inf}
-FULL = {"step_size": 0.5, "noise_scale": 0.05, "n_steps": 60}
-BATCHES = {"step_size": 0.5, "noise_scale": 0.4, "n_steps": 60, "batch_size": 50}
+FULL = {"step_size": 0.5, "noise_std": 0.05, "n_steps": 60}
+BATCHES = {"step_size": 0.5, "noise_std": 0.4, "n_steps": 60, "batch_size": 50}
 REPLACE: dict[str, Any] = {"adjacency": "replace-one"}
 ANSWERS = {"answers": 20, "changed": 2, "sensitivity": 1.0, "p": 2.5, "sigma": 8.0}
 SUMS = {"noise": "gaussian", "adjacency": "replace-one"}
@@ -343,9 +343,9 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         "secret-permutation",
         BASE,
         BATCHES | {"sampling": "shuffle"},
-        {"noise_scale": 0.6},
+        {"noise_std": 0.6},
     ),
-    ("NoisyGradientSchedule", "block-recursion", BASE, FULL, {"noise_scale": 0.08}),
+    ("NoisyGradientSchedule", "block-recursion", BASE, FULL, {"noise_std": 0.08}),
     ("NoisyGradientSchedule", "dobrushin", BASE | {"diameter": 0.02}, FULL, {"n_steps": math.inf}),
     (
         "NoisyGradientSchedule",
@@ -373,28 +373,28 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         "block-sgd",
         BASE,
         BATCHES | {"sampling": "without-replacement", "n_steps": 20},
-        {"noise_scale": 0.6},
+        {"noise_std": 0.6},
     ),
-    ("DiscreteGradientSchedule", "discrete-composition", BASE, FULL, {"noise_scale": 0.08}),
+    ("DiscreteGradientSchedule", "discrete-composition", BASE, FULL, {"noise_std": 0.08}),
     (
         "ObjectivePerturbationSchedule",
         "objective-perturbation",
         BASE,
-        {"noise_scale": 3.0, "tolerance": 1e-6, "release_noise": 1e-3},
-        {"noise_scale": 5.0},
+        {"density_scale": 3.0, "tolerance": 1e-6, "release_density_scale": 1e-3},
+        {"density_scale": 5.0},
     ),
     (
         "ObjectivePerturbationSchedule",
         "gaussian-objective-perturbation",
         BASE,
-        {"noise_scale": 3.0, "tolerance": 1e-6, "release_noise": 1e-3, "noise": "gaussian"},
-        {"noise_scale": 5.0},
+        {"density_scale": 3.0, "tolerance": 1e-6, "release_density_scale": 1e-3, "noise": "gaussian"},
+        {"density_scale": 5.0},
     ),
     (
         "OutputPerturbationSchedule",
         "output-perturbation",
         BASE,
-        {"noise_scale": 0.02, "tolerance": 1e-6, "noise": "gaussian"},
+        {"density_scale": 0.02, "tolerance": 1e-6, "noise": "gaussian"},
         {"noise": "gamma"},
     ),
     ("PublicMirrorSchedule", "public-mirror-descent", BASE, FULL, {"n_steps": 120}),
@@ -403,8 +403,8 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         "whitened-composition",
         MOMENTS,
         {
-            "moment_noise": 0.01,
-            "noise_scale": 0.05,
+            "moment_noise_std": 0.01,
+            "noise_std": 0.05,
             "n_steps": 32,
             "step_size": 4.0,
             "reach": 10.0,
@@ -416,14 +416,14 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         "WhitenedObjectiveSchedule",
         "whitened-objective-perturbation",
         FLAT,
-        {"moment_noise": 0.01, "ridge": 0.05, "noise_scale": 10.0, "tolerance": 1e-6, "release_noise": 1e-4},
-        {"moment_noise": 0.02},
+        {"moment_density_scale": 0.01, "ridge": 0.05, "density_scale": 10.0, "tolerance": 1e-6, "release_density_scale": 1e-4},
+        {"moment_density_scale": 0.02},
     ),
     (
         "SufficientStatisticsSchedule",
         "sufficient-statistics",
         MOMENTS,
-        {"gram_noise": 2.0, "cross_noise": 1.0, "eigenvalue_floor": 1.0},
+        {"gram_noise_std": 2.0, "cross_noise_std": 1.0, "eigenvalue_floor": 1.0},
         {"secure": True},
     ),
     (
@@ -564,50 +564,50 @@ SMOOTH = {"n": 1000, "lipschitz": 1.0, "smoothness": 0.3, "strong_convexity": 0.
 DRAWS = {"mechanism": "exponential", **SMOOTH, "diameter": 1.0}
 CHAIN = {"mechanism": "underdamped", "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "steps": 50}
 ACCOUNTS: dict[str, dict[str, Any]] = {
-    "full batch": RUN | {"noise_scale": 0.012, "steps": 1000},
-    "endless": RUN | {"noise_scale": 0.012, "steps": math.inf},
-    "add-remove": RUN | {"noise_scale": 0.012, "steps": 1000, "adjacency": "add-remove"},
-    "composition": {"n": 1000, "lipschitz": 1.0, "step_size": 1.0, "noise_scale": 0.1, "steps": 10},
-    "formulas": RUN | {"noise_scale": "0.02/sqrt(t)", "step_size": "0.5/sqrt(t)", "steps": 40},
+    "full batch": RUN | {"noise_std": 0.012, "steps": 1000},
+    "endless": RUN | {"noise_std": 0.012, "steps": math.inf},
+    "add-remove": RUN | {"noise_std": 0.012, "steps": 1000, "adjacency": "add-remove"},
+    "composition": {"n": 1000, "lipschitz": 1.0, "step_size": 1.0, "noise_std": 0.1, "steps": 10},
+    "formulas": RUN | {"noise_std": "0.02/sqrt(t)", "step_size": "0.5/sqrt(t)", "steps": 40},
     "checkpoints": RUN
-    | {"noise_scale": 0.012, "steps": 100, "release": "checkpoints", "checkpoints": (50, 100)},
-    "average": RUN | {"noise_scale": 0.03, "steps": 100, "release": "average"},
-    "momentum": RUN | {"noise_scale": 0.03, "steps": 100, "momentum": True},
-    "ball": RUN | {"noise_scale": 0.012, "steps": 500, "diameter": 0.5},
-    "cyclic": RUN | {"noise_scale": 0.1, "steps": 300, "sampling": "cyclic", "batch_size": 100},
-    "shuffle": RUN | {"noise_scale": 0.1, "steps": 300, "sampling": "shuffle", "batch_size": 100},
+    | {"noise_std": 0.012, "steps": 100, "release": "checkpoints", "checkpoints": (50, 100)},
+    "average": RUN | {"noise_std": 0.03, "steps": 100, "release": "average"},
+    "momentum": RUN | {"noise_std": 0.03, "steps": 100, "momentum": True},
+    "ball": RUN | {"noise_std": 0.012, "steps": 500, "diameter": 0.5},
+    "cyclic": RUN | {"noise_std": 0.1, "steps": 300, "sampling": "cyclic", "batch_size": 100},
+    "shuffle": RUN | {"noise_std": 0.1, "steps": 300, "sampling": "shuffle", "batch_size": 100},
     "without replacement": RUN
-    | {"noise_scale": 0.1, "steps": 100, "sampling": "without-replacement", "batch_size": 100},
+    | {"noise_std": 0.1, "steps": 100, "sampling": "without-replacement", "batch_size": 100},
     "poisson": RUN
-    | {"noise_scale": 0.1, "steps": 100, "sampling": "poisson", "batch_size": 100, "release": "average"},
+    | {"noise_std": 0.1, "steps": 100, "sampling": "poisson", "batch_size": 100, "release": "average"},
     "poisson, add-remove": RUN
-    | {"noise_scale": 0.1, "steps": 100, "sampling": "poisson", "batch_size": 100, "adjacency": "add-remove"},
-    "objective": SMOOTH | {"mechanism": "objective-perturbation", "noise_scale": 5.0},
+    | {"noise_std": 0.1, "steps": 100, "sampling": "poisson", "batch_size": 100, "adjacency": "add-remove"},
+    "objective": SMOOTH | {"mechanism": "objective-perturbation", "density_scale": 5.0},
     "objective, gamma": SMOOTH
-    | {"mechanism": "objective-perturbation", "noise_scale": 5.0, "noise": "gamma"},
-    "output": SMOOTH | {"mechanism": "output-perturbation", "noise_scale": 0.1},
-    "output, gamma": SMOOTH | {"mechanism": "output-perturbation", "noise_scale": 0.1, "noise": "gamma"},
+    | {"mechanism": "objective-perturbation", "density_scale": 5.0, "noise": "gamma"},
+    "output": SMOOTH | {"mechanism": "output-perturbation", "density_scale": 0.1},
+    "output, gamma": SMOOTH | {"mechanism": "output-perturbation", "density_scale": 0.1, "noise": "gamma"},
     "exponential": DRAWS | {"inverse_temperature": 100.0},
     "gibbs": DRAWS | {"mechanism": "gibbs", "inverse_temperature": 100.0},
     "underdamped": CHAIN | {"inverse_temperature": 100.0},
     "rashomon": DRAWS
     | {"mechanism": "rashomon", "models": 3, "threshold": 0.05, "inverse_temperature": 100.0},
-    "counting": {"mechanism": "counting", "answers": 50, "changed": 2, "noise_scale": 9.0, "p": 3.0},
+    "counting": {"mechanism": "counting", "answers": 50, "changed": 2, "sigma": 9.0, "p": 3.0},
     "laplace": {
         "mechanism": "counting",
         "answers": 50,
-        "noise_scale": 90.0,
+        "sigma": 90.0,
         "p": 1.0,
         "adjacency": "add-remove",
     },
-    "largest norm": {"mechanism": "largest-norm", "answers": 50, "changed": 5, "noise_scale": 9.0},
+    "largest norm": {"mechanism": "largest-norm", "answers": 50, "changed": 5, "scale": 9.0},
 }
 CALIBRATIONS: dict[str, dict[str, Any]] = {
     "endless": RUN | {"steps": math.inf, "epsilon": 1.0, "delta": 1e-6},
     "full batch": RUN | {"steps": 1000, "epsilon": 0.5, "delta": 1e-6},
     "add-remove": RUN | {"steps": 1000, "epsilon": 0.5, "delta": 1e-6, "adjacency": "add-remove"},
     "trajectory": RUN | {"steps": 50, "epsilon": 1.0, "delta": 1e-6, "release": "trajectory"},
-    "most steps": RUN | {"noise_scale": 0.01, "epsilon": 1.0, "delta": 1e-6},
+    "most steps": RUN | {"noise_std": 0.01, "epsilon": 1.0, "delta": 1e-6},
     "cyclic": RUN | {"steps": 300, "sampling": "cyclic", "batch_size": 100, "epsilon": 1.0, "delta": 1e-6},
     "mu": RUN | {"steps": 1000, "mu": 0.3},
     "zcdp": RUN | {"steps": 1000, "zcdp": 0.1},
@@ -692,7 +692,7 @@ for _name, _fields in (
 
 # Releases of mechanisms
 
-STEPS = {"step_size": 0.3, "noise_scale": 0.2, "n_steps": 12}
+STEPS = {"step_size": 0.3, "noise_std": 0.2, "n_steps": 12}
 GRADIENT_RUNS: dict[str, dict[str, Any]] = {
     "full": {},
     "average": {"release": "average", "average_from": 4},
@@ -701,7 +701,7 @@ GRADIENT_RUNS: dict[str, dict[str, Any]] = {
     "momentum": {"momentum": True, "release": "trajectory"},
     "varying": {
         "step_size": tuple(0.3 / (t + 1) for t in range(12)),
-        "noise_scale": tuple(0.2 + 0.01 * t for t in range(12)),
+        "noise_std": tuple(0.2 + 0.01 * t for t in range(12)),
     },
     "cyclic": {"sampling": "cyclic", "batch_size": 20},
     "shuffle": {"sampling": "shuffle", "batch_size": 20},
@@ -713,23 +713,23 @@ SOLVED = {"tolerance": 1e-7}
 DIRECT_RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "objective, gamma": (
         "ObjectivePerturbationSchedule",
-        SOLVED | {"noise_scale": 30.0, "release_noise": 1e-4},
+        SOLVED | {"density_scale": 30.0, "release_density_scale": 1e-4},
         {"constraint": ("WholeSpace",)},
     ),
     "objective, gaussian": (
         "ObjectivePerturbationSchedule",
-        SOLVED | {"noise_scale": 30.0, "release_noise": 1e-4, "noise": "gaussian"},
+        SOLVED | {"density_scale": 30.0, "release_density_scale": 1e-4, "noise": "gaussian"},
         {"constraint": ("WholeSpace",)},
     ),
-    "output, gamma": ("OutputPerturbationSchedule", SOLVED | {"noise_scale": 0.2}, {}),
+    "output, gamma": ("OutputPerturbationSchedule", SOLVED | {"density_scale": 0.2}, {}),
     "output, gaussian": (
         "OutputPerturbationSchedule",
-        SOLVED | {"noise_scale": 0.2, "noise": "gaussian"},
+        SOLVED | {"density_scale": 0.2, "noise": "gaussian"},
         {},
     ),
     "moments": (
         "SufficientStatisticsSchedule",
-        {"gram_noise": 2.0, "cross_noise": 1.0, "eigenvalue_floor": 1.0},
+        {"gram_noise_std": 2.0, "cross_noise_std": 1.0, "eigenvalue_floor": 1.0},
         {"loss": "Squared"},
     ),
     "underdamped": (
@@ -1259,16 +1259,16 @@ PLANNED = "plan --n 10000 --p 5 --epsilon 1"
 LEDGER = "--ledger sqlite:///ledger.db --dataset t"
 FILES = {"table.csv": table().to_csv(index=False), "schema.json": json.dumps(STATED)}
 COMMANDS = {
-    "account": f"account {FLAGS} {STEP} --noise-scale 0.012 --steps 1000 {AT}",
-    "account endless": f"account {FLAGS} {STEP} --noise-scale 0.012 --steps inf {AT}",
-    "account orders": f"account {FLAGS} {STEP} --noise-scale 0.012 --steps 100 --order 2,8 {AT}",
-    "account epsilon": f"account {FLAGS} {STEP} --noise-scale 0.012 --steps 100 --epsilon 1 --json",
-    "account batches": f"account {FLAGS} {STEP} --noise-scale 0.1 --steps 300 --sampling cyclic --batch-size 100 {AT}",
-    "account counting": f"account --mechanism counting --answers 50 --changed 2 --noise-scale 9 --p 3 {AT}",
+    "account": f"account {FLAGS} {STEP} --noise-std 0.012 --steps 1000 {AT}",
+    "account endless": f"account {FLAGS} {STEP} --noise-std 0.012 --steps inf {AT}",
+    "account orders": f"account {FLAGS} {STEP} --noise-std 0.012 --steps 100 --order 2,8 {AT}",
+    "account epsilon": f"account {FLAGS} {STEP} --noise-std 0.012 --steps 100 --epsilon 1 --json",
+    "account batches": f"account {FLAGS} {STEP} --noise-std 0.1 --steps 300 --sampling cyclic --batch-size 100 {AT}",
+    "account counting": f"account --mechanism counting --answers 50 --changed 2 --sigma 9 --p 3 {AT}",
     "account rashomon": f"account --mechanism rashomon {FLAGS} {BALL} --models 3 --threshold 0.05 "
     f"--inverse-temperature 100 {AT}",
     "calibrate": f"calibrate {FLAGS} {STEP} --steps inf --epsilon 1 {AT}",
-    "calibrate steps": f"calibrate {FLAGS} {STEP} --noise-scale 0.01 --epsilon 1 {AT}",
+    "calibrate steps": f"calibrate {FLAGS} {STEP} --noise-std 0.01 --epsilon 1 {AT}",
     "calibrate mu": f"calibrate {FLAGS} {STEP} --steps 100 --mu 0.3 --json",
     "calibrate exponential": f"calibrate --mechanism exponential {FLAGS} {BALL} --epsilon 1 --delta 0 --json",
     "plan": f"{PLANNED} --json",
