@@ -77,11 +77,11 @@ def certify(
         )
     if epsilon is not None:
         _check.positive("epsilon", epsilon)
-    if constants is None and not schedule.stands_alone:
+    if constants is None and not schedule.capabilities.needs_no_problem:
         raise InvalidParameter(f"{schedule.mechanism} needs constants, or a problem that has them.")
     if constants is not None:
         schedule.check_meaningful(constants)
-    if delta is not None and (delta != 0 or not schedule.pure):
+    if delta is not None and (delta != 0 or not schedule.capabilities.pure):
         _check.open_unit("delta", delta)
 
     def cost(guarantee: Guarantee) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Member, RecipeEntry
 
 MEMBERS: tuple[Member, ...] = (
     Member(
@@ -12,14 +12,14 @@ MEMBERS: tuple[Member, ...] = (
             "theorems.objective:GaussianObjectivePerturbation",
         ),
         "ObjectivePerturbation",
-        recipes=("objective-perturbation",),
+        recipes=(RecipeEntry("objective-perturbation", rank=3, suits="gamma_noise_pays"),),
         options=("objective-perturbation",),
     ),
     Member(
         "OutputPerturbationSchedule",
         ("theorems.output:OutputPerturbationTheorem",),
         "OutputPerturbation",
-        recipes=("output-perturbation",),
+        recipes=(RecipeEntry("output-perturbation"),),
         options=("output-perturbation",),
     ),
 )

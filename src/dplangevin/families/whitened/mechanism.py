@@ -46,8 +46,6 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
     them, covers. Nothing here may be used with a promise about the last iterate alone.
     """
 
-    keeps_position = True
-
     def check(self, schedule: WhitenedSchedule, problem: Problem) -> None:
         """Coordinates are stretched, so that balls and ridges would not stay what they are."""
         if problem.ridge or not isinstance(problem.constraint, WholeSpace):

@@ -32,6 +32,11 @@ NOISE_COST = {"ridge": 0.75, "other": 1.7}
 SHARPEST = {"quantile": 5.0, "poisson": math.inf}
 
 
+def second_moments_pay(request: Request) -> bool:
+    """Whether mechanism="auto" whitens: nothing is stated of how to fit, and second moments are worth their share."""
+    return request.free and Looks.of(request).pay
+
+
 def whitened_gd(request: Request) -> Recipe:
     """A tenth of the budget for second moments, the rest for accelerated steps in their coordinates."""
     looks = Looks.of(request)

@@ -19,8 +19,15 @@ from dplangevin.planner.rules import PureLook
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Problem
 
+PURE_MODELS = ("logistic", "ridge")
 STIFFER = 1.2
 """Times the ridge of objective perturbation: short directions, which that ridge keeps quiet, are heard here."""
+
+
+def second_moment_pays(request: Request) -> bool:
+    """Whether mechanism="auto" whitens under a pure guarantee, for models where that was measured to help."""
+    pure = request.free and request.delta == 0 and request.model in PURE_MODELS
+    return pure and PureLook.of(request).pay
 
 
 def whitened_objective(request: Request) -> Recipe:
