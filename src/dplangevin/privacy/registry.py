@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Capabilities, Schedule
-from dplangevin.privacy.theorem import Theorem
+
+if TYPE_CHECKING:  # names of mechanisms are read by the help of commands, which must not load SciPy
+    from dplangevin.privacy.schedule import Capabilities, Schedule
+    from dplangevin.privacy.theorem import Theorem
 
 FAMILIES: tuple[str, ...] = (
     "dplangevin.families.noisy_gradient",
@@ -184,6 +186,11 @@ def theorems_for(kind: type[Schedule]) -> Mapping[str, Theorem[Any]]:
     return {theorem.name: theorem for theorem in listed}
 
 
+def plain_composition(kind: type[Schedule]) -> str | None:
+    """The name of the theorem about this kind that composes its steps as if each were released; None without one."""
+    return next((name for name, each in theorems_for(kind).items() if each.is_plain_composition), None)
+
+
 def load_theorems() -> None:
     """Import the theorems of every family, which then have said where they come from."""
     for kind in schedule_types():
@@ -233,13 +240,14 @@ def recipe_capabilities(name: str) -> Capabilities:
     return replace(capabilities, **changes)
 
 
+def recipes_by_name() -> tuple[str, ...]:
+    """The mechanisms that users may ask for by name."""
+    return tuple(name for name, (_, _, entry) in _recipes().items() if not entry.secure_form)
+
+
 def recipes_with(capability: str) -> tuple[str, ...]:
     """The mechanisms that users may ask for by name and that can do this."""
-    return tuple(
-        name
-        for name, (_, _, entry) in _recipes().items()
-        if not entry.secure_form and getattr(recipe_capabilities(name), capability)
-    )
+    return tuple(name for name in recipes_by_name() if getattr(recipe_capabilities(name), capability))
 
 
 def default_recipe() -> str:

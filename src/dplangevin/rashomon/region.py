@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
-from dplangevin.estimators._reading import TargetEncoder, dataset_of
+from dplangevin.estimators.adapter import TargetEncoder, dataset_of, shares_rows, tuned_plan, warn_shared
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (

@@ -51,7 +51,7 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
         if problem.ridge or not isinstance(problem.constraint, WholeSpace):
             raise InvalidParameter(
                 "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
-                "mechanism='noisy-gd'."
+                "noisy gradient descent."
             )
 
     def draw(self, run: Fit[WhitenedSchedule]) -> Draw:
