@@ -131,7 +131,7 @@ def test_only_theorems_that_say_so_hold_for_more_records() -> None:
         for name, theorem in theorems_for(kind).items():
             if theorem.beyond_n or type(theorem).any_number is not Theorem.any_number:
                 saying.add(name)
-            elif not kind.stands_alone:
+            elif not kind.capabilities.needs_no_problem:
                 with pytest.raises(AssumptionFailed, match="at most n records"):
                     theorem.certify(constants, object())
     assert saying == ANY_NUMBER

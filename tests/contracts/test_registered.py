@@ -9,22 +9,36 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from contracts._theorem_cases import CASES
 from contracts._wiring import ChargeRecorder, neighbours, quick_and_steady, spenders
 from dplangevin import choose
 from dplangevin.audit import replay
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import DplangevinError
+from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.families.mechanism import Mechanism, run
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.parts import Gaussian, Pure
 from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.registry import recipe_named, recipe_names, schedule_types
+from dplangevin.privacy.registry import (
+    automatic_recipes,
+    default_recipe,
+    recipe_capabilities,
+    recipe_named,
+    recipe_names,
+    recipes_with,
+    schedule_types,
+    secure_recipe,
+    theorems_for,
+)
+from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 
 N, P = 12, 2
@@ -185,3 +199,29 @@ def test_every_kind_of_run_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all((root / file).exists() for file in DRAWN.values())
     assert {kind.__name__ for kind in schedule_types()} - set(DRAWN) <= ran
     assert all(callable(recipe_named(name)) for name in recipe_names())
+
+
+@pytest.mark.parametrize("kind", schedule_types(), ids=lambda kind: kind.__name__)
+def test_capabilities_say_what_theorems_and_schedules_say(kind: type[Schedule]) -> None:
+    able, theorems = kind.capabilities, theorems_for(kind)
+    beyond = [
+        name
+        for name, each in theorems.items()
+        if each.beyond_n or type(each).any_number is not Theorem.any_number
+    ]
+    assert able.holds_beyond_n == bool(beyond)
+    assert able.secure or not able.secure_resume
+    for name, theorem in theorems.items():
+        case = CASES[kind, name]
+        if not able.pure:
+            assert math.isinf(theorem.certify(case.constants, case.schedule).epsilon(0.0))
+        if not able.secure and "secure" in {each.name for each in fields(case.schedule)}:
+            with pytest.raises(InvalidParameter, match="secure"):
+                replace(case.schedule, secure=True)
+
+
+def test_one_recipe_is_the_default_and_one_is_for_secure_runs() -> None:
+    assert default_recipe() in [name for name, _ in automatic_recipes()]
+    assert not recipe_capabilities(default_recipe()).pure
+    assert recipe_capabilities(secure_recipe()).secure
+    assert secure_recipe() not in recipes_with("secure")

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from dplangevin._progress import watching
 from dplangevin.cli.audit_pipeline import pipeline
 from dplangevin.cli.groups import AsJson, Quiet, Seed
-from dplangevin.cli.models import MODELS, Adjacency, Alpha, Delta, Epsilon, Mechanism, Radius
+from dplangevin.cli.models import MODELS, Adjacency, Alpha, Delta, Epsilon, Radius
 from dplangevin.errors import InvalidParameter
 
 _REFUTED = 3
@@ -49,7 +49,10 @@ def audit(
     delta: Delta = 1e-5,
     data_norm: Annotated[float, typer.Option("--data-norm", help="Stated bound on a row.")] = 1.0,
     adjacency: Adjacency = "replace-one",
-    mechanism: Mechanism = "output-perturbation",
+    mechanism: Annotated[
+        str | None,
+        typer.Option("--mechanism", help="auto, or one by name; default: noise on the exact minimiser."),
+    ] = None,
     radius: Radius = None,
     alpha: Alpha = None,
     runs: Annotated[int, typer.Option("--runs", help="Runs, both data sets together.")] = 4000,
@@ -70,6 +73,7 @@ def audit(
     """Attack a model's plan with canaries and bound its epsilon from below. Exit code 3 when the claim is refuted."""
     from dplangevin import audit as auditing
     from dplangevin.cli import _outputs
+    from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
     from dplangevin.planner.choose import choose
     from dplangevin.report.audit import plain_text
 
@@ -79,7 +83,8 @@ def audit(
     bounds: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
     plan = choose(
         model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
-        fit_intercept=False, mechanism=mechanism, radius=radius, alpha=alpha, **bounds,
+        fit_intercept=False, mechanism=mechanism or OutputPerturbationSchedule.mechanism,
+        radius=radius, alpha=alpha, **bounds,
     ).plan  # fmt: skip
     with watching(quiet=quiet, log=True):
         result = auditing.audit(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.registry import option_names
 
 _RUN, _PROBLEM, _PROMISE, _OUTPUT = "The run", "The problem", "The promise", "Output"
 
@@ -24,8 +25,7 @@ Mechanism = Annotated[
     str | None,
     _option(
         "--mechanism",
-        "noisy-gd or noisy-sgd (default: from --sampling), objective-perturbation, output-perturbation, exponential, "
-        "gibbs, underdamped, rashomon, counting or largest-norm (counting with p = inf).",
+        f"Noisy gradient steps unless stated, as --sampling says; or one of {', '.join(option_names())}.",
         _RUN,
         "WORD",
     ),

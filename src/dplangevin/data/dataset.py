@@ -160,7 +160,9 @@ class Dataset(ABC):
 
         What a record gets must depend on that record alone, and on what is public or released.
         """
-        raise InvalidParameter(f"{type(self).__name__} cannot weight its records; use mechanism='noisy-gd'.")
+        raise InvalidParameter(
+            f"{type(self).__name__} cannot weight its records; use noisy gradient descent."
+        )
 
     def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> Dataset:
         """The same records in memory with other rows: task(data, block, *arguments) gives numbers in [0, 1], by which

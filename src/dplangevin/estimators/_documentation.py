@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import fill
+
+from dplangevin.privacy.registry import recipes_by_name
 
 PARAMETERS = """\
     epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
@@ -16,9 +19,8 @@ PARAMETERS = """\
     adjacency : "replace-one" (a record is exchanged) or "add-remove".
     n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
         which is then public.
-    mechanism : "auto" or one of "whitened-gd", "noisy-gd", "noisy-sgd", "output-perturbation",
-        "objective-perturbation", "whitened-objective", "exponential", "gibbs", "iterated-exponential", "langevin"
-        (DPRidge: also "sufficient-statistics").
+    mechanism : "auto" or one of
+        {mechanisms}.
     theorem : pin the accounting theorem by name.
     objective : "empirical", or "population": a draw whose ridge makes the bound on the risk of new records smallest.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
@@ -36,7 +38,7 @@ PARAMETERS = """\
     random_state : None draws from the operating system; a seed voids the promise against those who know it.
     state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
     verbose : print the plan before running.
-"""
+""".replace("{mechanisms}", fill(", ".join(recipes_by_name()), 112, subsequent_indent=8 * " "))
 ATTRIBUTES = """\
     coef_, intercept_ : the released model.
     plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.

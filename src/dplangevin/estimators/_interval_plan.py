@@ -17,13 +17,15 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.curvature import curvature_groups
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
 from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import AUTO, Request
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Plan, Price
+from dplangevin.privacy.registry import recipes_with
 from dplangevin.problem import Problem, WholeSpace
 
 DEFAULT_SHARE = 0.15
@@ -86,7 +88,7 @@ def plan_with_intervals(
     What has no interval is refused; nothing here depends on the data.
     """
     mechanism, epsilon, delta = request.mechanism, request.epsilon, request.delta
-    if mechanism not in ("auto", "objective-perturbation"):
+    if mechanism not in (AUTO, *recipes_with("intervals")):
         raise InvalidParameter(
             f"intervals need objective perturbation, whose noise law is exact; got mechanism={mechanism!r}. "
             "Leave mechanism='auto'."
@@ -100,7 +102,7 @@ def plan_with_intervals(
             f"intervals for max_rows_per_person={rows} are offered with a pure promise only; set delta=0."
         )
     left = fit_epsilon(epsilon, delta, share)
-    recipe = chosen(replace(request, mechanism="objective-perturbation", epsilon=left))
+    recipe = chosen(replace(request, mechanism=ObjectivePerturbationSchedule.mechanism, epsilon=left))
     recipe = recipe_for_intervals(recipe, left, request.alpha)
     both = interval_plan(recipe.plan, epsilon)
     wanted = min(MOST_SHARE, share * _doubt(both) / FINE_DOUBT)

@@ -18,7 +18,7 @@ from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_tuner import PublicTuner, Tuned
 from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import AUTO, Request
 from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Loss, Problem
 from dplangevin.tables import cells_of, matrix_of
@@ -33,7 +33,6 @@ CLIPS: dict[str, tuple[float | None, ...]] = {
     "logistic": (0.25, 0.5, 1.0),
     "multinomial": (0.5, None),
 }
-NAME = "public-mirror-descent"
 
 
 def fit_public(
@@ -136,7 +135,7 @@ def _refuse(model: DPLinearModel, request: Request) -> None:
         )
     for name in ("mechanism", "theorem"):
         value = getattr(model, name)
-        if value not in ("auto", None, NAME):
+        if value not in (AUTO, None, PublicMirrorSchedule.mechanism):
             raise InvalidParameter(
                 f"{name} = {value!r} does not use public_data; leave it out, or leave public_data out."
             )

@@ -29,6 +29,7 @@ from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Request
 from dplangevin.privacy.payment import pay
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.registry import recipes_with
 from dplangevin.schema import CategoricalColumn, Column, Schema, SchemaToLearn
 from dplangevin.schema.learned import LEARN, asks_to_learn, template
 from dplangevin.tables import Files, is_path
@@ -142,7 +143,7 @@ def _refuse(model: DPLinearModel, raw: SchemaToLearn | None) -> None:
         return
     if not isinstance(model.person, str):
         raise InvalidParameter("person must be the name of a column of the table.")
-    if model.mechanism == "noisy-sgd":
+    if model.mechanism in recipes_with("random_batches"):
         raise InvalidParameter(
             "person= takes full batches only: a random batch draws rows, not persons. Leave mechanism='auto'."
         )

@@ -32,7 +32,7 @@ from dplangevin.families.release import SEEDED
 from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
 from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
 from dplangevin.families.repeated_selection.theorem import attempt_mu
-from dplangevin.planner.choose import chosen
+from dplangevin.planner.choose import plan_gaussian_fit
 from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.plan import Price
@@ -262,10 +262,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
         # under add-remove the part that fits has a random number of rows
         request = replace(request, epsilon=epsilon, more_rows=model.adjacency == "add-remove")
-        recipe = chosen(request)
-        found = recipe.plan.guarantee.mu
-        if request.mechanism == "auto" and not (found is not None and found <= mu):  # pure noise, or draws
-            recipe = chosen(replace(request, mechanism="noisy-gd"))
+        recipe = plan_gaussian_fit(request, max_mu=mu)
         return _Candidate(parameters=parameters, model=model, recipe=recipe)
 
     def _attempt(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.noisy_gradient.options import described
+from dplangevin.families.noisy_gradient.options import MECHANISMS, described
 from dplangevin.families.other_runs import described_other
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.option_names import TARGETS
@@ -45,7 +45,7 @@ def account(
 def described_run(options: Mapping[str, object]) -> tuple[Constants | None, Schedule]:
     """The public values of a run, by its mechanism."""
     others = option_names()
-    _check.choice("mechanism", options.get("mechanism") or "noisy-gd", ("noisy-gd", "noisy-sgd", *others))
+    _check.choice("mechanism", options.get("mechanism") or MECHANISMS[0], (*MECHANISMS, *others))
     if options.get("mechanism") in others:
         return described_other(options)
     return described(options)

@@ -43,10 +43,6 @@ class Mechanism(ABC, Generic[S, D, R]):
 
     family: ClassVar[type[Schedule]]
     """Of its schedules: the first argument of the base class."""
-    walks_on: ClassVar[bool] = False
-    """Whether a secure run can go on from a saved position with fresh noise."""
-    keeps_position: ClassVar[bool] = False
-    """Whether a run in steps saves where it stands, so that commands keep a checkpoint of it by default."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -83,10 +79,10 @@ class Mechanism(ABC, Generic[S, D, R]):
         secure = plan.guarantee.arithmetic == "discrete-grid"
         if secure:
             self._refuse_weak_spots(random_state, state)
-        saved = None
+        saved, able = None, self.family.capabilities
         if state is not None:
             saved = RunState(state, plan, *self._settings(), save_every=save_every)
-        elif ledger is not None and self.keeps_position and (self.walks_on or not secure):
+        elif ledger is not None and able.checkpoints and (able.secure_resume or not secure):
             saved = RunState.by_default(plan, *self._settings(), save_every=save_every)
         release = partial(self._released, plan, data, saved)
         return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)
@@ -97,7 +93,7 @@ class Mechanism(ABC, Generic[S, D, R]):
     def _refuse_weak_spots(self, random_state: object, state: StatePath) -> None:
         """What would undo secure noise: a seed, or one charge for two releases with different noise."""
         refuse_seed(random_state)
-        if state is not None and not self.walks_on:
+        if state is not None and not self.family.capabilities.secure_resume:
             raise InvalidParameter(
                 "state must be left out in secure mode here: secure noise is never written to a file, so a run that "
                 "goes on would draw another noise for the same charge."

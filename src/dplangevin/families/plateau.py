@@ -10,6 +10,7 @@ from typing import Any
 from dplangevin._search import grown_until, whole_bisected
 from dplangevin.errors import AssumptionFailed, NotPrivateError
 from dplangevin.families.account import account
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
 
 Options = Mapping[str, Any]
 _TARGETS = ("epsilon", "rdp", "mu", "zcdp")
@@ -62,7 +63,7 @@ def _first_near(options: Options, delta: float, limit: float) -> int | None:
         run = at_steps(options, count * epoch, delta)
         if options.get("theorem") is None:
             # the cheaper question first: the best answer is never above composition
-            plain = account(**{**run, "theorem": "composition"})
+            plain = account(**{**run, "theorem": Composition.name})
             if plain.epsilon(delta) < _NEARLY * limit:
                 return False
         return account(**run).epsilon(delta) >= _NEARLY * limit

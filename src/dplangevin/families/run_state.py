@@ -119,8 +119,10 @@ class RunState:
         """
         if path is not None:
             return cls(path, plan, *more, save_every=save_every)
-        mechanism = None if ledger is None else mechanism_for(type(plan.schedule))
-        if not getattr(mechanism, "keeps_position", False) or plan.guarantee.arithmetic == "discrete-grid":
+        kind = type(plan.schedule)
+        if ledger is None or not kind.capabilities.checkpoints or mechanism_for(kind) is None:
+            return None
+        if plan.guarantee.arithmetic == "discrete-grid":
             return None
         return cls.by_default(plan, *more, save_every=save_every)
 

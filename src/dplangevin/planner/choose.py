@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.planner import rules
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
-from dplangevin.privacy.registry import recipe_named, recipe_names, schedule_types, theorems_for
-
-SECURE_TOO = ("sufficient-statistics", "output-perturbation")
-"""Mechanisms whose recipes plan secure runs themselves."""
-_SECURE = "noisy-gd-secure"
-ANY_NUMBER = (
-    "noisy-gd", "whitened-gd", "noisy-sgd", "output-perturbation", "objective-perturbation", "whitened-objective",
-    "sufficient-statistics",
-)  # fmt: skip
-"""Mechanisms with a theorem that holds for more records than the public divisor n."""
-POPULATION = ("exponential", "gibbs", "iterated-exponential", "langevin")
-"""Mechanisms whose stability is proved, and whose ridge can be chosen for new records."""
-"""Models whose default fit under a pure promise may buy a second moment."""
-WHITENED = {"whitened-gd": "noisy-gd", "whitened-objective": "objective-perturbation"}
-"""Mechanisms in stretched coordinates, in which a stated ridge or radius would be none, and what to use instead."""
-GAUSSIAN_ONLY = ("noisy-gd", "whitened-gd", "noisy-sgd", "sufficient-statistics")
+from dplangevin.planner.request import AUTO, Request
+from dplangevin.privacy.registry import (
+    automatic_recipes,
+    default_recipe,
+    recipe_about,
+    recipe_capabilities,
+    recipe_named,
+    recipes_with,
+    secure_recipe,
+)
 
 
 def choose(**options: Any) -> Recipe:
@@ -61,66 +54,69 @@ def chosen(request: Request) -> Recipe:
     return recipe
 
 
+def plan_gaussian_fit(request: Request, max_mu: float = math.inf) -> Recipe:
+    """The recipe for this request; "auto" means the default mechanism where another one is not mu-GDP, mu <= max_mu.
+
+    For fits whose guarantee is composed with Gaussian releases: a pure one composes badly with them.
+    """
+    recipe = chosen(request)
+    mu = recipe.plan.guarantee.mu
+    if request.mechanism == AUTO and request.theorem is None and (mu is None or not mu <= max_mu):
+        recipe = chosen(replace(request, mechanism=default_recipe()))
+    return recipe
+
+
 def _mechanism(request: Request) -> str:
-    """The mechanism that is planned; what it cannot promise is refused."""
+    """The mechanism that is planned; what it cannot guarantee is refused."""
     mechanism = request.mechanism
-    if mechanism == _SECURE:
+    if mechanism == secure_recipe():
         raise InvalidParameter(
-            f"mechanism={_SECURE!r} is what secure=True runs: ask for secure=True, with mechanism='auto' or 'noisy-gd'."
+            f"mechanism={mechanism!r} is what secure=True runs: ask for secure=True, with mechanism={AUTO!r} or "
+            f"{default_recipe()!r}."
         )
-    if request.secure and mechanism not in SECURE_TOO:
-        mechanism = _SECURE
+    if request.secure and (mechanism == AUTO or not recipe_capabilities(mechanism).secure):
+        mechanism = secure_recipe()
     else:
-        mechanism = _automatic(request) if mechanism == "auto" else mechanism
-        if request.objective == "population" and mechanism not in POPULATION:
-            raise InvalidParameter(
-                f"objective='population' is for draws: use mechanism='auto' or one of {', '.join(POPULATION)}."
-            )
-        if mechanism in GAUSSIAN_ONLY and request.delta == 0:
-            raise InvalidParameter(
-                f"mechanism={mechanism!r} adds Gaussian noise and cannot promise pure epsilon; state a delta, or use "
-                "mechanism='whitened-objective', 'objective-perturbation' or 'output-perturbation'."
-            )
-    if request.more_rows and mechanism not in ANY_NUMBER:
+        mechanism = _automatic(request) if mechanism == AUTO else mechanism
+        _check_objective(request, mechanism)
+    able = recipe_capabilities(mechanism)
+    if request.more_rows and not able.holds_beyond_n:
         what = "secure=True" if request.secure else f"mechanism={mechanism!r}"
         raise InvalidParameter(
             f"{what} is proved for at most n records, and with a stated n the data may hold more: leave n out (the "
-            f"number of rows is then public), or use one of {', '.join(ANY_NUMBER)}."
+            f"number of rows is then public), or use one of {', '.join(recipes_with('holds_beyond_n'))}."
         )
-    if mechanism in WHITENED and (request.alpha is not None or request.radius is not None):
+    if not able.ridge_and_radius and (request.alpha is not None or request.radius is not None):
         raise InvalidParameter(
             f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "
-            f"mechanism={WHITENED[mechanism]!r}."
+            f"mechanism={_automatic(request)!r}."
         )
     return mechanism
 
 
-def _automatic(request: Request) -> str:
-    """The mechanism of a pinned theorem; else whitened descent (pure: a whitened objective) where second moments of the
-    rows are worth their share, else objective perturbation where Gamma-norm noise pays, else descent."""
-    if request.theorem is not None:
-        known = recipe_names()
-        pinned = (
-            kind.mechanism
-            for kind in schedule_types()
-            if kind.mechanism in known and request.theorem in theorems_for(kind)
+def _check_objective(request: Request, mechanism: str) -> None:
+    """Refuse what the mechanism has no theorem for: population risk, or a pure guarantee."""
+    able = recipe_capabilities(mechanism)
+    if request.objective == "population" and not able.population_risk:
+        raise InvalidParameter(
+            f"objective='population' is for draws: use mechanism={AUTO!r} or one of "
+            f"{', '.join(recipes_with('population_risk'))}."
         )
-        return next(pinned, "noisy-gd")
-    if request.objective == "population":
-        return "exponential" if request.delta == 0 else "langevin"
-    if request.free and request.delta > 0 and rules.Looks.of(request).pay:
-        return "whitened-gd"
-    pure = request.free and request.delta == 0 and request.shape.whitens_purely
-    if pure and rules.PureLook.of(request).pay:
-        return "whitened-objective"
-    return "objective-perturbation" if _pure_pays(request) else "noisy-gd"
+    if request.delta == 0 and not able.pure:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} cannot promise pure epsilon; state a delta, or use one of "
+            f"{', '.join(recipes_with('pure'))}."
+        )
 
 
-def _pure_pays(request: Request) -> bool:
-    if request.delta == 0:
-        return True
-    return (
-        request.alpha is None
-        and math.isfinite(request.loss(None).curvature_bound)
-        and rules.pure_pays(request.dimension, request.epsilon, request.mu)
-    )
+def _automatic(request: Request) -> str:
+    """The mechanism of a pinned theorem; else the first in the order of preference that suits the request."""
+    if request.theorem is not None:
+        return recipe_about(request.theorem) or default_recipe()
+    for name, suits in automatic_recipes():
+        able = recipe_capabilities(name)
+        covered = able.pure or request.delta > 0
+        covered &= able.population_risk or request.objective != "population"
+        if covered and suits(request):
+            return name
+    return default_recipe()

@@ -13,6 +13,8 @@ from dplangevin.privacy.registry import recipe_names
 from dplangevin.problem import LOSSES, Ball, DataBounds, Loss, ModelDefaults, Problem, WholeSpace
 from dplangevin.problem.constants import ADJACENCIES
 
+AUTO = "auto"
+"""The value of `mechanism` that leaves the choice to the planner."""
 Objective = Literal["empirical", "population"]
 OBJECTIVES: tuple[Objective, ...] = ("empirical", "population")
 
@@ -63,7 +65,7 @@ class Request:
     n_classes: int | None = None
     radius: float | None = None
     alpha: float | None = None
-    mechanism: str = "auto"
+    mechanism: str = AUTO
     theorem: str | None = None
     weight_bound: float = 1.0
     bad_rows: str = "refuse"
@@ -84,7 +86,7 @@ class Request:
         assert shape is not None
         several = shape.labels == "several classes"
         _check.put(self, objective=_check.choice("objective", self.objective, OBJECTIVES))
-        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, ("auto", *recipe_names())))
+        _check.put(self, mechanism=_check.choice("mechanism", self.mechanism, (AUTO, *recipe_names())))
         _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
         _check.put(self, n=_check.count("n", self.n), n_features=_check.count("n_features", self.n_features))
         _check.each(self, epsilon=_check.positive, weight_bound=_check.positive)
@@ -110,7 +112,7 @@ class Request:
             sides=2 if self.adjacency == "replace-one" else 1,
             columns=columns,
             dimension=columns * (self.n_classes or 2 if several else 1),
-            free=self.mechanism == "auto" and not self.secure and all(each is None for each in stated),
+            free=self.mechanism == AUTO and not self.secure and all(each is None for each in stated),
         )
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from dplangevin import _check
 from dplangevin.errors import AssumptionFailed, ContradictionError, InvalidParameter, NotPrivateError
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.registry import known_leak, theorem_named, theorems_for
+from dplangevin.privacy.registry import known_leak, plain_composition, theorem_named, theorems_for
 from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import Problem
@@ -77,11 +77,11 @@ def certify(
         )
     if epsilon is not None:
         _check.positive("epsilon", epsilon)
-    if constants is None and not schedule.stands_alone:
+    if constants is None and not schedule.capabilities.needs_no_problem:
         raise InvalidParameter(f"{schedule.mechanism} needs constants, or a problem that has them.")
     if constants is not None:
         schedule.check_meaningful(constants)
-    if delta is not None and (delta != 0 or not schedule.pure):
+    if delta is not None and (delta != 0 or not schedule.capabilities.pure):
         _check.open_unit("delta", delta)
 
     def cost(guarantee: Guarantee) -> float:
@@ -89,23 +89,24 @@ def certify(
             return guarantee.delta(epsilon)
         return guarantee.epsilon(delta)
 
+    plain = plain_composition(type(schedule))
     if theorem is not None:
         best = theorem_named(theorem, type(schedule)).certify(constants, schedule)
-        offers = {} if theorem == "composition" else _offers(constants, schedule, only="composition")[0]
+        offers = {} if plain in (None, theorem) else _offers(constants, schedule, only=plain)[0]
     else:
         offers, reasons = _offers(constants, schedule)
         if not offers:
             raise NotPrivateError("\n - ".join(("no theorem covers this run:", *told(reasons))))
         best = next(iter(offers.values()))
         if len(offers) > 1:
-            best = min(offers.values(), key=lambda g: (cost(g), g.theorem != "composition"))
+            best = min(offers.values(), key=lambda g: (cost(g), g.theorem != plain))
     if delta == 0 and math.isinf(cost(best)):
         raise NotPrivateError(
             "this run promises nothing at delta = 0; state delta > 0, or noise with a pure promise."
         )
     reported = delta if delta is not None else cost(best)
     _verify(best, constants, schedule, reported)
-    beside = None if best.theorem == "composition" else offers.get("composition")
+    beside = None if plain in (None, best.theorem) else offers.get(plain)
     if beside is not None:
         beside = replace(beside, at_delta=reported)
     return replace(best, at_delta=reported, composition=beside)

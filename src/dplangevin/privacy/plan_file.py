@@ -14,7 +14,8 @@ from dplangevin import _files, _plain
 from dplangevin._version import __version__
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.registry import readers
+from dplangevin.privacy.registry import readers, theorems_for
+from dplangevin.privacy.schedule import Schedule
 from dplangevin.problem import DataBounds, Problem
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.constraints import CONSTRAINTS
@@ -28,8 +29,6 @@ _FIELDS = {
     "delta": _plain.probability, "theorem": _plain.words, "guarantee": _plain.mapping,
 }  # fmt: skip
 _OPTIONAL = {"digest": _plain.words, "signature": _plain.mapping}
-_FORMER_THEOREMS = {"langevin-trajectory": "composition", "langevin-last-iterate": "optimal-shift"}
-"""Names in files of older versions: the same runs, and the theorems that give them the same promise or a better one."""
 
 
 def save_plan(plan: Price, path: str | Path) -> None:
@@ -63,8 +62,9 @@ def plan_from_plain(content: Any) -> Price:
     plain = _plain.check_version(content, "a plan file", VERSION, FORMAT)
     _plain.record("plan", plain, _FIELDS, _OPTIONAL)
     theorem, delta = plain["theorem"], plain["delta"]
-    schedule = _read("schedule", plain["schedule"], readers())
-    theorem = _FORMER_THEOREMS.get(theorem, theorem)
+    schedule: Schedule = _read("schedule", plain["schedule"], readers())
+    for name, each in theorems_for(type(schedule)).items():
+        theorem = name if theorem in each.former_names else theorem
     common: dict[str, Any] = {"schedule": schedule, "delta": delta, "theorem": theorem}
     if (plain["problem"] is None) == (plain["constants"] is None):
         raise InvalidParameter("a plan file holds a problem, or constants, and not both.")

@@ -28,6 +28,10 @@ class Theorem(ABC, Generic[S]):
     reference: ClassVar[str]
     beyond_n: ClassVar[str] = ""
     """Why the proof holds when the data hold more records than the public divisor n; "" when it does not."""
+    is_plain_composition: ClassVar[bool] = False
+    """Whether it composes the steps of a run as if each were released: what sharper theorems are compared with."""
+    former_names: ClassVar[tuple[str, ...]] = ()
+    """Names in plan files of older versions, of theorems that this one is at least as good as."""
 
     def __init_subclass__(cls, *, name: str | None = None, proof: str | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

@@ -11,9 +11,7 @@ from sklearn.utils.validation import check_array
 
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._classifier import DPLinearClassifier
-from dplangevin.estimators._names import INTERCEPT, column_names
-from dplangevin.estimators._reading import TargetEncoder
+from dplangevin.estimators.adapter import INTERCEPT, DPLinearClassifier, TargetEncoder, column_names
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.planner.request import Request
 from dplangevin.problem import Loss, Problem

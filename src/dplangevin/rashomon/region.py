@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
-from dplangevin.estimators._reading import TargetEncoder, dataset_of
+from dplangevin.estimators.adapter import TargetEncoder, dataset_of, shares_rows, tuned_plan, warn_shared
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
@@ -27,9 +26,8 @@ from dplangevin.families.rashomon_region.plan import (
 )
 from dplangevin.families.rashomon_region.release import RegionRelease, run_region
 from dplangevin.families.run_state import StatePath
-from dplangevin.planner.choose import chosen
+from dplangevin.planner.choose import plan_gaussian_fit
 from dplangevin.planner.request import Request
-from dplangevin.privacy.plan import Plan
 from dplangevin.privacy.spender import Spender
 from dplangevin.rashomon.asked import Asked, place_of
 from dplangevin.rashomon.public_rows import PublicRows
@@ -244,7 +242,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
             encode = estimator.encoder(estimator.public_data[1]) if encode is None else encode
             centre, mechanism = tuned_plan(estimator, encode, request)
         else:
-            centre = _centre(request)
+            centre = plan_gaussian_fit(request).plan
         request = replace(request, mechanism="auto", theorem=None)
         objective = RegionObjective.of(centre.problem, request.loss(None), template.alpha)
         reach = estimator.radius or request.shape.reach / centre.problem.row_norm
@@ -277,14 +275,6 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
     def _told(self, words: str) -> None:
         if self.verbose:
             print(f"Region: {words}.")
-
-
-def _centre(request: Request) -> Plan:
-    """The planner's choice; a pure promise composes badly with Gaussian ones, so "auto" then means descent."""
-    plan = chosen(request).plan
-    if plan.guarantee.mu is None and request.mechanism == "auto" and request.theorem is None:
-        plan = chosen(replace(request, mechanism="noisy-gd")).plan
-    return plan
 
 
 def _narrow(psi: float, mean: float, plan: RegionPlan, release: RegionRelease) -> str:

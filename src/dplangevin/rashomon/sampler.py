@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import NotPrivateError
-from dplangevin.estimators._reading import dataset_of
+from dplangevin.estimators.adapter import dataset_of
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon.advice import WORTHWHILE
 from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon

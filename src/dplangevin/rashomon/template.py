@@ -12,10 +12,7 @@ from sklearn.base import clone
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._monotone import monotone_columns
-from dplangevin.estimators._reading import TargetEncoder
-from dplangevin.estimators._regressor import DPLinearRegressor
+from dplangevin.estimators.adapter import DPLinearModel, DPLinearRegressor, TargetEncoder, monotone_columns
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender

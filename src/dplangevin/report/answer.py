@@ -13,6 +13,7 @@ from dplangevin.errors import DplangevinError
 from dplangevin.families.account import account
 from dplangevin.families.calibrate import calibrate
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price, refusals, told
 from dplangevin.privacy.registry import option_names, options_named
@@ -126,7 +127,7 @@ def _public(plan: Price) -> tuple[float, float]:
 def _composition_noise(options: Options) -> float | None:
     asked = {name: value for name, value in options.items() if name != "noise_std"}
     try:
-        return _public(calibrate(**{**asked, "theorem": "composition"}))[0]
+        return _public(calibrate(**{**asked, "theorem": Composition.name}))[0]
     except DplangevinError:
         return None
 
@@ -134,12 +135,12 @@ def _composition_noise(options: Options) -> float | None:
 def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, Any]:
     """The plateau, or what the sharper theorems missed: in this run, or in one of any number of steps."""
     level = plateau(options, delta)
-    stays = guarantee.theorem == "composition" or varies(options)
+    stays = guarantee.theorem == Composition.name or varies(options)
     run = options if stays else at_steps(options, math.inf, delta)
     if options.get("theorem") is not None or (level is not None and run is not options):
         return {"plateau": level}
     reasons = refusals(*describe(run))
     return {
         "plateau": level,
-        "refusals": told({name: reasons[name] for name in reasons if name != "composition"}),
+        "refusals": told({name: reasons[name] for name in reasons if name != Composition.name}),
     }

@@ -11,6 +11,7 @@ from dplangevin.families.account import account
 from dplangevin.families.noisy_gradient import lower_bounds
 from dplangevin.families.noisy_gradient.options import described
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
 from dplangevin.families.plateau import Options, Plateau, at_steps, epoch_steps, plateau, varies
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import Constants
@@ -43,7 +44,7 @@ def composition_epsilon(guarantee: Guarantee, steps: float, delta: float) -> flo
     """Epsilon of plain composition of the same run: infinite for infinitely many steps, None where unknown."""
     if math.isinf(steps):
         return math.inf
-    beside = guarantee if guarantee.theorem == "composition" else guarantee.composition
+    beside = guarantee if guarantee.theorem == Composition.name else guarantee.composition
     return beside.epsilon(delta) if beside is not None and 0 < delta < 1 else None
 
 
@@ -65,7 +66,7 @@ def row(
     floor = lower_bound(run, delta) if lower else None
     past = level is not None and level.steps is not None and steps >= level.steps
     try:
-        guarantee = account(**({**run, "theorem": "composition"} if past else run))
+        guarantee = account(**({**run, "theorem": Composition.name} if past else run))
     except (AssumptionFailed, NotPrivateError):
         return CurveRow(steps=steps, lower=floor)
     beside = composition_epsilon(guarantee, steps, delta)

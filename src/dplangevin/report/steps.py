@@ -11,7 +11,7 @@ from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.registry import theorems_for
+from dplangevin.privacy.registry import plain_composition, theorems_for
 from dplangevin.report.curve import CurveRow
 
 _POINTS, _LOWER_POINTS, _ENDLESS, _LONGEST = 17, 5, 1000, 10**5
@@ -63,9 +63,7 @@ def lower_bound(plan: Price, steps: float, delta: float) -> float | None:
 
 def _row(plan: Price, steps: int, delta: float, rows_per_person: int, *, lower: bool) -> CurveRow:
     found: dict[str, float | None] = {}
-    composition = next(
-        (name for name in theorems_for(type(plan.schedule)) if name.endswith("composition")), None
-    )
+    composition = plain_composition(type(plan.schedule))
     for key, name in (("bound", plan.theorem), ("composition", composition)):
         found[key] = None
         if name is None:

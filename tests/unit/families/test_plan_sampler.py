@@ -287,7 +287,7 @@ def test_estimators_draw(mechanism, delta):
         random_state=0,
     )  # fmt: skip
     if delta == 0 and mechanism in ("gibbs", "langevin"):
-        with pytest.raises(InvalidParameter, match="cannot be pure"):
+        with pytest.raises(InvalidParameter, match="cannot promise pure epsilon"):
             model.fit(X, y)
         return
     model.fit(X, y)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Knob, Member
+from dplangevin.privacy.registry import Knob, Member, RecipeEntry
 
 _ONE = ("theorems.draws:ExponentialMechanismTheorem", "theorems.draws:StronglyConvexGibbs")
 _BETA = Knob("inverse_temperature", rising=False)
@@ -11,15 +11,22 @@ MEMBERS: tuple[Member, ...] = (
         "ExponentialSchedule",
         _ONE,
         "ExponentialMechanism",
-        recipes=("exponential",),
+        recipes=(RecipeEntry("exponential", rank=6),),
         options=("exponential",),
         knob=_BETA,
     ),
-    Member("GibbsSchedule", _ONE, "ExponentialMechanism", recipes=("gibbs",), options=("gibbs",), knob=_BETA),
+    Member(
+        "GibbsSchedule",
+        _ONE,
+        "ExponentialMechanism",
+        recipes=(RecipeEntry("gibbs", lacks=("pure",)),),
+        options=("gibbs",),
+        knob=_BETA,
+    ),
     Member(
         "IteratedExponentialSchedule",
         ("theorems.draws:IteratedExponential",),
         "IteratedExponentialMechanism",
-        recipes=("iterated-exponential",),
+        recipes=(RecipeEntry("iterated-exponential"),),
     ),
 )

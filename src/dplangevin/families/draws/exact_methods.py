@@ -44,7 +44,7 @@ def exact_method(problem: Problem, grid: int = 0) -> Method:
             return "cells"
         raise AssumptionFailed(
             "no exact draw: the loss is not convex, and an envelope of cells is for up to three parameters. Give grid= "
-            "(few parameters), or use mechanism='langevin'."
+            "(few parameters), or use Langevin diffusion."
         )
     if problem.dimension == 1:
         return "line"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dplangevin.errors import InvalidParameter
 from dplangevin.families.draws.plan_iterated import plan_iterated
 from dplangevin.families.draws.plan_sampler import SamplerPlan, Tier, plan_sampler
 from dplangevin.families.draws.theorems.exponential_mechanism import (
@@ -85,11 +84,6 @@ def _on_ball(request: Request) -> Problem:
 
 def _with_ridge(request: Request) -> Problem:
     """The problem with the ridge that balances its bias against p / beta of a Gaussian promise."""
-    if request.delta == 0:
-        raise InvalidParameter(
-            f"mechanism={request.mechanism!r} has a Gaussian promise and cannot be pure; state a delta, or use "
-            "mechanism='exponential'."
-        )
     plain = request.problem(request.needed_clip, 0.0)
     reach = request.radius or START_DISTANCE / plain.row_norm
     stability = 2 * plain.constants.lipschitz**2 / request.n if request.objective == "population" else 0.0

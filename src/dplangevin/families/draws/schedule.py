@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 DrawTier = Literal["exact", "certified", "pure"]
 DRAW_TIERS: tuple[DrawTier, ...] = ("exact", "certified", "pure")
@@ -36,6 +36,7 @@ class DrawSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "exponential"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, population_risk=True)
     inverse_temperature: float
     tier: DrawTier = "exact"
     step_size: float = 0.0
@@ -81,6 +82,7 @@ class IteratedExponentialSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "iterated-exponential"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, population_risk=True)
     draws: tuple[ExponentialSchedule, ...]
     radii: tuple[float, ...] = ()
     padding: float = 0.0

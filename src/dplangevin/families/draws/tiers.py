@@ -20,6 +20,8 @@ from dplangevin.families.draws.theorems.gibbs import gibbs_temperature
 from dplangevin.families.draws.theorems.sampler_certificates import sup_norm_cost, total_variation_allowance
 from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
+from dplangevin.families.noisy_gradient.theorems.optimal_shift import OptimalShift
 from dplangevin.privacy import conversions as cv
 from dplangevin.privacy.registry import theorem_named
 from dplangevin.problem import Problem, risk
@@ -151,7 +153,7 @@ def process(problem: Problem, epsilon: float, delta: float) -> TierOffer:
     return TierOffer(
         tier="process",
         schedule=schedule,
-        theorem="composition",
+        theorem=Composition.name,
         evaluations=float(steps),
         excess_risk=excess,
     )
@@ -161,7 +163,7 @@ def _last_iterate(problem: Problem, mu: float) -> TierOffer:
     constants = problem.constants
     rate = 1 / (2 * constants.smoothness)
     steps = math.ceil(math.log(1e3) / -math.log1p(-rate * constants.strong_convexity))
-    theorem = "optimal-shift"
+    theorem = OptimalShift.name
 
     def schedule(log_beta: float) -> NoisyGradientSchedule:
         beta = math.exp(log_beta)

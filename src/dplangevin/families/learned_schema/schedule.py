@@ -11,7 +11,7 @@ from scipy.special import ndtr, ndtri
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 LearnedNoise = Literal["gaussian", "geometric"]
 
@@ -33,6 +33,7 @@ class LearnedSchemaSchedule(AnswerSchedule):
     """
 
     mechanism: ClassVar[str] = "learned-schema"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, needs_no_problem=True)
     numbers: int
     cells: int
     categories: int

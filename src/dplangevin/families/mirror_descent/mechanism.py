@@ -33,8 +33,6 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSchedule]):
     Ganesh (2022), Chapter 4, Algorithm 1; Amid et al. (2022), Public data-assisted mirror descent (mode "mix").
     """
 
-    keeps_position = True
-
     def __init__(self, mirror: MirrorMap) -> None:
         self.mirror = mirror
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 RESOLUTION = 20
 Mode = Literal["mirror", "mix", "gradient"]
@@ -38,6 +38,7 @@ class PublicMirrorSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "public-mirror-descent"
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, holds_beyond_n=True, checkpoints=True)
     step_size: float | tuple[float, ...]
     noise_std: float | tuple[float, ...]
     n_steps: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Member, RecipeEntry
 
-MEMBERS: tuple[Member, ...] = (Member.named("SufficientStatistics", recipes=("sufficient-statistics",)),)
+MEMBERS: tuple[Member, ...] = (
+    Member.named("SufficientStatistics", recipes=(RecipeEntry("sufficient-statistics"),)),
+)

@@ -27,7 +27,7 @@ def secure_moments(schedule: SufficientStatisticsSchedule, data: Dataset) -> tup
     """(G + noise, c + noise), rounded to public grids: noise of gram_noise_std on the diagonal, / sqrt 2 off it."""
     if data.n_samples > MOST_ROWS:
         raise InvalidParameter(
-            f"secure moments are exact for up to {MOST_ROWS} records; use mechanism='noisy-gd'."
+            f"secure moments are exact for up to {MOST_ROWS} records; use noisy gradient descent."
         )
     row_unit, label_unit = units(data)
     both = data.summed(_integer_moments)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dplangevin import _check
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class SufficientStatisticsSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "sufficient-statistics"
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, holds_beyond_n=True)
     gram_noise_std: float
     cross_noise_std: float
     eigenvalue_floor: float

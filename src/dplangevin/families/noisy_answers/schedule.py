@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 from dplangevin.privacy.theorem import public_grid
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 
@@ -30,7 +30,6 @@ class AnswerSchedule(Schedule):
         after rounding to a public grid.
     """
 
-    stands_alone: ClassVar[bool] = True
     release: str = field(default="noisy-answers", init=False, repr=False)
     adjacency: Adjacency
     assumptions: tuple[str, ...] = ()
@@ -82,6 +81,7 @@ class NoisySumsSchedule(AnswerSchedule):
     """Sums of bounded contributions in groups, each with its scale of noise."""
 
     mechanism: ClassVar[str] = "noisy-sums"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, secure=True, needs_no_problem=True)
     groups: tuple[SumGroup, ...]
     noise: SumNoise
 
@@ -116,6 +116,7 @@ class NoisyMaxSchedule(AnswerSchedule):
     """argmax of total_i + Exponential(scale), where one record adds between 0 and unit to each total."""
 
     mechanism: ClassVar[str] = "noisy-max"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, secure=True, needs_no_problem=True)
     release: str = field(default="draw", init=False, repr=False)
     candidates: int
     unit: float
@@ -177,6 +178,7 @@ class NoisyAnswersSchedule(CountedAnswers):
     """
 
     mechanism: ClassVar[str] = "generalized-gaussian"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, secure=True, needs_no_problem=True)
     p: float
     sigma: float
 
@@ -201,6 +203,7 @@ class LargestNormSchedule(CountedAnswers):
     """
 
     mechanism: ClassVar[str] = "largest-norm"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, secure=True, needs_no_problem=True)
     scale: float
 
     def __post_init__(self) -> None:
@@ -226,6 +229,7 @@ class CorrectedAnswersSchedule(AnswerSchedule):
     """
 
     mechanism: ClassVar[str] = "sparse-vector-correction"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, needs_no_problem=True)
     adjacency: Adjacency = "replace-one"
     noise: NoisyAnswersSchedule
     hits: int

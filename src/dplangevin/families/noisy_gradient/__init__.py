@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Member, RecipeEntry
 
 MEMBERS: tuple[Member, ...] = (
     Member(
@@ -22,7 +22,13 @@ MEMBERS: tuple[Member, ...] = (
             "theorems.block_sgd:BlockSGD",
         ),
         "NoisyGradientDescent",
-        recipes=("noisy-gd", "noisy-sgd", "langevin_recipe:langevin"),
+        recipes=(
+            RecipeEntry("noisy-gd", rank=4, default=True),
+            RecipeEntry("noisy-sgd", gains=("random_batches",)),
+            RecipeEntry(
+                "langevin_recipe:langevin", rank=5, gains=("population_risk",), lacks=("holds_beyond_n",)
+            ),
+        ),
         self_check=True,
         former=("langevin_schedule:LangevinSchedule",),
     ),
@@ -30,6 +36,6 @@ MEMBERS: tuple[Member, ...] = (
         "discrete_schedule:DiscreteGradientSchedule",
         ("theorems.discrete_composition:DiscreteComposition",),
         "discrete_mechanism:DiscreteGradientDescent",
-        recipes=("secure_recipe:noisy-gd-secure",),
+        recipes=(RecipeEntry("secure_recipe:noisy-gd-secure", secure_form=True),),
     ),
 )

@@ -24,9 +24,6 @@ class DiscreteGradientDescent(FitMechanism[DiscreteGradientSchedule]):
     Mironov (2012) for the attack that this defeats; docs/theory/secure_noise.md.
     """
 
-    walks_on = True
-    keeps_position = True
-
     def draw(self, run: Fit[DiscreteGradientSchedule]) -> Draw:
         """Descend, and round to the public grid.
 

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_gradient.schedule import RELEASE_MODES, NoisyGradientSchedule, ReleaseMode
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 DiscreteSampling = Literal["full", "cyclic", "shuffle"]
 DISCRETE_SAMPLINGS: tuple[DiscreteSampling, ...] = ("full", "cyclic", "shuffle")
@@ -33,6 +33,7 @@ class DiscreteGradientSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "discrete-gradient"
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, checkpoints=True, secure_resume=True)
     step_size: float
     noise_std: float
     n_steps: int

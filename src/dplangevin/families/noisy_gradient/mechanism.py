@@ -40,7 +40,6 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSchedule]):
     """
 
     whole_records = "all"
-    keeps_position = True
 
     def __init__(self, n_steps: int | None = None, *, stop: Stop | None = None) -> None:
         self.n_steps, self.stop = n_steps, stop

@@ -12,6 +12,9 @@ from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
 from dplangevin.privacy.option_names import QUESTION, check_names
 from dplangevin.problem.constants import Constants
 
+MECHANISMS = ("noisy-gd", "noisy-sgd")
+"""Full batches, and mini-batches."""
+
 
 def describe(
     *,
@@ -43,7 +46,7 @@ def describe(
             )
         sampling = "full"
     if mechanism is not None:
-        _check.choice("mechanism", mechanism, ("noisy-gd", "noisy-sgd"))
+        _check.choice("mechanism", mechanism, MECHANISMS)
         if (mechanism == "noisy-gd") != (sampling == "full"):
             raise InvalidParameter(
                 f"mechanism={mechanism!r} does not fit sampling={sampling!r}; noisy-gd uses the full batch, "

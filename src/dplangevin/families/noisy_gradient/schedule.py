@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 from dplangevin.problem.constants import Constants
 
 Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
@@ -53,7 +53,7 @@ class NoisyGradientSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "noisy-gradient"
-    pure: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(holds_beyond_n=True, checkpoints=True)
     step_size: float | tuple[float, ...]
     noise_std: float | tuple[float, ...]
     n_steps: int | float

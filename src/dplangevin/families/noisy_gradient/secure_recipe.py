@@ -14,19 +14,20 @@ from dplangevin.families.noisy_gradient.theorems.discrete_composition import (
     calibrated_discrete_gradient,
 )
 from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Request
+from dplangevin.planner.request import AUTO, Request
 from dplangevin.privacy.plan import Plan
+from dplangevin.privacy.registry import recipes_with
 
-BATCHED = "noisy-sgd"
+PLAIN, BATCHED = "noisy-gd", "noisy-sgd"
 
 
 def noisy_gd_secure(request: Request) -> Recipe:
     """Noisy gradient descent in integers; whatever has no secure form is refused by name."""
-    if request.mechanism not in ("auto", "noisy-gd", BATCHED):
+    if request.mechanism not in (AUTO, PLAIN, BATCHED):
         raise AssumptionFailed(
             f"secure mode has no proof for mechanism={request.mechanism!r}: its noise is real-valued and passes "
-            "through a minimiser, a sampler or coordinates made from it. Use 'noisy-gd', 'noisy-sgd', "
-            "'output-perturbation' or (ridge) 'sufficient-statistics', or leave it at 'auto'."
+            f"through a minimiser, a sampler or coordinates made from it. Use {PLAIN!r}, {BATCHED!r} or one of "
+            f"{', '.join(recipes_with('secure'))}, or leave it at {AUTO!r}."
         )
     if request.theorem not in (None, DiscreteComposition.name):
         raise AssumptionFailed(
@@ -40,7 +41,7 @@ def noisy_gd_secure(request: Request) -> Recipe:
     batched = request.mechanism == BATCHED
     if batched and request.adjacency == "add-remove":
         raise AssumptionFailed("secure noisy-sgd needs adjacency='replace-one'; or use mechanism='noisy-gd'.")
-    plain = descents.noisy_gd(replace(request, theorem=None, secure=False, mechanism="noisy-gd"))
+    plain = descents.noisy_gd(replace(request, theorem=None, secure=False, mechanism=PLAIN))
     real, problem = plain.plan.schedule, plain.plan.problem
     assert isinstance(real, NoisyGradientSchedule)
     assert isinstance(real.step_size, float)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Knob, Member
+from dplangevin.privacy.registry import Knob, Member, RecipeEntry
 
 MEMBERS: tuple[Member, ...] = (
     Member(
@@ -12,7 +12,7 @@ MEMBERS: tuple[Member, ...] = (
             "theorems.objective:GaussianObjectivePerturbation",
         ),
         "ObjectivePerturbation",
-        recipes=("objective-perturbation",),
+        recipes=(RecipeEntry("objective-perturbation", rank=3, suits="gamma_noise_pays"),),
         options=("objective-perturbation",),
         knob=Knob("density_scale"),
     ),
@@ -20,7 +20,7 @@ MEMBERS: tuple[Member, ...] = (
         "OutputPerturbationSchedule",
         ("theorems.output:OutputPerturbationTheorem",),
         "OutputPerturbation",
-        recipes=("output-perturbation",),
+        recipes=(RecipeEntry("output-perturbation"),),
         options=("output-perturbation",),
         knob=Knob("density_scale"),
     ),

@@ -18,6 +18,17 @@ RADIUS = 4.0
 """Expected norm of the minimiser (rows of norm 1), for the ridge of output perturbation."""
 
 
+def gamma_noise_pays(request: Request) -> bool:
+    """Whether mechanism="auto" perturbs the objective: pure guarantees, and few parameters of a smooth loss."""
+    if request.delta == 0:
+        return True
+    return (
+        request.alpha is None
+        and math.isfinite(request.loss(None).curvature_bound)
+        and rules.pure_pays(request.dimension, request.epsilon, request.mu)
+    )
+
+
 def objective_perturbation(request: Request) -> Recipe:
     """Gamma-norm noise where it is asked for or pays, else Gaussian; a ridge that balances noise and bias."""
     gaussian = request.delta > 0 and not _gamma(request)

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 PerturbationNoise = Literal["gamma", "gaussian"]
 PERTURBATION_NOISES: tuple[PerturbationNoise, ...] = ("gamma", "gaussian")
@@ -38,6 +38,7 @@ class ObjectivePerturbationSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "objective-perturbation"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, holds_beyond_n=True, intervals=True)
     density_scale: float
     tolerance: float
     release_density_scale: float
@@ -74,6 +75,7 @@ class OutputPerturbationSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "output-perturbation"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, secure=True, holds_beyond_n=True)
     density_scale: float
     tolerance: float
     noise: PerturbationNoise = "gamma"

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.families.draws.schedule import DRAW_TIERS, DrawTier, check_chain
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class RashomonSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "rashomon"
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True)
     n_models: int
     threshold: float
     inverse_temperature: float
@@ -64,6 +65,7 @@ class RashomonChainSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "rashomon-chain"
+    capabilities: ClassVar[Capabilities] = Capabilities()
     n_models: int
     threshold: float
     inverse_temperature: float

@@ -9,6 +9,7 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
 from dplangevin.privacy.plan import Price
+from dplangevin.privacy.schedule import Capabilities
 
 
 def slack_of(price: Price) -> SlackSchedule:
@@ -28,7 +29,7 @@ class SlackSchedule(AnswerSchedule):
     """
 
     mechanism: ClassVar[str] = "noisy-slack"
-    pure: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(needs_no_problem=True)
     unit: float
     scale: float
     answers: int = 1

@@ -12,6 +12,7 @@ from dplangevin import _check
 from dplangevin._search import bisected
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
+from dplangevin.privacy.schedule import Capabilities
 
 Law = Literal["poisson", "geometric", "logarithmic"]
 LAWS: tuple[Law, ...] = ("poisson", "geometric", "logarithmic")
@@ -29,7 +30,7 @@ class RepeatedSelectionSchedule(AnswerSchedule):
     """
 
     mechanism: ClassVar[str] = "repeat-and-select"
-    pure: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(needs_no_problem=True)
     release: str = field(default="draw", init=False, repr=False)
     mu: float
     repetitions: float

@@ -30,7 +30,7 @@ class UnderdampedLangevin(FitMechanism[UnderdampedSchedule]):
         if not isinstance(problem.constraint, WholeSpace):
             raise InvalidParameter(
                 "underdamped Langevin runs on the whole space: a projection would not know what to do with the "
-                "velocity. Leave the constraint out, or use mechanism='langevin'."
+                "velocity. Leave the constraint out, or use Langevin diffusion."
             )
 
     def draw(self, run: Fit[UnderdampedSchedule]) -> Draw:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dplangevin import _check
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class UnderdampedSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "underdamped"
-    pure: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities()
     inverse_temperature: float
     friction: float = 2.0
     inverse_mass: float = 1.0

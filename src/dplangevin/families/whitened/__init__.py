@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Member, RecipeEntry
 
 MEMBERS: tuple[Member, ...] = (
-    Member("WhitenedSchedule", ("WhitenedComposition",), "WhitenedDescent", recipes=("whitened-gd",)),
+    Member(
+        "WhitenedSchedule",
+        ("WhitenedComposition",),
+        "WhitenedDescent",
+        recipes=(RecipeEntry("whitened-gd", rank=1, suits="second_moments_pay"),),
+    ),
 )

@@ -46,14 +46,12 @@ class WhitenedDescent(FitMechanism[WhitenedSchedule]):
     them, covers. Nothing here may be used with a promise about the last iterate alone.
     """
 
-    keeps_position = True
-
     def check(self, schedule: WhitenedSchedule, problem: Problem) -> None:
         """Coordinates are stretched, so that balls and ridges would not stay what they are."""
         if problem.ridge or not isinstance(problem.constraint, WholeSpace):
             raise InvalidParameter(
                 "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
-                "mechanism='noisy-gd'."
+                "noisy gradient descent."
             )
 
     def draw(self, run: Fit[WhitenedSchedule]) -> Draw:

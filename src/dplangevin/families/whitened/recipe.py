@@ -30,6 +30,11 @@ SHARP = 400.0
 NOISE_COST_QUADRATIC, NOISE_COST = 0.75, 1.7
 
 
+def second_moments_pay(request: Request) -> bool:
+    """Whether mechanism="auto" whitens: nothing is stated of how to fit, and second moments are worth their share."""
+    return request.free and Looks.of(request).pay
+
+
 def whitened_gd(request: Request) -> Recipe:
     """A tenth of the budget for second moments, the rest for accelerated steps in their coordinates."""
     looks = Looks.of(request)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 from dplangevin.families.whitened.response import Path, Window, alike
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 LOOKS = (1, 2)
 FLAT = 2.0
@@ -45,7 +45,9 @@ class WhitenedSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "whitened-gd"
-    pure: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        holds_beyond_n=True, ridge_and_radius=False, checkpoints=True
+    )
     moment_noise_std: float
     noise_std: float
     n_steps: int

@@ -33,6 +33,7 @@ class WhitenedComposition(
     convexity is used. The shares are public, so that adaptive composition holds: mu^2 is the sum of squares.
     """
 
+    is_plain_composition = True
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
     beyond_n = "sums over records, of which one record's part does not depend on the others"
 

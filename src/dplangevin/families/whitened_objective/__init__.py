@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
-from dplangevin.privacy.registry import Member
+from dplangevin.privacy.registry import Member, RecipeEntry
 
-MEMBERS: tuple[Member, ...] = (Member.named("WhitenedObjective", recipes=("whitened-objective",)),)
+MEMBERS: tuple[Member, ...] = (
+    Member.named(
+        "WhitenedObjective",
+        recipes=(RecipeEntry("whitened-objective", rank=2, suits="second_moment_pays"),),
+    ),
+)

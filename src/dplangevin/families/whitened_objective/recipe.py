@@ -23,6 +23,12 @@ STIFFER = 1.2
 """Times the ridge of objective perturbation: short directions, which that ridge keeps quiet, are heard here."""
 
 
+def second_moment_pays(request: Request) -> bool:
+    """Whether mechanism="auto" whitens under a pure guarantee, for models where that was measured to help."""
+    pure = request.free and request.delta == 0 and request.shape.whitens_purely
+    return pure and PureLook.of(request).pay
+
+
 def whitened_objective(request: Request) -> Recipe:
     """A share of epsilon for the second moment of the rows, the rest for the minimiser in its coordinates."""
     look = PureLook.of(request)

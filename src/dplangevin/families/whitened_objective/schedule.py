@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.privacy.schedule import Capabilities, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,9 @@ class WhitenedObjectiveSchedule(Schedule):
     """
 
     mechanism: ClassVar[str] = "whitened-objective"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        pure=True, holds_beyond_n=True, ridge_and_radius=False
+    )
     moment_density_scale: float
     ridge: float
     density_scale: float

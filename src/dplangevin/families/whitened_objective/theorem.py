@@ -39,7 +39,7 @@ class WhitenedObjectiveTheorem(
         if constants.strong_convexity > 0 or math.isfinite(constants.diameter):
             raise self.refuse(
                 "its coordinates are stretched, so that a ridge or a radius of the problem is none of them",
-                "Leave alpha and radius out, or use mechanism='objective-perturbation'.",
+                "Leave alpha and radius out, or perturb the objective without whitening.",
             )
         sides = 2.0 if constants.adjacency == "replace-one" else 1.0
         moment = inflated(sides / (constants.n * schedule.moment_density_scale))

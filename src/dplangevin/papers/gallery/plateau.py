@@ -12,6 +12,8 @@ from dplangevin._progress import progress
 from dplangevin.families.noisy_gradient.exact_walk import exact_law, renyi_divergence
 from dplangevin.families.noisy_gradient.lower_bounds import instance
 from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.families.noisy_gradient.theorems.composition import Composition
+from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import HiddenStateSGD
 from dplangevin.papers.gallery import _draw
 from dplangevin.privacy.registry import theorem_named
 from dplangevin.problem.constants import Constants
@@ -28,9 +30,10 @@ def draw(output: Path, *, quick: bool) -> str:
     rows, ends = [], {}
     for one, order in zip(axes, ORDERS, strict=True):
         curves = {
-            "composition": [_bound("composition", int(k), order) for k in steps],
+            "composition": [_bound(Composition.name, int(k), order) for k in steps],
             "our bound (corrected equation 3.3)": [
-                _bound("hidden-state-sgd", int(k), order) for k in progress(steps, f"bounds, order {order:g}")
+                _bound(HiddenStateSGD.name, int(k), order)
+                for k in progress(steps, f"bounds, order {order:g}")
             ],
             "lower bound (exact walk)": [
                 _walk(int(k), order) for k in progress(steps, f"walks, order {order:g}")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dplangevin.data import ArrayDataset
-from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
+from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.families.moments.mechanism import SufficientStatistics, moments, symmetric_noise
 from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
 from dplangevin.families.moments.theorem import SufficientStatisticsTheorem, calibrated_sufficient_statistics
@@ -187,7 +187,7 @@ def test_hypotheses_and_bad_input_are_named() -> None:
         SufficientStatisticsTheorem().certify(replace(bare, row_norm=1.0), run)
     with pytest.raises(CalibrationFailed, match="dimension"):
         calibrated_sufficient_statistics(replace(bare, dimension=None), epsilon=1.0, delta=1e-5)
-    with pytest.raises(NotPrivateError, match="delta = 0"):
+    with pytest.raises(InvalidParameter, match="delta must be strictly between 0 and 1"):
         Plan(problem=problem(), schedule=run, delta=0.0)
     for name in ("gram_noise_std", "cross_noise_std", "eigenvalue_floor"):
         with pytest.raises(InvalidParameter, match=name):

@@ -115,7 +115,7 @@ def start_and_rate(constants: Constants, beta: float) -> tuple[float, float]:
     if not constants.convex:
         raise AssumptionFailed(
             "the proximal chain does not apply: the loss is not convex, so no rate is proved. Use an exact draw on a "
-            "grid (few parameters), or mechanism='langevin' with delta > 0."
+            "grid (few parameters), or Langevin diffusion with delta > 0."
         )
     if math.isinf(constants.smoothness):
         raise AssumptionFailed(
@@ -138,7 +138,7 @@ def _tiered(
         if not (constants.convex or schedule.grid or few):
             raise theorem.refuse(
                 "no exact sampler is known for a loss that is not convex and has more than three parameters",
-                "Give grid= for a draw on a public grid, or use mechanism='langevin'.",
+                "Give grid= for a draw on a public grid, or use Langevin diffusion.",
             )
         found = law
         words: tuple[str, ...] = ("sampler tier exact: the draw has the law itself",)

@@ -44,6 +44,8 @@ class Composition(NoisyGradientTheorem, name="composition", proof=""):
     replace-one the curve of C_q(G) again.
     """
 
+    is_plain_composition = True
+    former_names = ("langevin-trajectory",)
     reference = (
         "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019), section 3; Zhu, Dong and Wang "
         "(2022), Theorem 10"

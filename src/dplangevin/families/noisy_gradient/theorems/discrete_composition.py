@@ -40,6 +40,7 @@ class DiscreteComposition(
     takes part once an epoch.
     """
 
+    is_plain_composition = True
     reference = (
         "Dong, Roth and Su (2022), Theorem 2.7 and Corollary 3.3 (Gaussian mechanism, post-processing, composition); "
         "docs/theory/secure_noise.md"

@@ -135,6 +135,7 @@ class OptimalShift(NoisyGradientTheorem, name="optimal-shift", proof=""):
     (c > 1, bounded set) use the convex minorant. Exactly tight for quadratic losses without a diameter.
     """
 
+    former_names = ("langevin-last-iterate",)
     reference = (
         "Bok, Su and Altschuler (2024), sections 3 and 4 (shifted interpolation); Altschuler and Talwar (2022), "
         "Propositions 2.8 and 3.2; Chourasia, Ye and Shokri (2021)"
