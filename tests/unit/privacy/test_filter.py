@@ -255,3 +255,22 @@ def test_a_curve_that_starts_next_to_one_is_covered_soon(
         assert (cv.gdp_delta(mu, points) >= needed).all()
     else:  # within the rounding of the curve itself: nothing covers it
         assert mu == math.inf
+
+
+def test_every_charge_takes_what_it_says_of_the_amounts() -> None:
+    """Slack that a curve took is gone, and of the pure reserve every use takes its epsilon."""
+    rule = PrivacyFilter(epsilon=4.0, delta=1e-5, pure_reserve=1.0, split_at_once=True)
+    start, slack = rule.start(), 1e-7
+    after = rule.charge(start, promise(Concentrated(rho=1e-3)), f"curve:{slack!r}")
+    assert after is not None
+    assert start.slack - after[0].slack == Fraction(slack)
+    assert start.mu_squared is not None
+    assert after[0].mu_squared is not None
+    assert after[0].mu_squared < start.mu_squared
+    spent = rule.charge(start, 3 * pure(0.125), "reserve")
+    assert spent is not None
+    assert start.epsilon - spent[0].epsilon == Fraction(3, 8)
+    whole = PrivacyFilter(epsilon=4.0, delta=1e-5)
+    last = whole.charge(whole.start(), gaussian(0.9), "whole")
+    assert last is not None
+    assert last[0].epsilon == 0

@@ -290,6 +290,6 @@ def test_labels_below_the_threshold_never_leave() -> None:
 def test_a_label_that_is_listed_twice_is_counted_in_all() -> None:
     """Else one record that uses the second listing would change the count by that of all others."""
     pa = pytest.importorskip("pyarrow")
-    cells = pa.DictionaryArray.from_arrays(pa.array([0, 0, 0, 1]), pa.array(["1", "1.0"]))
+    cells = pa.chunked_array([pa.array(["1", "1"]), pa.array(["1.0"])])  # each chunk has a list of its own
     found = counted(table_of(pa.table({"job": cells})), {}, {"job": False}, outer=True)
-    assert found.labels == [{"1": 4}]
+    assert found.labels == [{"1": 3}]
