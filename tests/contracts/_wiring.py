@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,7 +29,7 @@ from dplangevin.audit.replay import NoisyRelease
 from dplangevin.families.draws import plan_sampler
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Gaussian
-from dplangevin.queries import column, count_queries
+from dplangevin.queries import Marginals, column, count_file, count_queries
 from dplangevin.rashomon import RashomonRegion
 from dplangevin.rashomon.fairness import private_counts
 from dplangevin.schema import Schema
@@ -206,6 +207,16 @@ def count(records: Records, random_state: Any, account: Any, **options: Any) -> 
     return count_queries(table, [column("x0") > 0, column("x1") > 0, column("y") > 0], **(stated | options))
 
 
+def count_in_file(records: Records, random_state: Any, account: Any, **options: Any) -> Any:
+    """Marginals of a text file."""
+    schema = stated_schema(ONE, CLASSES)
+    stated = {"epsilon": 1.0, "delta": 1e-6, "ledger": account, "random_state": random_state}
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/table.csv"
+        records.frame()[COLUMNS].to_csv(path, index=False)
+        return count_file(path, schema=schema, marginals=Marginals.over(schema, bins=2), **(stated | options))
+
+
 def counts_by_group(records: Records, random_state: Any, account: Any, **options: Any) -> Any:
     groups = (records.X[:, 1] > 0).astype(int)
     decisions = np.stack([records.X[:, 0] > 0, records.X[:, 0] > records.X[0, 0]])
@@ -334,6 +345,9 @@ def _fits_of_tables(units: Units) -> Iterator[Spender]:
     yield estimator("additive classifier", DPAdditiveClassifier, least=0.1, **classes)
     yield estimator("additive regressor", DPAdditiveRegressor, least=0.1, units=units, **ranges)
     yield estimator("secure ridge", DPRidge, secure=True, units=units)
+    statistics = {"mechanism": "sufficient-statistics", "secure": True, "units": units}
+    yield estimator("secure statistics", DPRidge, **statistics)
+    yield estimator("huber, intervals", DPHuberRegressor, intervals=True, units=units, least=0.1)
     yield estimator("public data", DPLogisticRegression, **public)
     yield estimator("secure public data", DPLogisticRegression, secure=True, **public)
 
@@ -356,6 +370,9 @@ def _other_spenders(units: Units) -> Iterator[Spender]:
         yield other("secure gaussian counts", count, adjacency, 0.3, p=2.0, secure=True)
         yield other("pure counts", count, adjacency, 0.3, p=1.0, delta=0.0)
         yield other("three rows a person, counts", count, adjacency, 0.3, p=2.0, max_rows_per_person=3)
+        yield other("one query a row, counts", count, adjacency, 0.3, p=2.0, touched_counts=1)
+        yield other("counts in a file", count_in_file, adjacency, 0.3, p=2.0)
+        yield other("three rows a person, file", count_in_file, adjacency, 0.3, p=2.0, max_rows_per_person=3)
         yield other("region", region, adjacency, 0.02, units=units)
         yield other("search", search, adjacency, 0.1, claim=claim_of_attempts, units=units, resumes=False)
     asked = {"reference": "best", "outer": True, "flip_shares": [0.2], "radius": 0.25, "thresholds": 50.0}
@@ -367,7 +384,8 @@ def _other(
 ) -> Spender:
     more = {key: options.pop(key) for key in ("claim", "resumes") if key in options}
     more |= {"rows_per_person": options.get("max_rows_per_person", 1)}
-    budget = {region: (20.0, 1e-3), search: (30.0, 1e-3), count: (1.0, 1e-6)}.get(function, (1.0, 0.0))
+    budget = {region: (20.0, 1e-3), search: (30.0, 1e-3)}.get(function, (1.0, 0.0))
+    budget = (1.0, 1e-6) if function in (count, count_in_file) else budget
     more |= {"asked": (budget[0], options.get("delta", budget[1]))}
     more.setdefault("resumes", not options.get("secure"))
 

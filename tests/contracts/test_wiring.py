@@ -21,6 +21,7 @@ from dplangevin import DPLogisticRegression
 from dplangevin.audit import ReplayResult, replay
 from dplangevin.audit.replay import NoisyRelease
 from dplangevin.data import ArrayDataset
+from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._raw_plan import People, raw_plan
 from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
 from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
@@ -208,6 +209,18 @@ def test_what_is_stated_is_what_the_ledger_has(name: str, tmp_path: Path) -> Non
         assert stated.adjacency == entry.guarantee.adjacency == adjacency
         assert stated.rows_per_person == entry.guarantee.rows_per_person == rows
         assert stated.arithmetic == entry.guarantee.arithmetic
+
+
+@pytest.mark.parametrize("name", [name for name in SPENDERS if name.endswith("replace-one")])
+def test_a_budget_for_other_people_is_not_charged(name: str) -> None:
+    """What the caller is told and what the ledger counts are about a person with the same number of rows."""
+    spender = SPENDERS[name]
+    account = ChargeRecorder(spender.rows_per_person + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(InvalidParameter, match="max_rows_per_person"):
+            spender.call(neighbours(spender)[0][0], 3, account)
+    assert not account.plans
 
 
 def test_a_minimum_behind_a_release_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:

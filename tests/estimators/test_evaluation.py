@@ -404,3 +404,49 @@ def test_bad_choices_are_named() -> None:
         )
     with pytest.raises(InvalidParameter, match="groups"):
         NoisySumsSchedule(groups=(), noise="geometric", adjacency="add-remove")
+
+
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("metric", ["accuracy", "log-loss"])
+def test_no_record_moves_a_total_by_more_than_the_unit_of_the_choice(
+    metric: str, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And under add-remove a record more moves all of them upwards, which the proof rests on."""
+    seen: list[tuple[NoisyMaxSchedule, np.ndarray]] = []
+
+    def watched(self: Any, schedule: NoisyMaxSchedule, exact: Any, rng: Any) -> tuple[np.ndarray, ...]:
+        seen.append((schedule, np.array(exact[0])))
+        return (np.zeros(1),)
+
+    monkeypatch.setattr(NoisyMax, "draw", watched)
+    steep = LogisticRegression(C=1e6).fit(X_TRAIN[:50], Y_TRAIN[:50])
+    X, y = X_TRAIN[:40].copy(), Y_TRAIN[:40].copy()
+    X[0], y[0] = (1.0, -1.0, 0.0), 1
+    asked: dict[str, Any] = {"metric": metric, "epsilon": 1.0, "adjacency": adjacency, "random_state": 0}
+    private_selection([MODEL, steep], X, y, **asked)
+    others = (X, np.where(np.arange(40) == 0, 0, y)) if adjacency == "replace-one" else (X[1:], y[1:])
+    private_selection([MODEL, steep], *others, **asked)
+    (schedule, first), (again, second) = seen
+    assert schedule == again
+    moves = first - second
+    assert np.abs(moves).max() <= schedule.unit
+    assert np.abs(moves).max() >= 0.5 * schedule.unit
+    if adjacency == "add-remove":
+        assert moves.min() >= 0
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_choice_costs_a_person_what_was_asked(rows: int) -> None:
+    found = private_selection(
+        [MODEL, MODEL], X_TRAIN, Y_TRAIN, epsilon=0.7, max_rows_per_person=rows, random_state=0
+    )
+    assert found.guarantee.rows_per_person == rows
+    assert 0.699 < found.guarantee.epsilon(0.0) <= 0.7
+
+
+def test_a_secure_choice_has_the_noise_of_its_schedule() -> None:
+    """exp(-1) / 2 of all choices are the second best, two candidates whose totals are one scale apart."""
+    schedule = NoisyMaxSchedule(candidates=2, unit=1.0, scale=10.0, adjacency="replace-one", secure=True)
+    mechanism, price = NoisyMax(), Price(schedule=schedule, delta=0.0)
+    drawn = [mechanism.run(price, lambda: [np.array([10.0, 0.0])]).values[0][0] for _ in range(2000)]
+    assert abs(float(np.mean(drawn)) - math.exp(-1) / 2) < 0.05  # six deviations

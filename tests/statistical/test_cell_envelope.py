@@ -80,6 +80,7 @@ def test_draws_follow_the_law(radius: float, smooth: bool) -> None:
     """Kolmogorov-Smirnov on both coordinates, 3000 draws; each test fails by chance once in 10,000 times."""
     theta, proposals = drawn(radius, smooth, 3000, 30, 1)
     assert proposals < (30_000 if smooth else 200_000)
+    assert np.linalg.norm(theta, axis=0).max() <= radius * (1 + 1e-9)
     for axis in (0, 1):
         nodes, total = cumulative(axis, radius)
         assert kstest(theta[axis], lambda x, n=nodes, t=total: np.interp(x, n, t)).pvalue > 1e-4

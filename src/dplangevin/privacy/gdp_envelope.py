@@ -47,7 +47,7 @@ def closest_mu(parts: Parts, extra_delta: float, slack: float) -> float:
 
 def _covering_mu(points: Floats, needed: Floats) -> float:
     """The least mu, and a hair, with delta_mu(points) >= needed: solved at one violated point after the other."""
-    place, mu = 0, 0.0
+    place, mu, step = 0, 0.0, 1e-9
     for quick in (True, False):
         while True:
             reached = cv.gdp_delta(mu, points, quick=quick) * (1 - 1e-11)
@@ -56,7 +56,10 @@ def _covering_mu(points: Floats, needed: Floats) -> float:
                 break
             place = int(np.argmax(ratio)) if mu > 0 else points.size // 2
             wanted = cv.gdp_mu(float(points[place]), float(needed[place])) * (1 + 1e-9)
-            mu = max(wanted, mu * (1 + 1e-9))
+            if wanted > mu * (1 + step):
+                mu = wanted
+            else:  # next to delta = 1 the curve is so flat that the rounding asks for much more than a hair
+                mu, step = mu * (1 + step), 2 * step
             if not mu < 1e3:
                 return math.inf
     return mu * (1 + 1e-9)

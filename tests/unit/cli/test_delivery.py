@@ -225,3 +225,22 @@ def test_a_model_that_cannot_be_saved_stays_fitted(tmp_path: Path) -> None:
         model_file.save_model(FITTED, tmp_path / "nowhere" / "model.json")
     model_file.save_model(FITTED, tmp_path / "model.json")
     assert np.array_equal(model_file.load_model(tmp_path / "model.json").predict(X), FITTED.predict(X))
+
+
+@pytest.mark.parametrize(("adjacency", "rows"), [("add-remove", 1), ("replace-one", 3)])
+def test_counts_are_charged_to_the_people_that_were_stated(adjacency: str, rows: int) -> None:
+    """A ledger for other people, or other neighbours, would refuse what was asked for."""
+    budget = Ledger.open(URL).declare(
+        "others", epsilon=5.0, delta=1e-4, adjacency=adjacency, max_rows_per_person=rows
+    )
+    stated = ["--adjacency", adjacency, "--max-rows-per-person", str(rows)]
+    assert run([*COMMANDS["count"][:-1], "others", *stated, "-o", "counts.json"]) == 0
+    (entry,) = budget.history()
+    assert (entry.guarantee.adjacency, entry.guarantee.rows_per_person) == (adjacency, rows)
+
+
+@pytest.mark.parametrize("half", [CHARGE[:2], CHARGE[2:]])
+def test_half_of_a_budget_is_no_budget(half: list[str]) -> None:
+    """A command that dropped the other half would release without a charge."""
+    assert run([*COMMANDS["count"][: -len(CHARGE)], *half, "-o", "counts.json"]) != 0
+    assert not Path("counts.json").exists()

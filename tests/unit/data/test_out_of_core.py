@@ -242,3 +242,14 @@ def test_the_disk_is_asked_ahead(monkeypatch) -> None:
     data.gradient_sum(Logistic(), THETA)
     assert asked == [(4096, 8192), (8192, 10_000)]
     assert scratch._page(1) == scratch._page(4096)
+
+
+def test_rows_of_persons_are_those_of_every_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mask is over all rows: each batch has its own piece of it."""
+    monkeypatch.setattr("dplangevin.tables.files.READ_ROWS", 2)
+    path = tmp_path / "rows.csv"
+    path.write_text("x,y\n" + "".join(f"{i},0\n" for i in range(7)))
+    kept = np.array([True, False, False, True, True, True, False])
+    source = ArrowSource(path, "y", kept=kept)
+    read = np.concatenate([part.features[:, 0] for part in source.records()])
+    np.testing.assert_array_equal(read, np.flatnonzero(kept))

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -433,3 +434,27 @@ def test_a_strict_data_set_charges_no_guarantee_with_a_hole(word: str, tmp_path:
         ledger.declare("strict", epsilon=3.0, delta=1e-5, strict=True).charge(cost)
     assert not ledger.dataset("strict").history()
     assert ledger.declare("other", epsilon=3.0, delta=1e-5).charge(cost)
+
+
+def test_a_programme_of_a_strict_data_set_holds_no_guarantee_with_a_hole(tmp_path: Path) -> None:
+    strict = Ledger.create(f"sqlite:///{tmp_path}/strict.db").declare("s", epsilon=1, delta=1e-6, strict=True)
+    with pytest.raises(InvalidParameter, match="strict"):
+        strict.programme([pure(0.1), pure(0.1, assumptions=("CONDITIONAL on labels",))])
+    assert not strict.history()
+
+
+def test_an_item_is_used_on_the_part_of_its_programme(tmp_path: Path) -> None:
+    budget = Ledger.create(f"sqlite:///{tmp_path}/parts.db").declare(
+        "s", epsilon=1, delta=0, parts=["a", "b"]
+    )
+    grid = budget.part("a").programme([pure(0.1)])
+    with pytest.raises(BudgetExceeded, match="no unused release"):
+        replace(grid, part_name="b").charge(pure(0.1))
+
+
+def test_a_token_pays_for_one_cost(tmp_path: Path) -> None:
+    budget = Ledger.create(f"sqlite:///{tmp_path}/token.db").declare("s", epsilon=1, delta=0)
+    budget.reserve_under("0" * 32, SimpleNamespace(guarantee=pure(0.1)))
+    with pytest.raises(LedgerError, match="another release"):
+        budget.reserve_under("0" * 32, SimpleNamespace(guarantee=pure(0.2)))
+    assert len(budget.history()) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from scipy.special import ndtr, ndtri
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import conversions as cv, gdp_envelope
 from dplangevin.privacy.filter import PrivacyFilter, _root_down, pure_remainder
 from dplangevin.privacy.gdp_envelope import closest_mu
 from dplangevin.privacy.generalized_gaussian_part import GeneralizedGaussian
@@ -233,3 +234,43 @@ def test_uses_in_one_guarantee_cost_what_they_cost_one_by_one(part: Part, split:
     assert together is not None
     assert together[0] == one_by_one
     assert one_by_one != rule.start()
+
+
+@pytest.mark.parametrize("missing", [1e-6, 1e-10, 3e-11, 5e-12])
+def test_a_curve_that_starts_next_to_one_is_covered_soon(
+    missing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the Gaussian curve is so flat that growing mu by a hair at a time would take for ever."""
+    asked: list[float] = []
+
+    def watched(epsilon: float, delta: float, solve: Any = cv.gdp_mu) -> float:
+        asked.append(delta)
+        assert len(asked) < 200
+        return float(solve(epsilon, delta))
+
+    monkeypatch.setattr(cv, "gdp_mu", watched)
+    points, needed = np.array([0.001, 1.0, 20.0]), np.array([1 - missing, 0.9, 1e-3])
+    mu = gdp_envelope._covering_mu(points, needed)
+    if missing > 1e-11:
+        assert (cv.gdp_delta(mu, points) >= needed).all()
+    else:  # within the rounding of the curve itself: nothing covers it
+        assert mu == math.inf
+
+
+def test_every_charge_takes_what_it_says_of_the_amounts() -> None:
+    """Slack that a curve took is gone, and of the pure reserve every use takes its epsilon."""
+    rule = PrivacyFilter(epsilon=4.0, delta=1e-5, pure_reserve=1.0, split_at_once=True)
+    start, slack = rule.start(), 1e-7
+    after = rule.charge(start, promise(Concentrated(rho=1e-3)), f"curve:{slack!r}")
+    assert after is not None
+    assert start.slack - after[0].slack == Fraction(slack)
+    assert start.mu_squared is not None
+    assert after[0].mu_squared is not None
+    assert after[0].mu_squared < start.mu_squared
+    spent = rule.charge(start, 3 * pure(0.125), "reserve")
+    assert spent is not None
+    assert start.epsilon - spent[0].epsilon == Fraction(3, 8)
+    whole = PrivacyFilter(epsilon=4.0, delta=1e-5)
+    last = whole.charge(whole.start(), gaussian(0.9), "whole")
+    assert last is not None
+    assert last[0].epsilon == 0

@@ -336,3 +336,11 @@ def test_the_budget_is_charged_before_reading() -> None:
     with pytest.raises(InvalidParameter):
         count_queries(table(), [column("height") > 30], epsilon=1, delta=1e-6, ledger=idle)
     assert not idle.calls
+
+
+@pytest.mark.parametrize("touched", [None, 1])
+def test_values_of_functions_lie_on_the_grid_of_secure_noise(touched: int | None) -> None:
+    """A third is no multiple of a power of two: unrounded, a row's value would end the run."""
+    asked = {"third": lambda row: 1 / 3, "share": np.full(400, 1 / 3)}
+    found = count_queries(table(), asked, epsilon=1.0, delta=1e-6, p=2.0, secure=True, touched_counts=touched)
+    assert np.isfinite(found.values).all()

@@ -206,6 +206,11 @@ def test_quadratic_gaussian_by_rejection():
     x = quadratic_gaussian([0.3, -0.2], precision, body, 3000, np.random.default_rng(5))
     y = quadratic_gaussian([0.3, -0.2], precision, body, 3000, np.random.default_rng(6))
     assert stats.ks_2samp(x[0], y[1]).pvalue < 0.01 < stats.ks_2samp(x[0], y[0]).pvalue
+    wide = quadratic_gaussian(
+        [0.3, -0.2], precision, BallBody(dimension=2, radius=50.0), 20_000, np.random.default_rng(7)
+    )
+    np.testing.assert_allclose(wide.mean(axis=1), [0.3, -0.2], atol=0.03)
+    np.testing.assert_allclose(np.cov(wide), np.linalg.inv(precision), atol=0.03)
     with pytest.raises(AssumptionFailed, match="after 100 proposals"):
         quadratic_gaussian([50.0, 0.0], precision, body, 1, np.random.default_rng(0), max_proposals=100)
     with pytest.raises(InvalidParameter, match="positive definite"):

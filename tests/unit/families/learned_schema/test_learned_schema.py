@@ -285,3 +285,11 @@ def test_labels_below_the_threshold_never_leave() -> None:
         LearnedCounts().run(plan, lambda: Counts(np.zeros((1, 3)), []), 0)
     with pytest.raises(InvalidParameter, match="function"):
         LearnedCounts().run(plan, exact, 0)  # type: ignore[arg-type]
+
+
+def test_a_label_that_is_listed_twice_is_counted_in_all() -> None:
+    """Else one record that uses the second listing would change the count by that of all others."""
+    pa = pytest.importorskip("pyarrow")
+    cells = pa.chunked_array([pa.array(["1", "1"]), pa.array(["1.0"])])  # each chunk has a list of its own
+    found = counted(table_of(pa.table({"job": cells})), {}, {"job": False}, outer=True)
+    assert found.labels == [{"1": 3}]

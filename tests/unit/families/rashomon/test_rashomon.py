@@ -17,6 +17,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, BudgetExceeded, InvalidParameter, NotPrivateError
 from dplangevin.families.draws.theorems.gibbs import ramp_sensitivity, threshold_sensitivity
 from dplangevin.families.mechanism import run
+from dplangevin.families.rashomon import mechanism
 from dplangevin.families.rashomon.calibrate import per_draw
 from dplangevin.families.rashomon.hit import chain_score_mean, law_hit_probability
 from dplangevin.families.rashomon.theorem import minimum_error, start_ratio
@@ -444,3 +445,28 @@ def test_counts_have_rashomon_sets_too() -> None:
     model = DPPoissonRegressor(data_norm=1.0, target_bounds=(0, 5), radius=1.0)
     recipe = RashomonSampler(model, threshold=0.1, n_models=2, epsilon=1.0).plan(1000, 2)
     assert 0.9 < recipe.plan.guarantee.epsilon() <= 1.0
+
+
+def test_minimiser_and_chains_are_those_of_the_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tolerance of the minimum and the temperature of the chains are what the theorem charges."""
+    recipe = plan_rashomon(
+        stated(), threshold=0.05, n_models=2, epsilon=2.0, delta=1e-3, route="ramp", tier="process", n_steps=4
+    )
+    schedule, asked = recipe.schedule, list[Any]()
+    minimise, sgld = mechanism.minimise, mechanism.sgld
+
+    def watched_minimise(objective: Any, tolerance: float) -> Any:
+        asked.append(tolerance)
+        return minimise(objective, tolerance)
+
+    def watched_sgld(
+        score: Any, start: Any, step: float, beta: float, steps: int, *more: Any, **named: Any
+    ) -> Any:
+        asked.append((step, beta))
+        assert steps <= schedule.n_steps
+        return sgld(score, start, step, beta, steps, *more, **named)
+
+    monkeypatch.setattr(mechanism, "minimise", watched_minimise)
+    monkeypatch.setattr(mechanism, "sgld", watched_sgld)
+    run(recipe.plan, ArrayDataset(*table(), recipe.plan.problem), 0)
+    assert asked == [schedule.tolerance, (schedule.step_size, schedule.inverse_temperature)]
