@@ -25,7 +25,6 @@ from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators import _begin, model_file
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.ledger import Ledger
-from dplangevin.privacy.theorem import holes
 from dplangevin.rashomon import RashomonSampler
 
 rng = np.random.default_rng(0)
@@ -78,10 +77,9 @@ def test_a_long_row_is_scaled_back_when_its_length_is_learned(kind: Any, long: f
 def test_a_divisor_that_is_the_number_of_rows_is_a_condition_under_add_remove(tmp_path: Path) -> None:
     """Removing a record would change the divisor, the plan and so everything."""
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], adjacency="add-remove", random_state=0)
-    assert holes(model.set_params(bad_rows="zero").fit(X, Y).privacy_)[0].startswith(
-        "CONDITIONAL on the number"
-    )
-    assert holes(model.set_params(n=400).fit(X, Y).privacy_) == ()
+    (condition,) = model.set_params(bad_rows="zero").fit(X, Y).privacy_.conditions
+    assert condition.kind == "public-row-count"
+    assert model.set_params(n=400).fit(X, Y).privacy_.is_unconditional
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
     model.set_params(n=None, random_state=None)
@@ -131,16 +129,14 @@ def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> N
         pipeline = make_pipeline(StandardScaler(), clone(last))
         with pytest.warns(UserWarning, match="standardscaler of the pipeline may carry"):
             pipeline.fit(X, Y)
-        assert holes(pipeline[-1].privacy_)[0].startswith(
-            "CONDITIONAL on the table being public before this step"
-        )
+        assert pipeline[-1].privacy_.conditions[0].kind == "upstream-steps"
         with pytest.raises(InvalidParameter, match="strict, and standardscaler"):
             make_pipeline(StandardScaler(), clone(last).set_params(ledger=strict)).fit(X, Y)
     assert strict.history() == ()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plain = make_pipeline(FunctionTransformer(), clone(model).set_params(ledger=strict)).fit(X, Y)
-    assert holes(plain[-1].privacy_) == ()
+    assert plain[-1].privacy_.is_unconditional
 
 
 class _Centred(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -207,7 +203,7 @@ def test_what_scikit_learn_made_of_several_records_is_a_condition(
     with parallel_backend("threading"), pytest.warns(UserWarning, match=f"sklearn.{module} called this fit"):
         fit(classifier, ridge)
     assert promises
-    assert all(holes(one)[0].startswith("CONDITIONAL on the table") for one in promises)
+    assert all(one.conditions[0].kind == "upstream-steps" for one in promises)
     with (
         parallel_backend("threading"),
         pytest.raises(InvalidParameter, match=f"strict, and sklearn.{module}"),

@@ -216,7 +216,7 @@ def test_an_unstated_number_of_rows_is_public_and_said() -> None:
     model = DPRidge(data_norm=2.0, target_bounds=(-2, 2), adjacency="add-remove")
     X = np.random.default_rng(0).uniform(-1, 1, (4000, 3))
     found = search(estimator=model, grid=[{"alpha": [1e-3]}, {"alpha": [1e3]}]).fit(X, X[:, 0])
-    assert found.privacy_.assumptions[0].startswith("CONDITIONAL on the number of rows being public")
+    assert [each.kind for each in found.privacy_.conditions] == ["public-row-count"]
     assert found.best_params_ == {"alpha": 1e-3}
 
 

@@ -45,12 +45,18 @@ from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Objective, Request
+from dplangevin.privacy.conditions import Condition, merge_conditions
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.people import per_record
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema.learned import LEARN, leaves_open
+
+FINITE_CELLS = Condition(
+    kind="record-errors",
+    text="every cell of X and y being a finite number: another one is an error, and that event is not covered; "
+    "bad_rows='zero' avoids it",
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -317,19 +323,22 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
         known = self.adjacency == "replace-one" and self.person is None
         words = ["the number of rows is public"] if known else []
+        refused: tuple[Condition, ...] = ()
         if not self._total():
-            words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
+            refused = (FINITE_CELLS,)
         if seeded:
             words.append(SEEDED)
         conditions, besides = self.target_words()
-        assumptions = (
-            *conditions, *hanging(self), *guarantee.assumptions, *words, *more, *besides,
-        )  # fmt: skip
-        promised, rows = replace(guarantee, assumptions=assumptions), self.max_rows_per_person
+        promised = replace(
+            guarantee,
+            conditions=merge_conditions(conditions, hanging(self), guarantee.conditions, refused),
+            assumptions=(*guarantee.assumptions, *words, *more, *besides),
+        )
+        rows = self.max_rows_per_person
         return promised if rows == 1 else promised.group(rows)
 
-    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""
+    def target_words(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+        """The conditions that the reading of the targets brings, and what is assumed of them besides."""
         return (), ()
 
     def _strict(self) -> bool:

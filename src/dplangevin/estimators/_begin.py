@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._pipeline import find_cross_row_steps, find_refusing_steps
-from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
+from dplangevin.privacy.conditions import Condition
 
 SAID = (
     "this fit is one of many of a plain search, cross-validation, ensemble or calibration: k fits cost k releases, and "
@@ -30,9 +30,10 @@ _MANY = tuple(
         "semi_supervised",
     )
 )  # fmt: skip
-COUNTED = (
-    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
-    "of the mean; state n= to avoid it"
+ROWS_COUNTED = Condition(
+    kind="public-row-count",
+    text="the number of rows being public, although add-remove neighbours differ in it: it became the divisor of the "
+    "mean; state n= to avoid it",
 )
 PREPARED = (
     "{} of the pipeline may carry one record into the rows of others (it learns from them, or is not on the list of "
@@ -81,13 +82,19 @@ def _taken(model: Any) -> dict[str, Any]:
     return {name: vars(model).pop(name) for name in names}
 
 
-def hanging(model: Any) -> tuple[str, ...]:
+def hanging(model: Any) -> tuple[Condition, ...]:
     """The conditions of a fit that is running now."""
-    counted = (COUNTED,) if model.adjacency == "add-remove" and model.n is None else ()
+    counted = (ROWS_COUNTED,) if model.adjacency == "add-remove" and model.n is None else ()
     return (
-        *(f"{CONDITIONAL}the table being public before this step: {words}" for words in _before()),
+        *(
+            Condition(kind="upstream-steps", text=f"the table being public before this step: {words}")
+            for words in _before()
+        ),
         *counted,
-        *(f"{REFUSING.format(name)}; {OUTSIDE}" for name in _steps_that(find_refusing_steps)),
+        *(
+            Condition(kind="record-errors", text=f"every row being readable: {REFUSING.format(name)}")
+            for name in _steps_that(find_refusing_steps)
+        ),
     )
 
 

@@ -35,6 +35,7 @@ from dplangevin.families.repeated_selection.theorem import attempt_mu
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.conditions import merge_conditions
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES
@@ -135,11 +136,13 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise CalibrationFailed(
                 f"the search alone would cost epsilon = {self.epsilon:g}; take fewer repetitions, or raise epsilon."
             )
-        plan = Price(schedule=replace(schedule, mu=mu), delta=self.delta)
         rng, seeded = generator(self.random_state)
         split = _Split.of(records, self.holdout, adjacency, rng, self.estimator.n)
         candidates = [self._candidate(point, split, mu) for point in points]
         _compared_alike([candidate.model for candidate in candidates])
+        # which candidate wins is not known before the charge, so the whole depends on what any of them depends on
+        conditions = merge_conditions(*(each.recipe.plan.guarantee.conditions for each in candidates))
+        plan = Price(schedule=replace(schedule, mu=mu, conditions=conditions), delta=self.delta)
         score = NoisySumsSchedule(
             groups=(SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / mu),),
             noise="gaussian",
@@ -160,8 +163,11 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if adjacency == "replace-one":
             words.append("the number of rows is public")
         hangs = hanging(self.estimator)
-        kept = tuple(dict.fromkeys((*hangs, *plan.guarantee.assumptions, *words)))
-        self.privacy_ = replace(plan.guarantee, assumptions=kept)
+        self.privacy_ = replace(
+            plan.guarantee,
+            conditions=merge_conditions(hangs, plan.guarantee.conditions),
+            assumptions=tuple(dict.fromkeys((*plan.guarantee.assumptions, *words))),
+        )
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
         self.best_score_ = made.score / split.scored
         self.best_estimator_.privacy_, self.best_estimator_.plan_ = self.privacy_, winner.recipe
