@@ -281,7 +281,9 @@ def _rehearse(
     from dplangevin.rashomon.multiplicity import Multiplicity
     from dplangevin.rashomon.template import Template
 
-    template = Template(sampler.estimator, sampler.radius, sampler.threshold, ledger=sampler.ledger)
+    template = Template(
+        sampler.estimator, sampler.radius, sampler.threshold, ledger=sampler.ledger, owner=sampler
+    )
     rows, _, encode = template.read(features, labels)
     problem = template.problem(rows.shape[0], rows.shape[1], encode.n_classes)
     size = problem.n_columns * problem.loss.score_dimension

@@ -14,7 +14,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._begin import anew, hanging, settle, warn_of_plain_search
+from dplangevin.estimators._begin import WithCallContext, anew, hanging, settle
 from dplangevin.estimators._blocks import flat_directions
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
@@ -60,7 +60,7 @@ FINITE_CELLS = Condition(
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
+class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
@@ -108,7 +108,6 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
-        warn_of_plain_search(self.ledger is not None)
         with anew(self):
             learned = self.learns()
             if learned == "norm":

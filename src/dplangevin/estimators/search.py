@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
@@ -19,7 +19,7 @@ from dplangevin._rng import generator
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._begin import hanging, settle
+from dplangevin.estimators._begin import WithCallContext, clone_for, hanging, settle
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw_records import RawRecords
@@ -60,7 +60,7 @@ class _Candidate:
     data: Any = field(default=None, repr=False)
 
 
-class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class DPSearchCV(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose among candidates under one promise: repeat-and-select.
 
     K attempts are made, K from the stated law and secret. Each draws a candidate uniformly, fits it privately on a
@@ -162,7 +162,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         words += [SEEDED] if seeded else []
         if adjacency == "replace-one":
             words.append("the number of rows is public")
-        hangs = hanging(self.estimator)
+        hangs = hanging(clone_for(self, self.estimator))
         self.privacy_ = replace(
             plan.guarantee,
             conditions=merge_conditions(hangs, plan.guarantee.conditions),
@@ -220,7 +220,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         }
         for name in [name for name, wanted in asked.items() if wanted]:
             raise InvalidParameter(f"{name} of the estimator does not go with a search; leave it out.")
-        settle(clone(stated).set_params(ledger=self.ledger))
+        settle(clone_for(self, stated).set_params(ledger=self.ledger))
         if stated.bad_rows == "refuse":
             raise InvalidParameter("a search never tells of single rows; leave bad_rows out or say 'zero'.")
         if not 0.02 <= _check.open_unit("holdout", self.holdout) <= 0.9:
@@ -247,7 +247,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return records.data.without(records.y), records.data.column(records.y)
 
     def _candidate(self, parameters: dict[str, Any], split: _Split, mu: float) -> _Candidate:
-        model = clone(self.estimator).set_params(**parameters)
+        model = clone_for(None, self.estimator).set_params(**parameters)
         model.set_params(
             epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None,
             n=split.divisor,
@@ -278,7 +278,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self, candidate: _Candidate, split: _Split, price: Price, rng: np.random.Generator
     ) -> tuple[float, DPLinearModel, str]:
         plan = candidate.recipe.plan
-        model = clone(candidate.model)
+        model = clone_for(None, candidate.model)
         if candidate.data is None:
             X, y, _ = model.read(split.rows[0], split.targets[0])
             candidate.data = dataset_of(X, y, plan.problem, model.encoder(y)), _fitted_names(model)

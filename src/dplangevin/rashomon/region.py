@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
+from dplangevin.estimators._begin import WithCallContext
 from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
 from dplangevin.estimators._reading import TargetEncoder, dataset_of
 from dplangevin.families.mechanism import run
@@ -44,7 +45,7 @@ PRIVATE_INPUTS = (
 
 
 @dataclass(eq=False, repr=False)
-class RashomonRegion(BaseEstimator):  # type: ignore[misc]
+class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
     """The models whose objective is within a threshold of the released one (or of the best), certified.
 
     Three numbers' worth of releases (a private centre, a majorising curvature, one slack) under one composed guarantee;
@@ -208,7 +209,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
 
     def _template(self) -> Template:
         """The estimator with the centre's budget; what cannot be done is refused before anything is read."""
-        template = Template(self.estimator, None, 0.0, ledger=self.ledger, bounded=False)
+        template = Template(self.estimator, None, 0.0, ledger=self.ledger, owner=self, bounded=False)
         made = template.estimator
         if self.delta is None or self.delta == 0:
             raise InvalidParameter(NEEDS_DELTA)

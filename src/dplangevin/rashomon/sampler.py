@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import NotPrivateError
+from dplangevin.estimators._begin import WithCallContext
 from dplangevin.estimators._reading import dataset_of
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon.advice import WORTHWHILE
@@ -33,7 +34,7 @@ def _refused(why: str, words: str) -> Callable[..., NoReturn]:
 
 
 @dataclass(eq=False, repr=False)
-class RashomonSampler(BaseEstimator):  # type: ignore[misc]
+class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     """K models drawn privately from the set of models whose objective is within `threshold` of the best.
 
     Parameters
@@ -143,7 +144,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         return Multiplicity.of(self.models_, X, y, sentence=self.plan_.sentence(), **options)
 
     def _template(self) -> Template:
-        return Template(self.estimator, self.radius, self.threshold, ledger=self.ledger)
+        return Template(self.estimator, self.radius, self.threshold, ledger=self.ledger, owner=self)
 
     def _recipe(self, problem: Any) -> RashomonRecipe:
         return plan_rashomon(

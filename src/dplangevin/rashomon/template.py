@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._begin import clone_for
 from dplangevin.estimators._monotone import monotone_columns
 from dplangevin.estimators._reading import TargetEncoder
 from dplangevin.estimators._regressor import DPLinearRegressor
@@ -31,7 +31,7 @@ class Template:
     Parameters
     ----------
     estimator : unfitted; a copy of it is used. ledger : the one that pays; a strict one changes how rows are read.
-    radius, threshold : of the set. bounded : whether a radius must be stated.
+    owner : whose fit this is for. radius, threshold : of the set. bounded : whether a radius must be stated.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Template:
         threshold: float,
         *,
         ledger: Spender | None,
+        owner: Any,
         bounded: bool = True,
     ) -> None:
         if not isinstance(estimator, DPLinearModel):
@@ -56,7 +57,7 @@ class Template:
         for name in ("person", "class_weight"):
             if getattr(estimator, name, None) is not None:
                 raise InvalidParameter(f"{name} has no meaning here: nothing is proved for it; leave it out.")
-        self.estimator: DPLinearModel = clone(estimator).set_params(ledger=ledger)
+        self.estimator: DPLinearModel = clone_for(owner, estimator).set_params(ledger=ledger)
         stated = estimator.radius if radius is None else radius
         if stated is None and bounded:
             raise InvalidParameter(
