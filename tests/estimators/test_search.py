@@ -194,14 +194,22 @@ def test_candidates_are_compared_on_the_same_targets_and_rows(tmp_path: Path) ->
 @pytest.mark.parametrize("n", [None, 8])
 def test_a_row_that_leaves_moves_no_other_row(n: int | None) -> None:
     """Under add-remove the parts of a table with and without its last row agree on all others, for every seed."""
-    from dplangevin.estimators.search import _Split
+    from dplangevin.estimators.search import _Split, _UnreadRecords
     from dplangevin.tables.room import table_of
 
     table = table_of(pd.DataFrame({"x": np.arange(8.0), "y": np.arange(8.0)}))
+
+    def parts(rows: int) -> tuple[Any, Any]:
+        part = table.take(np.arange(rows))
+        return part.without("y"), part.column("y")
+
     for seed in range(50):
         splits = [
             _Split.of(
-                (table.take(np.arange(rows)).without("y"), table.take(np.arange(rows)).column("y")),
+                _UnreadRecords(
+                    n_rows=rows, names=("x",),
+                    read=lambda rows=rows: parts(rows),
+                ),
                 0.25, "add-remove", np.random.default_rng(seed), n,
             )
             for rows in (8, 7)

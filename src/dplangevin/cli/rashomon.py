@@ -284,8 +284,8 @@ def _rehearse(
     template = Template(
         sampler.estimator, sampler.radius, sampler.threshold, ledger=sampler.ledger, owner=sampler
     )
-    rows, _, encode = template.read(features, labels)
-    problem = template.problem(rows.shape[0], rows.shape[1], encode.n_classes)
+    outline, encode = template.outline(features, labels)
+    problem = template.problem(*outline.shape, encode.n_classes)
     size = problem.n_columns * problem.loss.score_dimension
     model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
     public, truth, groups, _ = inputs

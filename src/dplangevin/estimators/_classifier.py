@@ -25,7 +25,7 @@ from dplangevin.estimators.schema_encoder import as_schema, schema_of
 from dplangevin.privacy.conditions import Condition
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn
-from dplangevin.tables import Cells, label, labels_of
+from dplangevin.tables import Cells, cells_of, label, labels_of
 
 LABELS_READ = Condition(
     kind="public-labels",
@@ -66,6 +66,16 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         if self.class_weight is not None:
             class_weights(self.class_weight, None)
+
+    def _outline_targets(self, y: Any, rows: int, away: bool) -> Any:
+        if self._stated() is None:
+            return self._read_targets(y, rows, away)
+        encode = self.encoder()
+        self.classes_ = encode.classes
+        typed = isinstance(y, Cells) or hasattr(y, "dtype") or type(y).__module__.split(".")[0] == "pyarrow"
+        if typed and not away and not self._strict():
+            check_label_type(cells_of(y, "y").numeric, encode.labels)
+        return None
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
         """Labels, unread where the classes are stated."""

@@ -16,7 +16,7 @@ from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._begin import WithCallContext
 from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
-from dplangevin.estimators._reading import TargetEncoder, dataset_of
+from dplangevin.estimators._reading import TargetEncoder
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
@@ -121,9 +121,9 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
         warn_shared(self.estimator.public_data, X)
         if shares_rows(self.public_inputs, X):
             warnings.warn(PRIVATE_INPUTS, UserWarning, stacklevel=2)
-        rows, targets, encode = template.read(X, y)
-        divisor = template.estimator.divisor(rows.shape[0])
-        request = template.estimator.request(divisor, rows.shape[1], encode.n_classes)
+        outline, encode = template.outline(X, y)
+        divisor = template.estimator.divisor(outline.shape[0])
+        request = template.estimator.request(divisor, outline.shape[1], encode.n_classes)
         public = PublicRows.read(
             template,
             request,
@@ -137,7 +137,7 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
         asked = public.asked(plan.objective.loss, self.n_models)
         if self.verbose:
             print(plan)
-        data = dataset_of(rows, targets, plan.centre.problem, encode)
+        data = template.estimator.reader(outline, plan.centre.problem, encode)
 
         def centre(rng: np.random.Generator) -> Any:
             if mechanism is None:

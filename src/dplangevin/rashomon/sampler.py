@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import NotPrivateError
 from dplangevin.estimators._begin import WithCallContext
-from dplangevin.estimators._reading import dataset_of
+from dplangevin.estimators._reading import Outline, TargetEncoder
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon.advice import WORTHWHILE
 from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
@@ -98,25 +98,25 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
 
     def recipe(self, X: Any, y: Any) -> RashomonRecipe:
         """What fit would do on these records, of which only their number and their columns count."""
-        return self._read(self._template(), X, y)[0]
+        return self._outlined(self._template(), X, y)[0]
 
-    def _read(self, template: Template, X: Any, y: Any) -> tuple[RashomonRecipe, Any, Any, Any]:
-        rows, targets, encode = template.read(X, y)
-        divisor = template.estimator.divisor(rows.shape[0])
-        problem = template.problem(divisor, rows.shape[1], encode.n_classes)
-        return self._recipe(problem), rows, targets, encode
+    def _outlined(self, template: Template, X: Any, y: Any) -> tuple[RashomonRecipe, Outline, TargetEncoder]:
+        outline, encode = template.outline(X, y)
+        divisor = template.estimator.divisor(outline.shape[0])
+        problem = template.problem(divisor, outline.shape[1], encode.n_classes)
+        return self._recipe(problem), outline, encode
 
     def fit(self, X: Any, y: Any) -> RashomonSampler:
         """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
         template = self._template()
-        recipe, rows, targets, encode = self._read(template, X, y)
+        recipe, outline, encode = self._outlined(template, X, y)
         problem = recipe.plan.problem
         if recipe.hit_probability < WORTHWHILE:
             told = [recipe.caution(), recipe.sentence(), str(recipe.advice)]
             warnings.warn(" ".join(filter(None, told)), UserWarning, stacklevel=2)
         if self.verbose:
             print(recipe)
-        data = dataset_of(rows, targets, problem, encode)
+        data = template.estimator.reader(outline, problem, encode)
         release = run(
             recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state, rows_per_person=1
         )

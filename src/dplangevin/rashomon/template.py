@@ -14,7 +14,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators._begin import clone_for
 from dplangevin.estimators._monotone import monotone_columns
-from dplangevin.estimators._reading import TargetEncoder
+from dplangevin.estimators._reading import Outline, TargetEncoder
 from dplangevin.estimators._regressor import DPLinearRegressor
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.privacy.guarantee import Guarantee
@@ -69,6 +69,11 @@ class Template:
             self.alpha = _check.nonnegative("alpha", alpha)
         else:
             self.alpha = 0.0 if self.radius is None else RIDGE_SHARE * psi / self.radius**2
+
+    def outline(self, X: Any, y: Any) -> tuple[Outline, TargetEncoder]:
+        """What is public of the records, and what turns targets into what the problem sees."""
+        found = self.estimator.outline(X, y)
+        return found, self.estimator.encoder(found.labels)
 
     def read(self, X: Any, y: Any) -> tuple[Any, Any, TargetEncoder]:
         """Encoded rows, targets, and what turns targets into what the problem sees; large data stay away."""
