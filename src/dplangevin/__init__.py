@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         private_selection as private_selection,
     )
     from dplangevin.estimators.model_file import load_model as load_model, save_model as save_model
+    from dplangevin.estimators.pipeline import Pipeline as Pipeline, make_pipeline as make_pipeline
     from dplangevin.estimators.schema_check import check_schema as check_schema
     from dplangevin.estimators.search import DPSearchCV as DPSearchCV
     from dplangevin.families.account import account as account

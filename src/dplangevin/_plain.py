@@ -70,7 +70,9 @@ def check_digest(plain: Mapping[str, Any], what: str) -> None:
         )
 
 
-def check_version(plain: Any, what: str, newest: int, layout: str | None = None) -> dict[str, Any]:
+def check_version(
+    plain: Any, what: str, newest: int, layout: str | None = None, oldest: int = 1
+) -> dict[str, Any]:
     """The table in a file of this layout ("format") and of a version that is known."""
     found = mapping(what, plain)
     if layout is not None and found.get("format") != layout:
@@ -79,6 +81,11 @@ def check_version(plain: Any, what: str, newest: int, layout: str | None = None)
     if version > newest:
         raise InvalidParameter(
             f"{what} has format version {version}, and this library reads up to {newest}; upgrade dplangevin."
+        )
+    if version < oldest:
+        raise InvalidParameter(
+            f"{what} has format version {version}, which does not name the conditions of a guarantee, and this library "
+            f"reads version {oldest} on; make it again with this version of dplangevin."
         )
     return found
 

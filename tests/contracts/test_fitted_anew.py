@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,15 +18,12 @@ from sklearn.ensemble import BaggingClassifier, StackingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV, Schema
+from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV, Pipeline, Schema, make_pipeline
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators import _begin, model_file
-from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators import _base, _begin, model_file, search
 from dplangevin.ledger import Ledger
-from dplangevin.privacy.theorem import holes
 from dplangevin.rashomon import RashomonSampler
 
 rng = np.random.default_rng(0)
@@ -78,10 +76,9 @@ def test_a_long_row_is_scaled_back_when_its_length_is_learned(kind: Any, long: f
 def test_a_divisor_that_is_the_number_of_rows_is_a_condition_under_add_remove(tmp_path: Path) -> None:
     """Removing a record would change the divisor, the plan and so everything."""
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], adjacency="add-remove", random_state=0)
-    assert holes(model.set_params(bad_rows="zero").fit(X, Y).privacy_)[0].startswith(
-        "CONDITIONAL on the number"
-    )
-    assert holes(model.set_params(n=400).fit(X, Y).privacy_) == ()
+    (condition,) = model.set_params(bad_rows="zero").fit(X, Y).privacy_.conditions
+    assert condition.kind == "public-row-count"
+    assert model.set_params(n=400).fit(X, Y).privacy_.is_unconditional
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
     model.set_params(n=None, random_state=None)
@@ -125,22 +122,23 @@ def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> N
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero")
-    search = DPSearchCV(model, {"alpha": [0.1, 1.0]})
+    tuned = DPSearchCV(model, {"alpha": [0.1, 1.0]})
     sampler = RashomonSampler(model, threshold=0.05, n_models=2, epsilon=1.0, radius=1.0)
-    for last in (model, search, sampler):
-        pipeline = make_pipeline(StandardScaler(), clone(last))
-        with pytest.warns(UserWarning, match="standardscaler of the pipeline may carry"):
+    for last in (model, tuned, sampler):
+        pipeline = make_pipeline(StandardScaler(), last)
+        with pytest.warns(UserWarning, match="standardscaler of the pipeline reading each row"):
             pipeline.fit(X, Y)
-        assert holes(pipeline[-1].privacy_)[0].startswith(
-            "CONDITIONAL on the table being public before this step"
-        )
-        with pytest.raises(InvalidParameter, match="strict, and standardscaler"):
-            make_pipeline(StandardScaler(), clone(last).set_params(ledger=strict)).fit(X, Y)
+        assert pipeline[-1].privacy_.conditions[0].kind == "upstream-steps"
+        with pytest.raises(
+            InvalidParameter, match="strict, and the guarantee would be conditional on standardscaler"
+        ):
+            make_pipeline(StandardScaler(), last.set_params(ledger=strict)).fit(X, Y)
+        last.set_params(ledger=None)
     assert strict.history() == ()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        plain = make_pipeline(FunctionTransformer(), clone(model).set_params(ledger=strict)).fit(X, Y)
-    assert holes(plain[-1].privacy_) == ()
+        plain = make_pipeline(FunctionTransformer(), model.set_params(ledger=strict)).fit(X, Y)
+    assert plain[-1].privacy_.is_unconditional
 
 
 class _Centred(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -162,27 +160,27 @@ class _NoEstimator:
 
 @pytest.mark.parametrize("step", [_Centred(), _NoEstimator()])
 def test_a_step_that_keeps_what_it_learned_to_itself_counts(step: Any) -> None:
-    with pytest.warns(UserWarning, match="of the pipeline may carry"):
+    with pytest.warns(UserWarning, match="of the pipeline reading each row"):
         Pipeline([("step", step), ("model", DPLogisticRegression(data_norm=2.0, classes=[0, 1]))]).fit(X, Y)
 
 
-CALLERS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    "target": (
-        "compose",
-        lambda c, r: TransformedTargetRegressor(r, transformer=StandardScaler()).fit(X, X[:, 0]),
+CALLERS: dict[str, Callable[[Any, Any], Any]] = {
+    "target": lambda c, r: TransformedTargetRegressor(r, transformer=StandardScaler()).fit(X, X[:, 0]),
+    "stacking": lambda c, r: StackingClassifier([("a", LogisticRegression())], final_estimator=c).fit(X, Y),
+    "bagging": lambda c, r: BaggingClassifier(c, n_estimators=1).fit(X, Y),
+    "threads": lambda c, r: OneVsRestClassifier(make_pipeline(FunctionTransformer(), c), n_jobs=2).fit(
+        X, Y + X[:, 1] // 0.5
     ),
-    "stacking": (
-        "ensemble",
-        lambda c, r: StackingClassifier([("a", LogisticRegression())], final_estimator=c).fit(X, Y),
+    "splits by label": lambda c, r: cross_val_score(c, X, Y, cv=2, error_score="raise"),
+    "a search in it": lambda c, r: cross_val_score(
+        DPSearchCV(c.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=r.ledger),
+        X,
+        Y,
+        cv=2,
+        error_score="raise",
+        scoring=lambda *given: 0.0,
     ),
-    "bagging": ("ensemble", lambda c, r: BaggingClassifier(c, n_estimators=1).fit(X, Y)),
-    "threads": (
-        "multiclass",
-        lambda c, r: OneVsRestClassifier(make_pipeline(FunctionTransformer(), c), n_jobs=2).fit(
-            X, Y + X[:, 1] // 0.5
-        ),
-    ),
-    "splits by label": ("model_selection", lambda c, r: cross_val_score(c, X, Y, cv=2, error_score="raise")),
+    "a clone of one's own": lambda c, r: clone(c).fit(X, Y),
 }
 
 
@@ -193,36 +191,44 @@ def test_what_scikit_learn_made_of_several_records_is_a_condition(
     """Targets over their own deviation, predictions of a model of the same rows, rows drawn twice, splits by label."""
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
-    module, fit = CALLERS[name]
-    promises = []
-    plain = DPLinearModel.promise
+    fit = CALLERS[name]
+    conditions = []
+    plain = _begin.hanging
 
-    def seen(model: Any, *given: Any) -> Any:
-        promises.append(plain(model, *given))
-        return promises[-1]
+    def recorded(model: Any) -> Any:
+        conditions.append(plain(model))
+        return conditions[-1]
 
-    monkeypatch.setattr(DPLinearModel, "promise", seen)
+    monkeypatch.setattr(_base, "hanging", recorded)
+    monkeypatch.setattr(search, "hanging", recorded)
     classifier = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", weight_bound=1.0)
     ridge = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero")
-    with parallel_backend("threading"), pytest.warns(UserWarning, match=f"sklearn.{module} called this fit"):
+    with parallel_backend("threading"), pytest.warns(UserWarning, match="k fits cost k releases"):
         fit(classifier, ridge)
-    assert promises
-    assert all(holes(one)[0].startswith("CONDITIONAL on the table") for one in promises)
+    assert conditions
+    assert all(found[0].kind == "outer-estimator" for found in conditions)
     with (
         parallel_backend("threading"),
-        pytest.raises(InvalidParameter, match=f"strict, and sklearn.{module}"),
+        pytest.raises(
+            InvalidParameter, match="strict, and the guarantee would be conditional on rows, labels"
+        ),
     ):
         fit(classifier.set_params(ledger=strict), ridge.set_params(ledger=strict))
     assert strict.history() == ()
 
 
-@pytest.mark.parametrize(
-    "many", [OneVsRestClassifier, lambda model: BaggingClassifier(model, n_estimators=2)]
-)
-def test_what_fits_many_times_is_told(many: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_begin, "_said", False)
-    with pytest.warns(UserWarning, match="k fits cost k releases"):
-        many(DPLogisticRegression(data_norm=2.0, classes=[0, 1], weight_bound=1.0)).fit(X, Y)
+def test_a_clone_made_by_this_library_is_not_conditional() -> None:
+    """A search and a sampler say how they were called themselves; how their estimator was made does not matter."""
+    model = clone(DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", random_state=0))
+    found = DPSearchCV(model, {"alpha": [0.1, 1.0]}, random_state=0).fit(X, Y)
+    sampler = RashomonSampler(model, threshold=0.05, n_models=2, epsilon=1.0, radius=1.0, random_state=0).fit(
+        X, Y
+    )
+    assert found.privacy_.is_unconditional
+    assert {each.kind for each in sampler.privacy_.conditions} <= {"run-failure"}
+    copied = pickle.loads(pickle.dumps(model))
+    with pytest.warns(UserWarning, match="sklearn.clone"):
+        assert copied.fit(X, Y).privacy_.conditions[0].kind == "outer-estimator"
 
 
 def test_a_ledger_in_place_of_its_budget_and_too_many_rows_are_said_in_words(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, model_file
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.ledger import Ledger
-from dplangevin.privacy.theorem import holes
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
 from dplangevin.schema import Schema
@@ -152,10 +151,10 @@ def test_classes_that_were_read_are_the_first_line_of_the_promise() -> None:
     X, y = np.linspace(-1, 1, 200)[:, None], [0, 1] * 100
     with pytest.warns(UserWarning, match="conditional on that set being public"):
         model = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y)
-    assert model.privacy_.assumptions[0].startswith("CONDITIONAL on the set of class labels")
+    assert model.privacy_.conditions[0].kind == "public-labels"
     stated = DPLogisticRegression(data_norm=1.0, classes=[0, 1], random_state=0).fit(X, y)
     np.testing.assert_array_equal(stated.coef_, model.coef_)
-    assert "CONDITIONAL" not in " ".join(stated.privacy_.assumptions)
+    assert {each.kind for each in stated.privacy_.conditions} == {"record-errors"}
 
 
 def test_a_strict_data_set_reads_no_classes_and_refuses_no_row(tmp_path: Path) -> None:
@@ -171,14 +170,15 @@ def test_a_strict_data_set_reads_no_classes_and_refuses_no_row(tmp_path: Path) -
     zeroed = X.copy()
     X[7], zeroed[7] = np.nan, 0.0
     model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=strict, random_state=0).fit(X, y)
-    assert holes(model.privacy_) == ()
+    assert model.privacy_.is_unconditional
     same = DPLogisticRegression(data_norm=1.0, classes=[0, 1], bad_rows="zero", random_state=0).fit(zeroed, y)
     np.testing.assert_array_equal(model.coef_, same.coef_)
     with pytest.raises(InvalidParameter, match="strict: bad_rows='refuse' would tell"):
         DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=strict, bad_rows="refuse").fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
         DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=easy).fit(X, y)
-    assert [len(budget.history()) for budget in (strict, easy)] == [1, 1]
+    # the row was read, so the budget was charged before
+    assert [len(budget.history()) for budget in (strict, easy)] == [1, 2]
 
 
 def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path: Path) -> None:
@@ -202,13 +202,13 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
     with pytest.warns(UserWarning, match="conditional"):
         conditional = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y).privacy_
     refused: dict[str, Callable[[], object]] = {
-        "solver misses": lambda: DPLogisticRegression(
+        "solver reaching": lambda: DPLogisticRegression(
             data_norm=1.0, mechanism="objective-perturbation", **options
         ).fit(X, y),
         "labels": lambda: DPLogisticRegression(data_norm="learn", ledger=strict).fit(X, y),
-        "fails on a record": lambda: private_score(foreign, X, y, epsilon=1.0, ledger=strict),
+        "model giving an answer": lambda: private_score(foreign, X, y, epsilon=1.0, ledger=strict),
         "DataBounds": lambda: run(plan, ArrayDataset(X, y, problem), 0, ledger=strict),
-        "CONDITIONAL": lambda: strict.charge(conditional),
+        "conditional on the set": lambda: strict.charge(conditional),
     }
     for words, spend in refused.items():
         with pytest.raises(InvalidParameter, match=words):
@@ -216,7 +216,7 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
     assert strict.history() == ()
     X[7] = np.nan
     learned = DPLogisticRegression(data_norm="learn", **options).fit(X, y)
-    assert holes(learned.privacy_) == ()
+    assert learned.privacy_.is_unconditional
     private_score(learned, X, y, epsilon=1.0, ledger=strict, random_state=0)
     assert len(strict.history()) == 2
     strict.enter(conditional, "a" * 64)  # what exists is entered, whatever it is

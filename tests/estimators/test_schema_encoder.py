@@ -90,7 +90,7 @@ def test_estimators_take_a_schema() -> None:
     assert list(model.classes_) == ["<=50K", ">50K"]
     assert model.score(table.drop(columns="income"), table.income) > 0.75
     assert list(model.feature_names_in_) == list(schema.names)
-    assert "read from y" not in " ".join(model.privacy_.assumptions)
+    assert "public-labels" not in {each.kind for each in model.privacy_.conditions}
     encoded = make_pipeline(
         SchemaEncoder(schema), DPLogisticRegression(data_norm=1.0, fit_intercept=False, random_state=0)
     )

@@ -90,7 +90,7 @@ def test_a_search_reads_sparse_rows_each_by_itself() -> None:
     odd = csr_array(table)
     odd.indices[odd.indptr[7]] = 5
     search = DPSearchCV(DPLogisticRegression(**STATED), {"alpha": [None]}, epsilon=1.0, delta=1e-6)
-    found = search._records(odd, table.sum(axis=1) > 1, [{}])[0]
+    found = search._records(odd, table.sum(axis=1) > 1, [{}]).read()[0]
     read = np.column_stack([found.column(name).numbers() for name in found.names])
     others = np.arange(300) != 7
     np.testing.assert_array_equal(read[others], table[others])

@@ -32,9 +32,9 @@ _NOT_SAID = ("created", "library", "digest")
 
 def _model(path: Path) -> dict[str, Any]:
     found = model_file.to_plain(model_file.load_model(path))
-    words = found["guarantee"]["assumptions"]
+    words = found["guarantee"]["conditions"]
     # that the digest is gone is said
-    found["guarantee"]["assumptions"] = [word for word in words if word != model_file.UNSEALED]
+    found["guarantee"]["conditions"] = [word for word in words if word != model_file.UNSEALED.to_dict()]
     return {name: value for name, value in found.items() if name not in _NOT_SAID}
 
 

@@ -416,7 +416,13 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         "WhitenedObjectiveSchedule",
         "whitened-objective-perturbation",
         FLAT,
-        {"moment_density_scale": 0.01, "ridge": 0.05, "density_scale": 10.0, "tolerance": 1e-6, "release_density_scale": 1e-4},
+        {
+            "moment_density_scale": 0.01,
+            "ridge": 0.05,
+            "density_scale": 10.0,
+            "tolerance": 1e-6,
+            "release_density_scale": 1e-4,
+        },
         {"moment_density_scale": 0.02},
     ),
     (

@@ -8,8 +8,8 @@ from __future__ import annotations
 RELEASES: tuple[tuple[str, str, str], ...] = (
     ("anew", "    earlier = _taken(model)\n", "    earlier: dict[str, Any] = {}\n"),
     ("anew", "vars(model).update(earlier)", "pass"),
-    ("anew", "both = (PREPARED, steps), (HANDED, callers)", "both = ((PREPARED, steps),)"),
-    ("anew", "both = (PREPARED, steps), (HANDED, callers)", "both = ((HANDED, callers),)"),
+    ("anew", "        made._call_conditions = (FITTED_AS_CLONE,)\n", "        pass\n"),
+    ("anew", "merge_conditions(outer or (), conditions)", "()"),
     ("anew", "if model._strict() and model.adjacency", "if False and model.adjacency"),
     ("anew", "        if model._strict():\n", "        if False:\n"),
     ("columns", "np.where(read == self._array, read, cells.NAN)", "read"),

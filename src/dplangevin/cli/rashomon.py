@@ -281,9 +281,11 @@ def _rehearse(
     from dplangevin.rashomon.multiplicity import Multiplicity
     from dplangevin.rashomon.template import Template
 
-    template = Template(sampler.estimator, sampler.radius, sampler.threshold, ledger=sampler.ledger)
-    rows, _, encode = template.read(features, labels)
-    problem = template.problem(rows.shape[0], rows.shape[1], encode.n_classes)
+    template = Template(
+        sampler.estimator, sampler.radius, sampler.threshold, ledger=sampler.ledger, owner=sampler
+    )
+    outline, encode = template.outline(features, labels)
+    problem = template.problem(*outline.shape, encode.n_classes)
     size = problem.n_columns * problem.loss.score_dimension
     model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
     public, truth, groups, _ = inputs

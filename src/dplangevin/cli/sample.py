@@ -83,6 +83,7 @@ def _plain(found: Any, release: Any, delta: float) -> dict[str, Any]:
         "expected_seconds": found.seconds,
         "excess_risk": found.excess_risk,
         "adjacency": promise.adjacency,
+        "conditions": [condition.to_dict() for condition in promise.conditions],
         "assumptions": words,
     }
 

@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.tables import Cells, Dialect, Files, Table, cells_of, is_path
 from dplangevin.tables.files import READ_ROWS
 
-UNSPENT = "Nothing was charged and nothing was released."
+UNSPENT = "Nothing was released; what a ledger was charged for this stays charged."
 
 
 def row_weights(encode: Any, labels: NDArray[Any], weights: Any) -> Any:

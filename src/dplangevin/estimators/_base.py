@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
-from dplangevin.data import Dataset
+from dplangevin.data import Dataset, RecordReader
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._begin import anew, hanging, settle, warn_of_plain_search
+from dplangevin.estimators._begin import WithCallContext, anew, hanging, settle
 from dplangevin.estimators._blocks import flat_directions
 from dplangevin.estimators._documentation import Example, documented
 from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
@@ -26,14 +26,17 @@ from dplangevin.estimators._raw import fit_raw
 from dplangevin.estimators._reading import (
     UNBOUNDED_WEIGHTS,
     LargeData,
+    Outline,
     TargetEncoder,
     by_name,
+    check_column,
     column,
     dataset_of,
     features,
     is_table,
     large,
     numbers_of,
+    outline_features,
 )
 from dplangevin.estimators.exports import WithExports
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
@@ -45,16 +48,23 @@ from dplangevin.families.run_state import StatePath
 from dplangevin.planner.choose import chosen
 from dplangevin.planner.recipe import Recipe
 from dplangevin.planner.request import Objective, Request
+from dplangevin.privacy.conditions import Condition, merge_conditions
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.people import per_record
 from dplangevin.privacy.spender import Spender
-from dplangevin.privacy.theorem import OUTSIDE
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema.learned import LEARN, leaves_open
+from dplangevin.tables import Table, table_of
+
+FINITE_CELLS = Condition(
+    kind="record-errors",
+    text="every cell of X and y being a finite number: another one is an error, and that event is not covered; "
+    "bad_rows='zero' avoids it",
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
+class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
     """Base of the estimators; not meant to be used by itself.
 
     Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
@@ -102,7 +112,6 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
         class, targets are clipped to `target_bounds`, weights to `weight_bound`.
         """
-        warn_of_plain_search(self.ledger is not None)
         with anew(self):
             learned = self.learns()
             if learned == "norm":
@@ -111,16 +120,16 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             if learned == "schema" or self.person is not None:
                 fitted: Self = fit_raw(self, X, y, sample_weight)
                 return fitted
-            X, y, weights = self.read(X, y, sample_weight)
-            encode = self.encoder(y)
+            outline = self.outline(X, y, sample_weight)
+            encode = self.encoder(outline.labels)
             if self.schema is not None:
                 check_monotone(self, encode.n_classes)
-            request = self.request(self.divisor(len(X)), X.shape[1], encode.n_classes)
-            weighted = X.weighted if isinstance(X, LargeData) else weights is not None
+            request = self.request(self.divisor(outline.shape[0]), outline.shape[1], encode.n_classes)
+            weighted = outline.weighted
             if weighted and self.weight_bound is None:
                 warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
             if self.public_data is not None:
-                theta, problem, loss = fit_public(self, X, y, weights, encode, request)
+                theta, problem, loss = fit_public(self, outline, encode, request)
                 return self.from_theta(theta, problem, loss)
             both: IntervalPlan | None = None
             if self.intervals is not False and (share := interval_share(self.intervals)):
@@ -137,9 +146,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             if self.verbose:
                 print(recipe)
             problem = recipe.plan.problem
-            data = dataset_of(X, y, problem, encode, weights)
-            if self.verbose:
-                print(data.describe(problem.loss))
+            data = self.reader(outline, problem, encode)
             release = self._run(recipe, both, data)
             self.plan_ = recipe
             self.n_iter_ = release.n_steps
@@ -148,7 +155,7 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
             self.ledger_head_ = release.ledger_head
             return self.from_theta(np.array(release.value), problem)
 
-    def _run(self, recipe: Recipe, both: IntervalPlan | None, data: Dataset) -> Release:
+    def _run(self, recipe: Recipe, both: IntervalPlan | None, data: RecordReader) -> Release:
         """Charge and release; with intervals, the curvature too."""
         if both is not None:
             flat = None if self.schema is None else flat_directions(as_schema(schema_of(self)))
@@ -170,18 +177,73 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         return release
 
     def read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """Features, targets and weights as checked cells; what is public is refused first, and large data stay away.
+        """Features, targets and weights as checked cells; what is public is refused first, and large data stay away."""
+        return self.read_cells(self.outline(X, y, weights))
 
-        Classifiers whose classes are not stated take them from y here.
+    def outline(self, X: Any, y: Any, weights: Any = None) -> Outline:
+        """What is public of these records: shape, names and types of columns. What is wrong with them is refused here.
+
+        No cell is read, except labels where a classifier's classes are not stated, which makes the guarantee
+        conditional.
         """
         self.check_stated()
         if (isinstance(y, str) or isinstance(weights, str)) and is_table(X):
             X, y, weights = by_name(X, y, weights)
-        X = self._validated(X, y, weights)
-        y = self._read_targets(y, len(X), isinstance(X, LargeData))
-        if weights is not None and not isinstance(X, LargeData):
-            weights = numbers_of(column(weights, len(X), "sample_weight"), "sample_weight", self._total())
+        self.prepare(X, y, weights)
+        schema = None if self.schema is None else schema_of(self)
+        found = large(X, y, weights, schema)
+        if found is not None:
+            X, shape = found, found.shape
+        elif schema is None:
+            shape = outline_features(self, X)
+        else:
+            X = X if isinstance(X, list | tuple) else table_of(X, as_schema(schema).names)
+            if isinstance(X, Table):
+                as_schema(schema).validate(X.names)
+            shape = len(X), len(SchemaEncoder(schema).get_feature_names_out())
+        if found is None:
+            check_column(y, shape[0], "y")
+            if weights is not None:
+                check_column(weights, shape[0], "sample_weight")
+        elif self.schema is None:
+            self.n_features_in_ = shape[1]
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if self.schema is not None:
+            names = as_schema(self.schema).names
+            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
+        return Outline(
+            X=X,
+            y=y,
+            weights=weights,
+            shape=shape,
+            weighted=weights is not None if found is None else found.weighted,
+            labels=self._outline_targets(y, shape[0], found is not None),
+        )
+
+    def read_cells(self, outline: Outline) -> tuple[Any, Any, Any]:
+        """Features, targets and weights as checked cells; large data stay away. After the charge."""
+        X, rows = outline.X, outline.shape[0]
+        away = isinstance(X, LargeData)
+        if not away:
+            X = self._encoded(X, reset=True)
+        y = self._read_targets(outline.y, rows, away) if outline.labels is None else outline.labels
+        weights = outline.weights
+        if weights is not None and not away:
+            weights = numbers_of(column(weights, rows, "sample_weight"), "sample_weight", self._total())
         return X, y, weights
+
+    def reader(self, outline: Outline, problem: Problem, encode: TargetEncoder) -> RecordReader:
+        """The records for a mechanism, which reads and clips them after the charge."""
+        outline.check(problem, encode)
+
+        def read() -> Dataset:
+            X, y, weights = self.read_cells(outline)
+            data = dataset_of(X, y, problem, encode, weights)
+            if self.verbose:
+                print(data.describe(problem.loss))
+            return data
+
+        return RecordReader(problem, read)
 
     def encoder(self, y: Any = None) -> TargetEncoder:
         """How targets become what the problem sees; y is looked at only for classes that are not stated."""
@@ -208,6 +270,10 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     def stated_targets(self) -> tuple[Any, ...] | None:
         """What is public of the targets, their labels or their range; None where labels are to be read from y."""
         raise NotImplementedError
+
+    def _outline_targets(self, y: Any, rows: int, away: bool) -> Any:
+        """Labels that are read before the charge because their set is not stated; None where none are."""
+        return None
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
         """Targets as cells, one for each row; `away` leaves them where they are."""
@@ -317,19 +383,22 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """The guarantee to a person, with what this estimator's reading of the data assumes."""
         known = self.adjacency == "replace-one" and self.person is None
         words = ["the number of rows is public"] if known else []
+        refused: tuple[Condition, ...] = ()
         if not self._total():
-            words.append(f"a cell of X or y that is no finite number is an error; {OUTSIDE}")
+            refused = (FINITE_CELLS,)
         if seeded:
             words.append(SEEDED)
         conditions, besides = self.target_words()
-        assumptions = (
-            *conditions, *hanging(self), *guarantee.assumptions, *words, *more, *besides,
-        )  # fmt: skip
-        promised, rows = replace(guarantee, assumptions=assumptions), self.max_rows_per_person
+        promised = replace(
+            guarantee,
+            conditions=merge_conditions(conditions, hanging(self), guarantee.conditions, refused),
+            assumptions=(*guarantee.assumptions, *words, *more, *besides),
+        )
+        rows = self.max_rows_per_person
         return promised if rows == 1 else promised.group(rows)
 
-    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the whole promise hangs on, its first lines; and what is said besides of the targets, its last."""
+    def target_words(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+        """The conditions that the reading of the targets brings, and what is assumed of them besides."""
         return (), ()
 
     def _strict(self) -> bool:
@@ -357,22 +426,10 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
         """Whether no record can raise: a schema has a rule for every cell."""
         return self._bad_rows() == "zero" or self.schema is not None
 
-    def _validated(self, X: Any, y: Any = None, weights: Any = None, *, reset: bool = True) -> Any:
-        """Features as checked numbers; a table is encoded by the schema. Large data stay away."""
-        if reset:
-            self.prepare(X, y, weights)
+    def _encoded(self, X: Any, *, reset: bool) -> Any:
+        """Features as checked numbers; a table is encoded by the schema."""
         schema = None if self.schema is None else schema_of(self)
-        found = large(X, y, weights, schema) if reset else None
-        if found is None and schema is None:
-            return features(self, X, reset)
-        rows = SchemaEncoder(schema).transform(X) if found is None else found
-        if reset and self.schema is not None:
-            names = as_schema(self.schema).names
-            self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
-        elif reset:
-            self.n_features_in_ = rows.shape[1]
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        return rows
+        return features(self, X, reset) if schema is None else SchemaEncoder(schema).transform(X)
 
     def prepare(self, X: Any, y: Any, weights: Any) -> None:
         """What a fit works out from public quantities before any cell is read."""
@@ -380,6 +437,6 @@ class DPLinearModel(WithNames, WithExports, BaseEstimator):  # type: ignore[misc
     def _scores(self, X: Any) -> Floats:
         """Scores [rows, outputs] of the fitted parameters."""
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
+        rows = self._encoded(X, reset=False)
         scores: Floats = rows @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores

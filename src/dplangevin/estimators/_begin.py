@@ -1,67 +1,46 @@
-"""How a fit begins: nothing of an earlier release stands beside a later promise, and a plain search is warned of.
+"""How a fit was called: nothing of an earlier release stands beside a later guarantee, and conditions are explicit.
 
-What a promise hangs on as a whole because of how the fit was called is found here; a strict data set refuses it.
+What scikit-learn did with the records before it called `fit` is not searched for: it is stated by whoever knows it.
+- scikit-learn's meta-estimators (searches, cross-validation, ensembles, stacking, one-vs-rest, transformed targets) fit
+  a clone, never the estimator that they were given. A clone is marked, and its fits are conditional.
+- This library's own classes clone with `clone_for`, which passes on how they were called themselves.
+- This library's Pipeline looks at its steps and states their conditions on its last step.
+- From version 1.9 on, scikit-learn's own Pipeline leaves a callback context on its last step. Its steps are not in it,
+  so that the fit is conditional on all of them. Older versions leave nothing: what happens before `fit` is then the
+  caller's responsibility, as it is for plain code (docs/sharp_edges.md).
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from typing import Any, Self, TypeVar
 
-from sklearn.pipeline import Pipeline
+from sklearn.base import clone
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._pipeline import find_cross_row_steps, find_refusing_steps
-from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
+from dplangevin.privacy.conditions import Condition, merge_conditions
 
-SAID = (
-    "this fit is one of many of a plain search, cross-validation, ensemble or calibration: k fits cost k releases, and "
-    "scores and whatever else is learned from private rows are not covered at all. Use DPSearchCV, which has one "
-    "promise for the whole, or a ledger that adds them up."
-)
-_MANY = tuple(
-    f"sklearn.{name}"
-    for name in (
-        "model_selection", "calibration", "ensemble", "multiclass", "multioutput", "feature_selection",
-        "semi_supervised",
-    )
-)  # fmt: skip
-COUNTED = (
-    f"{CONDITIONAL}the number of rows being public, although add-remove neighbours differ in it: it became the divisor "
-    "of the mean; state n= to avoid it"
-)
-PREPARED = (
-    "{} of the pipeline may carry one record into the rows of others (it learns from them, or is not on the list of "
-    "row-wise steps), and no promise covers that: use a public schema (SchemaEncoder), or a step of the list in "
-    "docs/sharp_edges.md"
-)
-REFUSING = "{} of the pipeline fails on a row that it cannot read, and that error tells of the row"
-HANDED = (
-    "{} called this fit: which rows, labels and weights it hands over may depend on several records (splits by label, "
-    "draws, targets or features that it learned), and no promise covers that: fit the model itself, or use DPSearchCV"
-)
-_HARMLESS = ("pipeline", "base", "utils")
-"""Modules of scikit-learn that hand every record on as it is; what a pipeline learned is looked at by itself."""
-_said = False
+M = TypeVar("M")
 
-
-def warn_of_plain_search(paid: bool) -> None:
-    """Warn once in a process when something of scikit-learn that fits many calls `fit` and no ledger counts."""
-    global _said
-    if paid or _said:
-        return
-    frame = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.startswith(_MANY):
-            _said = True
-            warnings.warn(SAID, UserWarning, stacklevel=3)
-            return
-        frame = frame.f_back  # type: ignore[assignment]
+ROWS_COUNTED = Condition(
+    kind="public-row-count",
+    text="the number of rows being public, although add-remove neighbours differ in it: it became the divisor of the "
+    "mean; state n= to avoid it",
+)
+FITTED_AS_CLONE = Condition(
+    kind="outer-estimator",
+    text="rows, labels and weights being handed on record by record: this estimator was made by sklearn.clone, as in "
+    "searches, cross-validation and ensembles, whose splits, draws, targets and features may depend on several "
+    "records, whose k fits cost k releases, and whose scores are not covered. Call fit on an estimator that you "
+    "constructed, or use DPSearchCV",
+)
+UNCHECKED_META_ESTIMATOR = Condition(
+    kind="upstream-steps",
+    text="a scikit-learn meta-estimator handing on every row by itself: its steps before this fit may carry one record "
+    "into the rows of others, and they are not known here. dplangevin.Pipeline checks its steps",
+)
 
 
 @contextmanager
@@ -81,58 +60,69 @@ def _taken(model: Any) -> dict[str, Any]:
     return {name: vars(model).pop(name) for name in names}
 
 
-def hanging(model: Any) -> tuple[str, ...]:
+class WithCallContext:
+    """What an estimator knows about how its `fit` is called."""
+
+    _call_conditions: tuple[Condition, ...] = ()
+    """What whoever made this object stated about its fits."""
+    _pipeline_conditions: tuple[Condition, ...] | None = None
+    """What this library's Pipeline states while it fits; None outside of one."""
+
+    def __sklearn_clone__(self) -> Self:
+        made: Self = super().__sklearn_clone__()  # type: ignore[misc]
+        made._call_conditions = (FITTED_AS_CLONE,)
+        return made
+
+
+def call_conditions(model: Any) -> tuple[Condition, ...]:
+    """What the fits of this object are conditional on because of who calls them."""
+    steps = getattr(model, "_pipeline_conditions", None)
+    if steps is None:
+        in_sklearn = getattr(model, "_parent_callback_ctx", None) is not None
+        steps = (UNCHECKED_META_ESTIMATOR,) if in_sklearn else ()
+    return merge_conditions(getattr(model, "_call_conditions", ()), steps)
+
+
+def clone_for(owner: Any, estimator: M) -> M:
+    """A clone that a class of this library fits itself: it is called as `owner` is (None: by this library alone)."""
+    made: Any = clone(estimator)
+    made.__dict__.pop("_call_conditions", None)
+    if conditions := call_conditions(owner):
+        made._call_conditions = conditions
+    return made  # type: ignore[no-any-return]
+
+
+@contextmanager
+def in_pipeline(model: Any, conditions: tuple[Condition, ...]) -> Iterator[None]:
+    """While this library's Pipeline fits its last step: the conditions that its steps bring."""
+    outer = model._pipeline_conditions
+    model._pipeline_conditions = merge_conditions(outer or (), conditions)
+    try:
+        yield
+    finally:
+        if outer is None:
+            del model._pipeline_conditions
+        else:
+            model._pipeline_conditions = outer
+
+
+def hanging(model: Any) -> tuple[Condition, ...]:
     """The conditions of a fit that is running now."""
-    counted = (COUNTED,) if model.adjacency == "add-remove" and model.n is None else ()
-    return (
-        *(f"{CONDITIONAL}the table being public before this step: {words}" for words in _before()),
-        *counted,
-        *(f"{REFUSING.format(name)}; {OUTSIDE}" for name in _steps_that(find_refusing_steps)),
-    )
+    counted = (ROWS_COUNTED,) if model.adjacency == "add-remove" and model.n is None else ()
+    return merge_conditions(call_conditions(model), counted)
 
 
 def settle(model: Any) -> None:
-    """Before anything is charged: a strict data set refuses conditions, and a pipeline that learned is told."""
+    """Before anything is charged: a strict data set refuses conditions, and others are warned of."""
     if model._strict() and model.adjacency == "add-remove" and model.n is None:
         raise InvalidParameter(
             "this data set is strict and for add-remove, where the number of rows is private: state n=, the public "
             "divisor of the mean. Nothing was charged."
         )
-    for name in _steps_that(find_refusing_steps) if model._strict() else ():
-        raise InvalidParameter(
-            f"this data set is strict, and {REFUSING.format(name)}: use a public schema. Nothing was charged."
-        )
-    for words in _before():
+    for condition in call_conditions(model):
         if model._strict():
-            raise InvalidParameter(f"this data set is strict, and {words}. Nothing was charged.")
-        warnings.warn(f"the promise of this fit is conditional: {words}.", UserWarning, stacklevel=4)
-
-
-def _before() -> tuple[str, ...]:
-    """What scikit-learn did with the records before this fit: steps that are not row-wise, and other callers."""
-    callers: dict[str, None] = {}
-    for frame in _foreign_frames():
-        module = frame.f_globals.get("__name__", "").split(".")
-        if module[0] == "sklearn" and len(module) > 1 and module[1] not in _HARMLESS:
-            callers[".".join(module[:2])] = None
-    steps = _steps_that(find_cross_row_steps)
-    both = (PREPARED, steps), (HANDED, callers)
-    return tuple(words.format(", ".join(found)) for words, found in both if found)
-
-
-def _steps_that(find: Callable[[Any, bool], tuple[str, ...]]) -> tuple[str, ...]:
-    """The names that `find` gives for the pipelines whose last step is being fitted now."""
-    names: dict[str, None] = {}
-    for frame in _foreign_frames():
-        if isinstance(caller := frame.f_locals.get("self"), Pipeline):
-            names.update(dict.fromkeys(find(caller, isinstance(frame.f_locals.get("X"), list | tuple))))
-    return tuple(names)
-
-
-def _foreign_frames() -> Iterator[FrameType]:
-    """The frames of other libraries that led here: f_locals would keep what a frame of ours lets go of."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").split(".")[0] != "dplangevin":
-            yield frame
-        frame = frame.f_back
+            raise InvalidParameter(
+                f"this data set is strict, and the guarantee would be {condition}. Nothing was charged."
+            )
+        if condition.kind != "record-errors":  # what a step refuses is known to whoever chose it
+            warnings.warn(f"the guarantee of this fit is {condition}.", UserWarning, stacklevel=4)

@@ -22,10 +22,15 @@ from dplangevin.estimators._documentation import CLASSES, Example
 from dplangevin.estimators._monotone import keep_monotone
 from dplangevin.estimators._reading import LabelEncoder, check_label_type, column, numbers_of
 from dplangevin.estimators.schema_encoder import as_schema, schema_of
-from dplangevin.privacy.theorem import CONDITIONAL
+from dplangevin.privacy.conditions import Condition
 from dplangevin.problem import Loss, Problem
 from dplangevin.schema import CategoricalColumn
-from dplangevin.tables import Cells, label, labels_of
+from dplangevin.tables import Cells, cells_of, label, labels_of
+
+LABELS_READ = Condition(
+    kind="public-labels",
+    text="the set of class labels being public: it was read from y; state classes=[...] to avoid it",
+)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,6 +66,16 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         if self.class_weight is not None:
             class_weights(self.class_weight, None)
+
+    def _outline_targets(self, y: Any, rows: int, away: bool) -> Any:
+        if self._stated() is None:
+            return self._read_targets(y, rows, away)
+        encode = self.encoder()
+        self.classes_ = encode.classes
+        typed = isinstance(y, Cells) or hasattr(y, "dtype") or type(y).__module__.split(".")[0] == "pyarrow"
+        if typed and not away and not self._strict():
+            check_label_type(cells_of(y, "y").numeric, encode.labels)
+        return None
 
     def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
         """Labels, unread where the classes are stated."""
@@ -151,11 +166,10 @@ class DPLinearClassifier(ClassifierMixin, DPLinearModel):  # type: ignore[misc]
             )
         return {}
 
-    def target_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def target_words(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
         if self._stated() is not None:
             return (), ("labels outside `classes` count as the first class",)
-        read = "the set of class labels being public: it was read from y; state classes=[...] to avoid it"
-        return (f"{CONDITIONAL}{read}",), ()
+        return (LABELS_READ,), ()
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: one per row for two classes, one per class otherwise."""

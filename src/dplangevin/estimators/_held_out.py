@@ -79,16 +79,17 @@ class _InMemory(HeldOut):
     def __init__(self, X: Any, y: Any) -> None:
         if is_table(X):
             X, y, _ = by_name(X, y, None)
-        self._X, self._labels = X, cells_of(y, "y")
+        # the cells of a list are not looked at before the charge; other containers give theirs unread
+        self._X, self._y = X, y if isinstance(y, list) else cells_of(y, "y")
         rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        if len(self._labels) != rows:
+        if len(self._y) != rows:
             raise InvalidParameter("y must have one entry per row of X.")
 
     def __len__(self) -> int:
-        return len(self._labels)
+        return len(self._y)
 
     def _parts(self, task: Task) -> Iterable[Part]:
-        yield _applied(self._X, self._labels, task, whole=True)
+        yield _applied(self._X, self._y, task, whole=True)
 
 
 @final

@@ -60,22 +60,24 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
     twin.data_norm = 1.0
     twin.check_stated()
     twin.bad_rows, twin.ledger, twin.state = model._bad_rows(), None, None
-    rows, targets, loads = twin.read(X, y, weights)
-    if isinstance(rows, LargeData):
+    outline = twin.outline(X, y, weights)
+    if isinstance(outline.X, LargeData):
         raise InvalidParameter("data_norm='learn' is for arrays in memory; state data_norm, or a schema.")
-    encode = twin.encoder(targets)
+    encode = twin.encoder(outline.labels)
     people = People(
         rows=_check.count("max_rows_per_person", model.max_rows_per_person),
         adjacency=_check.choice("adjacency", model.adjacency, ADJACENCIES),
         by_rows=False,
     )
-    request = twin.request(model.divisor(len(rows)), rows.shape[1], encode.n_classes)
+    request = twin.request(model.divisor(outline.shape[0]), outline.shape[1], encode.n_classes)
     plan = raw_plan(request, ONE_NUMBER, people, _check.positive("epsilon", model.epsilon))
     if plan.recipe.caution is not None:
         warnings.warn(plan.recipe.caution, UserWarning, stacklevel=3)
+    outline.check(plan.recipe.plan.problem, encode)
     saved = RunState.of_fit(model.state, plan.recipe.plan, plan.learning, people, LEARN, ledger=model.ledger)
 
     def release(rng: np.random.Generator, seeded: bool) -> NormRelease:
+        rows, targets, loads = twin.read_cells(outline)
         norm, seen = _norm(np.asarray(rows, np.float64), plan, request.n, rng)
         with np.errstate(over="ignore"):  # a row as long as that is scaled back, like any other
             scaled = np.nan_to_num(rows / norm)

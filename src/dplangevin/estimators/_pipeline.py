@@ -109,7 +109,7 @@ def _foreign(name: str, step: Any) -> Iterator[str]:
 
 
 def _steps_before_last(pipeline: Any, listed: bool) -> Iterator[tuple[str, str]]:
-    if type(pipeline) is not Pipeline:
+    if not _is_known_pipeline(pipeline):
         yield type(pipeline).__name__, ""
     for name, step in pipeline.steps[:-1]:
         yield from _row_wise(name, step, listed)
@@ -117,10 +117,15 @@ def _steps_before_last(pipeline: Any, listed: bool) -> Iterator[tuple[str, str]]
         yield from _steps_before_last(pipeline.steps[-1][1], listed)
 
 
+def _is_known_pipeline(step: Any) -> bool:
+    """scikit-learn's Pipeline or this library's, which hand rows from step to step; a derived one may do anything."""
+    return type(step) is Pipeline or "_hands_rows_on" in vars(type(step))
+
+
 def _row_wise(name: str, step: Any, listed: bool) -> Iterator[tuple[str, str]]:
     """Each step inside `step` by name: "total", "refuses" (row-wise, but it fails on some rows) or "" (not known)."""
-    if type(step) in (Pipeline, FeatureUnion):
-        parts = [*(step.steps if type(step) is Pipeline else step.transformer_list)]
+    if _is_known_pipeline(step) or type(step) is FeatureUnion:
+        parts = [*(step.transformer_list if type(step) is FeatureUnion else step.steps)]
     elif type(step) is ColumnTransformer:
         parts = [(each, part) for each, part, columns in step.transformers]
         parts += [] if isinstance(step.remainder, str) else [("remainder", step.remainder)]

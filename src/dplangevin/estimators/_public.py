@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._reading import LargeData, TargetEncoder, dataset_of
+from dplangevin.estimators._reading import LargeData, Outline, TargetEncoder
 from dplangevin.estimators.schema_encoder import SchemaEncoder, schema_of
 from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.families.mirror_descent.public_tuner import PublicTuner, Tuned
@@ -37,9 +37,7 @@ CLIPS: dict[str, tuple[float | None, ...]] = {
 
 def fit_public(
     model: DPLinearModel,
-    X: Any,
-    y: Any,
-    weights: Floats | None,
+    outline: Outline,
     encode: TargetEncoder,
     request: Request,
 ) -> tuple[Floats, Problem, Loss]:
@@ -47,6 +45,7 @@ def fit_public(
 
     Returns theta, its problem, and the loss that prediction is calibrated for.
     """
+    X = outline.X
     warn_shared(model.public_data, X.given if isinstance(X, LargeData) else X)
     tuner = _tuner(model, encode, request)
     tuned = tuner.tune(model.public_method)
@@ -58,7 +57,7 @@ def fit_public(
         print(recipe)
     plan, problem = tuned.plan, tuned.plan.problem
     model.check_person(plan.guarantee)
-    data = dataset_of(X, y, problem, encode, weights)
+    data = model.reader(outline, problem, encode)
     release = PublicMirrorDescent(tuned.mirror).run(
         plan,
         data,

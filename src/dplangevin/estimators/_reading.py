@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, final
 
@@ -20,11 +20,13 @@ from sklearn.utils.validation import check_array, validate_data
 from dplangevin._arrays import Floats
 from dplangevin.data import ArrayDataset, ArrowSource, Dataset, ScratchDataset, Source
 from dplangevin.data.dask import DaskDataset, connected, is_dask
+from dplangevin.data.dataset import check_size
 from dplangevin.data.sources import Records, source_of
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.problem import Problem
 from dplangevin.tables import Cells, Table, cells_of, matrix_of, number, shortest, table_of
+from dplangevin.tables.room import refuse_masks, unique_names
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
@@ -40,6 +42,15 @@ class BadCells(InvalidParameter, TypeError):
     """Some cell of X is no number, and bad_rows is "refuse"."""
 
 
+LIST_WITHOUT_WIDTH = (
+    "bad_rows='zero' (which a strict data set implies) needs a public number of columns, and a list leaves it to its "
+    "rows: give an array or a DataFrame, e.g. numpy.array(X, dtype=object), or state a schema."
+)
+COMPLEX_DATA = "Complex data not supported: X must hold real numbers."
+TWO_DIMENSIONS = (
+    "Expected 2D array, got {}D array instead: X needs a row for each record. Reshape your data with X.reshape(-1, 1) "
+    "if there is a single feature, X.reshape(1, -1) if there is a single record."
+)
 NO_TABLE = "X must be a table of numbers (every cell a string of a number or a real number), got {}."
 
 
@@ -64,15 +75,12 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
     total = model._bad_rows() == "zero"
     if total and reset and isinstance(X, list | tuple):
-        raise InvalidParameter(
-            "bad_rows='zero' (which a strict data set implies) needs a public number of columns, and a list leaves it "
-            "to its rows: give an array or a DataFrame, e.g. numpy.array(X, dtype=object), or state a schema."
-        )
+        raise InvalidParameter(LIST_WITHOUT_WIDTH)
     X = X.matrix() if isinstance(X, Table) else X
     X = dense(X) if issparse(X) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
     if kind == "c" and not total:
-        raise InvalidParameter("Complex data not supported: X must hold real numbers.")
+        raise InvalidParameter(COMPLEX_DATA)
     width = model.n_features_in_ if total and not reset and isinstance(X, list | tuple) else None
     try:
         numbers = finite_rows(matrix_of(X, width)) if total else matrix_of(X)
@@ -81,17 +89,14 @@ def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
     except Exception:  # of a container of one's own, which may quote a cell
         raise BadCells(NO_TABLE.format(type(X).__name__)) from None
     if getattr(numbers, "ndim", 2) != 2:  # scikit-learn's own words would show the cells
-        raise InvalidParameter(
-            f"Expected 2D array, got {numbers.ndim}D array instead: X needs a row for each record. Reshape your data "
-            "with X.reshape(-1, 1) if there is a single feature, X.reshape(1, -1) if there is a single record."
-        )
+        raise InvalidParameter(TWO_DIMENSIONS.format(numbers.ndim))
     if isinstance(numbers, bytes):
         raise BadCells(NO_TABLE.format("bytes"))
     loose = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS" and not total
     if loose and not np.isfinite(numbers).all():
         raise BadCells(
             "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
-            "real number. bad_rows='zero' reads such a row as the zero row."
+            "real number. bad_rows='zero' reads such a row as the zero row; what a ledger was charged stays charged."
         )
     # how many are left of a private number is private
     least = 0 if total and reset and model.n is not None else 1
@@ -164,8 +169,8 @@ def numbers_of(cells: Cells, what: str, total: bool) -> NDArray[np.float64]:
     found = np.asarray(cells.numbers(), np.float64)
     if not total and not np.isfinite(found).all():
         raise InvalidParameter(
-            f"Input {what} contains NaN, infinity or a value too large for dtype('float64'); it is refused before "
-            "anything is charged or released."
+            f"Input {what} contains NaN, infinity or a value too large for dtype('float64'); nothing is released, and "
+            "what a ledger was charged stays charged. bad_rows='zero' has a rule for such rows."
         )
     return found
 
@@ -183,6 +188,90 @@ def check_label_type(numeric: bool, labels: Iterable[str]) -> None:
             "numbers, so that every record would count as the first class; state the classes as y holds them, e.g. "
             "classes=[0, 1]. Nothing was charged."
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outline:
+    """What is public of the records that a fit was given; their cells are read after the charge.
+
+    Parameters
+    ----------
+    X, y, weights : as they were given; large data stay away. shape : number of rows and of encoded columns.
+    weighted : whether records have weights. labels : those of y where the classes are not stated, which is a condition.
+    """
+
+    X: Any
+    y: Any
+    weights: Any
+    shape: tuple[int, int]
+    weighted: bool
+    labels: Any = None
+
+    def check(self, problem: Problem, encode: TargetEncoder) -> None:
+        """Refuse what is publicly wrong about these records for this problem."""
+        check_size(self.shape, problem)
+        if isinstance(self.X, LargeData) and isinstance(encode, LabelEncoder):
+            check_label_type(self.X.numeric_targets(), encode.labels)
+
+
+def public_shape(X: Any) -> tuple[int, int]:
+    """Rows and columns of a table without a schema, from its container: no cell is read.
+
+    A list states its columns by the length of its first row; a container that states no shape is made an array first.
+    """
+    refuse_masks(X)
+    if isinstance(X, Table):
+        return len(X), len(X.names)
+    names = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow's columns are cells
+    if names is not None:
+        unique_names(names)
+        rows = len(X) if hasattr(X, "__len__") else len(table_of(X))
+        return rows, len(names)
+    plain = isinstance(X, str | bytes | Mapping) and not issparse(X)  # a dictionary of keys is both
+    if plain or not (hasattr(X, "__len__") or hasattr(X, "__array__") or issparse(X)):
+        raise BadCells(NO_TABLE.format(type(X).__name__))
+    shape: Any = getattr(X, "shape", None)
+    if shape is None and not isinstance(X, list | tuple) and hasattr(X, "__array__"):
+        shape = np.shape(matrix_of(X))
+    if shape is None:
+        widths = (
+            len(row) for row in X if hasattr(row, "__len__") and not isinstance(row, str | bytes | Mapping)
+        )
+        width = next(widths, None)
+        shape = (len(X),) if width is None else (len(X), width)
+    if len(shape) != 2:  # scikit-learn's own words would show the cells
+        raise InvalidParameter(TWO_DIMENSIONS.format(len(shape)))
+    return int(shape[0]), int(shape[1])
+
+
+def outline_features(model: DPLinearModel, X: Any) -> tuple[int, int]:
+    """The shape of rows of numbers, without a schema; what is publicly wrong with their container is refused."""
+    total = model._bad_rows() == "zero"
+    if total and isinstance(X, list | tuple):
+        raise InvalidParameter(LIST_WITHOUT_WIDTH)
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c" and not total:
+        raise InvalidParameter(COMPLEX_DATA)
+    shape = public_shape(X)
+    check_array(  # zeros of this shape: too few rows or columns in scikit-learn's words
+        np.broadcast_to(np.float64(0.0), shape),
+        estimator=model,
+        input_name="X",
+        ensure_all_finite=False,
+        ensure_min_samples=0 if total and model.n is not None else 1,
+    )
+    named = np.broadcast_to(np.float64(0.0), shape) if isinstance(X, Table) else X
+    validate_data(model, named, reset=True, skip_check_array=True)
+    return shape
+
+
+def check_column(given: Any, rows: int, what: str) -> None:
+    """Refuse targets or weights that are not one for each row, from their container: no cell is read."""
+    if given is None or isinstance(given, str) or not hasattr(given, "__len__"):
+        column(given, rows, what)
+        return
+    found = cells_of(given, what) if isinstance(given, np.ndarray) else given
+    if len(found) != rows:
+        column(given, rows, what)
 
 
 class TargetEncoder(ABC):
@@ -316,14 +405,14 @@ class LargeData:
     def dataset(self, problem: Problem, encode: TargetEncoder) -> Dataset:
         """The records, clipped to the problem's bounds."""
         if isinstance(encode, LabelEncoder):
-            check_label_type(self._numeric_targets(), encode.labels)
+            check_label_type(self.numeric_targets(), encode.labels)
         if self._source is not None:
             return ScratchDataset(self._source, problem, encode)
         return DaskDataset(
             self.given, self._y, problem, self._weights, encode=encode, encode_rows=self._encode_rows
         )
 
-    def _numeric_targets(self) -> bool:
+    def numeric_targets(self) -> bool:
         """Whether the files, or the collection, state a type of numbers for the targets."""
         if self._source is not None:
             return self._source.numeric_targets

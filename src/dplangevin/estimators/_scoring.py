@@ -30,8 +30,8 @@ from dplangevin.estimators._pipeline import find_foreign_steps, learned_steps
 from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoise
 from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
 from dplangevin.families.release import AnswersRelease
+from dplangevin.privacy.conditions import Condition
 from dplangevin.privacy.plan import Price
-from dplangevin.privacy.theorem import CONDITIONAL, OUTSIDE
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
 from dplangevin.tables import Cells
 
@@ -112,7 +112,14 @@ class Scoring:
         return [(2 * (len(self.edges) - 1), self.unit, 1.0)]
 
     def plan(
-        self, epsilon: float, delta: float, rows: int, words: Sequence[str] = (), *, secure: bool = False
+        self,
+        epsilon: float,
+        delta: float,
+        rows: int,
+        words: Sequence[str] = (),
+        conditions: tuple[Condition, ...] = (),
+        *,
+        secure: bool = False,
     ) -> Price:
         """The noise that meets (epsilon, delta): of the two kinds, the smaller one."""
         noises: list[SumNoise] = ["geometric"] if delta == 0 else ["geometric", "gaussian"]
@@ -129,7 +136,7 @@ class Scoring:
             for noise in noises
         ]
         best = min(offers, key=lambda offer: noise_law(offer)[0])
-        return Price(schedule=best.with_assumptions(*words), delta=delta)
+        return Price(schedule=best.with_assumptions(*words, conditions=conditions), delta=delta)
 
     def sums(self, model: Any, records: HeldOut) -> list[Floats]:
         """The exact sums, in whole numbers. This reads the records."""
@@ -189,13 +196,7 @@ class Scoring:
 
     def words(self, model: Any) -> tuple[str, ...]:
         """What the guarantee assumes, and what it is silent about."""
-        foreign = find_foreign_steps(model)
-        words = (
-            [f"{CONDITIONAL}{', '.join(foreign)} of the pipeline reading each row by itself"]
-            if foreign
-            else []
-        )
-        words += [
+        words = [
             "the model was given beforehand: what its own fitting revealed is not counted here",
             "the model's answer for a record depends on no other record scored",
         ]
@@ -203,8 +204,6 @@ class Scoring:
             words.append("the number of records scored is public")
         if self.metric in CAPPED:
             words.append(f"the loss of one record is cut off at {self.limit:g}")
-        if not isinstance(model, DPLinearModel):  # ours answer for every record
-            words.append(f"a model that fails on a record ends the run without a release; {OUTSIDE}")
         learned = learned_steps(model)
         if learned:
             words.append(
@@ -212,6 +211,26 @@ class Scoring:
                 "nothing is promised about the model itself"
             )
         return tuple(words)
+
+
+def scoring_conditions(model: Any) -> tuple[Condition, ...]:
+    """What the guarantee of a score depends on because of the model that is scored."""
+    conditions = []
+    foreign = find_foreign_steps(model)
+    if foreign:
+        names = ", ".join(foreign)
+        conditions.append(
+            Condition(kind="upstream-steps", text=f"{names} of the pipeline reading each row by itself")
+        )
+    if not isinstance(model, DPLinearModel):  # ours answer for every record
+        conditions.append(
+            Condition(
+                kind="record-errors",
+                text="the model giving an answer for every record: a model that fails on one ends the run without a "
+                "release, and that event is not covered",
+            )
+        )
+    return tuple(conditions)
 
 
 def noise_law(schedule: NoisySumsSchedule, group: int = 0) -> tuple[float, int | None]:

@@ -1,11 +1,12 @@
 """What packages above the estimators need of them: how rows and targets are read, named and turned into a fit."""
 
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._begin import WithCallContext, clone_for
 from dplangevin.estimators._classifier import DPLinearClassifier
 from dplangevin.estimators._monotone import monotone_columns
 from dplangevin.estimators._names import INTERCEPT, column_names
 from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
-from dplangevin.estimators._reading import TargetEncoder, dataset_of
+from dplangevin.estimators._reading import Outline, TargetEncoder, dataset_of
 from dplangevin.estimators._regressor import DPLinearRegressor
 
 __all__ = [
@@ -13,7 +14,10 @@ __all__ = [
     "DPLinearClassifier",
     "DPLinearModel",
     "DPLinearRegressor",
+    "Outline",
     "TargetEncoder",
+    "WithCallContext",
+    "clone_for",
     "column_names",
     "dataset_of",
     "monotone_columns",

@@ -58,7 +58,7 @@ class WithCurves:
         rows = model.n
         if rows is None:
             away = large(X, y, weights)
-            rows = len(table_of(X, stated.names)) if away is None else len(away)
+            rows = len(away) if away is not None else _number_of_rows(X, stated)
         model.schema_ = self._with_bases(stated, _check.count("n", rows))
 
     def _stated_schema(self) -> Schema:
@@ -105,6 +105,10 @@ class WithCurves:
             return replace(column, basis=basis) if column in open_columns else column
 
         return replace(schema, columns=tuple(map(filled, schema.columns)))
+
+
+def _number_of_rows(X: Any, schema: Schema) -> int:
+    return len(X) if isinstance(X, list | tuple) else len(table_of(X, schema.names))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
+from dplangevin.estimators._begin import clone_for
 from dplangevin.estimators.logistic import DPLogisticRegression
 from dplangevin.estimators.ridge import DPRidge
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
@@ -201,7 +202,7 @@ def _estimator(model: Any) -> DPLinearModel:
         raise InvalidParameter(
             "epsilon_for simulates DPLogisticRegression and DPRidge, of two classes or numbers."
         )
-    return clone(model)  # type: ignore[no-any-return]
+    return clone_for(None, model)
 
 
 def _maker(
@@ -301,7 +302,7 @@ def _fitted(rows: _Rows, estimator: DPLinearModel, epsilon: float, n: int, delta
         "random_state": seed, "ledger": None, "state": None, "verbose": False, "n": None, "person": None,
     }  # fmt: skip
     stated |= {"classes": [0, 1]} if rows.classes else {"target_bounds": (-1.0, 1.0)}
-    model: Any = clone(estimator).set_params(**stated)
+    model: Any = clone_for(None, estimator).set_params(**stated)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(rows.train, rows.labels.astype(int) if rows.classes else rows.labels)

@@ -12,12 +12,13 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.estimators._held_out import held_out
 from dplangevin.estimators._metrics import ReliabilityBin
 from dplangevin.estimators._pipeline import learned_steps
-from dplangevin.estimators._scoring import PER_RECORD, Scoring
+from dplangevin.estimators._scoring import PER_RECORD, Scoring, scoring_conditions
 from dplangevin.estimators._suits import check_suits
 from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
 from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
 from dplangevin.families.release import SEEDED, AnswersRelease
 from dplangevin.families.run_state import StatePath
+from dplangevin.privacy.conditions import merge_conditions
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
@@ -113,7 +114,9 @@ def private_score(
     scoring.check(model)
     check_suits(model, X, y)
     records = held_out(X, y, counted=scoring.kind == "replace-one")
-    plan = scoring.plan(epsilon, delta, max_rows_per_person, scoring.words(model), secure=secure)
+    plan = scoring.plan(
+        epsilon, delta, max_rows_per_person, scoring.words(model), scoring_conditions(model), secure=secure
+    )
     exact, rows = partial(scoring.sums, model, records), max_rows_per_person
     release = NoisySums().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
     value, interval, table = scoring.read(release, len(records), level)
@@ -170,6 +173,7 @@ def private_selection(
         adjacency=scoring.kind,
         rows_per_person=max_rows_per_person,
         assumptions=tuple(dict.fromkeys(words)),
+        conditions=merge_conditions(*map(scoring_conditions, models)),
         secure=secure,
     )
     plan = Price(schedule=schedule, delta=0.0)

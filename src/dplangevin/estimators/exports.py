@@ -67,7 +67,7 @@ def model_card(model: Any) -> str:
         "",
         "It holds when:",
         "",
-        *(f"- {markdown_text(words)}" for words in promise.assumptions),
+        *(f"- {markdown_text(words)}" for words in promise.hypotheses),
         "",
         "## Bounds of the data",
         "",

@@ -18,10 +18,10 @@ from dplangevin.estimators._base import DPLinearModel
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
 from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.privacy import serialize
-from dplangevin.privacy.theorem import CONDITIONAL
+from dplangevin.privacy.conditions import Condition, merge_conditions
 from dplangevin.schema import Schema
 
-VERSION = 1
+VERSION = 2  # 2 has the conditions of the guarantee
 _FIELDS = {
     "version": _plain.whole(1), "library": _plain.words, "estimator": _plain.words, "parameters": _plain.mapping,
     "schema": _plain.optional(_plain.mapping), "coefficients": _plain.anything, "intercept": _plain.anything,
@@ -64,7 +64,10 @@ _PARAMETERS = {
 _LARGEST = 512 * _files.MEGABYTE
 _MOST_NUMBERS = 10_000_000
 _WHOLE = 2**53
-UNSEALED = f"{CONDITIONAL}the model file being as it was written: its digest was removed, or was never there"
+UNSEALED = Condition(
+    kind="file-integrity",
+    text="the model file being as it was written: its digest was removed, or was never there",
+)
 
 
 def save_model(model: DPLinearModel, path: str | Path) -> None:
@@ -147,16 +150,16 @@ def load_model(path: str | Path) -> DPLinearModel:
 def _promise(plain: dict[str, Any]) -> Any:
     """The guarantee in the file; where nothing tells whether it is the one that was written, it says so."""
     found = serialize.from_plain(plain["guarantee"])
-    if plain.get("digest") is not None or found.assumptions[:1] == (UNSEALED,):
+    if plain.get("digest") is not None:
         return found
-    return replace(found, assumptions=(UNSEALED, *found.assumptions))
+    return replace(found, conditions=merge_conditions((UNSEALED,), found.conditions))
 
 
 def read(path: str | Path) -> dict[str, Any]:
     """What a model file says: every name is known, and the outer types are right."""
     plain = _files.read_plain(path, "the model file", most=_LARGEST)
     what = f"the model file {str(path)!r}"
-    _plain.record("model", _plain.check_version(plain, what, VERSION), _FIELDS, _OPTIONAL)
+    _plain.record("model", _plain.check_version(plain, what, VERSION, oldest=VERSION), _FIELDS, _OPTIONAL)
     found: dict[str, Any] = plain
     return found
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
@@ -19,7 +20,7 @@ from dplangevin._rng import generator
 from dplangevin.data.dask import is_dask
 from dplangevin.errors import CalibrationFailed, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._begin import hanging, settle
+from dplangevin.estimators._begin import WithCallContext, clone_for, hanging, settle
 from dplangevin.estimators._interval_plan import interval_share
 from dplangevin.estimators._metrics import losses
 from dplangevin.estimators._raw_records import RawRecords
@@ -35,6 +36,7 @@ from dplangevin.families.repeated_selection.theorem import attempt_mu
 from dplangevin.planner.choose import plan_gaussian_fit
 from dplangevin.planner.recipe import Recipe
 from dplangevin.privacy import conversions as cv
+from dplangevin.privacy.conditions import merge_conditions
 from dplangevin.privacy.plan import Price
 from dplangevin.privacy.spender import Spender
 from dplangevin.problem.constants import ADJACENCIES
@@ -59,7 +61,7 @@ class _Candidate:
     data: Any = field(default=None, repr=False)
 
 
-class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class DPSearchCV(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Choose among candidates under one promise: repeat-and-select.
 
     K attempts are made, K from the stated law and secret. Each draws a candidate uniformly, fits it privately on a
@@ -135,11 +137,13 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise CalibrationFailed(
                 f"the search alone would cost epsilon = {self.epsilon:g}; take fewer repetitions, or raise epsilon."
             )
-        plan = Price(schedule=replace(schedule, mu=mu), delta=self.delta)
         rng, seeded = generator(self.random_state)
         split = _Split.of(records, self.holdout, adjacency, rng, self.estimator.n)
         candidates = [self._candidate(point, split, mu) for point in points]
         _compared_alike([candidate.model for candidate in candidates])
+        # which candidate wins is not known before the charge, so the whole depends on what any of them depends on
+        conditions = merge_conditions(*(each.recipe.plan.guarantee.conditions for each in candidates))
+        plan = Price(schedule=replace(schedule, mu=mu, conditions=conditions), delta=self.delta)
         score = NoisySumsSchedule(
             groups=(SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / mu),),
             noise="gaussian",
@@ -159,9 +163,12 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         words += [SEEDED] if seeded else []
         if adjacency == "replace-one":
             words.append("the number of rows is public")
-        hangs = hanging(self.estimator)
-        kept = tuple(dict.fromkeys((*hangs, *plan.guarantee.assumptions, *words)))
-        self.privacy_ = replace(plan.guarantee, assumptions=kept)
+        hangs = hanging(clone_for(self, self.estimator))
+        self.privacy_ = replace(
+            plan.guarantee,
+            conditions=merge_conditions(hangs, plan.guarantee.conditions),
+            assumptions=tuple(dict.fromkeys((*plan.guarantee.assumptions, *words))),
+        )
         self.best_estimator_, self.best_params_ = made.value, dict(winner.parameters)
         self.best_score_ = made.score / split.scored
         self.best_estimator_.privacy_, self.best_estimator_.plan_ = self.privacy_, winner.recipe
@@ -214,7 +221,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         }
         for name in [name for name, wanted in asked.items() if wanted]:
             raise InvalidParameter(f"{name} of the estimator does not go with a search; leave it out.")
-        settle(clone(stated).set_params(ledger=self.ledger))
+        settle(clone_for(self, stated).set_params(ledger=self.ledger))
         if stated.bad_rows == "refuse":
             raise InvalidParameter("a search never tells of single rows; leave bad_rows out or say 'zero'.")
         if not 0.02 <= _check.open_unit("holdout", self.holdout) <= 0.9:
@@ -226,22 +233,31 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             _check.choice("metric", self.metric, suits)
         self._suits = suits
 
-    def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> tuple[Table, Cells]:
+    def _records(self, X: Any, y: Any, points: list[dict[str, Any]]) -> _UnreadRecords:
+        """The number of rows and the names of columns; cells are read after the charge."""
         if is_dask(X) or is_path(X):
             raise InvalidParameter("a search reads rows in memory; load the table first.")
-        X = dense(X) if issparse(X) else X
-        if isinstance(X, np.ndarray) and X.ndim != 2:
+        shape: Any = getattr(X, "shape", None) if isinstance(X, np.ndarray) or issparse(X) else None
+        if shape is not None and len(shape) != 2:
             raise InvalidParameter("X must be a table: rows and columns.")
-        order = tuple(f"x{j}" for j in range(np.shape(X)[1])) if isinstance(X, np.ndarray) else None
+        order = None if shape is None else tuple(f"x{j}" for j in range(shape[1]))
         for point in points:
             schema = point.get("schema", self.estimator.schema)
             if order is not None and schema is not None:
                 order = as_schema(schema).names
-        records = RawRecords.of(X, y, None, order)
-        return records.data.without(records.y), records.data.column(records.y)
+        # cells of a sparse matrix or a list are looked at when they are taken: zeros of the same shape stand in
+        rows = np.broadcast_to(0.0, shape) if issparse(X) else X
+        outline = RawRecords.of(rows, np.zeros(len(y)) if isinstance(y, list) else y, None, order)
+
+        def read() -> tuple[Table, Cells]:
+            records = RawRecords.of(dense(X) if issparse(X) else X, y, None, order)
+            return records.data.without(records.y), records.data.column(records.y)
+
+        names = outline.data.without(outline.y).names
+        return _UnreadRecords(n_rows=len(outline.data), names=names, read=read)
 
     def _candidate(self, parameters: dict[str, Any], split: _Split, mu: float) -> _Candidate:
-        model = clone(self.estimator).set_params(**parameters)
+        model = clone_for(None, self.estimator).set_params(**parameters)
         model.set_params(
             epsilon=self.epsilon, delta=self.delta, bad_rows="zero", verbose=False, random_state=None,
             n=split.divisor,
@@ -253,10 +269,10 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         model.check_stated()
         if model.stated_targets() is None:
             raise InvalidParameter("state the public set of labels, classes=[...] or the schema's target.")
-        width = len(split.rows[0].names)
+        width = len(split.records.names)
         if model.schema is not None:
-            as_schema(model.schema).validate(split.rows[0].names)
-            model.prepare(split.rows[0], None, None)  # knots, by the public number of rows
+            as_schema(model.schema).validate(split.records.names)
+            model.prepare(None, None, None)  # knots, by the stated n: no row is looked at
             width = len(SchemaEncoder(schema_of(model)).get_feature_names_out())
         request = model.request(split.divisor, width, model.encoder().n_classes)
         epsilon = math.nextafter(cv.gdp_epsilon(mu * (1 - 1e-9), self.delta), 0.0)
@@ -269,7 +285,7 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self, candidate: _Candidate, split: _Split, price: Price, rng: np.random.Generator
     ) -> tuple[float, DPLinearModel, str]:
         plan = candidate.recipe.plan
-        model = clone(candidate.model)
+        model = clone_for(None, candidate.model)
         if candidate.data is None:
             X, y, _ = model.read(split.rows[0], split.targets[0])
             candidate.data = dataset_of(X, y, plan.problem, model.encoder(y)), _fitted_names(model)
@@ -302,18 +318,43 @@ class DPSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _UnreadRecords:
+    """What is public of the records, and what reads them after the charge."""
+
+    n_rows: int
+    names: tuple[str, ...]
+    read: Callable[[], tuple[Table, Cells]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Split:
     """Rows to fit and rows to score, by chance alone; divisor and scored are public numbers of either."""
 
-    rows: tuple[Table, Table]
-    targets: tuple[Cells, Cells]
+    records: _UnreadRecords
+    held: NDArray[np.bool_]
     divisor: int
     scored: int
+
+    @cached_property
+    def _parts(self) -> tuple[tuple[Table, Table], tuple[Cells, Cells]]:
+        table, targets = self.records.read()
+        fitted, scored = np.flatnonzero(~self.held), np.flatnonzero(self.held)
+        return (table.take(fitted), table.take(scored)), (targets.take(fitted), targets.take(scored))
+
+    @property
+    def rows(self) -> tuple[Table, Table]:
+        """The rows to fit and to score; this reads them."""
+        return self._parts[0]
+
+    @property
+    def targets(self) -> tuple[Cells, Cells]:
+        """The targets of either; this reads them."""
+        return self._parts[1]
 
     @classmethod
     def of(
         cls,
-        records: tuple[Table, Cells],
+        records: _UnreadRecords,
         share: float,
         adjacency: str,
         rng: np.random.Generator,
@@ -321,28 +362,22 @@ class _Split:
     ) -> _Split:
         """A fixed number of rows under replace-one. Under add-remove a coin for each row by itself: with a fixed number
         a row that leaves would push another one from one part to the other."""
-        table, targets = records
-        total = len(table) if n is None else _check.count("n", n)
-        if adjacency == "replace-one" and total != len(table):
+        rows = records.n_rows
+        total = rows if n is None else _check.count("n", n)
+        if adjacency == "replace-one" and total != rows:
             raise InvalidParameter(
-                f"X has {len(table)} rows but n = {total} is stated, and their number is public under replace-one; "
+                f"X has {rows} rows but n = {total} is stated, and their number is public under replace-one; "
                 "state the true number, or use adjacency='add-remove'."
             )
         scored = max(1, round(share * total))
         if total - scored < 1:
             raise InvalidParameter("a search needs rows to fit and rows to score.")
         if adjacency == "replace-one":
-            held = np.zeros(len(table), bool)
-            held[rng.permutation(len(table))[:scored]] = True
+            held = np.zeros(rows, bool)
+            held[rng.permutation(rows)[:scored]] = True
         else:
-            held = rng.random(len(table)) < share
-        parts: list[NDArray[np.int64]] = [np.flatnonzero(~held), np.flatnonzero(held)]
-        return cls(
-            rows=(table.take(parts[0]), table.take(parts[1])),
-            targets=(targets.take(parts[0]), targets.take(parts[1])),
-            divisor=total - scored,
-            scored=scored,
-        )
+            held = rng.random(rows) < share
+        return cls(records=records, held=held, divisor=total - scored, scored=scored)
 
 
 def _compared_alike(models: list[Any]) -> None:

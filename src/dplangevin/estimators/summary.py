@@ -177,7 +177,7 @@ class WithSummary:
         known, model = self._known(), _any(self)
         if known.covariances is None:
             raise InvalidParameter("intervals of predictions are offered for two classes and for numbers.")
-        rows = model._validated(X, reset=False)
+        rows = model._encoded(X, reset=False)
         shift = 0.0
         if known.centre.shape[-1] > rows.shape[1]:
             rows = np.column_stack([rows, np.ones(len(rows))])

@@ -24,6 +24,7 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.data import Dataset
+from dplangevin.data.reader import RecordReader, read_records
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._intervals import half_width
 from dplangevin.estimators._posterior import MOST_PRIOR, posterior
@@ -129,7 +130,7 @@ class WithIntervals(WithSummary, WithShapes):
 
 def run_with_intervals(
     both: IntervalPlan,
-    data: Dataset,
+    data: Dataset | RecordReader,
     random_state: Any,
     ledger: Spender | None,
     state: StatePath = None,
@@ -146,10 +147,11 @@ def run_with_intervals(
     saved = RunState.of_fit(state, both.plan, both.curvature, ledger=ledger)
 
     def release_both(rng: np.random.Generator, seeded: bool) -> _Pair:
+        records = read_records(data)
         if saved is not None:
-            saved.check_records(lambda salt: fingerprint(data, salt))
-        release = replace(run(both.plan, data, rng), seeded=seeded)
-        curvature = release_curvature(both.curvature, data, np.array(release.value), rng)
+            saved.check_records(lambda salt: fingerprint(records, salt))
+        release = replace(run(both.plan, records, rng), seeded=seeded)
+        curvature = release_curvature(both.curvature, records, np.array(release.value), rng)
         return _Pair(release=release, curvature=curvature)
 
     made = pay(both, release_both, random_state, ledger=ledger, saved=saved, rows_per_person=rows_per_person)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dplangevin.privacy.theorem import OUTSIDE, Theorem
+from dplangevin.privacy.conditions import Condition
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 
 ROOM = 16
@@ -85,4 +86,11 @@ def words(iterations: int | None, *more: str) -> tuple[str, ...]:
             f"the solver does {iterations} equal iterations whatever the data; finer differences in time are not "
             "covered"
         )
-    return f"a run whose solver misses its tolerance stops and releases nothing; {OUTSIDE}", *more, time
+    return *more, time
+
+
+SOLVER_CONVERGES = Condition(
+    kind="run-failure",
+    text="the solver reaching its tolerance: a run that misses it stops and releases nothing, and that event is not "
+    "covered",
+)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.reader import RecordReader, read_records
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.families.noisy_answers.schedule import AnswerSchedule
 from dplangevin.families.release import AnswersRelease, Release
@@ -135,14 +136,14 @@ class Draw:
     beside: Mapping[str, Floats] = field(default_factory=dict)
 
 
-class FitMechanism(Mechanism[S, Dataset, Release]):
+class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
     """Base of the mechanisms that solve a problem on its data set."""
 
     whole_records: ClassVar[Literal["none", "bounded values", "all"]] = "none"
     """The losses of whole records that will do: all of them where nothing but sums of gradients is asked for."""
 
     @final
-    def _refuse(self, plan: Price, data: Dataset) -> None:
+    def _refuse(self, plan: Price, data: Dataset | RecordReader) -> None:
         if not isinstance(plan, Plan):
             raise InvalidParameter(
                 "this price has constants but no problem, so it cannot be run; make a Plan."
@@ -170,9 +171,15 @@ class FitMechanism(Mechanism[S, Dataset, Release]):
 
     @final
     def _released(
-        self, plan: Price, data: Dataset, saved: RunState | None, rng: np.random.Generator, seeded: bool
+        self,
+        plan: Price,
+        data: Dataset | RecordReader,
+        saved: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
     ) -> Release:
         schedule = cast(S, plan.schedule)
+        data = read_records(data)  # the plan is charged: this is where the first cell is read
         # a warning of a user's function would tell about a record
         users = isinstance(data.problem.loss, RecordLoss)
         with warnings.catch_warnings(action="ignore") if users else nullcontext():
@@ -262,7 +269,7 @@ def _record_hash(data: Dataset, salt: str) -> Floats:
 
 def run(
     plan: Plan,
-    data: Dataset,
+    data: Dataset | RecordReader,
     random_state: object = None,
     *,
     ledger: Spender | None = None,
@@ -271,6 +278,8 @@ def run(
     rows_per_person: int | None = None,
 ) -> Release:
     """Run a plan on data with the mechanism its schedule belongs to.
+
+    data are clipped records, or a RecordReader, which reads them after the charge.
 
     secure=True insists on noise that is exact in integers: a plan whose proof is about real-valued noise is refused.
     state names a private file from which the same call goes on after a crash: with the same noise, charged once.

@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger import _rows
 from dplangevin.ledger._chain import head_text, parsed_head
 from dplangevin.ledger._store import Session
-from dplangevin.privacy import serialize
+from dplangevin.ledger._stored_guarantee import convert_stored_guarantee
 from dplangevin.privacy.guarantee import Guarantee
 
 
@@ -62,7 +62,7 @@ def head_in(path: Path) -> str:
 def entered_file(path: Path) -> tuple[Guarantee, str, str | None]:
     """What a model file says of its release: the guarantee, a hash of its numbers, the head it was made under."""
     found = _read(path)
-    guarantee = serialize.from_plain(found.get("guarantee"))
+    guarantee = convert_stored_guarantee(found.get("guarantee"))
     if not isinstance(guarantee, Guarantee):
         raise InvalidParameter(f"{path} carries no promise that could be entered.")
     numbers = json.dumps([found.get("coefficients"), found.get("intercept")])

@@ -13,9 +13,9 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger._chain import Charge, genesis, link
 from dplangevin.ledger._store import Session
+from dplangevin.ledger._stored_guarantee import read_stored_guarantee
 from dplangevin.ledger._text import comparable
 from dplangevin.ledger.entry import Entry
-from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.problem.constants import ADJACENCIES
 
@@ -285,7 +285,7 @@ def _guarantee(name: str, digest: str, content: str) -> Guarantee:
 
 
 _loaded = lru_cache(maxsize=4096)(
-    serialize.loads
+    read_stored_guarantee
 )  # a text means the same for ever, so this cannot grow stale
 
 

@@ -25,7 +25,6 @@ from dplangevin.ledger.entry import Entry, Remaining
 from dplangevin.privacy import serialize
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Priced
-from dplangevin.privacy.theorem import holes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,12 +379,11 @@ def _cost(guarantee: Guarantee, owner: Account) -> Guarantee:
 
 
 def _check_strict(guarantee: Guarantee, owner: Account) -> None:
-    """Only promises for every data set, errors included, where the owner asked for that."""
-    found = holes(guarantee) if owner.strict else ()
-    if found:
+    """Only guarantees without conditions, where the owner asked for that."""
+    if owner.strict and not guarantee.is_unconditional:
         raise InvalidParameter(
-            f"data set {owner.name!r} is strict, and this promise is not for every data set: {found[0]}. Use what has "
-            "no such line (descent, sums and counts have none); nothing was charged."
+            f"data set {owner.name!r} is strict, and this guarantee is {guarantee.conditions[0]}. Use what has no "
+            "condition (descent, sums and counts have none); nothing was charged."
         )
 
 

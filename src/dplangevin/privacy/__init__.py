@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from dplangevin._lazy import attach
 
 if TYPE_CHECKING:
+    from dplangevin.privacy.conditions import Condition as Condition
     from dplangevin.privacy.conversions import (
         gdp_delta as gdp_delta,
         gdp_epsilon as gdp_epsilon,

@@ -12,6 +12,7 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.privacy import compose, conversions as cv, readouts
+from dplangevin.privacy.conditions import Condition, merge_conditions
 from dplangevin.privacy.origins import Origin, origin_of
 from dplangevin.privacy.parts import Part, merged
 from dplangevin.problem.constants import Adjacency
@@ -30,6 +31,7 @@ class Guarantee:
     release : what may be looked at: "last-iterate", "average", "checkpoints", "trajectory", "draw", ...
     theorem, reference : the result that carries the promise.
     assumptions : what must hold, in words.
+    conditions : what the guarantee depends on as a whole; a strict data set accepts none.
     arithmetic : "real" (ideal noise) or "discrete-grid".
     extra_delta : probability added once to delta (a bad event, a certified sampler's error).
     at_delta : the delta at which the guarantee is reported; 0 for pure promises.
@@ -59,6 +61,7 @@ class Guarantee:
     at_delta: float | None = None
     rows_per_person: int = 1
     composition: Guarantee | None = field(default=None, compare=False, repr=False)
+    conditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", merged(self.parts))
@@ -77,9 +80,20 @@ class Guarantee:
                 f"{promise}; {self.adjacency}; may be seen: {self.release}",
                 f"by {self.theorem} ({self.origin.kind}): {self.reference}",
                 *(f"- proof: {place}" for place in self.origin.proofs),
+                *(f"- conditional on: {condition.text}" for condition in self.conditions),
                 *(f"- assumes: {words}" for words in self.assumptions),
             ]
         )
+
+    @property
+    def is_unconditional(self) -> bool:
+        """Whether the guarantee holds for every data set, errors included."""
+        return not self.conditions
+
+    @property
+    def hypotheses(self) -> tuple[str, ...]:
+        """Conditions and assumptions as sentences, conditions first: for reports, never for decisions."""
+        return (*map(str, self.conditions), *self.assumptions)
 
     @property
     def in_short(self) -> str:
@@ -194,6 +208,7 @@ class Guarantee:
                 at_delta=self.at_delta if self.at_delta == other.at_delta else None,
                 rows_per_person=self.rows_per_person,
                 composition=both,
+                conditions=merge_conditions(self.conditions, other.conditions),
             )
         )
 
@@ -251,6 +266,7 @@ class Guarantee:
             "reference": self.reference,
             "origin": self.origin.kind,
             "proofs": list(self.origin.proofs),
+            "conditions": [condition.to_dict() for condition in self.conditions],
             "assumptions": list(self.assumptions),
             "arithmetic": self.arithmetic,
             "extra_delta": self.extra_delta,

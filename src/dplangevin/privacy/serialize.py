@@ -15,6 +15,7 @@ from typing import Any
 from dplangevin import _plain as r
 from dplangevin._plain import Reader
 from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.conditions import CONDITION_KINDS, Condition
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.opposite_mixtures import OppositeMixtures
@@ -31,7 +32,7 @@ from dplangevin.privacy.parts import (
 )
 from dplangevin.problem.constants import ADJACENCIES
 
-VERSION = 1
+VERSION = 2  # 2 added the conditions: a guarantee that could not name them is not taken for one without any
 _FORMAT = "dplangevin-guarantee"
 _DEEPEST = 2  # a guarantee may carry plain composition beside it, and that one nothing
 
@@ -74,7 +75,7 @@ def to_plain(guarantee: Guarantee) -> dict[str, Any]:
 
 def from_plain(plain: Any) -> Guarantee:
     """The guarantee in what `to_plain` wrote."""
-    record = dict(r.check_version(plain, "a guarantee", VERSION, _FORMAT))
+    record = dict(r.check_version(plain, "a guarantee", VERSION, _FORMAT, oldest=VERSION))
     del record["format"], record["version"]
     return _guarantee_from_plain(record, "guarantee", 1)
 
@@ -190,6 +191,8 @@ def _read_part(where: str, value: Any) -> Part:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Condition):
+        return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return "inf" if value == math.inf else value
@@ -197,12 +200,20 @@ def _plain(value: Any) -> Any:
 
 # --- the guarantee -----------------------------------------------------------------------------------------------
 
+
+def _read_condition(where: str, value: Any) -> Condition:
+    if isinstance(value, Condition):
+        return value
+    return Condition(**r.record(where, value, {"kind": r.one_of(*CONDITION_KINDS), "text": r.words}))
+
+
 _FIELDS: dict[str, Reader] = {
     "parts": r.list_of(_read_part),
     "adjacency": r.one_of(*ADJACENCIES),
     "release": r.words,
     "theorem": r.words,
     "reference": r.words,
+    "conditions": r.list_of(_read_condition),
     "assumptions": r.list_of(r.words),
     "arithmetic": r.one_of("real", "discrete-grid"),
     "extra_delta": r.cost,

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 from dplangevin.errors import AssumptionFailed
+from dplangevin.privacy.conditions import Condition
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Part
 from dplangevin.privacy.schedule import Schedule
@@ -89,6 +90,7 @@ class Theorem(ABC, Generic[S]):
         parts: tuple[Part, ...],
         assumptions: tuple[str, ...] = (),
         extra_delta: float = 0.0,
+        conditions: tuple[Condition, ...] = (),
     ) -> Guarantee:
         """Mint the guarantee with what every report shows."""
         return Guarantee(
@@ -104,6 +106,7 @@ class Theorem(ABC, Generic[S]):
             ),
             arithmetic="discrete-grid" if schedule.secure else "real",
             extra_delta=extra_delta,
+            conditions=conditions,
         )
 
     def of_answers(self, schedule: Any, part: Part, assumptions: tuple[str, ...], **stated: Any) -> Guarantee:
@@ -114,20 +117,10 @@ class Theorem(ABC, Generic[S]):
             release=schedule.release,
             theorem=self.name,
             assumptions=assumptions,
+            conditions=schedule.conditions,
             arithmetic="discrete-grid" if schedule.secure else "real",
             **{"reference": self.reference, **stated},
         )
-
-
-OUTSIDE = "that event is outside the promise"
-"""How an assumption ends that speaks of an error which depends on the records."""
-CONDITIONAL = "CONDITIONAL on "
-"""How an assumption begins that a promise hangs on as a whole."""
-
-
-def holes(guarantee: Guarantee) -> tuple[str, ...]:
-    """Where the promise is not for every data set: conditions, and errors that tell of records."""
-    return tuple(word for word in guarantee.assumptions if word.startswith(CONDITIONAL) or OUTSIDE in word)
 
 
 COMMON_ASSUMPTIONS = (

@@ -78,7 +78,7 @@ def exact_region(
     psi = tuple(
         sorted({_check.positive("a threshold", value) for value in np.atleast_1d(thresholds).tolist()})
     )
-    template = Template(model, None, 0.0, ledger=getattr(model, "ledger", None), bounded=False)
+    template = Template(model, None, 0.0, ledger=getattr(model, "ledger", None), owner=None, bounded=False)
     solver, problem = _read(template, X, y)
     asked = PublicRows.read(template, problem, X if inputs is None else inputs).rows
     best = solver.minimum()

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators.adapter import TargetEncoder, dataset_of, shares_rows, tuned_plan, warn_shared
+from dplangevin.estimators.adapter import TargetEncoder, WithCallContext, shares_rows, tuned_plan, warn_shared
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.families.rashomon_region.plan import (
@@ -42,7 +42,7 @@ PRIVATE_INPUTS = (
 
 
 @dataclass(eq=False, repr=False)
-class RashomonRegion(BaseEstimator):  # type: ignore[misc]
+class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
     """The models whose objective is within a threshold of the released one (or of the best), certified.
 
     Three numbers' worth of releases (a private centre, a majorising curvature, one slack) under one composed guarantee;
@@ -118,9 +118,9 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         warn_shared(self.estimator.public_data, X)
         if shares_rows(self.public_inputs, X):
             warnings.warn(PRIVATE_INPUTS, UserWarning, stacklevel=2)
-        rows, targets, encode = template.read(X, y)
-        divisor = template.estimator.divisor(rows.shape[0])
-        request = template.estimator.request(divisor, rows.shape[1], encode.n_classes)
+        outline, encode = template.outline(X, y)
+        divisor = template.estimator.divisor(outline.shape[0])
+        request = template.estimator.request(divisor, outline.shape[1], encode.n_classes)
         public = PublicRows.read(
             template,
             request,
@@ -134,7 +134,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
         asked = public.asked(plan.objective.loss, self.n_models)
         if self.verbose:
             print(plan)
-        data = dataset_of(rows, targets, plan.centre.problem, encode)
+        data = template.estimator.reader(outline, plan.centre.problem, encode)
 
         def centre(rng: np.random.Generator) -> Any:
             if mechanism is None:
@@ -206,7 +206,7 @@ class RashomonRegion(BaseEstimator):  # type: ignore[misc]
 
     def _template(self) -> Template:
         """The estimator with the centre's budget; what cannot be done is refused before anything is read."""
-        template = Template(self.estimator, None, 0.0, ledger=self.ledger, bounded=False)
+        template = Template(self.estimator, None, 0.0, ledger=self.ledger, owner=self, bounded=False)
         made = template.estimator
         if self.delta is None or self.delta == 0:
             raise InvalidParameter(NEEDS_DELTA)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin.errors import NotPrivateError
-from dplangevin.estimators.adapter import dataset_of
+from dplangevin.estimators.adapter import Outline, TargetEncoder, WithCallContext
 from dplangevin.families.mechanism import run
 from dplangevin.families.rashomon.advice import WORTHWHILE
 from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
@@ -33,7 +33,7 @@ def _refused(why: str, words: str) -> Callable[..., NoReturn]:
 
 
 @dataclass(eq=False, repr=False)
-class RashomonSampler(BaseEstimator):  # type: ignore[misc]
+class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     """K models drawn privately from the set of models whose objective is within `threshold` of the best.
 
     Parameters
@@ -97,25 +97,25 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
 
     def recipe(self, X: Any, y: Any) -> RashomonRecipe:
         """What fit would do on these records, of which only their number and their columns count."""
-        return self._read(self._template(), X, y)[0]
+        return self._outlined(self._template(), X, y)[0]
 
-    def _read(self, template: Template, X: Any, y: Any) -> tuple[RashomonRecipe, Any, Any, Any]:
-        rows, targets, encode = template.read(X, y)
-        divisor = template.estimator.divisor(rows.shape[0])
-        problem = template.problem(divisor, rows.shape[1], encode.n_classes)
-        return self._recipe(problem), rows, targets, encode
+    def _outlined(self, template: Template, X: Any, y: Any) -> tuple[RashomonRecipe, Outline, TargetEncoder]:
+        outline, encode = template.outline(X, y)
+        divisor = template.estimator.divisor(outline.shape[0])
+        problem = template.problem(divisor, outline.shape[1], encode.n_classes)
+        return self._recipe(problem), outline, encode
 
     def fit(self, X: Any, y: Any) -> RashomonSampler:
         """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
         template = self._template()
-        recipe, rows, targets, encode = self._read(template, X, y)
+        recipe, outline, encode = self._outlined(template, X, y)
         problem = recipe.plan.problem
         if recipe.hit_probability < WORTHWHILE:
             told = [recipe.caution(), recipe.sentence(), str(recipe.advice)]
             warnings.warn(" ".join(filter(None, told)), UserWarning, stacklevel=2)
         if self.verbose:
             print(recipe)
-        data = dataset_of(rows, targets, problem, encode)
+        data = template.estimator.reader(outline, problem, encode)
         release = run(
             recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state, rows_per_person=1
         )
@@ -143,7 +143,7 @@ class RashomonSampler(BaseEstimator):  # type: ignore[misc]
         return Multiplicity.of(self.models_, X, y, sentence=self.plan_.sentence(), **options)
 
     def _template(self) -> Template:
-        return Template(self.estimator, self.radius, self.threshold, ledger=self.ledger)
+        return Template(self.estimator, self.radius, self.threshold, ledger=self.ledger, owner=self)
 
     def _recipe(self, problem: Any) -> RashomonRecipe:
         return plan_rashomon(

@@ -7,12 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators.adapter import DPLinearModel, DPLinearRegressor, TargetEncoder, monotone_columns
+from dplangevin.estimators.adapter import (
+    DPLinearModel,
+    DPLinearRegressor,
+    Outline,
+    TargetEncoder,
+    clone_for,
+    monotone_columns,
+)
 from dplangevin.estimators.schema_encoder import as_schema
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.spender import Spender
@@ -28,7 +34,7 @@ class Template:
     Parameters
     ----------
     estimator : unfitted; a copy of it is used. ledger : the one that pays; a strict one changes how rows are read.
-    radius, threshold : of the set. bounded : whether a radius must be stated.
+    owner : whose fit this is for. radius, threshold : of the set. bounded : whether a radius must be stated.
     """
 
     def __init__(
@@ -38,6 +44,7 @@ class Template:
         threshold: float,
         *,
         ledger: Spender | None,
+        owner: Any,
         bounded: bool = True,
     ) -> None:
         if not isinstance(estimator, DPLinearModel):
@@ -53,7 +60,7 @@ class Template:
         for name in ("person", "class_weight"):
             if getattr(estimator, name, None) is not None:
                 raise InvalidParameter(f"{name} has no meaning here: nothing is proved for it; leave it out.")
-        self.estimator: DPLinearModel = clone(estimator).set_params(ledger=ledger)
+        self.estimator: DPLinearModel = clone_for(owner, estimator).set_params(ledger=ledger)
         stated = estimator.radius if radius is None else radius
         if stated is None and bounded:
             raise InvalidParameter(
@@ -65,6 +72,11 @@ class Template:
             self.alpha = _check.nonnegative("alpha", alpha)
         else:
             self.alpha = 0.0 if self.radius is None else RIDGE_SHARE * psi / self.radius**2
+
+    def outline(self, X: Any, y: Any) -> tuple[Outline, TargetEncoder]:
+        """What is public of the records, and what turns targets into what the problem sees."""
+        found = self.estimator.outline(X, y)
+        return found, self.estimator.encoder(found.labels)
 
     def read(self, X: Any, y: Any) -> tuple[Any, Any, TargetEncoder]:
         """Encoded rows, targets, and what turns targets into what the problem sees; large data stay away."""

@@ -37,6 +37,7 @@ def as_dict(answer: Answer) -> dict[str, Any]:
         "lower_bound_epsilon": answer.lower_bound_epsilon,
         "adjacency": guarantee.adjacency,
         "release": guarantee.release,
+        "conditions": [condition.to_dict() for condition in guarantee.conditions],
         "assumptions": list(guarantee.assumptions),
         "arithmetic": guarantee.arithmetic,
         "extra_delta": guarantee.extra_delta,

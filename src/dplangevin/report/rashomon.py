@@ -51,7 +51,7 @@ def rashomon_document(sampler: RashomonSampler, multiplicity: Multiplicity, inpu
         )
     if multiplicity.fairness is not None:
         sections.append(Section(title="Fairness gaps over the models", blocks=_fairness(plain)))
-    sections.append(Section(title="Holds when", blocks=[Bullets(items=sampler.privacy_.assumptions)]))
+    sections.append(Section(title="Holds when", blocks=[Bullets(items=sampler.privacy_.hypotheses)]))
     return Document(
         title=f"Rashomon set of {len(sampler.models_)} models",
         sections=sections,

@@ -49,7 +49,7 @@ def region_document(region: RashomonRegion, table: RegionTable, inputs: str = ""
             title="What is certified, and what is not", blocks=[_status(table), Text(words=table.sentence)]
         ),
         Section(title="What is promised, and what was released", blocks=[_promise(plain)]),
-        Section(title="Holds when", blocks=[Bullets(items=region.privacy_.assumptions)]),
+        Section(title="Holds when", blocks=[Bullets(items=region.privacy_.hypotheses)]),
     ]
     return Document(
         title="Equally good models, and whom they treat differently",

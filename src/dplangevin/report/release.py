@@ -59,7 +59,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
         Section(title="What is protected", blocks=[Bullets(items=protected(subject))]),
         Section(title="What is not protected", blocks=[Bullets(items=not_protected(subject))]),
         Section(
-            title="Holds when", blocks=[Bullets(items=guarantee.assumptions or ("nothing more is assumed",))]
+            title="Holds when", blocks=[Bullets(items=guarantee.hypotheses or ("nothing more is assumed",))]
         ),
         Section(title="Theorem", blocks=[Text(words=_theorem(guarantee))]),
         *_facts("Stated bounds of the data", plain["data_bounds"]),

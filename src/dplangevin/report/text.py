@@ -44,7 +44,7 @@ def show(answer: Answer, console: Console | None = None) -> None:
         out.print("\n[bold]Why no sharper theorem applies[/bold]")
         out.print(_bullets(answer.refusals))
     out.print("\n[bold]Holds when[/bold]")
-    out.print(_bullets(answer.guarantee.assumptions))
+    out.print(_bullets(answer.guarantee.hypotheses))
 
 
 def sentences(answer: Answer) -> list[str]:

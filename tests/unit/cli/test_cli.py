@@ -20,7 +20,7 @@ ACCOUNT = ["account", *RIDGE, *NOISE]
 KEYS = {
     "epsilon", "delta", "mu", "kind", "theorem", "reference", "origin", "proofs", "composition_epsilon",
     "lower_bound_epsilon",
-    "adjacency", "release", "assumptions", "arithmetic", "extra_delta",
+    "adjacency", "release", "conditions", "assumptions", "arithmetic", "extra_delta",
 }  # fmt: skip
 
 Ask = Callable[..., tuple[int, str, str]]

@@ -276,7 +276,7 @@ def test_bad_input(client: Any, monkeypatch) -> None:
     cases: list[tuple[Any, Any, Problem, str]] = [
         (X, y, replace(PROBLEM, n=N - 1), "X has 20000 rows but the problem states n = 19999"),
         (X, y, replace(PROBLEM, n_features=P + 1), f"got {P} columns"),
-        (da.where(X > 3, np.nan, X), y, PROBLEM, r"missing or infinite.*Nothing was charged"),
+        (da.where(X > 3, np.nan, X), y, PROBLEM, r"missing or infinite.*Nothing was released"),
         (np.ones((3, P)), y, PROBLEM, "must be a Dask array or DataFrame, got ndarray"),
         (X, "label", PROBLEM, "names no column"),
     ]
@@ -288,7 +288,7 @@ def test_bad_input(client: Any, monkeypatch) -> None:
     ):
         DaskDataset(X, y, PROBLEM, client=3)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InvalidParameter, match=r"pip install 'dplangevin\[dask\]'.*Nothing was charged"):
+    with pytest.raises(InvalidParameter, match=r"pip install 'dplangevin\[dask\]'.*Nothing was released"):
         DaskDataset(X, y, PROBLEM)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import sqlite3
 import time
@@ -19,8 +20,10 @@ from hypothesis import given, settings, strategies as st
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.ledger import Ledger, _books
 from dplangevin.ledger._admission import Standing, replay
+from dplangevin.ledger._stored_guarantee import read_stored_guarantee
 from dplangevin.ledger.entry import rounded_down
-from dplangevin.privacy import conversions as cv
+from dplangevin.privacy import conversions as cv, serialize
+from dplangevin.privacy.conditions import CONDITION_KINDS, Condition, ConditionKind
 from dplangevin.privacy.filter import PrivacyFilter
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Approximate, Gaussian, Pure, SampledGaussian
@@ -423,23 +426,25 @@ def test_a_person_of_several_rows_pays_for_the_group(ledger: Ledger) -> None:
     assert entry.guarantee.extra_delta == cv.gdp_group_delta(0.1, 1e-8, 3) > 3e-8
 
 
-@pytest.mark.parametrize(
-    "word", ["CONDITIONAL on labels", "a solver may fail; that event is outside the promise"]
-)
-def test_a_strict_data_set_charges_no_guarantee_with_a_hole(word: str, tmp_path: Path) -> None:
-    """Whoever asks: the ledger itself looks, not only estimators."""
+@pytest.mark.parametrize("kind", CONDITION_KINDS)
+def test_a_strict_data_set_charges_no_conditional_guarantee(kind: ConditionKind, tmp_path: Path) -> None:
+    """Whoever asks: the ledger itself looks, not only estimators; how the text is spelled decides nothing."""
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
-    cost = replace(gaussian(0.1), assumptions=(word,))
+    cost = replace(gaussian(0.1), conditions=(Condition(kind=kind, text="anything"),))
     with pytest.raises(InvalidParameter, match="strict"):
         ledger.declare("strict", epsilon=3.0, delta=1e-5, strict=True).charge(cost)
     assert not ledger.dataset("strict").history()
-    assert ledger.declare("other", epsilon=3.0, delta=1e-5).charge(cost)
+    other = ledger.declare("other", epsilon=3.0, delta=1e-5)
+    assert other.charge(cost)
+    assert other.history()[0].guarantee.conditions == cost.conditions
+    harmless = replace(gaussian(0.1), assumptions=("CONDITIONAL on nothing: a sentence decides nothing",))
+    assert ledger.dataset("strict").charge(harmless)
 
 
 def test_a_programme_of_a_strict_data_set_holds_no_guarantee_with_a_hole(tmp_path: Path) -> None:
     strict = Ledger.create(f"sqlite:///{tmp_path}/strict.db").declare("s", epsilon=1, delta=1e-6, strict=True)
     with pytest.raises(InvalidParameter, match="strict"):
-        strict.programme([pure(0.1), pure(0.1, assumptions=("CONDITIONAL on labels",))])
+        strict.programme([pure(0.1), pure(0.1, conditions=(Condition(kind="public-labels", text="labels"),))])
     assert not strict.history()
 
 
@@ -458,3 +463,21 @@ def test_a_token_pays_for_one_cost(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="another release"):
         budget.reserve_under("0" * 32, SimpleNamespace(guarantee=pure(0.2)))
     assert len(budget.history()) == 1
+
+
+def test_an_entry_of_the_first_version_keeps_its_conditions() -> None:
+    """Its text is part of the chain and is not rewritten: the two marks of that version are read, once, here."""
+    words = (
+        "CONDITIONAL on labels",
+        "a solver may fail; that event is outside the promise",
+        "conditional on nothing",
+    )
+    plain = serialize.to_plain(replace(gaussian(0.1), assumptions=words))
+    del plain["conditions"]
+    found = read_stored_guarantee(json.dumps({**plain, "version": 1}))
+    assert [condition.text for condition in found.conditions] == ["labels", words[1]]
+    assert {condition.kind for condition in found.conditions} == {"stated-in-words"}
+    assert found.assumptions == words[2:]
+    assert found.parts == gaussian(0.1).parts
+    with pytest.raises(InvalidParameter):  # a text of this version without the field is damaged
+        read_stored_guarantee(json.dumps(plain))

@@ -18,6 +18,7 @@ import dplangevin.privacy
 from dplangevin import account
 from dplangevin.errors import InvalidParameter
 from dplangevin.privacy import serialize
+from dplangevin.privacy.conditions import CONDITION_KINDS, Condition
 from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.opposite_mixtures import OppositeMixtures
@@ -102,6 +103,9 @@ guarantees = st.builds(
     theorem=words,
     reference=words,
     assumptions=st.lists(words, max_size=3).map(tuple),
+    conditions=st.lists(
+        st.builds(Condition, kind=st.sampled_from(CONDITION_KINDS), text=words.filter(bool)), max_size=2
+    ).map(tuple),
     arithmetic=st.sampled_from(["real", "discrete-grid"]),
     extra_delta=st.floats(0, 2),
     at_delta=st.none() | probabilities,
@@ -201,7 +205,8 @@ BAD_TEXTS = {
     "empty": "",
     "another thing": '{"format": "model", "version": 1}',
     "a list": "[]",
-    "a newer version": _changed(version=2),
+    "a newer version": _changed(version=3),
+    "an older version": _changed(version=1),
     "no version": _changed(version=None),
     "a version that is no number": _changed(version=True),
     "an unknown field": _changed(extra=1),
@@ -286,8 +291,23 @@ def test_nesting_is_bounded() -> None:
 
 
 def test_a_newer_version_says_what_to_do() -> None:
-    with pytest.raises(InvalidParameter, match=r"version 2.*upgrade dplangevin"):
-        serialize.loads(_changed(version=2))
+    with pytest.raises(InvalidParameter, match=r"version 3.*upgrade dplangevin"):
+        serialize.loads(_changed(version=3))
+
+
+def test_a_version_without_conditions_does_not_become_unconditional() -> None:
+    with pytest.raises(InvalidParameter, match=r"does not name the conditions"):
+        serialize.loads(_changed(version=1, conditions="remove"))
+    with pytest.raises(InvalidParameter, match="conditions"):
+        serialize.loads(_changed(conditions="remove"))
+    for bad in (
+        [{"kind": "another", "text": "words"}],
+        [{"text": "words"}],
+        ["words"],
+        [{"kind": "public-labels", "text": 1}],
+    ):
+        with pytest.raises(InvalidParameter):
+            serialize.loads(_changed(conditions=bad))
 
 
 def test_only_what_can_be_read_again_is_written() -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
+from dplangevin.privacy.conditions import Condition, merge_conditions
 from dplangevin.privacy.schedule import Capabilities, Schedule
 from dplangevin.privacy.theorem import public_grid
 from dplangevin.problem.constants import ADJACENCIES, Adjacency
@@ -25,7 +26,7 @@ class AnswerSchedule(Schedule):
 
     Parameters
     ----------
-    adjacency : "replace-one" or "add-remove". assumptions : more to assume, in words.
+    adjacency : "replace-one" or "add-remove". assumptions, conditions : more that the guarantee assumes.
     secure : the exact answers are whole numbers, and what is released is drawn exactly, as ideal noise on them looks
         after rounding to a public grid.
     """
@@ -33,6 +34,7 @@ class AnswerSchedule(Schedule):
     release: str = field(default="noisy-answers", init=False, repr=False)
     adjacency: Adjacency
     assumptions: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     secure: bool = False
 
     def __post_init__(self) -> None:
@@ -106,9 +108,13 @@ class NoisySumsSchedule(AnswerSchedule):
         """The number of sums in each group."""
         return tuple(group.answers for group in self.groups)
 
-    def with_assumptions(self, *words: str) -> NoisySumsSchedule:
+    def with_assumptions(self, *words: str, conditions: tuple[Condition, ...] = ()) -> NoisySumsSchedule:
         """The same release with more to assume."""
-        return replace(self, assumptions=(*self.assumptions, *words))
+        return replace(
+            self,
+            assumptions=(*self.assumptions, *words),
+            conditions=merge_conditions(self.conditions, conditions),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from dplangevin.errors import AssumptionFailed
-from dplangevin.families._minimiser import check_minimiser, total_ridge
+from dplangevin.families._minimiser import SOLVER_CONVERGES, check_minimiser, total_ridge
 from dplangevin.families.draws.theorems.draws import PUBLIC, REAL
 from dplangevin.families.draws.theorems.exponential_mechanism import exponential_mechanism
 from dplangevin.families.draws.theorems.gibbs import ramp_sensitivity, threshold_sensitivity
@@ -27,13 +27,12 @@ from dplangevin.families.noisy_gradient.theorems.langevin_process import sgld_la
 from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
 from dplangevin.privacy import proximal_certificate as chain
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, OUTSIDE, Theorem
+from dplangevin.privacy.theorem import COMMON_ASSUMPTIONS, Theorem
 from dplangevin.problem.constants import Constants
 
 NO_PEEKING = (
     "nothing that depends on the data is said of the draws: membership, training loss, acceptance, time"
 )
-STOPS = f"a run whose minimiser misses its tolerance stops and releases nothing; {OUTSIDE}"
 
 
 def minimum_error(constants: Constants, tolerance: float) -> float:
@@ -124,7 +123,8 @@ class RashomonDrawsTheorem(
             found,
             theorem=self.name,
             reference=self.reference,
-            assumptions=(*constants.assumptions, words, STOPS, NO_PEEKING, REAL, PUBLIC),
+            conditions=(SOLVER_CONVERGES,),
+            assumptions=(*constants.assumptions, words, NO_PEEKING, REAL, PUBLIC),
             at_delta=None,
         )
 
@@ -157,7 +157,8 @@ class RashomonChainsTheorem(
             release=schedule.release,
             theorem=self.name,
             reference=self.reference,
-            assumptions=(*constants.assumptions, STOPS, NO_PEEKING, *COMMON_ASSUMPTIONS),
+            conditions=(SOLVER_CONVERGES,),
+            assumptions=(*constants.assumptions, NO_PEEKING, *COMMON_ASSUMPTIONS),
         )
 
 

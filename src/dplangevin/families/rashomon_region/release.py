@@ -11,6 +11,7 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin.data.dataset import Dataset
+from dplangevin.data.reader import RecordReader, read_records
 from dplangevin.families.mechanism import fingerprint
 from dplangevin.families.noisy_answers.curvature import unpacked
 from dplangevin.families.noisy_answers.mechanism import NoisySums
@@ -86,7 +87,7 @@ class RegionRelease:
 
 def run_region(
     plan: RegionPlan,
-    data: Dataset,
+    data: Dataset | RecordReader,
     centre: Callable[[np.random.Generator], Release],
     directions: Directions,
     random_state: object,
@@ -108,10 +109,11 @@ def run_region(
     saved = RunState.of_fit(state, plan.centre, parts, *asked, ledger=ledger)
 
     def release(rng: np.random.Generator, seeded: bool) -> RegionRelease:
+        records = read_records(data)
         if saved is not None:
-            saved.check_records(lambda salt: fingerprint(data, salt))
+            saved.check_records(lambda salt: fingerprint(records, salt))
         middle = centre(rng)
-        return _released(plan, data, middle, directions, rng, seeded, inputs)
+        return _released(plan, records, middle, directions, rng, seeded, inputs)
 
     return pay(plan, release, random_state, ledger=ledger, saved=saved, rows_per_person=1)
 

@@ -50,6 +50,7 @@ class RepeatedSelectionTheorem(Theorem[RepeatedSelectionSchedule], name="repeat 
             release=schedule.release,
             theorem=self.name,
             reference=self.reference,
+            conditions=schedule.conditions,
             assumptions=(
                 *schedule.assumptions,
                 *ANSWER_ASSUMPTIONS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from dplangevin.families._minimiser import words
+from dplangevin.families._minimiser import SOLVER_CONVERGES, words
 from dplangevin.families.perturbation.theorems.objective import ObjectivePerturbationTheorem
 from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
 from dplangevin.privacy.guarantee import Guarantee
@@ -54,6 +54,7 @@ class WhitenedObjectiveTheorem(
                 "the second moment is of rows alone: neither labels nor sample weights enter it",
                 *words(schedule.iterations),
             ),
+            conditions=(SOLVER_CONVERGES,),
         )
 
 

@@ -19,13 +19,18 @@ from dplangevin.families.draws.theorems.sampler_certificates import (
     total_variation_transfer,
 )
 from dplangevin.privacy import proximal_certificate as chain
+from dplangevin.privacy.conditions import Condition
 from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.theorem import OUTSIDE, Theorem
+from dplangevin.privacy.theorem import Theorem
 from dplangevin.problem.constants import Constants
 
 REAL = "arithmetic is exact, the seed is secret"
 PUBLIC = "n, bounds, inverse temperature, step size and number of steps are public and not chosen from the private data"
-STOPS = f"a run that misses the minimiser it starts from stops and releases nothing; {OUTSIDE}"
+STARTS_AT_MINIMISER = Condition(
+    kind="run-failure",
+    text="the solver finding the minimiser that the chain starts from: a run that misses it stops and releases "
+    "nothing, and that event is not covered",
+)
 MOST_CELL_AXES = 3
 """Parameters of a loss that is not convex for which the envelope of cells is an exact sampler."""
 
@@ -144,7 +149,7 @@ def _tiered(
         words: tuple[str, ...] = ("sampler tier exact: the draw has the law itself",)
     elif schedule.tier == "certified":
         found = total_variation_transfer(law, total_variation(constants, schedule))
-        words = ("sampler tier certified: delta includes the sampler's total variation", STOPS)
+        words = ("sampler tier certified: delta includes the sampler's total variation",)
     else:
         error = sup_norm(constants, schedule)
         if not error < 1:
@@ -153,13 +158,14 @@ def _tiered(
                 "Raise n_steps, or let plan_sampler choose them.",
             )
         found = sup_norm_transfer(law, error)
-        words = ("sampler tier pure: epsilon includes the sampler's density error, delta is 0", STOPS)
-    told = tuple(word for word in found.assumptions if word.startswith("the draw's "))
+        words = ("sampler tier pure: epsilon includes the sampler's density error, delta is 0",)
+    of_sampler = found.assumptions[len(law.assumptions) :]
     return replace(
         found,
         theorem=theorem.name,
         reference=theorem.reference,
-        assumptions=(*constants.assumptions, *words, *told, _time(schedule), REAL, PUBLIC),
+        assumptions=(*constants.assumptions, *words, *of_sampler, _time(schedule), REAL, PUBLIC),
+        conditions=() if schedule.tier == "exact" else (STARTS_AT_MINIMISER,),
         at_delta=None,
     )
 

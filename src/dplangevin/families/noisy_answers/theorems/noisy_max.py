@@ -11,6 +11,7 @@ from __future__ import annotations
 from dplangevin import _check
 from dplangevin.families._minimiser import deflated
 from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule
+from dplangevin.privacy.conditions import Condition
 from dplangevin.privacy.guarantee import Guarantee
 from dplangevin.privacy.parts import Pure
 from dplangevin.privacy.theorem import ANSWER_ASSUMPTIONS, Theorem, inflated, noise_words
@@ -46,6 +47,7 @@ def calibrated_max(
     adjacency: Adjacency,
     rows_per_person: int = 1,
     assumptions: tuple[str, ...] = (),
+    conditions: tuple[Condition, ...] = (),
     secure: bool = False,
 ) -> NoisyMaxSchedule:
     """The least noise that meets pure epsilon for a person with rows_per_person rows; its guarantee is for one."""
@@ -57,6 +59,7 @@ def calibrated_max(
         scale=_reach(unit, adjacency) / budget * (1 + 1e-9),
         adjacency=adjacency,
         assumptions=assumptions,
+        conditions=conditions,
         secure=secure,
     )
 

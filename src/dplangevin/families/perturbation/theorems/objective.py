@@ -16,7 +16,14 @@ from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin._search import bisected, grown_until
 from dplangevin.errors import CalibrationFailed
-from dplangevin.families._minimiser import check_minimiser, default_tolerance, deflated, total_ridge, words
+from dplangevin.families._minimiser import (
+    SOLVER_CONVERGES,
+    check_minimiser,
+    default_tolerance,
+    deflated,
+    total_ridge,
+    words,
+)
 from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule, PerturbationNoise
 from dplangevin.privacy.conversions import gdp_delta
 from dplangevin.privacy.guarantee import Guarantee
@@ -49,7 +56,13 @@ class ObjectivePerturbationTheorem(
             raise self.refuse(f"noise={schedule.noise!r} gives no pure promise", "Use noise='gamma'.")
         noise = constants.gradient_sensitivity / schedule.density_scale
         total = inflated(noise + sum(fixed_costs(self, constants, schedule)))
-        return self.guarantee(constants, schedule, (Pure(value=total),), words(schedule.iterations))
+        return self.guarantee(
+            constants,
+            schedule,
+            (Pure(value=total),),
+            words(schedule.iterations),
+            conditions=(SOLVER_CONVERGES,),
+        )
 
 
 class GaussianObjectivePerturbation(
@@ -84,7 +97,9 @@ class GaussianObjectivePerturbation(
         grid = np.concatenate([np.linspace(0.0, grid[0], 20)[:-1], grid])
         deltas = np.minimum.accumulate(corner_profile(constants, mu, curvature, grid))
         part = Profile(epsilons=tuple((grid + solver).tolist()), deltas=tuple(deltas.tolist()))
-        return self.guarantee(constants, schedule, (part,), words(schedule.iterations))
+        return self.guarantee(
+            constants, schedule, (part,), words(schedule.iterations), conditions=(SOLVER_CONVERGES,)
+        )
 
 
 def corner_profile(constants: Constants, mu: float, curvature: float, epsilons: Floats) -> Floats:

@@ -14,7 +14,14 @@ import math
 
 from dplangevin import _check
 from dplangevin.errors import CalibrationFailed
-from dplangevin.families._minimiser import check_minimiser, default_tolerance, deflated, total_ridge, words
+from dplangevin.families._minimiser import (
+    SOLVER_CONVERGES,
+    check_minimiser,
+    default_tolerance,
+    deflated,
+    total_ridge,
+    words,
+)
 from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
 from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.privacy.guarantee import Guarantee
@@ -49,7 +56,9 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSchedule], name="outpu
             moved += rounding_reach(self, constants, schedule.density_scale)
         cost = inflated(moved / schedule.density_scale)
         part = Pure(value=cost) if schedule.noise == "gamma" else Gaussian(mu=cost)
-        return self.guarantee(constants, schedule, (part,), words(schedule.iterations, *secure))
+        return self.guarantee(
+            constants, schedule, (part,), words(schedule.iterations, *secure), conditions=(SOLVER_CONVERGES,)
+        )
 
 
 def minimiser_sensitivity(constants: Constants, tolerance: float) -> float:
