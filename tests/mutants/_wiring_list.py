@@ -9,7 +9,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("learned_norm", "return np.asarray(LearnedCounts().run(price, lambda: exact, rng).cells[0])", "return np.asarray(exact.cells[0], float)"),
     ("learned_norm", "        plan, release, model.random_state, ledger=model.ledger, saved=saved", "        plan.recipe.plan, release, model.random_state, ledger=model.ledger, saved=saved"),
     ("search_wiring", "return float(noisy[0]), model", "return float(exact[0]), model"),
-    ("search_wiring", "total = len(table) if n is None else _check.count(\"n\", n)", "total = len(table)"),
+    ("search_wiring", "total = rows if n is None else _check.count(\"n\", n)", "total = len(table)"),
     ("region_release", "noisy = float(NoisySlack().run(plan.slack, exact, rng).values[0][0])", "noisy = float(exact()[0][0])"),
     ("region_release", "minimised_within(data, plan, centre, min(steps, MOST_STEPS))", "minimised_within(data, plan, centre, min(steps // 4, MOST_STEPS))"),
     ("region_sums", "return np.asarray(total / (steepest * objective.row_norm))", "return np.asarray(total / steepest)"),
