@@ -36,7 +36,8 @@ audit: $(VENV)/.ready-dev  ## attack every mechanism, estimator and file, honest
 	DPLANGEVIN_FUZZ=20000 $(BIN)/python -m pytest tests/privacy --ignore tests/privacy/test_audit_table.py
 	DPLANGEVIN_FUZZ=100000 $(BIN)/python -m pytest tests/fuzz/test_states.py tests/fuzz/test_files.py tests/fuzz/test_ledgers.py
 	$(BIN)/python -m pytest tests/fuzz/test_reading_matrix.py tests/fuzz/test_entries.py
-	$(BIN)/python -m pytest tests/contracts/test_wiring.py tests/contracts/test_registered.py tests/contracts/test_scaling.py
+	$(BIN)/python -m pytest tests/contracts/test_wiring.py tests/contracts/test_registered.py tests/contracts/test_scaling.py \
+	  tests/contracts/test_resumed.py tests/contracts/test_arithmetic.py tests/contracts/test_row_wise_steps.py
 
 test-lowest: $(VENV)-lowest/.ready  ## the tests with the lowest versions that pyproject.toml declares
 	$(VENV)-lowest/bin/python -m pytest -n 2 -m "not slow"

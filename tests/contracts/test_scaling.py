@@ -76,7 +76,7 @@ def test_the_unit_means_nothing(kind: str, unit: float, name: str) -> None:
 
 # what counts rows, or asks whether a model is right about them, counts a row without numbers; which rows of a person
 # are used is drawn, and one row more is another draw
-COUNTS_ROWS = ("score", "counts by group", "rows a person, groups", "learned norm", "persons")
+COUNTS_ROWS = ("score", "counts by group", "rows a person, groups", "file", "learned norm", "persons")
 NOTHING = [
     name
     for name, spender in SPENDERS.items()

@@ -8,10 +8,12 @@ from mutants._accounting import ACCOUNTING
 from mutants._families_list import OTHER_FAMILIES
 from mutants._list import EQUIVALENT, FILES, TESTS
 from mutants._releases import RELEASES
+from mutants._slips_list import HARMLESS_SLIPS, SLIP_FILES, SLIP_TESTS, SLIPS
 from mutants._wiring_list import WIRING
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING
+MUTANTS = ACCOUNTING + RELEASES + OTHER_FAMILIES + WIRING + SLIPS
+FILES, TESTS, EQUIVALENT = FILES | SLIP_FILES, TESTS | SLIP_TESTS, EQUIVALENT | HARMLESS_SLIPS
 
 
 def test_every_mutant_has_its_place() -> None:
