@@ -1,7 +1,13 @@
 # Everything a newcomer needs: Python 3.11 or newer, and make.
 PYTHON ?= python3
 VENV   := .venv
+# Versions that the tests ran with; `make LOCK= ...` takes the newest ones that pyproject.toml allows.
+LOCK   ?= requirements-dev.lock
 BIN    := $(VENV)/bin
+
+# The tests of one package, by its name below tests/unit, tests/estimators, ...: make test PACKAGE=ledger
+TESTS := $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/$(PACKAGE) src/dplangevin/$(PACKAGE)))
+COVERAGE ?=
 
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -11,7 +17,7 @@ export DPLANGEVIN_DATA ?= $(abspath ../shared/data)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-charts bench-smoke docs docs-serve tutorials support clean
+.PHONY: help demo test test-all test-lowest dist check audit mutants bench bench-charts bench-smoke docs docs-serve tutorials support lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -19,17 +25,18 @@ help:  ## this list
 demo: $(VENV)/.ready-demo  ## set up, then fit a private model and show what running longer costs
 	@$(BIN)/dplangevin demo
 
-test: check  ## set up, then lint, type check, layers and the tests
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+test: check  ## set up, then lint, types, layers, names and the tests; PACKAGE=ledger: the tests of one package
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(COVERAGE) $(TESTS)
 
 test-all: check  ## the same with the slow tests
 	$(BIN)/python -m pytest -n 2
 
-check: $(VENV)/.ready-dev  ## lint, format, types, import layers (no tests)
+check: $(VENV)/.ready-dev  ## lint, format, types, import layers, names and words (no tests)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/vocabulary.py
 
 audit: $(VENV)/.ready-dev  ## attack every mechanism, estimator and file, honest and sabotaged, and print the table
 	PYTHONPATH=tests $(BIN)/python -m privacy.audit_table
@@ -72,6 +79,9 @@ tutorials: $(VENV)/.ready-dev  ## run the tutorials and write what they print, a
 support: $(VENV)/.ready-dev  ## try every feature with every estimator, mechanism and query; writes docs/support.md
 	PYTHONPATH=tests $(BIN)/python -m support.write
 
+lock: $(VENV)/.ready-dev  ## write the versions that are installed here to requirements-dev.lock
+	$(BIN)/python tools/lock.py > requirements-dev.lock.new && mv requirements-dev.lock.new requirements-dev.lock
+
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) $(VENV)-lowest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -93,7 +103,7 @@ $(VENV)-lowest/.ready: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # A stamp per set of extras: installing is not repeated until pyproject.toml changes.
-$(VENV)/.ready-%: pyproject.toml | $(BIN)/python
+$(VENV)/.ready-%: pyproject.toml $(LOCK) | $(BIN)/python
 	@echo "Installing dplangevin[$*] (a minute or two, once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),--constraint $(LOCK)) --editable ".[$*]"
 	@touch $@

@@ -1,9 +1,9 @@
-"""What the accuracy benchmark asks for, cell by cell, beside what others reach.
+"""Targets of the accuracy benchmark, cell by cell, and what other libraries reach.
 
-Classification figures are (accuracy %, log-loss), regression figures test R2. `tuned` is the best accuracy and the best
-log-loss of the peers under the same promise with hyper-parameters chosen on the test data (diffprivlib, output
-perturbation, full-batch DP-GD, Opacus); `untuned` is diffprivlib with its defaults, a pure promise; `rule` is the pair
-of simple rules this planner started from, over 10 seeds.
+Classification figures are (accuracy %, log-loss), regression figures test R2. TUNED is the best accuracy and the best
+log-loss of the peers under the same guarantee with hyper-parameters chosen on the test data (diffprivlib, output
+perturbation, full-batch DP-GD, Opacus); UNTUNED is diffprivlib with its defaults, a pure guarantee; RULE is the pair of
+simple rules that this planner started from, over 10 seeds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ UNTUNED: dict[str, Pairs] = {
 }
 
 CLASSIFICATION = ("adult", "syn20", "syn100", "bank", "fair", "digits8", "breast_cancer", "digits10")
-PROMISES = ("replace-one", "add-remove", "pure")
+GUARANTEES = ("replace-one", "add-remove", "pure")
 
 RIDGE_EPSILONS = (0.1, 0.5, 1.0)
 RIDGE_ASKED = {"syn10": (0.85, 0.86, 0.865), "randhie": (0.07, 0.088, 0.09), "diabetes": (-0.05, 0.28, 0.38)}

@@ -1,4 +1,4 @@
-"""Timing and the rows of the results table."""
+"""Timing, and the rows of the results table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One figure: what, how much was asked for, how much was measured."""
+    """One figure: what was measured, its target and the measured value."""
 
     what: str
     asked: str
@@ -20,25 +20,25 @@ class Row:
 
 
 def seconds(work: Callable[[], object], *, repeats: int = 5) -> float:
-    """Median processor time of `work`, which other jobs on the machine disturb less than wall time."""
+    """Return the median processor time of `work`, which other jobs on the machine disturb less than wall time."""
     work()  # first-time imports and tables are not counted
-    taken = []
+    times = []
     for _ in range(repeats):
         start = time.process_time()
         work()
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
+        times.append(time.process_time() - start)
+    return statistics.median(times)
 
 
 def timed(
     what: str, limit: float | None, work: Callable[[], object], *, repeats: int = 5, note: str = ""
 ) -> Row:
-    """A row that asks `work` to take less than `limit` seconds; None only measures."""
+    """Measure `work` and return a row with the target of less than `limit` seconds; None only measures."""
     return asked(what, limit, seconds(work, repeats=repeats), note)
 
 
 def asked(what: str, limit: float | None, spent: float, note: str = "") -> Row:
-    """The row of a time that was measured already."""
+    """Return the row of a time that was measured already."""
     if limit is None:
         return Row(what=what, asked="", measured=readable(spent), note=note)
     return Row(
@@ -47,7 +47,7 @@ def asked(what: str, limit: float | None, spent: float, note: str = "") -> Row:
 
 
 def readable(value: float) -> str:
-    """0.0123 -> 12.3 ms."""
+    """Return a time with its unit: 12.3 ms for 0.0123."""
     if value < 1e-3:
         return f"{value * 1e6:.3g} µs"
     return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"

@@ -1,4 +1,4 @@
-"""The runs that several benchmarks measure, as options of `account`."""
+"""Runs that several benchmarks measure, as options of `account`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of speed and scale share: data, interleaved timing, memory of a process."""
+"""Shared by the benchmarks of speed and scale: data, interleaved timing, memory of a process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIPPED_SQUARE = Clipped(Squared(), 1.0)  # the clip is active, so moments canno
 def interleaved(
     work: Mapping[str, Callable[[], object]], *, repeats: int, clock: Callable[[], float] = time.process_time
 ) -> dict[str, float]:
-    """The least time of each; they take turns, so that other jobs disturb all of them alike."""
+    """Return the shortest time of each; they take turns, so that other jobs disturb all of them alike."""
     least = dict.fromkeys(work, np.inf)
     for round_number in range(repeats + 1):
         for name, call in work.items():
@@ -32,7 +32,7 @@ def interleaved(
 
 
 def problem(n: int, p: int, loss: Loss | None = None) -> Problem:
-    """Rows of norm up to 10 without an intercept."""
+    """Return a problem with rows of norm up to 10, without an intercept."""
     chosen = loss or Logistic()
     labels: dict[str, Any] = {"classes": 2} if chosen.label_classes else {"target": (0.0, 1.0)}
     bounds = DataBounds(data_norm=10.0, **labels)
@@ -40,19 +40,19 @@ def problem(n: int, p: int, loss: Loss | None = None) -> Problem:
 
 
 def records(n: int, p: int, dtype: Any = np.float64) -> tuple[NDArray[Any], Floats]:
-    """Gaussian features and coin-toss labels."""
+    """Return Gaussian features and labels that are 0 or 1 with probability 1/2."""
     rng = np.random.default_rng(0)
     return rng.standard_normal((n, p), dtype=dtype), (rng.random(n) < 0.5).astype(float)
 
 
 def gradient(data: ArrayDataset, loss: Loss, theta: Floats, kernel: str) -> Callable[[], Floats]:
-    """A pass with the kernel of this name, whatever would be chosen."""
-    chosen = _kernels.kernel_for(loss, 0, kernel)
+    """Return a function that makes one pass with the kernel of this name."""
+    chosen = _kernels.choose_kernel(loss, 0, kernel)
     return lambda: data._gradient(chosen, theta, None)[0]
 
 
 def anonymous_memory() -> float:
-    """Resident memory of this process that no file backs, in MB."""
+    """Return the resident memory of this process that is not backed by a file, in MB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024

@@ -1,11 +1,11 @@
-"""Accuracy of the planner's choices, nothing tuned on the data: asked, others, ours.
+"""Accuracy of the default fits, nothing tuned on the data, compared with targets and other libraries.
 
-Usage: python benchmarks/accuracy.py [--data NAME ...] [--promise NAME ...] [--seeds 50] [--output FILE]
+Usage: python benchmarks/accuracy.py [--data NAME ...] [--guarantee NAME ...] [--seeds 50] [--output FILE]
 
 Prints Markdown tables. Every fit is planned from public quantities and run by the library's own mechanism. Data sets
-with a fixed split are fitted with `seeds` noise seeds, the others on 10 splits with seeds / 10 each. A figure is met
-when it is not more than two standard errors worse than what is asked; the starting rule and the untuned peer were
-measured over 10 seeds, so against them the error of the difference counts.
+with a fixed split are fitted with `seeds` noise seeds, the others on 10 splits with seeds / 10 each. A target is met
+when the figure is not more than two standard errors worse; the simple rule and the untuned peer were measured over 10
+seeds, so against them the error of the difference counts.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from loaders import FIXED, REGRESSION, Floats, Split, Unavailable, load
 from scipy.special import expit, log_softmax
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
-from dplangevin.planner.choose import choose
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Clipped
 
 DELTA = 1e-5
 SPLITS = 10
-SLACK = 0.1  # log-loss may exceed the best tuned peer's by this share
+SLACK = 0.1  # log-loss may exceed the best tuned peer's by this fraction
 FIRST_COMPARED = 0.5  # smallest epsilon at which log-loss is compared with tuned peers
 
 
 def splits(name: str, seeds: int) -> Iterator[tuple[Split, range]]:
-    """The splits of a data set, each with its noise seeds."""
+    """Yield the splits of a data set, each with its noise seeds."""
     if name in FIXED:
         yield load(name), range(seeds)
         return
@@ -41,26 +41,26 @@ def splits(name: str, seeds: int) -> Iterator[tuple[Split, range]]:
         yield load(name, seed), range(seed * each, (seed + 1) * each)
 
 
-def classification(name: str, promise: str, epsilon: float, seeds: int) -> Floats:
-    """(accuracy %, log-loss) of every fit."""
+def classification(name: str, guarantee: str, epsilon: float, seeds: int) -> Floats:
+    """Return (accuracy %, log-loss) of every fit."""
     results = []
     for split, noise in splits(name, seeds):
         classes = int(split.y.max()) + 1
-        plan = choose(
+        plan = plan_fit(
             model="logistic" if classes == 2 else "multinomial",
             n_classes=classes,
             n=len(split.X),
             n_features=split.X.shape[1],
             epsilon=epsilon,
-            delta=0.0 if promise == "pure" else DELTA,
-            adjacency="add-remove" if promise == "add-remove" else "replace-one",
+            delta=0.0 if guarantee == "pure" else DELTA,
+            adjacency="add-remove" if guarantee == "add-remove" else "replace-one",
             data_norm=1.0,
             fit_intercept=False,
         ).plan
         data, loss = ArrayDataset(split.X, split.y, plan.problem), plan.problem.loss
         bound = loss.bound if isinstance(loss, Clipped) else 1.0
         for seed in noise:
-            theta = run(plan, data, seed).value.reshape(split.X.shape[1], -1)
+            theta = run_plan(plan, data, seed).value.reshape(split.X.shape[1], -1)
             results.append(_figures(split.X_test @ theta, split.y_test, bound))
     return np.array(results)
 
@@ -68,8 +68,8 @@ def classification(name: str, promise: str, epsilon: float, seeds: int) -> Float
 def _figures(scores: Floats, labels: Floats, bound: float) -> tuple[float, float]:
     rows = np.arange(len(labels))
     if scores.shape[1] == 1:  # the link of a clipped slope: odds r(-z) / r(z)
-        shares = np.minimum(bound, expit(np.column_stack([-scores, scores])))
-        logs = np.log(shares / shares.sum(axis=1, keepdims=True))
+        probabilities = np.minimum(bound, expit(np.column_stack([-scores, scores])))
+        logs = np.log(probabilities / probabilities.sum(axis=1, keepdims=True))
     else:
         logs = log_softmax(scores, axis=1)
     hits = logs.argmax(axis=1) == labels if scores.shape[1] > 1 else (scores[:, 0] > 0) == (labels > 0)
@@ -77,10 +77,10 @@ def _figures(scores: Floats, labels: Floats, bound: float) -> tuple[float, float
 
 
 def regression(name: str, epsilon: float, seeds: int) -> Floats:
-    """Test R2 of every fit."""
+    """Return the test R2 of every fit."""
     results = []
     for split, noise in splits(name, seeds):
-        plan = choose(
+        plan = plan_fit(
             model="ridge",
             n=len(split.X),
             n_features=split.X.shape[1],
@@ -92,7 +92,7 @@ def regression(name: str, epsilon: float, seeds: int) -> Floats:
         ).plan
         data = ArrayDataset(split.X, split.y, plan.problem)
         for seed in noise:
-            theta = run(plan, data, seed).value
+            theta = run_plan(plan, data, seed).value
             errors = split.X_test @ theta[:-1] + theta[-1] - split.y_test
             results.append(1 - float((errors**2).mean() / split.y_test.var()))
     return np.array(results)
@@ -102,9 +102,9 @@ def _error(values: Floats) -> Floats:
     return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
 
 
-def verdict(name: str, promise: str, index: int, values: Floats) -> str:
-    """Which of the comparisons fail; "yes" when none does."""
-    key, epsilon = (name, promise), cells.EPSILONS[index]
+def verdict(name: str, guarantee: str, index: int, values: Floats) -> str:
+    """Return which of the comparisons fail; "yes" when none does."""
+    key, epsilon = (name, guarantee), cells.EPSILONS[index]
     mean, error = values.mean(axis=0) * (1, -1), _error(values)  # larger is better in both
     twice, against_rule = 2 * error, 2 * error * math.sqrt(1 + len(values) / 10)
     failed = []
@@ -119,7 +119,7 @@ def verdict(name: str, promise: str, index: int, values: Floats) -> str:
 
     compare("the target", _entry(cells.BARS.get(key, ()), index), twice)
     compare("the rule", _entry(cells.RULE.get(key, ()), index), against_rule, (0.005, 0.0005))
-    if promise != "add-remove" and name in cells.UNTUNED:
+    if guarantee != "add-remove" and name in cells.UNTUNED:
         compare("untuned", cells.UNTUNED[name][index], against_rule, (0.005, 0.0005))
     peer = _entry(cells.TUNED.get(key, ()), index)[1]
     if peer is not None and epsilon >= FIRST_COMPARED:
@@ -132,34 +132,34 @@ def _entry(pairs: cells.Pairs, index: int) -> cells.Pair:
 
 
 def _pair(pair: cells.Pair) -> str:
-    words = [
+    texts = [
         "" if pair[0] is None else f"{pair[0]:.2f}",
         "" if pair[1] is None else f"{pair[1]:.3f}",
     ]
-    return " / ".join(word for word in words if word)
+    return " / ".join(text for text in texts if text)
 
 
-def classification_table(name: str, promise: str, seeds: int) -> str:
-    """The Markdown table of one data set under one promise."""
+def classification_table(name: str, guarantee: str, seeds: int) -> str:
+    """Return the Markdown table of one data set under one guarantee."""
     lines = [
-        "| epsilon | target | simple rule | tuned peer | untuned peer | dplangevin | kept |",
+        "| epsilon | target | simple rule | tuned peer | untuned peer | dplangevin | met |",
         "|---|---|---|---|---|---|---|",
     ]
-    key = (name, promise)
+    key = (name, guarantee)
     for index, epsilon in enumerate(cells.EPSILONS):
-        values = classification(name, promise, epsilon, seeds)
+        values = classification(name, guarantee, epsilon, seeds)
         mean, error = values.mean(axis=0), _error(values)
         others = [_pair(_entry(table.get(key, ()), index)) for table in (cells.BARS, cells.RULE, cells.TUNED)]
-        untuned = _pair(_entry(cells.UNTUNED.get(name, ()), index)) if promise == "pure" else ""
+        untuned = _pair(_entry(cells.UNTUNED.get(name, ()), index)) if guarantee == "pure" else ""
         ours = f"{mean[0]:.2f} ± {error[0]:.2f} / {mean[1]:.4f} ± {error[1]:.4f}"
-        met = verdict(name, promise, index, values)
+        met = verdict(name, guarantee, index, values)
         lines.append(f"| {epsilon:g} | {' | '.join(others)} | {untuned} | {ours} | {met} |")
-    return f"### {name}, {promise}\n\n" + "\n".join(lines)
+    return f"### {name}, {guarantee}\n\n" + "\n".join(lines)
 
 
 def regression_table(name: str, seeds: int) -> str:
-    """The Markdown table of one regression data set, add-remove."""
-    lines = ["| epsilon | target | Analyze Gauss | dplangevin | kept |", "|---|---|---|---|---|"]
+    """Return the Markdown table of one regression data set, add-remove."""
+    lines = ["| epsilon | target | Analyze Gauss | dplangevin | met |", "|---|---|---|---|---|"]
     for index, epsilon in enumerate(cells.RIDGE_EPSILONS):
         values = regression(name, epsilon, seeds)
         mean, error, goal = values.mean(), float(_error(values)), cells.RIDGE_ASKED[name][index]
@@ -170,16 +170,16 @@ def regression_table(name: str, seeds: int) -> str:
     return f"### {name}, test R2, add-remove\n\n" + "\n".join(lines)
 
 
-def tables(names: Sequence[str], promises: Sequence[str], seeds: int) -> Iterator[str]:
-    """Every table asked for; data that cannot be read are named, not dropped."""
+def tables(names: Sequence[str], guarantees: Sequence[str], seeds: int) -> Iterator[str]:
+    """Yield every requested table; data sets that cannot be read are reported."""
     for name in names:
         try:
             if name in REGRESSION:
                 yield regression_table(name, seeds)
                 continue
             load(name)
-            for promise in ("add-remove",) if name == "digits10" else promises:
-                yield classification_table(name, promise, seeds)
+            for guarantee in ("add-remove",) if name == "digits10" else guarantees:
+                yield classification_table(name, guarantee, seeds)
         except Unavailable as reason:
             yield f"### {name}\n\nSkipped: {reason}."
 
@@ -189,11 +189,11 @@ def main() -> None:
     every = (*cells.CLASSIFICATION, *REGRESSION)
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", nargs="+", choices=every, default=every)
-    parser.add_argument("--promise", nargs="+", choices=cells.PROMISES, default=cells.PROMISES)
+    parser.add_argument("--guarantee", nargs="+", choices=cells.GUARANTEES, default=cells.GUARANTEES)
     parser.add_argument("--seeds", type=int, default=50, help="fits per cell")
     parser.add_argument("--output", type=Path, help="also append the tables to this file")
     options = parser.parse_args()
-    for text in tables(options.data, options.promise, max(options.seeds, 2)):
+    for text in tables(options.data, options.guarantee, max(options.seeds, 2)):
         print(text + "\n", flush=True)
         if options.output is not None:
             with options.output.open("a", encoding="utf-8") as file:

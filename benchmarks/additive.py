@@ -1,6 +1,6 @@
 """Additive models against linear ones, DP-EBM and fits without privacy; no fit is tuned on its data.
 
-Usage: python benchmarks/additive.py [--data NAME ...] [--promise NAME ...] [--epsilon NUMBER ...] [--seeds 20]
+Usage: python benchmarks/additive.py [--data NAME ...] [--guarantee NAME ...] [--epsilon NUMBER ...] [--seeds 20]
        python benchmarks/additive.py --peers            non-private fits, and DP-EBM where interpret-core is installed
 
 Prints rows of a Markdown table: accuracy in percent and log-loss on held-out rows (R2 for randhie), mean over seeds,
@@ -31,7 +31,7 @@ from sklearn.preprocessing import OneHotEncoder, SplineTransformer
 from dplangevin import DPAdditiveClassifier, DPAdditiveRegressor, DPLogisticRegression, DPRidge, Schema
 
 DELTA = 1e-5
-PROMISES = {
+GUARANTEES = {
     "add-remove": {"adjacency": "add-remove"},
     "replace-one": {"adjacency": "replace-one"},
     "pure": {"adjacency": "replace-one", "delta": 0.0},
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 
 def _schema(frame: pd.DataFrame, ranges: dict[str, Any], target: dict[str, Any]) -> Schema:
-    """Ranges as stated; the categories that occur are treated as public."""
+    """Return a schema with the stated ranges; the categories that occur are treated as public."""
     columns = {
         name: {**ranges[name], "missing": "never"} if name in ranges else _categories(frame[name])
         for name in frame.columns
@@ -59,14 +59,14 @@ def _schema(frame: pd.DataFrame, ranges: dict[str, Any], target: dict[str, Any])
 
 
 def _categories(cells: Any) -> dict[str, Any]:
-    """Every value; missing ones have an indicator of their own."""
-    found = sorted(map(str, cells.unique()))
-    return {"categories": [value for value in found if value], "other": "own" if "" in found else "ignore"}
+    """Return all values as categories; missing ones have an indicator of their own."""
+    values = sorted(map(str, cells.unique()))
+    return {"categories": [value for value in values if value], "other": "own" if "" in values else "ignore"}
 
 
 @cache
 def case(name: str, seed: int = 0) -> Case:
-    """A data set; generated ones have 30,000 training rows, six numbers in [-1, 1] and three categories."""
+    """Return a data set; generated ones have 30,000 training rows, six numbers in [-1, 1] and three categories."""
     if name == "adult":
         data = table("adult")
         ranges: dict[str, Any] = {
@@ -112,79 +112,85 @@ def _generated(name: str, seed: int) -> Case:
     return Case(schema, X[:30_000], y[:30_000], X[30_000:], y[30_000:])
 
 
-def figures(model: Any, found: Case) -> tuple[float, float]:
-    """Accuracy and log-loss, or R2 twice."""
+def figures(model: Any, data_set: Case) -> tuple[float, float]:
+    """Return accuracy and log-loss, or R2 twice."""
     if not hasattr(model, "predict_proba"):
-        return (model.score(found.X_test, found.y_test),) * 2
-    shares = model.predict_proba(found.X_test)
-    hits = np.asarray(model.classes_)[shares.argmax(axis=1)] == np.asarray(found.y_test)
-    return 100 * float(hits.mean()), float(log_loss(found.y_test, shares, labels=list(model.classes_)))
+        return (model.score(data_set.X_test, data_set.y_test),) * 2
+    probabilities = model.predict_proba(data_set.X_test)
+    hits = np.asarray(model.classes_)[probabilities.argmax(axis=1)] == np.asarray(data_set.y_test)
+    return 100 * float(hits.mean()), float(
+        log_loss(data_set.y_test, probabilities, labels=list(model.classes_))
+    )
 
 
-def private(name: str, promise: str, epsilon: float, seeds: int) -> Iterator[tuple[str, Any, float]]:
-    """(model, figures of every seed, processor seconds of a fit) of the linear and of the additive model, in turns."""
-    found = case(name)
+def private(name: str, guarantee: str, epsilon: float, seeds: int) -> Iterator[tuple[str, Any, float]]:
+    """Yield (model, figures of every seed, processor seconds of a fit) of the linear and the additive model."""
+    data_set = case(name)
     kinds = (
         (DPRidge, DPAdditiveRegressor) if name == "randhie" else (DPLogisticRegression, DPAdditiveClassifier)
     )
     results: tuple[list[Any], list[Any]] = ([], [])
     spent = [0.0, 0.0]
     for seed in [seeds, *range(seeds)]:  # the first pair is warm-up
-        for place, cls in enumerate(kinds):
+        for index, cls in enumerate(kinds):
             model: Any = cls(
-                **({"delta": DELTA} | PROMISES[promise]),
+                **({"delta": DELTA} | GUARANTEES[guarantee]),
                 epsilon=epsilon,
-                schema=found.schema,
+                schema=data_set.schema,
                 random_state=seed,
             )
             start = time.process_time()
-            model.fit(found.X, found.y)
+            model.fit(data_set.X, data_set.y)
             if seed < seeds:
-                spent[place] += time.process_time() - start
-                results[place].append(figures(model, found))
-    hats = max(c.basis.hats for c in model.schema_.columns if hasattr(c, "basis"))
-    for place, label in enumerate(("linear", f"{hats}")):
-        yield label, np.array(results[place]), spent[place] / seeds
+                spent[index] += time.process_time() - start
+                results[index].append(figures(model, data_set))
+    n_knots = max(c.basis.n_knots for c in model.schema_.columns if hasattr(c, "basis"))
+    for index, label in enumerate(("linear", f"{n_knots}")):
+        yield label, np.array(results[index]), spent[index] / seeds
 
 
 def peers(name: str, seeds: int, epsilons: list[float]) -> Iterator[tuple[str, Any]]:
-    """Fits without privacy, and DP-EBM with its defaults and stated bounds."""
-    found = case(name)
-    numbers = [c for c in found.X.columns if pd.api.types.is_numeric_dtype(found.X[c])]
-    words = [c for c in found.X.columns if c not in numbers]
+    """Yield fits without privacy, and DP-EBM with its defaults and stated bounds."""
+    data_set = case(name)
+    numbers = [c for c in data_set.X.columns if pd.api.types.is_numeric_dtype(data_set.X[c])]
+    words = [c for c in data_set.X.columns if c not in numbers]
     both = make_column_transformer(
         (SplineTransformer(n_knots=16, degree=1), numbers), (OneHotEncoder(handle_unknown="ignore"), words)
     )
     yield (
         "splines, no privacy",
-        [figures(make_pipeline(both, LogisticRegression(max_iter=3000)).fit(found.X, found.y), found)],
+        [
+            figures(
+                make_pipeline(both, LogisticRegression(max_iter=3000)).fit(data_set.X, data_set.y), data_set
+            )
+        ],
     )
     coded = make_column_transformer(
         ("passthrough", numbers), (OneHotEncoder(sparse_output=False, handle_unknown="ignore"), words)
     )
     boosted = make_pipeline(coded, HistGradientBoostingClassifier(random_state=0))
-    yield "boosting, no privacy", [figures(boosted.fit(found.X, found.y), found)]
+    yield "boosting, no privacy", [figures(boosted.fit(data_set.X, data_set.y), data_set)]
     try:
         from interpret.privacy import DPExplainableBoostingClassifier
     except ImportError:
         return
-    bounds = {c.name: (c.low, c.high) for c in found.schema.columns if hasattr(c, "low")}
+    bounds = {c.name: (c.low, c.high) for c in data_set.schema.columns if hasattr(c, "low")}
     for epsilon in epsilons:
         results = []
         for seed in range(seeds):
             model = DPExplainableBoostingClassifier(
                 epsilon=epsilon, delta=DELTA, privacy_bounds=bounds, random_state=seed
             )
-            results.append(figures(model.fit(found.X, found.y), found))
+            results.append(figures(model.fit(data_set.X, data_set.y), data_set))
         yield f"DP-EBM, epsilon {epsilon:g}", results
 
 
-def cells(name: str, promise: str, epsilon: float, seeds: int) -> str:
-    """The rest of a table's row: linear, additive, knots, seconds."""
-    (_, first, slow), (label, second, slower) = private(name, promise, epsilon, seeds)
+def cells(name: str, guarantee: str, epsilon: float, seeds: int) -> str:
+    """Return the rest of a table's row: linear, additive, knots, seconds."""
+    (_, first, slow), (label, second, slower) = private(name, guarantee, epsilon, seeds)
     shown = [
-        f"R2 {found[0]:.4f}" if name == "randhie" else f"{found[0]:.2f} / {found[1]:.4f}"
-        for found in (first.mean(axis=0), second.mean(axis=0))
+        f"R2 {figure[0]:.4f}" if name == "randhie" else f"{figure[0]:.2f} / {figure[1]:.4f}"
+        for figure in (first.mean(axis=0), second.mean(axis=0))
     ]
     return f"{' | '.join(shown)} | {label} | {slow:.3f} / {slower:.3f} |"
 
@@ -194,27 +200,27 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", nargs="+", default=list(DATA))
-    parser.add_argument("--promise", nargs="+", default=list(PROMISES))
+    parser.add_argument("--guarantee", nargs="+", default=list(GUARANTEES))
     parser.add_argument("--epsilon", nargs="+", type=float, default=[0.1, 0.5, 1.0, 2.0, 8.0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--keep", type=Path)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = asked.keep.read_text() if asked.keep and asked.keep.exists() else ""
-    for name in asked.data:
-        if asked.peers and name != "randhie":
-            for label, results in peers(name, asked.seeds, asked.epsilon):
+    done = options.keep.read_text() if options.keep and options.keep.exists() else ""
+    for name in options.data:
+        if options.peers and name != "randhie":
+            for label, results in peers(name, options.seeds, options.epsilon):
                 accuracy, loss = np.mean(results, axis=0)
                 print(f"| {name} | {label} | {accuracy:.2f} / {loss:.4f} |", flush=True)
-        for promise in [] if asked.peers else asked.promise:
-            for epsilon in asked.epsilon:
-                start = f"| {name} | {promise} | {epsilon:g} |"
+        for guarantee in [] if options.peers else options.guarantee:
+            for epsilon in options.epsilon:
+                start = f"| {name} | {guarantee} | {epsilon:g} |"
                 if start not in done:
-                    row = f"{start} {cells(name, promise, epsilon, asked.seeds)}"
+                    row = f"{start} {cells(name, guarantee, epsilon, options.seeds)}"
                     print(row, flush=True)
-                    if asked.keep:
-                        with asked.keep.open("a") as file:
+                    if options.keep:
+                        with options.keep.open("a") as file:
                             file.write(row + "\n")
 
 

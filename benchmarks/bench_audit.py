@@ -1,4 +1,4 @@
-"""The auditor at work: what it costs, and a known fault of another library that it finds."""
+"""Audits: time of an attack, and a known fault of another library that an audit finds."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from _measure import Row, readable
 from bench_peers import HERE, peer_python
 
-from dplangevin.audit import attack, gaussian_claim
-from dplangevin.privacy.conversions import gdp_mu
+from dplangevin.accounting.conversions import gdp_mu
+from dplangevin.audit import gaussian_claim, many_run_attack
 
 EPSILON, NORM, RUNS, SEED = 0.1, 100.0, 20_000, 1
 
 
 def rows() -> list[Row]:
-    """Processor time of an attack on 100,000 scores, and the audit of diffprivlib's logistic regression."""
+    """Measure an attack on 100,000 scores, and audit diffprivlib's logistic regression."""
     return [_attack_time(), _diffprivlib()]
 
 
@@ -28,7 +28,7 @@ def _attack_time() -> Row:
     first, second = rng.standard_normal((2, 50_000))
     mu = gdp_mu(2.0, 1e-5)
     start = time.process_time()
-    result = attack(first, second + 1.3 * mu, gaussian_claim(mu, 1e-5), delta=1e-5)
+    result = many_run_attack(first, second + 1.3 * mu, gaussian_claim(mu, 1e-5), delta=1e-5)
     spent = time.process_time() - start
     return Row(
         what="attack on 100,000 scores, noise / 1.3, claimed (2, 1e-5)",
@@ -40,10 +40,10 @@ def _attack_time() -> Row:
 
 
 def _diffprivlib() -> Row:
-    """Objective perturbation with data_norm 100 and epsilon 0.1: a row of norm 100 against a blank one.
+    """Audit objective perturbation with data_norm 100 and epsilon 0.1: a row of norm 100 against a row of zeros.
 
-    A long row makes the objective steep near 0, which the density of the released coefficient shows; the library's
-    correction for it uses the norm where its square belongs. Score: minus the distance from 0.
+    A long row makes the objective steep near 0, which shows in the density of the released coefficient; the library's
+    correction uses the norm instead of its square. The score is minus the distance from 0.
     """
     what = f"diffprivlib 0.6.6 LogisticRegression, data_norm {NORM:g}, epsilon {EPSILON:g}: audited epsilon"
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def _diffprivlib() -> Row:
         except (OSError, subprocess.SubprocessError) as error:
             return Row(what=what, asked="> 0.5", measured="could not be run", note=type(error).__name__)
         fits = np.load(file)
-    result = attack(-np.abs(fits["side0"]), -np.abs(fits["side1"]), (EPSILON, 0.0), delta=0.0)
+    result = many_run_attack(-np.abs(fits["side0"]), -np.abs(fits["side1"]), (EPSILON, 0.0), delta=0.0)
     return Row(
         what=what,
         asked="> 0.5",

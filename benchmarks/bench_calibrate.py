@@ -1,4 +1,4 @@
-"""Calibration."""
+"""Calibration of noise and steps."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _fresh = count(1)
 
 
 def _epsilon() -> float:
-    """A target not asked before, so that no cache answers."""
+    """Return a target that was not used before, so that no cache applies."""
     return 1 + 1e-6 * next(_fresh)
 
 
 def rows() -> list[Row]:
-    """Noise for (epsilon, delta, T), and T for (epsilon, delta, noise)."""
-    forever = {"steps": math.inf, "delta": 1e-6}
+    """Measure noise for (epsilon, delta, T), and T for (epsilon, delta, noise)."""
+    forever = {"n_steps": math.inf, "delta": 1e-6}
     return [
         timed(
             "strongly convex, T = infinity, closed forms",
@@ -30,7 +30,7 @@ def rows() -> list[Row]:
         timed(
             "strongly convex, T = 1000",
             1.0,
-            lambda: calibrate(**RIDGE, steps=1000, delta=1e-6, epsilon=_epsilon()),
+            lambda: calibrate(**RIDGE, n_steps=1000, delta=1e-6, epsilon=_epsilon()),
         ),
         timed(
             "convex, bounded, T = infinity, closed form",

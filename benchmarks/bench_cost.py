@@ -1,4 +1,4 @@
-"""The cost model of docs/scale.md: fitted to three small measurements, checked on sizes it has not seen."""
+"""The time model of docs/scale.md: fitted to three small measurements, checked on other sizes."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ UNSEEN = ((200_000, 50), (2_000_000, 50), (500_000, 20), (100_000, 200), (100_00
 
 @dataclass(frozen=True)
 class Model:
-    """Seconds of a step: n (p per_number + per_record) / workers + per_step."""
+    """Predicted seconds of a step: n (p per_number + per_record) / workers + per_step."""
 
     per_number: float
     per_record: float
     per_step: float
 
     def step(self, n: int, p: int, workers: float = 1.0) -> float:
-        """The predicted time."""
+        """Return the predicted time of a step."""
         return n * (p * self.per_number + self.per_record) / workers + self.per_step
 
 
 def rows() -> list[Row]:
-    """Predictions over measurements."""
-    models = {kernel: fitted(kernel) for kernel in KERNELS}
+    """Compare predictions with measurements."""
+    models = {kernel: fit_time_model(kernel) for kernel in KERNELS}
     return [*(_one_process(kernel, model) for kernel, model in models.items()), *_dask(models["numpy"])]
 
 
-def fitted(kernel: str) -> Model:
-    """From 1000 x 50, 5e5 x 10 and 5e5 x 100."""
+def fit_time_model(kernel: str) -> Model:
+    """Fit the time model to 1000 x 50, 5e5 x 10 and 5e5 x 100."""
     tiny, narrow, wide = (_passes(n, p, kernel) for n, p in ((1000, 50), (500_000, 10), (500_000, 100)))
     per_number = (wide - narrow) / (90 * 500_000)
     per_record = max(narrow / 500_000 - 10 * per_number, 0.0)
@@ -61,17 +61,17 @@ def _one_process(kernel: str, model: Model) -> Row:
         worst = max(worst, found / expected, expected / found)
         cells.append(f"{n:.0e} x {p}: {readable(expected)} / {readable(found)}")
     return Row(
-        what=f"a pass in one process, {kernel}: predicted / measured",
+        what=f"one pass in one process, {kernel}: predicted / measured",
         asked="within a factor of 2",
         measured="; ".join(cells),
         met=worst <= 2,
-        note=f"wall time; {8 / model.per_number / 1e9:.1f} GB/s, {model.per_record * 1e9:.1f} ns a record, "
-        f"{model.per_step * 1e6:.0f} µs a step",
+        note=f"wall time; {8 / model.per_number / 1e9:.1f} GB/s, {model.per_record * 1e9:.1f} ns per record, "
+        f"{model.per_step * 1e6:.0f} µs per step",
     )
 
 
 def _bus() -> float:
-    """How much faster two threads read than one: two workers on one machine share its memory."""
+    """Return how much faster two threads read than one: two workers on one machine share its memory."""
     halves = np.split(records(1_000_000, 50)[0].ravel(), 2)
     whole = np.concatenate(halves)
 
@@ -90,7 +90,7 @@ def _dask(model: Model) -> list[Row]:
     bus, cells, worst, notes = _bus(), [], 1.0, []
     for workers in (1, 2):
         tiny, *found = _iterations(workers, ((8_000, 50), (400_000, 50), (1_000_000, 50), (200_000, 200)))
-        notes.append(f"{readable(tiny)} a step with {workers}")
+        notes.append(f"{readable(tiny)} per step with {workers}")
         for (n, p), measured in zip(((400_000, 50), (1_000_000, 50), (200_000, 200)), found, strict=True):
             expected = Model(model.per_number, model.per_record, tiny).step(
                 n, p, 1.0 if workers == 1 else bus
@@ -100,7 +100,7 @@ def _dask(model: Model) -> list[Row]:
     os.environ.pop("DPLANGEVIN_KERNEL")
     return [
         Row(
-            what="a step on Dask, 8 partitions, NumPy: predicted / measured",
+            what="one step on Dask, 8 partitions, NumPy: predicted / measured",
             asked="within a factor of 2",
             measured="; ".join(cells),
             met=worst <= 2,

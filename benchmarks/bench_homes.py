@@ -1,4 +1,4 @@
-"""Data beyond memory and beyond one machine: files and Dask against arrays."""
+"""Data larger than memory or one machine: files and Dask compared with arrays."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ import numpy as np
 from _measure import Row, readable
 from _scale import anonymous_memory, interleaved, problem, records
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset, ArrowSource, ScratchDataset
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import Logistic
 
-# The full size writes a 4 GB file twice; it is asked for with DPLANGEVIN_BENCH_LARGE=1.
+# The full size writes a 4 GB file twice; set DPLANGEVIN_BENCH_LARGE=1.
 ROWS = 20_000_000 if os.environ.get("DPLANGEVIN_BENCH_LARGE") else 2_000_000
 COLUMNS = 50
 SIZES, GROUP = (
     (100_000, 1_000_000, 4_000_000),
     25_000,
 )  # rows; the row groups of the files do not grow with them
-MOST_GROWTH = 60.0  # MB from the second size to the third, of 600 MB that are read
+MAX_GROWTH_MB = 60.0  # MB from the second size to the third, of 600 MB that are read
 
 
 def rows() -> list[Row]:
-    """Out-of-core passes, memory, and iterations on two workers."""
+    """Measure out-of-core passes, memory, and iterations on two workers."""
     return [*_out_of_core(), *_flat_memory(), *_dask()]
 
 
 class _Peak(threading.Thread):
-    """The high-water mark of memory that no file backs."""
+    """Records the peak of memory that is not backed by a file."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -50,8 +50,8 @@ class _Peak(threading.Thread):
             self.peak = max(self.peak, anonymous_memory())
 
 
-def _written(folder: Path, n: int, group: int) -> list[Path]:
-    """Four Parquet files of float32 features, in row groups of this size."""
+def _write_files(folder: Path, n: int, group: int) -> list[Path]:
+    """Write four Parquet files of float32 features, in row groups of this size."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,7 +77,7 @@ def _out_of_core() -> list[Row]:
         return [Row(what="Parquet", asked="", measured="not run", note="pyarrow is not installed")]
     of, theta = problem(ROWS, COLUMNS), np.full((COLUMNS, 1), 0.1)
     with tempfile.TemporaryDirectory(dir=os.environ.get("DPLANGEVIN_SCRATCH")) as folder:
-        paths = _written(Path(folder), ROWS, ROWS // 40)
+        paths = _write_files(Path(folder), ROWS, ROWS // 40)
         before = anonymous_memory()
         peak = _Peak()
         peak.start()
@@ -102,15 +102,15 @@ def _out_of_core() -> list[Row]:
         Row(
             what=f"{size} from Parquet: first pass",
             asked="",
-            measured=f"{ROWS / first / 1e6:.2f} million rows a second",
-            note=f"wall time; {ROWS / used / 1e6:.2f} million a second of processor time; clips and writes",
+            measured=f"{ROWS / first / 1e6:.2f} million rows per second",
+            note=f"wall time; {ROWS / used / 1e6:.2f} million per second of processor time; clips and writes",
         ),
         Row(
             what=f"{size}: later passes over the pass in memory",
             asked=">= 50%",
             measured=f"{share:.0%}",
             met=share >= 0.5,
-            note=f"{readable(least['file'])} a pass, file in the page cache; {data.kernel(Logistic()).describe()}",
+            note=f"{readable(least['file'])} per pass, file in the page cache; {data.kernel(Logistic()).describe()}",
         ),
         Row(
             what=f"{size}: peak memory without file-backed pages",
@@ -123,13 +123,13 @@ def _out_of_core() -> list[Row]:
 
 
 def _flat_memory() -> list[Row]:
-    """Peaks of whole runs on files, each in a process of its own."""
+    """Measure the peaks of whole runs on files, each in a separate process."""
     if find_spec("pyarrow") is None:
         return []
     peaks = []
     for n in SIZES:
         with tempfile.TemporaryDirectory(dir=os.environ.get("DPLANGEVIN_SCRATCH")) as folder:
-            _written(Path(folder), n, GROUP)
+            _write_files(Path(folder), n, GROUP)
             child = [sys.executable, __file__, "peak", folder, str(n)]
             done = subprocess.run(child, capture_output=True, text=True, check=True, timeout=1800)
             peaks.append(float(done.stdout))
@@ -138,22 +138,22 @@ def _flat_memory() -> list[Row]:
         Row(
             what="noisy gradient descent, 5 steps, n x 50 float32 from Parquet: peak memory without file-backed pages "
             f"at n = {', '.join(f'{n:.0e}' for n in SIZES)}",
-            asked=f"flat in n: <= {MOST_GROWTH:.0f} MB more at 4e6 than at 1e6",
+            asked=f"flat in n: <= {MAX_GROWTH_MB:.0f} MB more at 4e6 than at 1e6",
             measured=", ".join(f"{peak:.0f}" for peak in peaks) + " MB",
-            met=growth <= MOST_GROWTH,
+            met=growth <= MAX_GROWTH_MB,
             note=f"{growth:+.0f} MB from 1e6 to 4e6, where the records grow by 600 MB; one fresh process each",
         )
     ]
 
 
 def _peak_of_a_run(folder: str, n: int) -> float:
-    """The peak of reading files and five noisy steps, in this process."""
+    """Return the peak memory of reading files and five noisy steps, in this process."""
     peak = _Peak()
     peak.start()
     of = problem(n, COLUMNS)
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=0.1, n_steps=5)
-    plan = Plan(problem=of, schedule=schedule, delta=1e-8, theorem="composition")
-    run(plan, ScratchDataset(ArrowSource(folder, "y"), of, folder=folder), 0)
+    spec = NoisyGradientSpec(step_size=0.5, noise_std=0.1, n_steps=5)
+    plan = Plan(problem=of, spec=spec, delta=1e-8, theorem="composition")
+    run_plan(plan, ScratchDataset(ArrowSource(folder, "y"), of, folder=folder), 0)
     peak.stopped.set()
     peak.join()
     return peak.peak
@@ -168,7 +168,7 @@ def _dask() -> list[Row]:
     from dplangevin.data.dask import DaskDataset
 
     os.environ["DPLANGEVIN_KERNEL"] = "numpy"
-    n, of, found = 1_000_000, problem(1_000_000, COLUMNS), []
+    n, of, results = 1_000_000, problem(1_000_000, COLUMNS), []
     theta = np.full((COLUMNS, 1), 0.1)
     single = ArrayDataset(*records(n, COLUMNS), of)
     for workers, parts in ((2, 8), (2, 2), (1, 8)):
@@ -189,7 +189,7 @@ def _dask() -> list[Row]:
         ours, alone = ours[5:], alone[5:]
         limit = 2 * statistics.median(alone) + 0.035
         median = statistics.median(ours)
-        found.append(
+        results.append(
             Row(
                 what=f"Dask, 1M x 50, {workers} worker(s), {parts} partitions: median iteration",
                 asked=f"<= {readable(limit)}" if (workers, parts) == (2, 8) else "",
@@ -200,7 +200,7 @@ def _dask() -> list[Row]:
             )
         )
     os.environ.pop("DPLANGEVIN_KERNEL")
-    return found
+    return results
 
 
 if __name__ == "__main__":  # workers import this file again

@@ -1,4 +1,4 @@
-"""Start-up."""
+"""Import time."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from _measure import Row, asked
 
 
 def _start(code: str) -> float:
-    """Median processor time of a fresh interpreter that runs `code`."""
-    taken = []
+    """Return the median processor time of a new interpreter that runs `code`."""
+    times = []
     for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(taken)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(times)
 
 
 def rows() -> list[Row]:
-    """Time of a fresh interpreter with the import, less that of one without."""
+    """Measure a new interpreter with the import, minus one without."""
     empty = _start("pass")
-    wanted = {
+    limit_by_code = {
         "import dplangevin": 0.5,
         "from dplangevin import account": None,
         "import dplangevin.cli.main": None,
     }
-    return [asked(f"`{code}`", limit, max(_start(code) - empty, 0.0)) for code, limit in wanted.items()]
+    return [
+        asked(f"`{code}`", limit, max(_start(code) - empty, 0.0)) for code, limit in limit_by_code.items()
+    ]

@@ -1,4 +1,4 @@
-"""How loose the accountant is: proved epsilon against what an admissible run really leaks."""
+"""Tightness of the accountant: proved epsilon compared with the epsilon that an admissible run attains."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from _measure import Row
 
 from dplangevin import account, lower_bound_epsilon
-from dplangevin.families.noisy_gradient.options import describe
+from dplangevin.mechanisms.noisy_gradient.options import parse_descent_options
 
 MILLION = {
     "n": 10**6,
@@ -16,10 +16,17 @@ MILLION = {
     "smoothness": 1.0,
     "step_size": 0.01,
     "batch_size": 4096,
-    "steps": 244_141,
+    "n_steps": 244_141,
     "delta": 1e-6,
 }
-THOUSAND = {"n": 1000, "lipschitz": 1.0, "smoothness": 1.0, "step_size": 0.1, "batch_size": 50, "delta": 1e-5}
+THOUSAND = {
+    "n": 1000,
+    "lipschitz": 1.0,
+    "smoothness": 1.0,
+    "step_size": 0.1,
+    "batch_size": 50,
+    "delta": 1e-5,
+}
 DECAYING = tuple((0.5 / np.sqrt(1 + np.arange(2000) / 50)).tolist())
 
 
@@ -33,12 +40,12 @@ def _bounded(kappa: float) -> dict[str, object]:
         "diameter": 20.0,
         "step_size": step,
         "noise_std": 1 / step,
-        "steps": math.inf,
+        "n_steps": math.inf,
         "delta": 1e-5,
     }
 
 
-# what, the run, the ratio asked for, and (upper, lower) of the version before
+# what, the run, the target ratio, and (upper, lower) of the previous version
 CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | None]], ...] = (
     (
         "Poisson, n = 1e6, b = 4096, 1000 epochs, noise multiplier 4, delta = 1e-6",
@@ -54,7 +61,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
     ),
     (
         "Poisson under replace-one, rate 0.05, noise 4 L, 200 steps (dp-accounting: 1.356)",
-        {**THOUSAND, "sampling": "poisson", "noise_std": 4 / 50, "steps": 200},
+        {**THOUSAND, "sampling": "poisson", "noise_std": 4 / 50, "n_steps": 200},
         None,
         (1.736, None),
     ),
@@ -73,7 +80,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
             **THOUSAND,
             "strong_convexity": 0.5,
             "noise_std": 0.4,
-            "steps": 2000,
+            "n_steps": 2000,
             "sampling": "without-replacement",
         },
         None,
@@ -85,7 +92,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
             **THOUSAND,
             "strong_convexity": 0.5,
             "noise_std": 0.4,
-            "steps": 2000,
+            "n_steps": 2000,
             "sampling": "without-replacement",
             "step_size": DECAYING,
         },
@@ -98,7 +105,7 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
             **THOUSAND,
             "diameter": 1.0,
             "noise_std": 0.4,
-            "steps": math.inf,
+            "n_steps": math.inf,
             "sampling": "without-replacement",
         },
         None,
@@ -106,13 +113,13 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
     ),
     (
         "shuffled, 100 epochs, no projection",
-        {**THOUSAND, "noise_std": 0.04, "steps": 2000, "sampling": "shuffle"},
+        {**THOUSAND, "noise_std": 0.04, "n_steps": 2000, "sampling": "shuffle"},
         None,
         (11.92, None),
     ),
     (
         "cyclic, 100 epochs, D = 30",
-        {**THOUSAND, "diameter": 30.0, "noise_std": 0.4, "steps": 2000, "sampling": "cyclic"},
+        {**THOUSAND, "diameter": 30.0, "noise_std": 0.4, "n_steps": 2000, "sampling": "cyclic"},
         None,
         (0.9017, None),
     ),
@@ -120,26 +127,30 @@ CASES: tuple[tuple[str, dict[str, object], float | None, tuple[float, float | No
 
 
 def figures(options: dict[str, object]) -> tuple[float, float | None, str]:
-    """Proved epsilon, lower bound, and the theorem that proves it."""
+    """Return proved epsilon, lower bound, and the theorem of the proof."""
     delta = float(options["delta"])  # type: ignore[arg-type]
     guarantee = account(**options)  # type: ignore[arg-type]
     run = {name: value for name, value in options.items() if name != "delta"}
-    return guarantee.epsilon(delta), lower_bound_epsilon(*describe(**run), delta), guarantee.theorem  # type: ignore[arg-type]
+    return (
+        guarantee.epsilon(delta),
+        lower_bound_epsilon(*parse_descent_options(**run), delta),
+        guarantee.theorem,
+    )  # type: ignore[arg-type]
 
 
-def _words(upper: float, lower: float | None) -> str:
+def _format_bounds(upper: float, lower: float | None) -> str:
     if not lower:
         return f"{upper:.4g} proved, no lower bound"
-    return f"{upper:.4g} proved, {lower:.4g} leaked: {upper / lower:.3g} x"
+    return f"{upper:.4g} proved, {lower:.4g} attained: {upper / lower:.3g} x"
 
 
 def rows() -> list[Row]:
-    """One row a case, the version before beside it."""
-    found = []
+    """Return one row per case, with the figures of the previous version."""
+    results = []
     for what, options, goal, before in CASES:
         upper, lower, theorem = figures(options)
         met = None if goal is None else bool(lower and upper <= goal * lower)
-        note = f"{theorem}; before: {_words(*before)}"
+        note = f"{theorem}; before: {_format_bounds(*before)}"
         asked = "" if goal is None else f"<= {goal:g} x"
-        found.append(Row(what=what, asked=asked, measured=_words(upper, lower), met=met, note=note))
-    return found
+        results.append(Row(what=what, asked=asked, measured=_format_bounds(upper, lower), met=met, note=note))
+    return results

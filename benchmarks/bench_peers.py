@@ -1,4 +1,4 @@
-"""Logistic regression on Adult beside scikit-learn, diffprivlib, Opacus and DP-EBM (untuned, one thread)."""
+"""Logistic regression on Adult, compared with scikit-learn, diffprivlib, Opacus and DP-EBM (untuned, one thread)."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ NEEDS = {
 
 
 def rows() -> list[Row]:
-    """Accuracy at three budgets, and the processor time of one fit; peers that cannot run are reported."""
+    """Measure accuracy at three budgets and the processor time of one fit; peers that cannot run are reported."""
     try:
         X, y, X_test, y_test = load("adult")
     except Unavailable as reason:
         return [Row(what="Adult", asked="", measured="not run", note=str(reason))]
-    found = _ours(X, y, X_test, y_test)
+    results = _ours(X, y, X_test, y_test)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.npz"
         np.savez(file, X=X, y=y, X_test=X_test, y_test=y_test)
-        for peer in NEEDS:  # trees want the raw columns
+        for peer in NEEDS:  # trees take the raw columns
             raw = Path(os.environ["DPLANGEVIN_DATA"]) / FILES["adult"]
-            found += _peer(peer, raw if peer == "interpret" else file)
-    return _table(found)
+            results += _peer(peer, raw if peer == "interpret" else file)
+    return _table(results)
 
 
 def _ours(X: Any, y: Any, X_test: Any, y_test: Any) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def _ours(X: Any, y: Any, X_test: Any, y_test: Any) -> list[dict[str, Any]]:
                 classes=[0, 1],
             )
             kinds.append((name, epsilon, model))
-    found = []
+    results = []
     for turn in range(8):  # they take turns, so that other jobs disturb all of them alike
         for name, epsilon, model in kinds:
             os.environ["DPLANGEVIN_KERNEL"] = "numba" if name.endswith(COMPILED) else "numpy"
@@ -78,12 +78,12 @@ def _ours(X: Any, y: Any, X_test: Any, y_test: Any) -> list[dict[str, Any]]:
             spent = time.process_time() - start
             if turn:  # the first one loads imports and compiled code
                 accuracy = model.score(X_test, y_test)
-                found.append({"who": name, "epsilon": epsilon, "accuracy": accuracy, "seconds": spent})
-    return found
+                results.append({"who": name, "epsilon": epsilon, "accuracy": accuracy, "seconds": spent})
+    return results
 
 
 def peer_python(name: str) -> Path:
-    """The interpreter of a peer's own environment, which is made on first use."""
+    """Return the interpreter of a peer's own environment, which is created on first use."""
     home = HERE / ".peers" / name
     python = home / "bin" / "python"
     if not (home / "ready").exists():
@@ -94,7 +94,7 @@ def peer_python(name: str) -> Path:
 
 
 def _peer(name: str, file: Path) -> list[dict[str, Any]]:
-    """What a peer prints in an environment of its own."""
+    """Return what a peer prints in its own environment."""
     try:
         run = subprocess.run(
             [peer_python(name), HERE / f"_peer_{name}.py", file],
@@ -108,11 +108,11 @@ def _peer(name: str, file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
 
 
-def _table(found: list[dict[str, Any]]) -> list[Row]:
+def _table(results: list[dict[str, Any]]) -> list[Row]:
     result = []
     times = {}
-    for who in dict.fromkeys(entry["who"] for entry in found):
-        mine = [entry for entry in found if entry["who"] == who]
+    for who in dict.fromkeys(entry["who"] for entry in results):
+        mine = [entry for entry in results if entry["who"] == who]
         if "failed" in mine[0]:
             result.append(Row(what=who, asked="", measured="could not be run", note=mine[0]["failed"]))
             continue
@@ -123,7 +123,7 @@ def _table(found: list[dict[str, Any]]) -> list[Row]:
             cells.append(f"{label}{100 * statistics.mean(scores):.2f}%")
         times[who] = statistics.median(entry["seconds"] for entry in mine)
         result.append(
-            Row(what=who, asked="", measured=", ".join(cells), note=f"{readable(times[who])} a fit")
+            Row(what=who, asked="", measured=", ".join(cells), note=f"{readable(times[who])} per fit")
         )
     for who, share, extra in (
         ("Opacus, its own loader", 0.2, ""),

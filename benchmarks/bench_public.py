@@ -7,27 +7,27 @@ import time
 
 from _measure import Row, asked
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.public_sample import public_map
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.mirror_descent.theorem import mirror_noise
+from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
+from dplangevin.mechanisms.mirror_descent.theorem import calibrate_mirror_noise
 from dplangevin.papers.gallery.public_mirror_descent import figure_problem, figure_sample
-from dplangevin.privacy.plan import Plan
 
 DIMENSION, STEPS = 6000, 20
 
 
 def rows() -> list[Row]:
-    """One run with 10000 dense private and 9000 public rows: map, start, 20 steps; 5 minutes and 4 GB are allowed."""
+    """Measure one run with 10000 dense private and 9000 public rows: mirror map, start and 20 steps."""
     sample = figure_sample(DIMENSION, 0)
     problem = figure_problem(DIMENSION, 0.01)
     X, y = sample.private[0].toarray(), sample.private[1]
-    noise = mirror_noise(problem.constants, STEPS, epsilon=1.0, delta=1e-5)
-    schedule = PublicMirrorSchedule(step_size=0.015, noise_std=noise, n_steps=STEPS)
+    noise = calibrate_mirror_noise(problem.constants, STEPS, epsilon=1.0, delta=1e-5)
+    spec = PublicMirrorSpec(step_size=0.015, noise_std=noise, n_steps=STEPS)
     start = time.process_time()
-    mirror = public_map(*sample.public, problem)
-    plan = Plan(problem=problem, schedule=schedule, delta=1e-5)
+    mirror = public_mirror_map(*sample.public, problem)
+    plan = Plan(problem=problem, spec=spec, delta=1e-5)
     PublicMirrorDescent(mirror).run(plan, ArrayDataset(X, y, problem), 0)
     spent = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -35,7 +35,7 @@ def rows() -> list[Row]:
     return [
         asked(what, 300.0, spent),
         Row(
-            what="the same, largest memory of the process",
+            what="the same, peak memory of the process",
             asked="< 4 GB",
             measured=f"{peak:.3g} GB",
             met=peak < 4,

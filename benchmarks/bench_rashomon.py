@@ -1,4 +1,4 @@
-"""Rashomon sets: many models at once."""
+"""Rashomon sets: time and memory of many models."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODELS, COLUMNS = 100, 50
 
 
 def _adult() -> tuple[np.ndarray, np.ndarray, str]:
-    """Fifty columns of Adult (the constant one last), or rows of the same shape where the file is not here."""
+    """Return fifty columns of Adult (the constant one last), or synthetic rows of the same shape without the file."""
     try:
         split = loaders.load("adult")
     except loaders.Unavailable:
@@ -29,8 +29,8 @@ def _adult() -> tuple[np.ndarray, np.ndarray, str]:
             rng.integers(0, 2, 32_561),
             "synthetic rows",
         )
-    kept = np.argsort(-split.X[:, :-1].std(axis=0))[: COLUMNS - 1]
-    rows = split.X[:, [*sorted(kept), split.X.shape[1] - 1]]
+    widest = np.argsort(-split.X[:, :-1].std(axis=0))[: COLUMNS - 1]
+    rows = split.X[:, [*sorted(widest), split.X.shape[1] - 1]]
     return rows, split.y, f"Adult, {rows.shape[1]} columns"
 
 
@@ -39,7 +39,7 @@ def _process() -> list[Row]:
     model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], radius=2.0, fit_intercept=False)
     sampler = RashomonSampler(
         model,
-        threshold=0.1,
+        thresholds=0.1,
         n_models=MODELS,
         epsilon=4.0,
         delta=1e-6,
@@ -52,7 +52,7 @@ def _process() -> list[Row]:
         sampler.fit(rows, labels)
     spent = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    steps = sampler.plan_.schedule.n_steps
+    steps = sampler.plan_.spec.n_steps
     what = f"{MODELS} models on {source}, process tier, at most {steps} steps"
     return [
         asked(what, 120.0, spent, f"hit bound {sampler.hit_probability_:.3g}; one run"),
@@ -66,14 +66,14 @@ def _certified() -> Row:
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     y = rng.integers(0, 2, 5000)
     model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], radius=1.0, fit_intercept=False)
-    sampler = RashomonSampler(model, threshold=0.05, n_models=20, epsilon=2.0, delta=1e-6, random_state=0)
+    sampler = RashomonSampler(model, thresholds=0.05, n_models=20, epsilon=2.0, delta=1e-6, random_state=0)
     return timed(
         "20 models, n = 5000, p = 10, radius 1, certified tier", None, lambda: sampler.fit(X, y), repeats=1
     )
 
 
 def rows() -> list[Row]:
-    """The process tier on Adult, certified draws, planning and capacity."""
+    """Measure the process tier on Adult, certified draws, planning and capacity."""
     problem = Problem(
         loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=30_000, n_features=20, constraint=Ball(2.0),
         ridge=1e-3, fit_intercept=False,

@@ -18,10 +18,10 @@ from _measure import Row, readable
 from _scale import CLIPPED_SQUARE, anonymous_memory, gradient, interleaved, problem, records
 from scipy.special import expit
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import Logistic
 
 HERE = Path(__file__).parent
@@ -32,7 +32,7 @@ LARGE = (
 
 
 def rows() -> list[Row]:
-    """Ratios within one run; times are the least of several interleaved repeats."""
+    """Measure ratios within one run; times are the shortest of several interleaved repeats."""
     return [*_one_pass(), *_threads(), *_whole_run(), *_start_up(), *_axes()]
 
 
@@ -56,7 +56,7 @@ def _one_pass() -> list[Row]:
     least = interleaved(work, repeats=7)
     read = min(least["read max"], least["read dot"])
     vectors = interleaved({k: gradient(logistic, Logistic(), many, k) for k in KERNELS}, repeats=1)
-    found = [
+    results = [
         Row(
             what="read bandwidth, one thread, 1M x 50 float64",
             asked="",
@@ -65,19 +65,19 @@ def _one_pass() -> list[Row]:
     ]
     names = {"numpy": "NumPy blocks", "numba": "compiled"}
     for kernel in KERNELS:
-        found.append(
+        results.append(
             _share(f"logistic, {names[kernel]}", read / least[kernel], {"numpy": 0.38, "numba": 0.6}[kernel])
         )
-    found += [
+    results += [
         _share(f"squared, {names[k]}", read / least[f"{k} squared"], 0.85 if k == "numba" else None)
         for k in KERNELS
     ]
-    found.append(_share("logistic, NumPy two-pass", read / least["two-pass"], None))
-    found.append(_share("logistic, scikit-learn's LinearModelLoss", read / least["scikit-learn"], None))
-    found.append(_torch(X.nbytes, read))
+    results.append(_share("logistic, NumPy two-pass", read / least["two-pass"], None))
+    results.append(_share("logistic, scikit-learn's LinearModelLoss", read / least["scikit-learn"], None))
+    results.append(_torch(X.nbytes, read))
     for kernel in KERNELS:
         ratio = vectors[kernel] / least["two-pass"]
-        found.append(
+        results.append(
             Row(
                 what=f"64 vectors over one NumPy two-pass gradient, {names[kernel]}",
                 asked="<= 10.5",
@@ -86,13 +86,13 @@ def _one_pass() -> list[Row]:
                 note=f"{readable(vectors[kernel])} against {readable(least['two-pass'])}",
             )
         )
-    return found
+    return results
 
 
 def _share(what: str, share: float, least: float | None) -> Row:
     asked = "" if least is None else f">= {least:.0%}"
     return Row(
-        what=f"{what}: share of the read bandwidth",
+        what=f"{what}: fraction of the read bandwidth",
         asked=asked,
         measured=f"{share:.0%}",
         met=None if least is None else share >= least,
@@ -100,7 +100,7 @@ def _share(what: str, share: float, least: float | None) -> Row:
 
 
 def _scikit_learn(X: Any, y: Any, theta: Any) -> Callable[[], object]:
-    """Its private class, looked up at run time: only this comparison needs it."""
+    """Return a gradient by scikit-learn's private class, imported at run time: only this comparison needs it."""
     try:
         linear = importlib.import_module("sklearn.linear_model._linear_loss").LinearModelLoss
         losses = importlib.import_module("sklearn._loss.loss")
@@ -112,7 +112,7 @@ def _scikit_learn(X: Any, y: Any, theta: Any) -> Callable[[], object]:
 
 def _torch(n_bytes: int, read: float) -> Row:
     python = HERE / ".peers" / "opacus" / "bin" / "python"
-    what = "logistic, torch: share of the read bandwidth"
+    what = "logistic, torch: fraction of the read bandwidth"
     if not python.exists():
         return Row(what=what, asked="", measured="not run", note="`make bench` installs it with the peers")
     try:
@@ -163,8 +163,8 @@ def _whole_run() -> list[Row]:
     n, p = 100_000, 50
     of = problem(n, p)
     data = ArrayDataset(*records(n, p), of)
-    schedule = NoisyGradientSchedule(step_size=0.1, noise_std=0.01, n_steps=100)
-    plan = Plan(problem=of, schedule=schedule, delta=1e-6, theorem="composition")
+    spec = NoisyGradientSpec(step_size=0.1, noise_std=0.01, n_steps=100)
+    plan = Plan(problem=of, spec=spec, delta=1e-6, theorem="composition")
     inside, least = 0.0, np.inf
     kernel = data.kernel(of.loss)
     cls = type(kernel)
@@ -211,7 +211,7 @@ _TABLES = (
     "pandas",
     "pyarrow",
     "polars",
-)  # scikit-learn imports what it finds of these; they come with other extras
+)  # scikit-learn imports these where they are installed; they come with other extras
 _SKLEARN = "import time; begin = time.process_time(); import sklearn.base; print(time.process_time() - begin)"
 _COMPILED = """
 import time, numpy as np; import dplangevin.data._kernels as k; from dplangevin.problem import Logistic
@@ -219,7 +219,7 @@ import dplangevin.data.dataset, dplangevin.estimators
 start = time.process_time(); import numba; imported = time.process_time()
 from dplangevin.data._kernels import Block
 b = Block(np.ones((100, 5)), np.ones(100), None)
-k.kernel_for(Logistic(), 0, "numba").gradient(b, np.ones((5, 1)), True)
+k.choose_kernel(Logistic(), 0, "numba").gradient(b, np.ones((5, 1)), True)
 print(imported - start, time.process_time() - imported)
 """
 
@@ -236,7 +236,7 @@ def _start_up() -> list[Row]:
         min(run(_FIT.format(hidden=hidden), "numpy")[0] for _ in range(3)) for hidden in (_TABLES, ())
     )
     own = min(run(_SKLEARN, "numpy")[0] for _ in range(3))
-    found = [
+    results = [
         Row(
             what="import and first fit, 20k x 20, without `fast`",
             asked="< 2 s",
@@ -250,7 +250,7 @@ def _start_up() -> list[Row]:
         run(_COMPILED, "numba")  # fills the cache
         times = [run(_COMPILED, "numba") for _ in range(3)]
         imported, load = (min(column) for column in zip(*times, strict=True))
-        found.append(
+        results.append(
             Row(
                 what="compiled kernel in a second process, numba's import included",
                 asked="< 500 ms",
@@ -259,11 +259,11 @@ def _start_up() -> list[Row]:
                 note=f"processor time; the import {readable(imported)}, the cached kernel {readable(load)}",
             )
         )
-    return found
+    return results
 
 
 def _axes() -> list[Row]:
-    found = []
+    results = []
     kernel = KERNELS[-1]
     sizes = [10_000, 100_000, 1_000_000, *([10_000_000] if LARGE else [])]
     cells = []
@@ -274,22 +274,22 @@ def _axes() -> list[Row]:
         del X
         least = interleaved({"": gradient(data, Logistic(), np.full((50, 1), 0.1), kernel)}, repeats=5)[""]
         cells.append(
-            f"{n:.0e}: {readable(least)}, {least / n * 1e9:.0f} ns a row, {anonymous_memory() - before:.0f} MB"
+            f"{n:.0e}: {readable(least)}, {least / n * 1e9:.0f} ns per row, {anonymous_memory() - before:.0f} MB"
         )
         del data
-    found.append(Row(what=f"rows, p = 50, {kernel}", asked="linear", measured="; ".join(cells)))
+    results.append(Row(what=f"rows, p = 50, {kernel}", asked="linear", measured="; ".join(cells)))
     cells = []
     for p in (10, 100, 1000):
         data = ArrayDataset(*records(100_000, p), problem(100_000, p))
         theta = np.full((p, 1), 0.01)
         least = interleaved({"": gradient(data, Logistic(), theta, kernel)}, repeats=3)[""]
-        cells.append(f"{p}: {readable(least)}, {least / p * 1e6:.0f} µs a column")
-    found.append(Row(what=f"columns, n = 1e5, {kernel}", asked="linear", measured="; ".join(cells)))
+        cells.append(f"{p}: {readable(least)}, {least / p * 1e6:.0f} µs per column")
+    results.append(Row(what=f"columns, n = 1e5, {kernel}", asked="linear", measured="; ".join(cells)))
     data = ArrayDataset(*records(100_000, 50), problem(100_000, 50))
     cells = []
     for k in (1, 4, 16, 64, 256):
         theta = np.random.default_rng(k).normal(size=(50, k)) / 10
         least = interleaved({"": gradient(data, Logistic(), theta, kernel)}, repeats=2)[""]
-        cells.append(f"{k}: {readable(least)}, {readable(least / k)} a chain")
-    found.append(Row(what=f"chains, 1e5 x 50, {kernel}", asked="below linear", measured="; ".join(cells)))
-    return found
+        cells.append(f"{k}: {readable(least)}, {readable(least / k)} per chain")
+    results.append(Row(what=f"chains, 1e5 x 50, {kernel}", asked="below linear", measured="; ".join(cells)))
+    return results

@@ -1,4 +1,4 @@
-"""The reading room: a first pass over Parquet and text, against readers that guess or are told types."""
+"""Reading tables: a first pass over Parquet and text, compared with readers that infer or are given types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from _measure import Row, seconds
 from dplangevin.data import ArrowSource
 from dplangevin.estimators import SchemaEncoder
 from dplangevin.schema import Schema
-from dplangevin.tables import Files
+from dplangevin.tables import TableFiles
 
 ROWS = int(os.environ.get("DPLANGEVIN_BENCH_ROWS", "2000000"))
 COLUMNS = 50
@@ -22,7 +22,7 @@ KINDS = ("north", "south", "east", "west")
 
 
 def rows() -> list[Row]:
-    """Processor time of one pass, ours over theirs."""
+    """Compare the processor time of one pass with that of other readers."""
     with tempfile.TemporaryDirectory() as folder:
         return [_parquet(Path(folder)), *_text(Path(folder))]
 
@@ -42,14 +42,18 @@ def _parquet(folder: Path) -> Row:
         for _ in source.records():
             pass
 
-    plain, room = (seconds(work, repeats=3) for work in (lambda: _typed(folder / "t.parquet"), ours))
+    plain, ours_seconds = (seconds(work, repeats=3) for work in (lambda: _typed(folder / "t.parquet"), ours))
     return _ratio(
-        f"first pass over Parquet, {ROWS:.0e} x {COLUMNS}", 1.1, room, plain, "columns to arrays as stored"
+        f"first pass over Parquet, {ROWS:.0e} x {COLUMNS}",
+        1.1,
+        ours_seconds,
+        plain,
+        "columns to arrays as stored",
     )
 
 
 def _typed(path: Path) -> None:
-    """What a reader does that trusts the types of the file: columns to arrays, arrays to rows."""
+    """Read the file as a reader that trusts its types: columns to arrays, arrays to rows."""
     import pyarrow.dataset as ds
 
     options = ds.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=1 << 20, pre_buffer=False)
@@ -83,13 +87,13 @@ def _text(folder: Path) -> list[Row]:
     listed = {kind: i for i, kind in enumerate(KINDS)}
 
     def ours() -> None:
-        for table in Files(path).batches(schema.names):
+        for table in TableFiles(path).batches(schema.names):
             for name in schema.names:
                 cells = table.column(name)
                 _ = cells.numbers() if name.startswith("x") else cells.codes(listed)
 
     def encoded() -> None:
-        for table in Files(path).batches(schema.names):
+        for table in TableFiles(path).batches(schema.names):
             SchemaEncoder(schema).transform(table)
 
     theirs = seconds(lambda: pd.read_csv(path, dtype=kinds), repeats=3)

@@ -1,4 +1,4 @@
-"""Draw the charts of the benchmark pages and of the README from the tables that were measured.
+"""Draw the charts of the benchmark pages and of the README from the measured tables.
 
 Usage: python benchmarks/charts.py. Reads ACCURACY.md, ADDITIVE.md and RESULTS.md beside this file, writes charts/*.svg.
 """
@@ -25,7 +25,7 @@ Points = list[tuple[float, float]]
 
 
 def tables(text: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """(heading, rows) of every Markdown table."""
+    """Yield (heading, rows) of every Markdown table."""
     for heading, body in re.findall(r"^#+ (.*)\n((?:(?!^#).*\n?)*)", text, re.MULTILINE):
         lines = [line.strip()[1:-1].split("|") for line in body.splitlines() if line.startswith("|")]
         if len(lines) > 2:
@@ -35,19 +35,19 @@ def tables(text: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
 
 
 def first(cell: str) -> float | None:
-    """The first number of a cell: the accuracy."""
+    """Return the first number of a cell: the accuracy."""
     found = NUMBER.search(cell)
     return None if found is None else float(found[0])
 
 
 def points(rows: list[dict[str, str]], column: str) -> Points:
-    """(epsilon, accuracy) where the column has a number."""
+    """Return (epsilon, accuracy) where the column has a number."""
     found = ((float(row["epsilon"]), first(row.get(column, ""))) for row in rows)
     return [(epsilon, value) for epsilon, value in found if value is not None]
 
 
 def style() -> None:
-    """Plain, the same bytes for the same numbers."""
+    """Set a plain style that gives equal bytes for equal numbers."""
     matplotlib.use("Agg")
     plt.rcParams.update({
         "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
@@ -56,7 +56,7 @@ def style() -> None:
 
 
 def save(figure: Any, name: str) -> None:
-    """One file in charts/."""
+    """Write one file in charts/."""
     (HERE / "charts").mkdir(exist_ok=True)
     path = HERE / "charts" / name
     figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
@@ -65,15 +65,15 @@ def save(figure: Any, name: str) -> None:
 
 
 def _draw(axes: Any, rows: dict[str, list[dict[str, str]]], plain: float | None) -> None:
-    looks = {"add-remove": "-", "replace-one": "--", "pure": ":"}
-    for promise, dash in looks.items():
-        if promise in rows:
-            axes.plot(*zip(*points(rows[promise], "dplangevin"), strict=True), dash, color=OURS, marker="o", ms=4,
-                      label=f"dplangevin, {promise}")  # fmt: skip
-            peers = points(rows[promise], "tuned peer")
+    dashes = {"add-remove": "-", "replace-one": "--", "pure": ":"}
+    for guarantee, dash in dashes.items():
+        if guarantee in rows:
+            axes.plot(*zip(*points(rows[guarantee], "dplangevin"), strict=True), dash, color=OURS, marker="o", ms=4,
+                      label=f"dplangevin, {guarantee}")  # fmt: skip
+            peers = points(rows[guarantee], "tuned peer")
             if peers:
                 axes.plot(*zip(*peers, strict=True), dash, color=PEER, marker="s", ms=3.5, lw=1,
-                          label=f"best tuned peer, {promise}")  # fmt: skip
+                          label=f"best tuned peer, {guarantee}")  # fmt: skip
     if plain is not None:
         axes.axhline(plain, color="#555", lw=1)
     axes.set_xscale("log")
@@ -82,7 +82,7 @@ def _draw(axes: Any, rows: dict[str, list[dict[str, str]]], plain: float | None)
 
 
 def accuracy_figures(found: dict[str, dict[str, list[dict[str, str]]]]) -> None:
-    """Accuracy against epsilon, a panel for each data set."""
+    """Draw accuracy against epsilon, one panel per data set."""
     names = [name for name in TITLES if name in found]
     figure, grid = plt.subplots((len(names) + 1) // 2, 2, figsize=(8.2, 2.5 * ((len(names) + 1) // 2)))
     for axes in grid.flat[len(names) :]:
@@ -100,16 +100,18 @@ def accuracy_figures(found: dict[str, dict[str, list[dict[str, str]]]]) -> None:
 
 
 def additive_points(text: str) -> Points:
-    """Accuracy of the additive classifier on Adult, add-remove, up to epsilon 1."""
+    """Return the accuracy of the additive classifier on Adult, add-remove, up to epsilon 1."""
     [rows] = [rows for heading, rows in tables(text) if heading == "Cells"]
-    adult = [row for row in rows if row["data"] == "adult" and row["promise"] == "add-remove"]
+    adult = [row for row in rows if row["data"] == "adult" and row["guarantee"] == "add-remove"]
     return [point for point in points(adult, "additive") if point[0] <= 1]
 
 
-def front_figure(adult: dict[str, list[dict[str, str]]], beside: dict[str, Points], curves: Points) -> None:
-    """Adult: what the first page shows."""
+def front_figure(
+    adult: dict[str, list[dict[str, str]]], other_points: dict[str, Points], curves: Points
+) -> None:
+    """Draw the figure of the first page: accuracy on Adult."""
     figure, axes = plt.subplots(figsize=(5.6, 3.0))
-    plain = beside.pop("scikit-learn, not private")[0][1]
+    plain = other_points.pop("scikit-learn, not private")[0][1]
     axes.axhline(plain, color="#555", lw=1)
     axes.annotate(
         "scikit-learn, not private", (0.2, plain), (0, -11), textcoords="offset points", color="#444"
@@ -117,13 +119,13 @@ def front_figure(adult: dict[str, list[dict[str, str]]], beside: dict[str, Point
     axes.plot(
         *zip(*curves, strict=True), color="#26a69a", marker="v", lw=2, label="dplangevin additive, add-remove"
     )
-    for promise, dash in (("add-remove", "-"), ("pure", "--")):
-        ours = [point for point in points(adult[promise], "dplangevin") if point[0] <= 1]
+    for guarantee, dash in (("add-remove", "-"), ("pure", "--")):
+        ours = [point for point in points(adult[guarantee], "dplangevin") if point[0] <= 1]
         axes.plot(
-            *zip(*ours, strict=True), dash, color=OURS, marker="o", lw=2, label=f"dplangevin, {promise}"
+            *zip(*ours, strict=True), dash, color=OURS, marker="o", lw=2, label=f"dplangevin, {guarantee}"
         )
-    looks = (("#555", "^"), (PEER, "s"), ("#7b4fa3", "D"))
-    for (who, values), (color, marker) in zip(beside.items(), looks, strict=False):
+    styles = (("#555", "^"), (PEER, "s"), ("#7b4fa3", "D"))
+    for (who, values), (color, marker) in zip(other_points.items(), styles, strict=False):
         axes.plot(*zip(*values, strict=True), color=color, marker=marker, ms=4, lw=1.2, label=who)
     axes.set(
         xscale="log", xlabel="epsilon (smaller is more private)", ylabel="test accuracy, %", ylim=(75.5, 87)
@@ -136,7 +138,7 @@ def front_figure(adult: dict[str, list[dict[str, str]]], beside: dict[str, Point
 
 
 def peers(results: str) -> dict[str, Points]:
-    """Accuracy at each epsilon of everybody in the section on Adult."""
+    """Return the accuracy at each epsilon of every library in the section on Adult."""
     [rows] = [rows for heading, rows in tables(results) if heading.startswith("Logistic regression on Adult")]
     found: dict[str, Points] = {}
     for row in rows:
@@ -146,27 +148,27 @@ def peers(results: str) -> dict[str, Points]:
     return found
 
 
-def seconds(words: str) -> float:
-    """12.3 ms -> 0.0123."""
-    value, unit = words.split()[:2]
+def seconds(text: str) -> float:
+    """Return seconds: 0.0123 for 12.3 ms."""
+    value, unit = text.split()[:2]
     return float(value) * {"s": 1.0, "ms": 1e-3, "µs": 1e-6}[unit.rstrip(",;")]
 
 
 def time_figure(results: str) -> None:
-    """Time of one pass against the number of rows, and of one fit beside the peers'."""
+    """Draw the time of one pass against the number of rows, and of one fit of each library."""
     every = {row["what"]: row for _, rows in tables(results) for row in rows if "what" in row}
     cells = every["rows, p = 50, numba"]["reached"].split("; ")
     sizes = [(float(cell.split(":")[0]), seconds(cell.split(": ")[1])) for cell in cells]
     fits = {
         what: seconds(row["note"])
         for what, row in every.items()
-        if row["note"].endswith("a fit") and not what.endswith("compiled")
+        if row["note"].endswith(("a fit", "per fit")) and not what.endswith("compiled")
     }
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 2.9))
     left.loglog(*zip(*sizes, strict=True), color=OURS, marker="o")
     left.loglog([1e4, 1e7], [sizes[-1][1] / 1e3, sizes[-1][1]], color="#888", lw=1, ls=":")
-    left.set(xlabel="records n (50 columns)", ylabel="seconds a pass, one thread")
-    left.set_title("time grows with n, and no faster (dotted: linear)", loc="left", fontsize=9)
+    left.set(xlabel="records n (50 columns)", ylabel="seconds per pass, one thread")
+    left.set_title("time is linear in n (dotted: linear)", loc="left", fontsize=9)
     ranked = sorted(fits.items(), key=lambda entry: -entry[1])
     colors = [OURS if who.startswith("dplangevin") else PEER for who, _ in ranked]
     right.scatter([spent for _, spent in ranked], [who for who, _ in ranked], c=colors, s=40)
@@ -178,15 +180,15 @@ def time_figure(results: str) -> None:
 
 
 def main() -> None:
-    """All of them."""
+    """Draw all charts."""
     style()
     accuracy = (HERE / "ACCURACY.md").read_text(encoding="utf-8")
     results = (HERE / "RESULTS.md").read_text(encoding="utf-8")
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
     for heading, rows in tables(accuracy):
-        name, _, promise = heading.partition(", ")
+        name, _, guarantee = heading.partition(", ")
         if name in TITLES:
-            found.setdefault(name, {})[promise] = rows
+            found.setdefault(name, {})[guarantee] = rows
     accuracy_figures(found)
     known = peers(results)
     shown = {

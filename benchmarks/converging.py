@@ -1,4 +1,4 @@
-"""The default fit against plain descent and the model without privacy, on generated tables whose seeds chose nothing.
+"""The default fit compared with plain descent and the model without privacy, on tables not used in development.
 
 Usage: python benchmarks/converging.py measure PART [--table 0] [--seeds 20] [--epsilons 1 8] >> cells.jsonl
        python benchmarks/converging.py print cells.jsonl
@@ -26,13 +26,13 @@ from scipy.optimize import minimize
 from validation import TABLES, table as validation_table
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
-from dplangevin.planner.choose import choose
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Clipped, Logistic
 
 EPSILONS = (0.1, 0.5, 1.0, 8.0)
 HELD_OUT = 10_000
-FRESH = 7001  # seeds from here on chose nothing
+FRESH = 7001  # seeds from here on were not used in development
 # kind, rows, columns, correlation or decades
 ILL = (
     ("ar", 20_000, 20, 0.95),
@@ -55,10 +55,10 @@ WIDE = (
 Table = tuple[Floats, Floats, Floats, Floats]
 
 
-def ill(place: int, seed: int = FRESH) -> Table:
-    """Columns that are correlated, or of unequal scales, or both; a constant column; rows of norm at most 1."""
-    kind, n, p, much = ILL[place]
-    rng = np.random.default_rng(seed + place)
+def ill(index: int, seed: int = FRESH) -> Table:
+    """Return columns that are correlated, or of unequal scales, or both; a constant column; rows of norm at most 1."""
+    kind, n, p, much = ILL[index]
+    rng = np.random.default_rng(seed + index)
     X = rng.standard_normal((n + HELD_OUT, p))
     if kind in ("ar", "both"):
         for j in range(1, p):
@@ -74,22 +74,22 @@ def ill(place: int, seed: int = FRESH) -> Table:
     return rows[:n], y[:n], rows[n:], y[n:]
 
 
-def mixed(place: int) -> Table:
-    """A table of the generator that the clip law was chosen on, of another set."""
-    X, y = mixed_table(shapes(FRESH, MIXED)[place], FRESH + 100 + place)
+def mixed(index: int) -> Table:
+    """Return a table of the generator that the clipping rule was chosen on, of another set."""
+    X, y = mixed_table(shapes(FRESH, MIXED)[index], FRESH + 100 + index)
     return X[:-HELD_OUT], y[:-HELD_OUT], X[-HELD_OUT:], y[-HELD_OUT:]
 
 
-def validation(place: int) -> Table:
-    """A table of validation.py with another seed."""
-    X, y, _ = validation_table(list(TABLES)[place], FRESH + 500)
+def validation(index: int) -> Table:
+    """Return a table of validation.py with another seed."""
+    X, y, _ = validation_table(list(TABLES)[index], FRESH + 500)
     return X[:-20_000], y[:-20_000], X[-20_000:-HELD_OUT], y[-20_000:-HELD_OUT]
 
 
-def wide(place: int) -> Table:
-    """Many columns: correlated, with a falling spectrum, or rare indicators."""
-    kind, p = WIDE[place]
-    rng = np.random.default_rng(FRESH + 600 + place)
+def wide(index: int) -> Table:
+    """Return many columns: correlated, with a falling spectrum, or rare indicators."""
+    kind, p = WIDE[index]
+    rng = np.random.default_rng(FRESH + 600 + index)
     X = rng.standard_normal((20_000 + HELD_OUT, p - 1))
     if kind == "ar":
         for j in range(1, p - 1):
@@ -99,26 +99,26 @@ def wide(place: int) -> Table:
     if kind == "sparse":
         X = (rng.random(X.shape) < np.minimum(0.5, 3 / np.arange(1, p))).astype(float)
     scores = X[:, :30] / X[:, :30].std(axis=0) @ rng.standard_normal(30)
-    chances = 1 / (1 + np.exp(-2 * (scores - scores.mean()) / scores.std()))
-    y = (rng.random(len(X)) < chances).astype(float)
+    probabilities = 1 / (1 + np.exp(-2 * (scores - scores.mean()) / scores.std()))
+    y = (rng.random(len(X)) < probabilities).astype(float)
     rows = np.column_stack([X, np.ones(len(X))])
     lengths = np.linalg.norm(rows, axis=1)
     rows /= np.maximum(lengths, np.quantile(lengths, 0.95))[:, None]
     return rows[:20_000], y[:20_000], rows[20_000:], y[20_000:]
 
 
-def noise(place: int) -> Table:
-    """8,000 x 30, labels independent of the rows."""
-    rng = np.random.default_rng(FRESH + 300 + place)
+def noise(index: int) -> Table:
+    """Return 8,000 x 30 rows with labels independent of them."""
+    rng = np.random.default_rng(FRESH + 300 + index)
     rows = np.column_stack([rng.standard_normal((8_000 + HELD_OUT, 29)), np.ones(8_000 + HELD_OUT)])
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     y = (rng.random(len(rows)) < 0.5).astype(float)
     return rows[:8_000], y[:8_000], rows[8_000:], y[8_000:]
 
 
-def real(place: int) -> Table:
-    """Public data sets, which are development data."""
-    split = load(("adult", "breast_cancer", "digits8")[place], 0)
+def real(index: int) -> Table:
+    """Return public data sets, which are development data."""
+    split = load(("adult", "breast_cancer", "digits8")[index], 0)
     return split.X, np.asarray(split.y, float), split.X_test, np.asarray(split.y_test, float)
 
 
@@ -129,7 +129,7 @@ PARTS = {
 
 
 def least(X: Floats, y: Floats, X_test: Floats, y_test: Floats) -> float:
-    """Log-loss of maximum likelihood (a trace of a ridge where it does not exist), found in whitened coordinates."""
+    """Return the log-loss of maximum likelihood (with a tiny ridge), minimised in whitened coordinates."""
     values, vectors = np.linalg.eigh(X.T @ X / len(X))
     basis = vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))
     Z, loss = X @ basis, Logistic()
@@ -138,41 +138,41 @@ def least(X: Floats, y: Floats, X_test: Floats, y_test: Floats) -> float:
         slopes = loss.slope(Z @ q, y)
         return float(loss.value(Z @ q, y).mean() + 1e-6 * q @ q), Z.T @ slopes / len(y) + 2e-6 * q
 
-    found = minimize(value, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
-    return float(loss.value(X_test @ (basis @ found), y_test).mean())
+    solution = minimize(value, np.zeros(Z.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
+    return float(loss.value(X_test @ (basis @ solution), y_test).mean())
 
 
 def cells(
-    part: str, place: int, seeds: int, adjacency: str, epsilons: Sequence[float] = EPSILONS
+    part: str, index: int, seeds: int, adjacency: str, epsilons: Sequence[float] = EPSILONS
 ) -> Iterator[dict[str, Any]]:
-    """Log-loss and accuracy of both fits at each epsilon."""
-    X, y, X_test, y_test = PARTS[part][0](place)
+    """Yield log-loss and accuracy of both fits at each epsilon."""
+    X, y, X_test, y_test = PARTS[part][0](index)
     reference = least(X, y, X_test, y_test)
     for epsilon in epsilons:
         cell: dict[str, Any] = {
-            "part": part, "table": place, "n": len(X), "p": X.shape[1], "adjacency": adjacency, "epsilon": epsilon,
+            "part": part, "table": index, "n": len(X), "p": X.shape[1], "adjacency": adjacency, "epsilon": epsilon,
             "least": reference, "seeds": seeds,
         }  # fmt: skip
         for mechanism in ("noisy-gd", "auto"):
-            recipe = choose(
+            fit_plan = plan_fit(
                 model="logistic", n=len(X), n_features=X.shape[1], epsilon=epsilon, delta=1e-5, adjacency=adjacency,
                 data_norm=1.0, fit_intercept=False, mechanism=mechanism,
             )  # fmt: skip
-            plan = recipe.plan
+            plan = fit_plan.plan
             data, loss = ArrayDataset(X, y, plan.problem), plan.problem.loss
             bound = loss.bound if isinstance(loss, Clipped) else 1.0
-            made = [run(plan, data, 50_000 + s) for s in range(seeds)]
-            found = np.array([_figures((X_test @ r.value)[:, None], y_test, bound)[:2] for r in made])
+            releases = [run_plan(plan, data, 50_000 + s) for s in range(seeds)]
+            figures = np.array([_figures((X_test @ r.value)[:, None], y_test, bound)[:2] for r in releases])
             cell[mechanism] = {
-                "loss": found[:, 1].mean(), "error": found[:, 1].std() / math.sqrt(seeds),
-                "accuracy": found[:, 0].mean(), "kind": plan.schedule.mechanism,
-                "passes": max(int(r.n_steps or 1) for r in made) + int(getattr(plan.schedule, "looks", 0)),
+                "loss": figures[:, 1].mean(), "error": figures[:, 1].std() / math.sqrt(seeds),
+                "accuracy": figures[:, 0].mean(), "kind": plan.spec.mechanism,
+                "passes": max(int(r.n_steps or 1) for r in releases) + int(getattr(plan.spec, "n_moment_releases", 0)),
             }  # fmt: skip
         yield cell
 
 
 def show(lines: list[dict[str, Any]]) -> None:
-    """A row for each cell, and the pooled excess of each part."""
+    """Print a row for each cell, and the pooled excess of each part."""
     print(
         "| table | n x p | epsilon | not private | plain descent | default | passes | accuracy, plain / default |"
     )
@@ -206,13 +206,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--adjacency", default="add-remove")
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
-    asked = parser.parse_args()
-    if asked.what == "print":
-        show([json.loads(line) for line in Path(asked.part).read_text().splitlines()])
+    arguments = parser.parse_args()
+    if arguments.what == "print":
+        show([json.loads(line) for line in Path(arguments.part).read_text().splitlines()])
         return
-    places = range(PARTS[asked.part][1]) if asked.table is None else [asked.table]
-    for place in places:
-        for cell in cells(asked.part, place, asked.seeds, asked.adjacency, asked.epsilons):
+    places = range(PARTS[arguments.part][1]) if arguments.table is None else [arguments.table]
+    for index in places:
+        for cell in cells(arguments.part, index, arguments.seeds, arguments.adjacency, arguments.epsilons):
             json.dump(cell, sys.stdout)
             print(flush=True)
 

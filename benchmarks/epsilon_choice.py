@@ -1,4 +1,4 @@
-"""Is `epsilon_for` calibrated? Attained excess over its target on tables that it has not seen.
+"""Calibration of `choose_epsilon`: attained excess compared with its target, on tables not used in development.
 
 `python benchmarks/epsilon_choice.py [FIRST LAST]` prints a line for each table: 20 generated ones, adult and bank with
 two goals each. The schema is stated; the attained excess is the mean over four fits of the log-loss on held-out rows
@@ -16,7 +16,7 @@ import pandas as pd
 import raw_table
 from sklearn.linear_model import LogisticRegression
 
-from dplangevin import DPLogisticRegression, epsilon_for
+from dplangevin import DPLogisticRegression, choose_epsilon
 from dplangevin.estimators import SchemaEncoder
 from dplangevin.schema import Schema
 
@@ -24,9 +24,9 @@ SEEDS, DELTA = 4, 1e-6
 GOALS = (0.003, 0.01, 0.03)
 
 
-def generated(place: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], float]:
-    """A table of random size: skewed, bell-shaped, two-valued and category columns, signals of random strength."""
-    rng = np.random.default_rng(2000 + place)
+def generated(index: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], float]:
+    """Return a table of random size with skewed, bell-shaped, two-valued and category columns."""
+    rng = np.random.default_rng(2000 + index)
     n, numbers, lists = int(rng.integers(4000, 20_000)), int(rng.integers(2, 9)), int(rng.integers(0, 4))
     size, columns, stated = n + 10_000, {}, {}
     for j in range(numbers):
@@ -37,49 +37,54 @@ def generated(place: int) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, Any], f
         }[kind]  # fmt: skip
         columns[f"x{j}"], stated[f"x{j}"] = np.clip(draw, 0, 10), {"range": [0, 10]}
     for j in range(lists):
-        words = [f"w{k}" for k in range(int(rng.integers(2, 12)))]
-        columns[f"c{j}"] = rng.choice(words, size, p=rng.dirichlet(np.ones(len(words))))
-        stated[f"c{j}"] = {"categories": words}
+        labels = [f"w{k}" for k in range(int(rng.integers(2, 12)))]
+        columns[f"c{j}"] = rng.choice(labels, size, p=rng.dirichlet(np.ones(len(labels))))
+        stated[f"c{j}"] = {"categories": labels}
     table = pd.DataFrame(columns)
     rows = SchemaEncoder({"version": 1, "columns": stated}).transform(table)
     score = rows @ rng.standard_normal(rows.shape[1])
     score = rng.uniform(0.5, 3) * (score - score.mean()) / score.std() + rng.uniform(-1.5, 1.5)
     table["y"] = np.where(rng.random(size) < 1 / (1 + np.exp(-score)), "yes", "no")
-    return table[:n], table[n:], stated, GOALS[place % 3]
+    return table[:n], table[n:], stated, GOALS[index % 3]
 
 
 def line(
     name: str, train: Any, test: Any, stated: dict[str, Any], target: str, classes: list[str], goal: float
 ) -> str:
-    """Asked, the epsilon that was told, and what it attains."""
+    """Return target, chosen epsilon and attained excess as a row."""
     schema = Schema.from_dict({"version": 1, "columns": stated})
-    found = epsilon_for("logistic", schema, n=len(train), excess=goal, delta=DELTA, seeds=SEEDS)
+    choice = choose_epsilon("logistic", schema, n=len(train), excess=goal, delta=DELTA, n_repeats=SEEDS)
     yes = (test[target] == classes[1]).to_numpy()
     encode = SchemaEncoder(schema)
     plain = LogisticRegression(C=1e3, fit_intercept=False, max_iter=500)
     plain.fit(encode.transform(train), train[target] == classes[1])
     floor = raw_table._log_loss(yes, plain.predict_proba(encode.transform(test))[:, 1])
-    options: dict[str, Any] = {"epsilon": found.epsilon, "delta": DELTA, "schema": schema, "classes": classes}
+    options: dict[str, Any] = {
+        "epsilon": choice.epsilon,
+        "delta": DELTA,
+        "schema": schema,
+        "classes": classes,
+    }
     fits = [
         DPLogisticRegression(**options, random_state=seed).fit(train, train[target]) for seed in range(SEEDS)
     ]
     gained = np.mean([raw_table._log_loss(yes, fit.predict_proba(test)[:, 1]) for fit in fits]) - floor
     ratio = gained / goal
-    kept = "yes" if 0.5 <= ratio <= 2 else "no"
-    return f"| {name} | {len(train)} | {goal:g} | {found.epsilon:.3g} | {gained:.4f} | {ratio:.2f} | {kept} |"
+    met = "yes" if 0.5 <= ratio <= 2 else "no"
+    return f"| {name} | {len(train)} | {goal:g} | {choice.epsilon:.3g} | {gained:.4f} | {ratio:.2f} | {met} |"
 
 
 def main() -> None:
-    """A line for each table."""
+    """Print a line for each table."""
     warnings.simplefilter("ignore")
     first, last = (int(word) for word in sys.argv[1:3]) if len(sys.argv) > 2 else (0, 24)
-    for place in range(first, min(last, 20)):
-        train, test, stated, goal = generated(place)
-        print(line(f"generated {place}", train, test, stated, "y", ["no", "yes"], goal), flush=True)
-    for place in range(max(first, 20), last):
-        problem = (raw_table.adult, raw_table.bank)[place % 2]()
+    for index in range(first, min(last, 20)):
+        train, test, stated, goal = generated(index)
+        print(line(f"generated {index}", train, test, stated, "y", ["no", "yes"], goal), flush=True)
+    for index in range(max(first, 20), last):
+        problem = (raw_table.adult, raw_table.bank)[index % 2]()
         train, test = problem.table(0)
-        goal = (0.003, 0.01)[place // 22]
+        goal = (0.003, 0.01)[index // 22]
         print(
             line(problem.name, train, test, problem.stated, problem.target, problem.classes or [], goal),
             flush=True,

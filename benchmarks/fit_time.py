@@ -1,4 +1,4 @@
-"""Processor time of the default logistic fit over scikit-learn's, one thread, models taking turns.
+"""Fit time of the default logistic regression relative to scikit-learn's, one thread, models taking turns.
 
 Usage: OMP_NUM_THREADS=1 python benchmarks/fit_time.py [--rows 100000] [--columns 50] [--turns 5] [--kind NAME ...]
 
@@ -28,7 +28,7 @@ ITERATIONS = (4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 100)
 
 
 def table(n: int, p: int, kind: str) -> tuple[Floats, Floats]:
-    """Columns that are independent, that share .9 of their variance, or each correlated by .9 with its neighbour."""
+    """Return columns that are independent, equicorrelated by .9, or correlated by .9 with the previous one."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, p))
     if kind == "equicorrelated .9":
@@ -42,24 +42,24 @@ def table(n: int, p: int, kind: str) -> tuple[Floats, Floats]:
 
 
 def spent(model: Any, X: Floats, y: Floats) -> float:
-    """Processor seconds of one fit."""
+    """Return the processor seconds of one fit."""
     start = time.process_time()
     model.fit(X, y)
     return time.process_time() - start
 
 
 def main() -> None:
-    """Ratios of medians."""
+    """Print ratios of medians."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=50)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--kind", choices=KINDS, nargs="+", default=KINDS)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     kernels = ("numpy", "numba") if find_spec("numba") else ("numpy",)
-    for kind in asked.kind:
-        X, y = table(asked.rows, asked.columns, kind)
+    for kind in arguments.kind:
+        X, y = table(arguments.rows, arguments.columns, kind)
         rows = X / np.linalg.norm(X, axis=1).max()
         ours = DPLogisticRegression(
             epsilon=8.0, data_norm=1.0, classes=[0, 1], adjacency="add-remove", random_state=0
@@ -71,7 +71,7 @@ def main() -> None:
             if log_loss(y, quick.fit(X, y).predict_proba(X)[:, 1]) <= goal:
                 break
         times: dict[str, list[float]] = {}
-        for turn in range(asked.turns + 1):
+        for turn in range(arguments.turns + 1):
             for name, model in (
                 ("own tolerance", LogisticRegression(C=1e4, max_iter=1000)),
                 ("same loss", quick),
@@ -82,13 +82,13 @@ def main() -> None:
                 times.setdefault(kernel, []).append(spent(ours, rows, y))
             if not turn:  # imports and compiled code
                 times.clear()
-        medians = {name: statistics.median(found) for name, found in times.items()}
-        told = ", ".join(
+        medians = {name: statistics.median(values) for name, values in times.items()}
+        ratios = ", ".join(
             f"{kernel} over {peer}: {medians[kernel] / medians[peer]:.2f}"
             for kernel in kernels
             for peer in ("own tolerance", "same loss")
         )
-        print(f"{asked.rows} x {asked.columns}, {kind}, {ours.n_iter_} steps: {told}", flush=True)
+        print(f"{arguments.rows} x {arguments.columns}, {kind}, {ours.n_iter_} steps: {ratios}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Wrong models in heavy tails: what the growing room of long rows buys, on tables whose seeds chose nothing.
+"""Misspecified models with heavy tails: the effect of the row-norm factor, on tables not used in development.
 
 Usage: python benchmarks/heavy_tails.py [--tables 6] [--seeds 5]
 
@@ -17,16 +17,16 @@ from loaders import Floats
 from scipy.optimize import minimize
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
-from dplangevin.planner.choose import choose
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Logistic, Loss, Squared
 
 EPSILONS = (0.5, 1.0, 4.0, 20.0)
-FRESH = 9101  # seeds from here on chose nothing
+FRESH = 9101  # seeds from here on were not used in development
 
 
 def table(seed: int) -> tuple[Floats, Floats]:
-    """Rows of norm at most 1 with a constant column, and scores of a truth that is not linear in them."""
+    """Return rows of norm at most 1 with a constant column, and scores that are not linear in them."""
     rng = np.random.default_rng(seed)
     n, p = int(rng.choice([8_000, 25_000, 80_000])), int(rng.choice([6, 12, 25]))
     columns = [np.minimum(rng.pareto(2.5, n), 15) / 15]
@@ -46,34 +46,34 @@ def table(seed: int) -> tuple[Floats, Floats]:
 
 
 def least(loss: Loss, X: Floats, y: Floats) -> float:
-    """The smallest mean loss."""
+    """Return the smallest mean loss."""
     W = X / np.sqrt((X**2).mean(axis=0))
 
     def value(q: Floats) -> tuple[float, Floats]:
         scores = W @ q
         return float(loss.value(scores, y).mean()), W.T @ loss.slope(scores, y) / len(y)
 
-    found = minimize(
+    solution = minimize(
         value, np.zeros(W.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": 3000, "ftol": 1e-13}
     )
-    return float(found.fun)
+    return float(solution.fun)
 
 
 def excess(model: str, X: Floats, y: Floats, loss: Loss, epsilon: float, seeds: int) -> list[float]:
-    """Mean loss over the least one, in %: with rows cut at their expected length, and by default."""
-    recipe = choose(
+    """Return the mean loss above the smallest one, in %: with rows clipped at their expected norm, and by default."""
+    fit_plan = plan_fit(
         model=model, n=len(X), n_features=X.shape[1], epsilon=epsilon, delta=1e-6, data_norm=1.0,
         adjacency="replace-one", fit_intercept=False, **({"target_bounds": (-1.0, 1.0)} if model == "ridge" else {}),
     )  # fmt: skip
-    small, found = least(loss, X, y), []
-    for room in (1.0, recipe.plan.schedule.room):
-        plan = replace(recipe.plan, schedule=replace(recipe.plan.schedule, room=room))
+    smallest, excesses = least(loss, X, y), []
+    for row_norm_factor in (1.0, fit_plan.plan.spec.row_norm_factor):
+        plan = replace(fit_plan.plan, spec=replace(fit_plan.plan.spec, row_norm_factor=row_norm_factor))
         values = [
-            loss.value(X @ run(plan, ArrayDataset(X, y, plan.problem), seed).value, y).mean()
+            loss.value(X @ run_plan(plan, ArrayDataset(X, y, plan.problem), seed).value, y).mean()
             for seed in range(seeds)
         ]
-        found.append(100 * (float(np.mean(values)) / small - 1))
-    return found
+        excesses.append(100 * (float(np.mean(values)) / smallest - 1))
+    return excesses
 
 
 def main() -> None:
@@ -88,8 +88,8 @@ def main() -> None:
         "ridge": (Squared(), lambda scores: np.clip(scores / 4, -1, 1)),
         "logistic": (Logistic(), lambda scores: (scores > 0).astype(float)),
     }
-    for place in range(options.tables):
-        X, scores = table(FRESH + place)
+    for index in range(options.tables):
+        X, scores = table(FRESH + index)
         for model, (loss, target) in targets.items():
             pairs = [excess(model, X, target(scores), loss, epsilon, options.seeds) for epsilon in EPSILONS]
             cells = " | ".join(f"+{cut:.2f} / +{now:.2f}%" for cut, now in pairs)

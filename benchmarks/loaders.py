@@ -1,4 +1,4 @@
-"""The data sets of the accuracy benchmark: rows of norm at most 1, the intercept a constant column inside the row.
+"""Data sets of the accuracy benchmark: rows of norm at most 1, with a constant column as intercept.
 
 Every range and category list is treated as public knowledge. CSV files are read from the directory that the environment
 variable DPLANGEVIN_DATA names; the rest comes with scikit-learn or is generated.
@@ -33,12 +33,12 @@ class Split(NamedTuple):
 
 
 class Unavailable(Exception):
-    """A data set that cannot be read here; the text says why."""
+    """Raised when a data set cannot be read; the message says why."""
 
 
 @cache
 def table(name: str) -> pd.DataFrame:
-    """A CSV file of the data directory."""
+    """Return a CSV file of the data directory."""
     folder = os.environ.get("DPLANGEVIN_DATA")
     if not folder:
         raise Unavailable(f"{name}: DPLANGEVIN_DATA does not name a directory with {FILES[name]}")
@@ -49,13 +49,13 @@ def table(name: str) -> pd.DataFrame:
 
 
 def unit_rows(features: Any) -> Floats:
-    """Rows with a constant column, scaled to norm 1."""
+    """Return rows with a constant column, scaled to norm 1."""
     rows = np.column_stack([features, np.ones(len(features))])
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def to_range(features: Any, low: Any, high: Any) -> Any:
-    """[low, high] to [-1, 1]."""
+    """Map [low, high] to [-1, 1]."""
     return 2.0 * (features - low) / np.where(high > low, high - low, 1.0) - 1.0
 
 
@@ -111,7 +111,7 @@ def _split(rows: Any, labels: Any, seed: int, stratify: bool = True) -> Split:
 
 
 def _regression(name: str, seed: int) -> Split:
-    """Features in [-1, 1]^p without a constant column, target in [-1, 1]."""
+    """Return features in [-1, 1]^p without a constant column, target in [-1, 1]."""
     if name == "randhie":
         data = table("randhie")
         features = data.drop(columns="mdvis").to_numpy(float)
@@ -131,7 +131,7 @@ def _regression(name: str, seed: int) -> Split:
 
 
 def load(name: str, seed: int = 0) -> Split:
-    """The split of a data set; the seed matters only where the split is random."""
+    """Return the split of a data set; the seed matters only where the split is random."""
     if name == "adult":
         return _adult()
     if name == "bank":

@@ -1,9 +1,9 @@
-"""Huber, quantile, support-vector, Poisson and multinomial fits beside the model without privacy, on held-out rows.
+"""Huber, quantile, support-vector, Poisson and multinomial fits compared with fits without privacy, on held-out rows.
 
 Usage: python benchmarks/other_losses.py [--seeds 5] [--epsilons 1 8 30 100]
 
-20,000 x 20, add-remove, columns over two decades or neighbours correlated by .9; seeds that chose nothing. Each cell is
-the mean loss over that of the minimiser without privacy, in %, with its standard error over noise seeds.
+20,000 x 20, add-remove, columns over two decades or neighbours correlated by .9; seeds not used in development.
+Each cell is the mean loss over that of the minimiser without privacy, in %, with its standard error over noise seeds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Losses = Callable[[Floats, Floats], Floats]
 
 
 def rows(kind: str, seed: int) -> tuple[Floats, Floats]:
-    """Rows of norm at most 1, and a standardised score of them."""
+    """Return rows of norm at most 1, and a standardised score of them."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((ROWS + HELD_OUT, COLUMNS))
     if kind == "scales":
@@ -45,34 +45,34 @@ def rows(kind: str, seed: int) -> tuple[Floats, Floats]:
 
 
 def huber(z: Floats, y: Floats) -> Floats:
-    """With the transition of the estimator."""
+    """Return the Huber loss with the transition of the estimator."""
     off = np.abs(z - y)
     return np.where(off <= TRANSITION, off**2 / 2, TRANSITION * (off - TRANSITION / 2))
 
 
 def pinball(z: Floats, y: Floats) -> Floats:
-    """Not smoothed."""
+    """Return the pinball loss, not smoothed."""
     return np.maximum(QUANTILE * (y - z), (QUANTILE - 1) * (y - z))
 
 
 def hinge(z: Floats, y: Floats) -> Floats:
-    """With the quadratic corner of the estimator."""
+    """Return the hinge loss with the quadratic corner of the estimator."""
     short = 1 - (2 * y - 1) * z
     return np.where(short > CORNER, short - CORNER / 2, np.maximum(short, 0.0) ** 2 / (2 * CORNER))
 
 
 def poisson(z: Floats, y: Floats) -> Floats:
-    """Negative log-likelihood; its changes are half of those of the deviance."""
+    """Return the negative log-likelihood; its changes are half of those of the deviance."""
     return np.asarray(np.exp(z) - y * z + gammaln(y + 1))
 
 
 def softmax(z: Floats, y: Floats) -> Floats:
-    """Log-loss of scores [n, K]."""
+    """Return the log-loss of scores [n, K]."""
     return np.asarray(logsumexp(z, axis=1) - z[np.arange(len(z)), y.astype(int)])
 
 
 def best(losses: Losses, X: Floats, y: Floats, outputs: int, smooth: float) -> Floats:
-    """Coefficients [p + 1, outputs] of the minimiser, by finite differences of the loss in the score."""
+    """Return the coefficients [p + 1, outputs] of the minimiser, by finite differences of the loss in the score."""
     W = np.column_stack([X / X.std(axis=0), np.ones(len(X))])
 
     def value(flat: Floats) -> tuple[float, Floats]:
@@ -83,16 +83,16 @@ def best(losses: Losses, X: Floats, y: Floats, outputs: int, smooth: float) -> F
             slopes.append((losses(z + step, y) - losses(z - step, y)) / (2 * smooth))
         return float(losses(z, y).mean()), (W.T @ np.column_stack(slopes) / len(y)).ravel()
 
-    found = minimize(
+    solution = minimize(
         value, np.zeros(W.shape[1] * outputs), jac=True, method="L-BFGS-B", options={"maxiter": 2000}
     )
-    theta = found.x.reshape(-1, outputs)
+    theta = solution.x.reshape(-1, outputs)
     theta[:-1] /= X.std(axis=0)[:, None]
     return np.asarray(theta)
 
 
 def scores_of(model: object, X: Floats) -> Floats:
-    """On the scale of the loss."""
+    """Return scores on the scale of the loss."""
     if isinstance(model, DPPoissonRegressor):
         return np.log(np.maximum(model.predict(X), 1e-300))
     if isinstance(model, DPLogisticRegression):
@@ -103,7 +103,7 @@ def scores_of(model: object, X: Floats) -> Floats:
 
 
 def problems(kind: str, seed: int) -> dict[str, tuple[Losses, Floats, int, float, Callable[..., object]]]:
-    """Loss, targets, number of scores, step of the finite differences, estimator."""
+    """Return loss, targets, number of scores, step of the finite differences and estimator of each model."""
     rng = np.random.default_rng(seed + 50)
     _, s = rows(kind, seed)
     n = len(s)
@@ -136,27 +136,27 @@ def main() -> None:
     options = parser.parse_args()
     print("| model | columns | " + " | ".join(f"epsilon {e:g}" for e in options.epsilons) + " |")
     print("|---|---|" + "---|" * len(options.epsilons))
-    for place, kind in enumerate(("scales", "neighbours")):
-        X, _ = rows(kind, FRESH + place)
-        for name, (losses, y, outputs, smooth, made) in problems(kind, FRESH + place).items():
+    for index, kind in enumerate(("scales", "neighbours")):
+        X, _ = rows(kind, FRESH + index)
+        for name, (losses, y, outputs, smooth, make_model) in problems(kind, FRESH + index).items():
             theta = best(losses, X[:ROWS], y[:ROWS], outputs, smooth)
             z = X[ROWS:] @ theta[:-1] + theta[-1]
             least = losses(z if outputs > 1 else z[:, 0], y[ROWS:]).mean()
             cells = []
             for epsilon in options.epsilons:
-                found = []
+                excesses = []
                 for seed in range(options.seeds):
-                    model = made(
+                    model = make_model(
                         epsilon=epsilon,
                         delta=1e-6,
                         adjacency="add-remove",
-                        n=ROWS,
+                        n_public=ROWS,
                         data_norm=1.0,
                         random_state=seed,
                     )
                     model.fit(X[:ROWS], y[:ROWS])  # type: ignore[attr-defined]
-                    found.append(100 * (losses(scores_of(model, X[ROWS:]), y[ROWS:]).mean() / least - 1))
-                cells.append(f"{np.mean(found):+.2f} ± {np.std(found) / math.sqrt(len(found)):.2f}%")
+                    excesses.append(100 * (losses(scores_of(model, X[ROWS:]), y[ROWS:]).mean() / least - 1))
+                cells.append(f"{np.mean(excesses):+.2f} ± {np.std(excesses) / math.sqrt(len(excesses)):.2f}%")
             print(f"| {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
 
 

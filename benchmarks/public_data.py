@@ -1,4 +1,4 @@
-"""What a public sample buys: public-only, warm-started noisy descent and mirror descent. Writes PUBLIC.md.
+"""Gain from a public sample: public-only, warm-started noisy descent and mirror descent. Writes PUBLIC.md.
 
 Usage: python benchmarks/public_data.py [real] [figure]. Every method is tuned by the built-in tuner on the public rows
 of the seed at hand; nothing is tuned on private rows or on test rows. The tuner's grids were fixed on seeds 100
@@ -17,8 +17,8 @@ import numpy as np
 from scipy import stats
 
 from dplangevin import DPLogisticRegression, DPRidge
-from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.public_tuner import PublicTuner
+from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.mechanisms.mirror_descent.tuning import PublicTuner
 from dplangevin.papers.gallery.public_mirror_descent import figure_problem, figure_sample
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ CLIPS = (0.01, 0.03, 0.1, 0.3)
 
 
 def one_fit(name: str, split: loaders.Split, seed: int, epsilon: float, method: str) -> float:
-    """Test loss of a fit with 2% of the training rows public."""
+    """Return the test loss of a fit with 2% of the training rows public."""
     order = np.random.default_rng([seed, 7]).permutation(len(split.X))
     public, private = order[: len(order) // 50], order[len(order) // 50 :]
     shared = {
@@ -50,7 +50,7 @@ def one_fit(name: str, split: loaders.Split, seed: int, epsilon: float, method: 
 
 
 def load(name: str, seed: int) -> loaders.Split:
-    """A data set; randhie-raw has its columns in their own units, divided by the stated norm 100 of a row."""
+    """Return a data set; randhie-raw has its columns in their own units, divided by the stated norm 100 of a row."""
     if name != "randhie-raw":
         return loaders.load(name, seed)
     features = loaders.table("randhie").drop(columns="mdvis").to_numpy(float)
@@ -61,19 +61,19 @@ def load(name: str, seed: int) -> loaders.Split:
 
 
 def interval(values: list[float]) -> str:
-    """Mean and half-width of its 95% t interval."""
+    """Return the mean and the half-width of its 95% t interval."""
     return f"{np.mean(values):.5f} ± {half_width(values):.5f}"
 
 
 def half_width(values: list[float]) -> float:
-    """Of the 95% t interval of the mean."""
+    """Return the half-width of the 95% t interval of the mean."""
     return float(stats.sem(values) * stats.t.ppf(0.975, len(values) - 1))
 
 
-def row(first: str, found: dict[str, list[float]]) -> str:
-    """Methods, the paired difference mirror - warm, and on how many seeds mirror was lower."""
-    pairs = np.subtract(found["mirror"], found["warm-start"])
-    cells = [interval(found[method]) for method in METHODS]
+def row(first: str, losses: dict[str, list[float]]) -> str:
+    """Return the methods, the paired difference mirror - warm, and on how many seeds mirror was lower."""
+    pairs = np.subtract(losses["mirror"], losses["warm-start"])
+    cells = [interval(losses[method]) for method in METHODS]
     wins = f"{int(np.sum(pairs < 0))} of {len(pairs)}"
     return (
         f"| {first} | {' | '.join(cells)} | {np.mean(pairs):+.5f} ± {half_width(list(pairs)):.5f} | {wins} |"
@@ -87,7 +87,7 @@ HEADER = (
 
 
 def real() -> list[str]:
-    """Test losses on real data."""
+    """Measure test losses on real data."""
     lines = [
         f"## Real data, 2% of the training rows public, delta = {DELTA:g}, seeds 0 to {len(SEEDS) - 1}\n",
         "Test loss (logistic loss for bank, squared error for randhie, whose raw form has unequal columns), mean "
@@ -96,26 +96,26 @@ def real() -> list[str]:
     ]
     for name in SETS:
         for epsilon in EPSILONS:
-            found: dict[str, list[float]] = {method: [] for method in METHODS}
+            losses: dict[str, list[float]] = {method: [] for method in METHODS}
             for seed in SEEDS:
                 split = load(name, seed)
                 for method in METHODS:
-                    found[method].append(one_fit(name, split, seed, epsilon, method))
-            lines.append(row(f"{name}, {epsilon:g}", found))
+                    losses[method].append(one_fit(name, split, seed, epsilon, method))
+            lines.append(row(f"{name}, {epsilon:g}", losses))
             print(lines[-1], flush=True)
     return lines
 
 
 def figure() -> list[str]:
-    """The synthetic problem of Figure 4.1, with the built-in tuner instead of constants tuned on other seeds."""
+    """Measure the synthetic problem of Figure 4.1 with the built-in tuner."""
     lines = [
         "## The problem of Figure 4.1 with the built-in tuner, epsilon = 1, delta = 1e-5\n",
         "Mean squared error on the private rows (0.01 is optimal); fresh seeds from 0 on. CPU: tuning and runs.\n",
         HEADER.format("dimension, seeds"),
     ]
     for dimension, seeds in FIGURE_SEEDS.items():
-        found: dict[str, list[float]] = {method: [] for method in METHODS}
-        begun = time.process_time()
+        losses: dict[str, list[float]] = {method: [] for method in METHODS}
+        start = time.process_time()
         for seed in range(seeds):
             sample = figure_sample(dimension, seed)
             problems = [figure_problem(dimension, clip) for clip in CLIPS]
@@ -124,8 +124,8 @@ def figure() -> list[str]:
                 tuned = tuner.tune(method)
                 data = sample.data(tuned.plan.problem)
                 theta = PublicMirrorDescent(tuned.mirror).run(tuned.plan, data, seed).value
-                found[method].append(sample.error(theta))
-        lines.append(row(f"{dimension}, {seeds} ({time.process_time() - begun:.0f} s CPU)", found))
+                losses[method].append(sample.error(theta))
+        lines.append(row(f"{dimension}, {seeds} ({time.process_time() - start:.0f} s CPU)", losses))
         print(lines[-1], flush=True)
     return lines
 

@@ -1,9 +1,9 @@
 # ruff: noqa: E501
-"""Regions of good models beside the truth: certified and true ambiguity, scale, share inside, seconds.
+"""Rashomon regions: certified and true ambiguity, scale, fraction of points inside, seconds.
 
     python benchmarks/rashomon.py [--seeds 10] [--other-seeds 3] [--write]
 
-Public inputs are the first 1,000 test rows; the promise is (epsilon, 1e-5), replace-one. The truth is the ambiguity of
+Public inputs are the first 1,000 test rows; the guarantee is (epsilon, 1e-5), replace-one. The truth is the ambiguity of
 the set {F <= F(centre) + psi} itself, by convex optimisation on the training rows (exact_region), around the same centre.
 """
 
@@ -23,8 +23,8 @@ from scipy.special import expit
 from dplangevin import DPLogisticRegression, DPRidge
 from dplangevin.problem import Logistic
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
-from dplangevin.rashomon.exact import exact_region
-from dplangevin.report.html import Line, Plot, svg
+from dplangevin.rashomon.exact_region import exact_region
+from dplangevin.report.html import Line, Plot, render_svg
 
 HERE = Path(__file__).parent
 EPSILONS, PSI, DELTA, INPUTS = (0.5, 1.0, 2.0, 4.0), (0.005, 0.01, 0.02, 0.05), 1e-5, 1000
@@ -33,7 +33,7 @@ ASKED = {0.005: 0.16, 0.01: 0.23, 0.02: 0.34, 0.05: 0.70}
 
 
 def generated(p: int) -> Split:
-    """A table of 10,000 rows in p columns."""
+    """Return a table of 10,000 rows and p columns."""
     rng = np.random.default_rng(p)
     rows = rng.standard_normal((11_000, p))
     rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
@@ -52,7 +52,7 @@ def estimator(name: str) -> Any:
 
 
 class Truth:
-    """The set itself: solved once, read for any centre."""
+    """The exact set: solved once, evaluated for any centre."""
 
     def __init__(self, name: str, split: Split) -> None:
         self.X, self.y = split.X, split.y.astype(float)
@@ -67,12 +67,12 @@ class Truth:
                 "ij,jk,ik->i", self.Q, np.linalg.pinv(self.X.T @ self.X / len(self.X)), self.Q
             )
             return
-        found = exact_region(estimator(name), self.X, split.y, PSI, inputs=self.Q, ranges=False)
-        self.best, self.walls = found.best, found.flip_costs  # relative to the best
+        exact = exact_region(estimator(name), self.X, split.y, PSI, inputs=self.Q, ranges=False)
+        self.best, self.flip_costs = exact.best, exact.flip_costs  # relative to the best
         self.sides = self.grid() if name.startswith("generated") else None
 
     def grid(self) -> tuple[np.ndarray, np.ndarray]:
-        """Brute force for few columns: the least F over a grid of models that accept, and that reject, each input."""
+        """Return by brute force the least F over a grid of models that accept, and that reject, each input."""
         p = len(self.best)
         axes = [np.linspace(middle - 3.0, middle + 3.0, {2: 401, 3: 61}[p]) for middle in self.best]
         models = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, p).T
@@ -85,28 +85,28 @@ class Truth:
         return accept, reject
 
     def by_grid(self, centre: np.ndarray, psi: float) -> float | None:
-        """Ambiguity among the models of the grid: never above the true one, and close to it."""
+        """Return the ambiguity among the models of the grid: never above the true one, and close to it."""
         if getattr(self, "sides", None) is None:
             return None
         base, yes = float(self.value(centre[:, None])[0]), self.Q @ centre > 0
         return float(np.mean(np.where(yes, self.sides[1], self.sides[0]) <= base + psi))
 
     def around_best(self, psi: float) -> float | None:
-        """Ambiguity of {F <= F* + psi}, against the decisions of the best model itself."""
-        return float(np.mean(self.walls <= psi)) if hasattr(self, "walls") else None
+        """Return the ambiguity of {F <= F* + psi} relative to the decisions of the best model."""
+        return float(np.mean(self.flip_costs <= psi)) if hasattr(self, "flip_costs") else None
 
     def value(self, theta: np.ndarray) -> np.ndarray:
-        if hasattr(self, "walls"):
-            return np.asarray(Logistic().total(self.X @ theta, self.y[:, None]) / len(self.X))
+        if hasattr(self, "flip_costs"):
+            return np.asarray(Logistic().sum_values(self.X @ theta, self.y[:, None]) / len(self.X))
         return np.asarray(np.square(self.X @ theta - self.y[:, None]).mean(axis=0) / 2)
 
     def ambiguity(self, centre: np.ndarray, psi: float) -> float:
         lowest, base = (float(self.value(theta[:, None])[0]) for theta in (self.best, centre))
         agree = (self.Q @ self.best > 0) == (self.Q @ centre > 0)
-        return float(np.mean(np.where(agree, lowest + self.walls, lowest) - base <= psi))
+        return float(np.mean(np.where(agree, lowest + self.flip_costs, lowest) - base <= psi))
 
     def width(self, centre: np.ndarray, psi: float) -> float:
-        """Of the exact ellipsoid of a squared loss, mean over the inputs."""
+        """Return the mean width over the inputs of the exact ellipsoid of a squared loss."""
         gap = float((self.value(centre[:, None]) - self.value(self.best[:, None]))[0])
         return float(np.mean(2 * np.sqrt(2 * (psi + gap) * self.spread)))
 
@@ -121,9 +121,9 @@ def one(name: str, split: Split, truth: Truth, epsilon: float, seed: int) -> lis
     table = region.multiplicity()
     seconds, work = time.perf_counter() - start, time.process_time() - busy
     release, rows = region.release_, []
-    base = float(truth.value(release.centre[:, None])[0])
+    base = float(truth.value(release.center[:, None])[0])
     for index, (psi, level) in enumerate(zip(PSI, table.levels, strict=True)):
-        points, excess = release.points(index), []
+        points, excess = release.certified_points(index), []
         for first in range(0, points.shape[1], 500):
             excess.append(truth.value(points[:, first : first + 500]) - base)
         inside = np.concatenate(excess) <= psi * (1 + 1e-9)
@@ -132,8 +132,8 @@ def one(name: str, split: Split, truth: Truth, epsilon: float, seed: int) -> lis
             {
                 "data": name, "n": len(split.X), "p": points.shape[0], "epsilon": epsilon, "psi": psi, "seed": seed,
                 "certified": float((level.high - level.low).mean()) if regression else level.ambiguity,
-                "true": truth.width(release.centre, psi) if regression else truth.ambiguity(release.centre, psi),
-                "grid": truth.by_grid(release.centre, psi), "best": truth.around_best(psi),
+                "true": truth.width(release.center, psi) if regression else truth.ambiguity(release.center, psi),
+                "grid": truth.by_grid(release.center, psi), "best": truth.around_best(psi),
                 "inside": float(inside.mean()), "scale": level.mean_scale, "seconds": seconds, "cpu": work,
                 "models": points.shape[1],
                 "gap": base - float(truth.value(truth.best[:, None])[0]),
@@ -143,17 +143,17 @@ def one(name: str, split: Split, truth: Truth, epsilon: float, seed: int) -> lis
 
 
 def hit_bound(name: str, split: Split, epsilon: float, psi: float) -> float:
-    """What the sampler promises for ten models in a ball of radius 4."""
+    """Return the sampler's bound on the hit probability for ten models in a ball of radius 4."""
     sampler = RashomonSampler(
-        estimator(name), threshold=psi, n_models=10, epsilon=epsilon, delta=DELTA, radius=4.0
+        estimator(name), thresholds=psi, n_models=10, epsilon=epsilon, delta=DELTA, radius=4.0
     )
     try:
         return float(sampler.plan(len(split.X), split.X.shape[1]).hit_probability)
-    except Exception:  # a plan that does not exist promises nothing
+    except Exception:  # without a plan there is no bound
         return 0.0
 
 
-def measured(seeds: int, others: int, raw: Path | None) -> list[dict[str, Any]]:
+def measure(seeds: int, others: int, raw: Path | None) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name in DATA:
         try:
@@ -165,10 +165,10 @@ def measured(seeds: int, others: int, raw: Path | None) -> list[dict[str, Any]]:
         for epsilon in sorted(EPSILONS, key=lambda value: value != 1.0):
             bounds = {psi: hit_bound(name, split, epsilon, psi) for psi in PSI}
             for seed in range(seeds if epsilon == 1.0 else others):
-                made = one(name, split, truth, epsilon, seed)
-                rows += [row | {"hit": bounds[row["psi"]]} for row in made]
-                print(name, epsilon, seed, [round(row["certified"], 3) for row in made],
-                      [round(row["true"], 3) for row in made], round(made[0]["seconds"], 1), flush=True)  # fmt: skip
+                new_rows = one(name, split, truth, epsilon, seed)
+                rows += [row | {"hit": bounds[row["psi"]]} for row in new_rows]
+                print(name, epsilon, seed, [round(row["certified"], 3) for row in new_rows],
+                      [round(row["true"], 3) for row in new_rows], round(new_rows[0]["seconds"], 1), flush=True)  # fmt: skip
                 if raw is not None:
                     raw.write_text(json.dumps(rows))
     return rows
@@ -180,14 +180,14 @@ def mean(rows: list[dict[str, Any]], key: str) -> float:
 
 def page(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "# Regions of good models: certified beside true",
+        "# Rashomon regions: certified and true ambiguity",
         "",
-        "Written by `python benchmarks/rashomon.py --write`. One release per row and seed answers all four thresholds at once; promise (epsilon, 1e-5), replace-one; "
+        "Written by `python benchmarks/rashomon.py --write`. One release per row and seed serves all four thresholds; guarantee (epsilon, 1e-5), replace-one; "
         "public inputs are the first 1,000 test rows.",
-        "Ambiguity is the share of inputs that some model of the set {F <= F(centre) + psi} decides otherwise than the centre: `certified` is what the region proves (at least), `true` what the "
-        "set itself has, by convex optimisation on the private rows. For randhie (squared loss) both columns are mean widths of the predictions' ranges, in units of the target scaled to [-1, 1].",
-        "`gap` is F(centre) - min F: the true set around a private centre is the wider for it. `inside` is the share of reported points whose true objective is within psi (it may fall below 1 in one of twenty releases). `sampler` is the bound of RashomonSampler on the chance that one of ten models, radius 4, is in "
-        "the set at the same budget. Seconds are wall-clock for all thresholds together, on two cores that were shared with much other work; CPU seconds beside them are what a run takes.",
+        "Ambiguity is the fraction of inputs that some model of the set {F <= F(centre) + psi} decides otherwise than the centre: `certified` is the lower bound that the region proves, `true` is that of the "
+        "set itself, by convex optimisation on the private rows. For randhie (squared loss) both columns are mean widths of the predictions' ranges, in units of the target scaled to [-1, 1].",
+        "`gap` is F(centre) - min F: the true set around a private centre is wider by it. `inside` is the fraction of reported points whose true objective is within psi (it may fall below 1 in one of twenty releases). `sampler` is the bound of RashomonSampler on the probability that one of ten models, radius 4, is in "
+        "the set at the same budget. Seconds are wall-clock for all thresholds together, on two shared cores; CPU seconds are the time that a run takes.",
         "",
         "![certified and true ambiguity on adult](rashomon.svg)",
         "",
@@ -229,7 +229,7 @@ def page(rows: list[dict[str, Any]]) -> str:
     grids = [row for row in rows if row.get("grid") is not None]
     if grids:
         lines += ["", "## Brute force", "",
-                  "For two and three columns the truth was also found on a grid of models (401 and 61 points an axis), which never says more than the exact set:", "",
+                  "For two and three columns the truth was also found on a grid of models (401 and 61 points an axis), which never exceeds the exact set:", "",
                   "| data | psi | by optimisation | by grid |", "|---|---|---|---|"]  # fmt: skip
         for name in ("generated p=2", "generated p=3"):
             for psi in PSI:
@@ -257,9 +257,9 @@ def chart(rows: list[dict[str, Any]]) -> str:
     ]
     lines.append(Line(label="true, around the centre at epsilon 1", points=true, style=3))
     plot = Plot(
-        lines=lines, x_label="psi", y_label="ambiguity", words="Certified and true ambiguity on adult"
+        lines=lines, x_label="psi", y_label="ambiguity", description="Certified and true ambiguity on adult"
     )
-    return svg(plot).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return render_svg(plot).replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
 def main() -> None:
@@ -268,17 +268,17 @@ def main() -> None:
     options.add_argument("--other-seeds", type=int, default=3)
     options.add_argument("--write", action="store_true")
     options.add_argument(
-        "--raw", type=Path, default=None, help="where the rows are kept, and read again if there"
+        "--raw", type=Path, default=None, help="file to store the rows in, and to read them from if it exists"
     )
-    given = options.parse_args()
-    if given.raw is not None and given.raw.exists():
-        rows = json.loads(given.raw.read_text())
+    arguments = options.parse_args()
+    if arguments.raw is not None and arguments.raw.exists():
+        rows = json.loads(arguments.raw.read_text())
     else:
         with warnings.catch_warnings(action="ignore"):
-            rows = measured(given.seeds, given.other_seeds, given.raw)
+            rows = measure(arguments.seeds, arguments.other_seeds, arguments.raw)
     text = page(rows)
     print(text)
-    if given.write:
+    if arguments.write:
         (HERE / "RASHOMON.md").write_text(text)
         (HERE / "rashomon.svg").write_text(chart(rows))
 

@@ -1,7 +1,7 @@
-"""How much of a hand-written schema `Schema.learn` makes up for: share of the gap to "predict the base rate".
+"""Learned schemas compared with hand-written ones: fraction of the gap to the base rate that is closed.
 
 `python benchmarks/raw_table.py [--seeds 20]` writes the first table of benchmarks/RAW_TABLE.md and leaves the rest of
-the page. Scores are the log-loss (classification) and R2 (regression) on held-out rows; the share is
+the page. Scores are the log-loss (classification) and R2 (regression) on held-out rows; the fraction is
 (base - learned) / (base - stated), the base being the training mean.
 """
 
@@ -38,7 +38,7 @@ class Problem:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """What `Schema.learn` is told."""
+        """The arguments of `Schema.learn`."""
         return {name: "number" if "range" in entry else "category" for name, entry in self.stated.items()}
 
 
@@ -119,7 +119,7 @@ def generated(name: str) -> Problem:
 
 
 def nothing_to_find() -> Problem:
-    """Columns without any bearing on the label: Cauchy, missing, constant, huge, and a category of single rows."""
+    """Columns independent of the label: Cauchy, missing, constant, huge, and a category of single rows."""
     rng = np.random.default_rng(6)
     n = 26_667
     table = pd.DataFrame(
@@ -139,7 +139,7 @@ def nothing_to_find() -> Problem:
 
 
 def score(problem: Problem, schema: Any, epsilon: float, seed: int) -> tuple[float, float]:
-    """The loss of a fit and of the base rate: log-loss, or squared error over the variance."""
+    """Return the loss of a fit and of the base rate: log-loss, or squared error over the variance."""
     train, test = problem.table(seed)
     truth = test[problem.target]
     options: dict[str, Any] = {
@@ -159,12 +159,12 @@ def score(problem: Problem, schema: Any, epsilon: float, seed: int) -> tuple[flo
 
 
 def _log_loss(yes: np.ndarray, probability: np.ndarray) -> float:
-    kept = np.clip(probability, 1e-12, 1 - 1e-12)
-    return float(-np.mean(np.where(yes, np.log(kept), np.log(1 - kept))))
+    clipped = np.clip(probability, 1e-12, 1 - 1e-12)
+    return float(-np.mean(np.where(yes, np.log(clipped), np.log(1 - clipped))))
 
 
 def row(problem: Problem, epsilon: float, seeds: int) -> str:
-    """One line of the table: means over the seeds, and the share with its standard error."""
+    """Return one line of the table: means over the seeds, and the fraction with its standard error."""
     target: dict[str, Any] = {"name": problem.target, "classes": problem.classes}
     stated_target, learned_target = target, target
     if problem.classes is None:
@@ -193,8 +193,8 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     warnings.simplefilter("ignore")
     start = time.perf_counter()
-    made = [generated("generated classes"), generated("generated numbers"), nothing_to_find()]
-    problems = [adult(), bank(), randhie(), *made]
+    generated_problems = [generated("generated classes"), generated("generated numbers"), nothing_to_find()]
+    problems = [adult(), bank(), randhie(), *generated_problems]
     lines = [
         "# From a raw table: learned against stated schemas",
         "",
@@ -203,7 +203,7 @@ def main() -> None:
         "knowledge (ranges of randhie and of targets are taken from the table, which favours it). Written by",
         "`python benchmarks/raw_table.py`.",
         "",
-        "| table | rows | epsilon | base rate | stated | learned | share of the gap closed | worst seed - base |",
+        "| table | rows | epsilon | base rate | stated | learned | fraction of the gap closed | worst seed - base |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for problem in problems:

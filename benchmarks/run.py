@@ -1,4 +1,4 @@
-"""Run every bench_*.py beside this file and write RESULTS.md. Usage: python benchmarks/run.py [topic ...]
+"""Run every bench_*.py in this folder and write RESULTS.md. Usage: python benchmarks/run.py [topic ...]
 
 A topic is a file bench_<topic>.py with a docstring (its heading) and rows() -> list[Row].
 """
@@ -22,16 +22,16 @@ HERE = Path(__file__).parent
 LIBRARIES = ("dplangevin", "numpy", "scipy", "dp-accounting", "matplotlib")
 
 INTRODUCTION = """\
-What things cost on two small cores, beside the limits that the project set itself ("target"; "kept" says whether it was
-reached) and beside other libraries where there is one to compare with. Written by `make bench`; the chart by
+Time and memory on two small cores, compared with the targets that the project set itself ("met" says whether a target
+was reached) and with other libraries where there is one to compare with. Written by `make bench`; the chart by
 `make bench-charts`.
 
-![time against the number of records, and of a fit beside others](charts/time.svg)"""
+![time against the number of records, and fit time of several libraries](charts/time.svg)"""
 UNITS = "Processor time of one thread, median of a few repeats; wall time where a row says so."
 
 
 def machine() -> str:
-    """Processor and versions, without the name of the machine."""
+    """Return processor and versions, without the name of the machine."""
     model = platform.processor() or platform.machine()
     facts = Path("/proc/cpuinfo")
     if facts.is_file():
@@ -48,9 +48,9 @@ def machine() -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     verdict = {True: "yes", False: "**no**", None: ""}
-    lines = ["| what | target | reached | kept | note |", "|---|---|---|---|---|"]
+    lines = ["| what | target | reached | met | note |", "|---|---|---|---|---|"]
     lines += [
         f"| {row.what} | {row.asked} | {row.measured} | {verdict[row.met]} | {row.note} |" for row in rows
     ]
@@ -58,7 +58,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def section(name: str) -> str:
-    """The heading and the table of one topic."""
+    """Return the heading and the table of one topic."""
     module = importlib.import_module(name)
     return f"## {(module.__doc__ or name).splitlines()[0].rstrip('.')}\n\n{table(module.rows())}"
 
@@ -70,7 +70,7 @@ def main(wanted: Sequence[str]) -> None:
         topic = path.stem.removeprefix("bench_")
         if wanted and topic not in wanted:
             continue
-        # a process each: what one topic leaves in memory is not measured by the next
+        # a process each, so that memory of one topic is not measured by the next
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             parts.append(pool.submit(section, path.stem).result())
         print(parts[-1] + "\n", flush=True)

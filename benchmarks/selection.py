@@ -1,4 +1,4 @@
-"""DPSearchCV: how often it picks the better of two candidates, and what a search costs where they are equal.
+"""DPModelSearch: how often it picks the better of two candidates, and the budget that a search leaves to an attempt.
 
 `python benchmarks/selection.py [RUNS]` prints two tables: n = 50,000 rows, epsilon = 2, delta = 1e-6, a geometric
 number of attempts of mean 30.
@@ -13,17 +13,17 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from dplangevin import DPLogisticRegression, DPSearchCV
-from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
-from dplangevin.families.repeated_selection.theorem import attempt_mu
-from dplangevin.privacy import conversions as cv
+from dplangevin import DPLogisticRegression, DPModelSearch
+from dplangevin.accounting import conversions as cv
+from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
+from dplangevin.mechanisms.repeated_selection.theorem import calibrate_attempt_mu
 from dplangevin.schema import Schema
 
 ROWS, EPSILON, DELTA, REPETITIONS = 50_000, 2.0, 1e-6, 30
 
 
 def table(seed: int) -> pd.DataFrame:
-    """The label depends on log(gain): a linear scale of gain is the worse schema."""
+    """Return a table whose label depends on log(gain): a linear scale of gain is the worse schema."""
     rng = np.random.default_rng(seed)
     age, gain = rng.uniform(18, 90, ROWS), rng.lognormal(6, 2, ROWS)
     score = (age - 50) / 20 + (np.log(gain) - 6) / 1.5
@@ -33,21 +33,21 @@ def table(seed: int) -> pd.DataFrame:
 
 
 def schema(transform: str) -> Schema:
-    """Two numbers, gain on this scale."""
+    """Return a schema of two numbers, gain on this scale."""
     columns = {"age": {"range": [18, 90]}, "gain": {"range": [0, 100_000], "transform": transform}}
     return Schema.from_dict({"version": 1, "columns": columns})
 
 
-def bent(seed: int) -> pd.DataFrame:
-    """The label depends on the distance of age from 50: a straight line sees nothing of it."""
+def curved_table(seed: int) -> pd.DataFrame:
+    """Return a table whose label depends on |age - 50|, which a linear model cannot represent."""
     data, rng = table(seed), np.random.default_rng(1000 + seed)
     score = np.abs(data.age - 50) / 10 - 1.5
     return data.assign(y=(rng.random(ROWS) < 1 / (1 + np.exp(-score))).astype(int))
 
 
-def curved(additive: bool) -> Schema:
-    """Two numbers, each as a line or as a piecewise-linear function."""
-    basis = {"basis": {"hats": 8}} if additive else {}
+def spline_schema(additive: bool) -> Schema:
+    """Return a schema of two numbers, each linear or with a linear spline basis."""
+    basis = {"basis": {"n_knots": 8}} if additive else {}
     columns = {
         "age": {"range": [18, 90], **basis},
         "gain": {"range": [0, 100_000], "transform": "log1p", **basis},
@@ -55,39 +55,47 @@ def curved(additive: bool) -> Schema:
     return Schema.from_dict({"version": 1, "columns": columns})
 
 
-def picked(runs: int, first: int = 0, pair: str = "scale") -> int:
-    """In how many runs the better schema is chosen: the second one."""
-    schemas = [schema("identity"), schema("log1p")] if pair == "scale" else [curved(False), curved(True)]
-    found = 0
+def count_correct_choices(runs: int, first: int = 0, pair: str = "scale") -> int:
+    """Return in how many runs the better schema, the second one, is chosen."""
+    schemas = (
+        [schema("identity"), schema("log1p")]
+        if pair == "scale"
+        else [spline_schema(False), spline_schema(True)]
+    )
+    correct = 0
     for seed in range(first, first + runs):
-        data = table(seed) if pair == "scale" else bent(seed)
-        search = DPSearchCV(
+        data = table(seed) if pair == "scale" else curved_table(seed)
+        search = DPModelSearch(
             DPLogisticRegression(classes=[0, 1]), {"schema": schemas}, epsilon=EPSILON, delta=DELTA,
             repetitions=REPETITIONS, random_state=seed,
         )  # fmt: skip
-        found += search.fit(data[["age", "gain"]], data.y).best_params_["schema"] == schemas[1]
-        print(f"seed {seed}: {found} of {seed - first + 1}", file=sys.stderr, flush=True)
-    return found
+        correct += search.fit(data[["age", "gain"]], data.y).best_params_["schema"] == schemas[1]
+        print(f"seed {seed}: {correct} of {seed - first + 1}", file=sys.stderr, flush=True)
+    return correct
 
 
 def main() -> None:
-    """Both tables."""
+    """Print both tables."""
     warnings.simplefilter("ignore")
     runs, start = int(sys.argv[1]) if len(sys.argv) > 1 else 50, time.perf_counter()
     print(
-        "| epsilon | law | mean attempts | mu of a single fit | mu of an attempt | epsilon left to an attempt |"
+        "| epsilon | distribution | mean attempts | mu of a single fit | mu of an attempt | epsilon per attempt |"
     )
     print("|---|---|---|---|---|---|")
     for epsilon in (0.5, 1.0, 2.0, 8.0):
         for law in ("geometric", "logarithmic", "poisson"):
             for mean in (10, 30, 100):
-                law_of = RepeatedSelectionSchedule(mu=1.0, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
-                mu = attempt_mu(epsilon, DELTA, law_of)
+                selection = RepeatedSelectionSpec(mu=1.0, repetitions=mean, law=law, adjacency="replace-one")  # type: ignore[arg-type]
+                mu = calibrate_attempt_mu(epsilon, DELTA, selection)
                 whole = cv.gdp_mu(epsilon, DELTA)
                 left = cv.gdp_epsilon(mu, DELTA)
                 print(f"| {epsilon:g} | {law} | {mean} | {whole:.3f} | {mu:.3f} | {left:.3f} |")
-    print(f"\nLinear or log scale of a skewed column: the better one in {picked(runs)} of {runs} runs.")
-    print(f"Linear or additive: the better one in {picked(runs, pair='additive')} of {runs} runs.")
+    print(
+        f"\nLinear or log scale of a skewed column: the better one in {count_correct_choices(runs)} of {runs} runs."
+    )
+    print(
+        f"Linear or additive: the better one in {count_correct_choices(runs, pair='additive')} of {runs} runs."
+    )
     print(f"{time.perf_counter() - start:.0f} s")
 
 

@@ -1,4 +1,4 @@
-"""The planner's clip law on data that none of its constants was chosen on, beside a clip that jumps.
+"""The planner's clipping rule on data not used in its development, compared with a clip that jumps.
 
 Usage: python benchmarks/validation.py [--seeds 10]
 
@@ -20,13 +20,13 @@ from loaders import Floats
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
+from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.planner import rules
-from dplangevin.planner.choose import choose
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Clipped, ModelDefaults
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0)
-# name: rows, columns, decay of the spectrum, degrees of freedom (0: signs), share of flipped labels, size of theta
+# name: rows, columns, decay of the spectrum, degrees of freedom (0: signs), rate of flipped labels, size of theta
 TABLES = {
     "flat-noisy": (3_000, 12, 0.0, 30, 0.20, 4.0),
     "steep": (8_000, 30, 1.0, 30, 0.00, 8.0),
@@ -37,13 +37,13 @@ TABLES = {
 }
 
 
-def jump(shape: ModelDefaults, signal: float, pure: bool = False) -> float | None:
-    """The clip of the starting rule."""
-    return None if shape.least_clip is None else shape.least_clip if signal < 100 else 1.0
+def jump(defaults: ModelDefaults, signal: float, pure: bool = False) -> float | None:
+    """Return the clip of the first rule."""
+    return None if defaults.min_clip is None else defaults.min_clip if signal < 100 else 1.0
 
 
 def table(name: str, seed: int = 0) -> tuple[Floats, Floats, Floats]:
-    """Rows of norm at most 1 with a constant column, logits and a generator's noise, all from a fixed seed."""
+    """Return rows of norm at most 1 with a constant column, labels and targets, all from a fixed seed."""
     n, p, decay, freedom, flipped, size = TABLES[name]
     rng = np.random.default_rng(seed + sum(map(ord, name)))
     size_all = (n + 20_000, p)
@@ -61,10 +61,10 @@ def table(name: str, seed: int = 0) -> tuple[Floats, Floats, Floats]:
 
 
 def measure(name: str, model: str, epsilon: float, delta: float, seeds: int) -> float:
-    """Mean log-loss or R2 on the last 20,000 rows."""
+    """Return the mean log-loss or R2 on the last 20,000 rows."""
     X, labels, targets = table(name)
     y, n = (labels if model == "logistic" else targets), len(X) - 20_000
-    plan = choose(
+    plan = plan_fit(
         model=model,
         n=n,
         n_features=X.shape[1],
@@ -78,7 +78,7 @@ def measure(name: str, model: str, epsilon: float, delta: float, seeds: int) -> 
     bound = loss.bound if isinstance(loss, Clipped) else 1.0
     results = []
     for seed in range(seeds):
-        scores = X[n:] @ run(plan, data, seed).value
+        scores = X[n:] @ run_plan(plan, data, seed).value
         results.append(
             _figures(scores[:, None], y[n:], bound)[1]
             if model == "logistic"
@@ -88,7 +88,7 @@ def measure(name: str, model: str, epsilon: float, delta: float, seeds: int) -> 
 
 
 def without_privacy(name: str, model: str) -> float:
-    """The same figure for scikit-learn."""
+    """Return the same figure for scikit-learn."""
     X, labels, targets = table(name)
     n = len(X) - 20_000
     if model == "ridge":
@@ -102,7 +102,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=10, help="noise seeds per cell")
     seeds = parser.parse_args().seeds
-    clips: dict[str, Callable[..., float | None]] = {"planner": rules.clip, "jump": jump}
+    clips: dict[str, Callable[..., float | None]] = {"planner": rules.choose_clip, "jump": jump}
     for model, delta in (("logistic", 1e-5), ("logistic", 0.0), ("ridge", 1e-5)):
         figure = "log-loss" if model == "logistic" else "R2"
         print(f"### {model}, {figure}, {'delta = 1e-5' if delta else 'pure'}, replace-one\n")
@@ -113,11 +113,11 @@ def main() -> None:
         for name in TABLES:
             cells = []
             for epsilon in EPSILONS:
-                found = []
+                figures = []
                 for clip in clips.values():
-                    with mock.patch.object(rules, "clip", clip):
-                        found.append(measure(name, model, epsilon, delta, seeds))
-                cells.append(" / ".join(f"{value:.4f}" for value in found))
+                    with mock.patch.object(rules, "choose_clip", clip):
+                        figures.append(measure(name, model, epsilon, delta, seeds))
+                cells.append(" / ".join(f"{value:.4f}" for value in figures))
             print(f"| {name} | {without_privacy(name, model):.4f} | {' | '.join(cells)} |", flush=True)
         print()
 

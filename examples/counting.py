@@ -25,8 +25,8 @@ schema = Schema.from_dict(
 )
 
 pairs = count_marginals(people, schema, ways=2, bins=8, epsilon=1.0, delta=1e-6)
-print(pairs.statement())
-print(pairs.postprocessed(total=len(people)).to_pandas().head(8).to_string(index=False))
+print(pairs.describe_error())
+print(pairs.postprocess(total=len(people)).to_pandas().head(8).to_string(index=False))
 
 questions = {
     "nurses of 60 and more": (column("job") == "nurse") & (column("age") >= 60),

@@ -15,7 +15,7 @@ RUN = {
     "diameter": 2.0,
     "step_size": 1.0,
     "noise_std": 0.04,
-    "steps": 100_000,
+    "n_steps": 100_000,
     "delta": 1e-6,
 }
 

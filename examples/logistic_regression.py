@@ -3,9 +3,9 @@
 from sklearn.metrics import log_loss
 
 from dplangevin import DPLogisticRegression
-from dplangevin.datasets import income
+from dplangevin.datasets import load_income
 
-table, schema = income(n=20_000)
+table, schema = load_income(n=20_000)
 train, test = table[:15_000], table[15_000:]
 model = DPLogisticRegression(epsilon=1.0, delta=1e-6, schema=schema)
 model.fit(train.drop(columns="income"), train["income"])

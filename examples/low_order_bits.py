@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dplangevin import Plan, run
+from dplangevin import Plan, run_plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families import DiscreteGradientSchedule, GeneralizedGaussianMechanism
+from dplangevin.mechanisms import DiscreteGradientSpec, GeneralizedGaussianMechanism
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 
 RUNS = 2000
@@ -43,14 +43,14 @@ def certain(outputs: list[float], truth: int) -> int:
     return sum(reachable(y, gradients[truth]) and not reachable(y, gradients[1 - truth]) for y in outputs)
 
 
-secure_schedule = DiscreteGradientSchedule(step_size=1.0, noise_std=0.5, n_steps=1)
-plain = Plan(problem=problem, schedule=secure_schedule.real(), delta=1e-6, theorem="composition")
-secure = Plan(problem=problem, schedule=secure_schedule, delta=1e-6)
+secure_schedule = DiscreteGradientSpec(step_size=1.0, noise_std=0.5, n_steps=1)
+plain = Plan(problem=problem, spec=secure_schedule.to_real_valued(), delta=1e-6, theorem="composition")
+secure = Plan(problem=problem, spec=secure_schedule, delta=1e-6)
 
 caught = {}
 for name, plan in (("plain", plain), ("secure", secure)):
     outputs = [
-        [-float(run(plan, data, secure=name == "secure").value[0]) for _ in range(RUNS)]
+        [-float(run_plan(plan, data, secure=name == "secure").value[0]) for _ in range(RUNS)]
         for data in (with_record, without_record)
     ]
     if name == "plain":

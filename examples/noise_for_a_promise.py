@@ -4,14 +4,20 @@ import math
 
 from dplangevin import CalibrationFailed, calibrate
 
-PROBLEM = {"n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01, "step_size": 1.0}
+PROBLEM = {
+    "n": 10_000,
+    "lipschitz": 1.0,
+    "smoothness": 0.26,
+    "strong_convexity": 0.01,
+    "step_size": 1.0,
+}
 PROMISE = {"epsilon": 1.0, "delta": 1e-6}
 
 
 def noise(steps: float, theorem: str | None = None) -> float:
     """Smallest noise for this number of steps; infinity if the theorem has none."""
     try:
-        return calibrate(**PROBLEM, **PROMISE, steps=steps, theorem=theorem).schedule.noise_std
+        return calibrate(**PROBLEM, **PROMISE, n_steps=steps, theorem=theorem).spec.noise_std
     except CalibrationFailed:
         return math.inf
 

@@ -18,7 +18,7 @@ model = DPRidge(
     public_data=(X_public, y_public),
     random_state=0,
 )
-for method, excess in model.compare_public(n=len(X_private)).items():
+for method, excess in model.compare_public_methods(n_private=len(X_private)).items():
     print(f"{method:12} expected excess loss {excess:.5f}")
 
 model.fit(X_private, y_private)

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from dplangevin import DPLogisticRegression
-from dplangevin.datasets import income
+from dplangevin.datasets import load_income
 from dplangevin.rashomon import Multiplicity, RashomonSampler
 from dplangevin.report import rashomon_document, write_document
 
@@ -35,19 +35,19 @@ def plot(found: Multiplicity, path: str) -> None:
     cloud = found.reliance
     assert cloud is not None
     places = np.arange(len(cloud.names))
-    right.hlines(places, cloud.low, cloud.high, linewidth=6, alpha=0.4)
-    right.plot(cloud.middle, places, "k.")
+    right.hlines(places, cloud.minimum, cloud.maximum, linewidth=6, alpha=0.4)
+    right.plot(cloud.median, places, "k.")
     right.set(title="Model class reliance", xlabel="loss when exchanged / loss", yticks=places)
     right.set_yticklabels(cloud.names)
     figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
-    people, schema = income(n=7000)
+    people, schema = load_income(n=7000)
     private, public = people.iloc[:6000], people.iloc[6000:]
     sampler = RashomonSampler(
         DPLogisticRegression(schema=schema, radius=2.0),
-        threshold=0.1,
+        thresholds=0.1,
         n_models=6,
         epsilon=3.0,
         delta=1e-6,
@@ -59,7 +59,9 @@ if __name__ == "__main__":
         public.drop(columns="income"), public["income"].to_numpy(), groups=public["married"], n_shifts=3
     )
     print(found)
-    print(f"Applicants whose decision depends on the model: {int(found.conflicted.sum())} of {len(public)}")
+    print(
+        f"Applicants whose decision depends on the model: {int(found.conflicted_inputs.sum())} of {len(public)}"
+    )
     print(
         "Coefficients whose sign depends on the model:",
         ", ".join(found.coefficients.sign_changes()) or "none",

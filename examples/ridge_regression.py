@@ -10,5 +10,5 @@ y = np.clip(X @ np.linspace(1, -1, 8) / 3 + 0.1 * rng.standard_normal(12_000), -
 for delta in (1e-6, 0.0):
     model = DPRidge(epsilon=1.0, delta=delta, data_norm=8**0.5, target_bounds=(-2, 2)).fit(X[:9000], y[:9000])
     print(
-        f"delta = {delta:g}: {model.plan_.plan.schedule.mechanism}, test R2 {model.score(X[9000:], y[9000:]):.3f}"
+        f"delta = {delta:g}: {model.plan_.plan.spec.mechanism}, test R2 {model.score(X[9000:], y[9000:]):.3f}"
     )

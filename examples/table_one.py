@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dplangevin import plan_sampler, run
+from dplangevin import plan_sampler, run_plan
+from dplangevin.accounting import gdp_mu
 from dplangevin.data import ArrayDataset
-from dplangevin.families import SamplerPlan, exponential_temperature, iterated_schedule, plan_iterated
-from dplangevin.privacy import gdp_mu
+from dplangevin.mechanisms import SamplerPlan, exponential_temperature, plan_iterated, plan_stages
 from dplangevin.problem import Ball, Constants, DataBounds, Logistic, Problem, Sigmoid, risk
 
 EPSILON, DELTA = 1.0, 1e-6
@@ -44,7 +44,7 @@ def pure_convex(n: float, p: float) -> float:
 
 
 def pure_strongly_convex(n: float, p: float) -> float:
-    return iterated_schedule(constants(n, p, RIDGE), EPSILON, 1e-12, 1 + RIDGE).risk
+    return plan_stages(constants(n, p, RIDGE), EPSILON, 1e-12, 1 + RIDGE).risk
 
 
 def pure_non_convex(n: float, p: float) -> float:
@@ -52,21 +52,21 @@ def pure_non_convex(n: float, p: float) -> float:
 
 
 def approximate_convex(n: float, p: float) -> float:
-    return risk.langevin_convex(int(p), MU, int(n), 1.0, 1.0)
+    return risk.langevin_convex_excess(int(p), MU, int(n), 1.0, 1.0)
 
 
 def approximate_strongly_convex(n: float, p: float) -> float:
-    return risk.langevin_strongly_convex(int(p), MU, 2 / n, 1.0, RIDGE)[2]
+    return risk.langevin_strongly_convex_excess(int(p), MU, 2 / n, 1.0, RIDGE)[2]
 
 
 def pure_convex_population(n: float, p: float) -> float:
     beta = exponential_temperature(constants(n, p), EPSILON)
-    ridge = risk.regularised_exponential_ridge(1.0, 1.0, int(n))
-    return risk.regularised_exponential(int(p), beta, ridge, 1.0, 1.0, int(n))
+    ridge = risk.regularized_exponential_ridge(1.0, 1.0, int(n))
+    return risk.regularized_exponential_excess(int(p), beta, ridge, 1.0, 1.0, int(n))
 
 
 def approximate_convex_population(n: float, p: float) -> float:
-    return risk.langevin_convex_population(int(p), MU, int(n), 1.0, 1.0)
+    return risk.langevin_convex_population_excess(int(p), MU, int(n), 1.0, 1.0)
 
 
 def stable(bound: Callable[[float, float], float]) -> Callable[[float, float], float]:
@@ -92,7 +92,7 @@ def drawn(ridge: float, delta: float, tier: str, convex: bool = True, grid: int 
     return plan_sampler(problem(ridge, convex), EPSILON, delta, tier, grid=grid, verbose=False)  # type: ignore[arg-type]
 
 
-POPULATION_RIDGE = risk.regularised_exponential_ridge(1.0, 1.0, N)
+POPULATION_RIDGE = risk.regularized_exponential_ridge(1.0, 1.0, N)
 ROWS = {
     "pure/convex/erm": (pure_convex, None, lambda: drawn(0.0, 0.0, "pure")),
     "pure/strongly-convex/erm": (pure_strongly_convex, None, lambda: plan_iterated(problem(RIDGE), EPSILON)),
@@ -152,7 +152,7 @@ def measured(found: SamplerPlan, population: bool) -> float:
     assert of is not None
     rng = np.random.default_rng(0)
     X, y = rows_of(N, rng)
-    theta = run(found.plan, ArrayDataset(X, y, of), rng).value
+    theta = run_plan(found.plan, ArrayDataset(X, y, of), rng).value
     if population:
         X, y = rows_of(50_000, rng)
     best, width = np.zeros((2, 1)), 1.0
@@ -176,7 +176,7 @@ def line(name: str) -> str:
     promise = found.plan.guarantee
     delta = DELTA if name.startswith("approximate") else 0.0
     return (
-        f"| {name} | {found.plan.schedule.mechanism} | {found.tier} | {promise.epsilon(delta):.3f} | {rates[0]} | "
+        f"| {name} | {found.plan.spec.mechanism} | {found.tier} | {promise.epsilon(delta):.3f} | {rates[0]} | "
         f"{rates[1]} | {bound(N, P):.2g} | {measured(found, name.endswith('sco')):.2g} |"
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.registry import mechanism_for, schedule_types, theorems_for
+from dplangevin.accounting.registry import mechanism_for, spec_types, theorems_for
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 
-FAMILIES = {kind: theorems_for(kind) for kind in schedule_types()}
-THEOREMS = theorems_for(NoisyGradientSchedule)
-MECHANISMS = {kind: mechanism for kind in schedule_types() if (mechanism := mechanism_for(kind)) is not None}
+FAMILIES = {kind: theorems_for(kind) for kind in spec_types()}
+THEOREMS = theorems_for(NoisyGradientSpec)
+MECHANISMS = {kind: mechanism for kind in spec_types() if (mechanism := mechanism_for(kind)) is not None}

@@ -1,4 +1,4 @@
-"""Pins for pip: the lowest versions that pyproject.toml declares for users; development tools stay at their newest."""
+"""Constraints for pip: the lowest versions that pyproject.toml declares for users; development tools are not pinned."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 import tomllib
 from pathlib import Path
 
-TOOLS = ("dev", "docs", "bench", "dist", "demo")
+DEVELOPMENT_EXTRAS = ("dev", "docs", "bench", "dist", "demo")
 
 
 def pins(text: str) -> list[str]:
-    """name==version for each name>=version of the dependencies and of the extras that users install."""
+    """Return name==version for each name>=version of the dependencies and of the extras that users install."""
     project = tomllib.loads(text)["project"]
-    needed = list(project["dependencies"])
+    requirements = list(project["dependencies"])
     for extra, entries in project["optional-dependencies"].items():
-        needed += [] if extra in TOOLS else entries
-    found = (re.match(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", entry) for entry in needed)
-    return [f"{match[1]}=={match[2]}" for match in found if match is not None]
+        requirements += [] if extra in DEVELOPMENT_EXTRAS else entries
+    matches = (re.match(r"([\w.-]+)(?:\[[\w,]+\])?>=([\w.]+)", entry) for entry in requirements)
+    return [f"{match[1]}=={match[2]}" for match in matches if match is not None]
 
 
 if __name__ == "__main__":

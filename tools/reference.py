@@ -1,4 +1,4 @@
-"""Reference pages made from the code: the command line from its commands, the Python side from its public names."""
+"""Reference pages generated from the code: the command line from its commands, the Python API from public names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pkgutil
 from functools import cache
 from typing import Any
 
-_LONG = "estimators"  # a page for each class
+_PAGE_PER_CLASS = "estimators"  # the package that has a page for each class
 _FIRST = ("fit", "predict", "predict_proba", "decision_function", "coefficients", "confidence_intervals")
-_PLACE = "reference/api"
+_FOLDER = "reference/api"
 
 
 def command_line() -> str:
-    """One section a command, with its arguments and options."""
+    """Return the page of the command line: one section per command, with its arguments and options."""
     import typer
 
     from dplangevin.cli.main import app
@@ -22,34 +22,34 @@ def command_line() -> str:
     root = typer.main.get_command(app)
     parts = [
         "# Command line",
-        f"{root.help}\n\n`dplangevin COMMAND --help` says the same. Exit codes: 0 done, 2 bad input, 3 a promise was "
-        "refused, 130 interrupted. This page is made from the commands.",
+        f"{root.help}\n\n`dplangevin COMMAND --help` prints the same. Exit codes: 0 done, 2 bad input, 3 a guarantee "
+        "was refused, 130 interrupted. This page is generated from the commands.",
     ]
     parts += _commands(root, "dplangevin", 2)
     return "\n\n".join(parts) + "\n"
 
 
-def _commands(group: Any, words: str, level: int) -> list[str]:
+def _commands(group: Any, prefix: str, level: int) -> list[str]:
     parts = []
     for name in sorted(group.commands):
-        command, said = group.commands[name], f"{words} {name}"
-        parts.append(f"{'#' * level} {said}\n\n{inspect.cleandoc(command.help or '')}")
+        command, full_name = group.commands[name], f"{prefix} {name}"
+        parts.append(f"{'#' * level} {full_name}\n\n{inspect.cleandoc(command.help or '')}")
         if hasattr(command, "commands"):
-            parts += _commands(command, said, level + 1)
+            parts += _commands(command, full_name, level + 1)
         else:
-            parts.append(_usage(command, said))
+            parts.append(_usage(command, full_name))
     return parts
 
 
-def _usage(command: Any, words: str) -> str:
+def _usage(command: Any, full_name: str) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
     shape = [_placeholder(p) if p.required else f"[{_placeholder(p)}]" for p in arguments] + [
         f"{p.opts[0]} {_placeholder(p)}" for p in options if p.required
     ]
-    lines = [f"```text\n{words} {' '.join(shape)} [OPTIONS]\n```", ""]
+    lines = [f"```text\n{full_name} {' '.join(shape)} [OPTIONS]\n```", ""]
     for parameter in arguments:
-        lines.append(f"- `{_placeholder(parameter)}`: {_escaped(parameter.help)}")
+        lines.append(f"- `{_placeholder(parameter)}`: {_escape_markdown(parameter.help)}")
     panels: dict[str, list[Any]] = {"": []}
     for parameter in options:
         panels.setdefault(getattr(parameter, "rich_help_panel", None) or "", []).append(parameter)
@@ -57,7 +57,9 @@ def _usage(command: Any, words: str) -> str:
         lines += ["", f"**{heading}**", ""] if heading else []
         for parameter in parameters:
             flags = ", ".join(f"`{flag}`" for flag in (*parameter.opts, *parameter.secondary_opts))
-            lines.append(f"- {flags}{_value(parameter)}: {_escaped(parameter.help)}{_default(parameter)}")
+            lines.append(
+                f"- {flags}{_value(parameter)}: {_escape_markdown(parameter.help)}{_default(parameter)}"
+            )
     return "\n".join(lines)
 
 
@@ -78,24 +80,24 @@ def _default(parameter: Any) -> str:
     return f" Default: `{value}`."
 
 
-def _escaped(text: str | None) -> str:
-    words = " ".join((text or "").split())
-    return words.replace("<", "&lt;").replace("*", r"\*")
+def _escape_markdown(text: str | None) -> str:
+    one_line = " ".join((text or "").split())
+    return one_line.replace("<", "&lt;").replace("*", r"\*")
 
 
 @cache
 def public_names() -> dict[str, list[str]]:
-    """The public names of each package; a name that several packages offer is documented by the one it lives in."""
+    """Return the public names of each package; a name of several packages is documented where it is defined."""
     import dplangevin
 
     modules = ["dplangevin"] + [
-        f"dplangevin.{found.name}"
-        for found in pkgutil.iter_modules(dplangevin.__path__)
-        if not found.name.startswith("_") and found.name != "cli"
+        f"dplangevin.{module.name}"
+        for module in pkgutil.iter_modules(dplangevin.__path__)
+        if not module.name.startswith("_") and module.name != "cli"
     ]
     offered = {module: _names(importlib.import_module(module)) for module in modules}
-    taken: set[int] = set()
-    found = {}
+    documented_ids: set[int] = set()
+    names_by_module = {}
     for module in reversed(modules):  # sub-packages first: the top level documents the rest
         package = importlib.import_module(module)
         own = []
@@ -106,12 +108,12 @@ def public_names() -> dict[str, list[str]]:
                 other not in (module, "dplangevin") and home.startswith(other) and name in offered[other]
                 for other in modules
             )
-            documented = inspect.isclass(thing) or inspect.isroutine(thing)
-            if documented and not elsewhere and id(thing) not in taken:
+            has_page = inspect.isclass(thing) or inspect.isroutine(thing)
+            if has_page and not elsewhere and id(thing) not in documented_ids:
                 own.append(name)
-                taken.add(id(thing))
-        found[module] = own
-    return {module: found[module] for module in modules if found[module]}
+                documented_ids.add(id(thing))
+        names_by_module[module] = own
+    return {module: names_by_module[module] for module in modules if names_by_module[module]}
 
 
 def _names(module: Any) -> list[str]:
@@ -125,28 +127,28 @@ def _names(module: Any) -> list[str]:
 
 
 def _page(module: str, name: str = "") -> str:
-    return f"{_PLACE}/{module}.md" if not name else f"{_PLACE}/{module}.{name}.md"
+    return f"{_FOLDER}/{module}.md" if not name else f"{_FOLDER}/{module}.{name}.md"
 
 
 def _members(module: str, name: str) -> list[str]:
-    """What people look for first, then the rest."""
-    made = getattr(importlib.import_module(module), name)
-    offered = [
+    """Return the public members of a class, the most used ones first."""
+    cls = getattr(importlib.import_module(module), name)
+    members = [
         member
-        for member in dir(made)
+        for member in dir(cls)
         if not member.startswith("_")
-        and getattr(getattr(made, member), "__module__", "").startswith("dplangevin")
+        and getattr(getattr(cls, member), "__module__", "").startswith("dplangevin")
     ]
     return sorted(
-        offered, key=lambda member: (_FIRST.index(member) if member in _FIRST else len(_FIRST), member)
+        members, key=lambda member: (_FIRST.index(member) if member in _FIRST else len(_FIRST), member)
     )
 
 
 def api_navigation() -> list[Any]:
-    """What stands under Reference, Python."""
-    entries: list[Any] = [f"{_PLACE}/index.md"]
+    """Return the navigation entries of the Python reference."""
+    entries: list[Any] = [f"{_FOLDER}/index.md"]
     for module, names in public_names().items():
-        if module.endswith(_LONG):
+        if module.endswith(_PAGE_PER_CLASS):
             entries += [{name: _page(module, name)} for name in names]
         else:
             entries.append({module: _page(module)})
@@ -154,22 +156,24 @@ def api_navigation() -> list[Any]:
 
 
 def api_pages() -> dict[str, str]:
-    """Directives of mkdocstrings, a page for each package and each estimator, and a list of all of them."""
-    pages, index = {}, ["# Python", "Public names come from `dplangevin` or from one of its packages.", ""]
+    """Return pages of mkdocstrings directives, one for each package and each estimator, and an index of them."""
+    pages, index = {}, ["# Python", "Import public names from `dplangevin` or from one of its packages.", ""]
     for module, names in public_names().items():
-        words = (importlib.import_module(module).__doc__ or "").strip().splitlines()[0]
-        index += [f"\n## {module}\n", _escaped(words), ""]
-        if not module.endswith(_LONG):
+        summary = (importlib.import_module(module).__doc__ or "").strip().splitlines()[0]
+        index += [f"\n## {module}\n", _escape_markdown(summary), ""]
+        if not module.endswith(_PAGE_PER_CLASS):
             body = "\n\n".join(f"::: {module}.{name}" for name in names)
-            pages[_page(module)] = f"# {module}\n\n{_escaped(words)}\n\n{body}\n"
+            pages[_page(module)] = f"# {module}\n\n{_escape_markdown(summary)}\n\n{body}\n"
         for name in names:
-            if module.endswith(_LONG):
+            if module.endswith(_PAGE_PER_CLASS):
                 pages[_page(module, name)] = (
                     f"# {name}\n\n`from dplangevin import {name}`\n\n::: {module}.{name}\n"
                     "    options:\n      show_root_heading: false\n      show_root_toc_entry: false\n"
                     f"      members: [{', '.join(_members(module, name))}]\n"
                 )
-            target = _page(module, name if module.endswith(_LONG) else "").rpartition("/")[2]
-            index.append(f"- [`{name}`]({target}{'' if module.endswith(_LONG) else f'#{module}.{name}'})")
-    pages[f"{_PLACE}/index.md"] = "\n".join(index) + "\n"
+            target = _page(module, name if module.endswith(_PAGE_PER_CLASS) else "").rpartition("/")[2]
+            index.append(
+                f"- [`{name}`]({target}{'' if module.endswith(_PAGE_PER_CLASS) else f'#{module}.{name}'})"
+            )
+    pages[f"{_FOLDER}/index.md"] = "\n".join(index) + "\n"
     return pages

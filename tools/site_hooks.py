@@ -1,7 +1,7 @@
-"""Hooks of mkdocs: pages that live elsewhere in the repository, generated references, and links between them.
+"""Hooks of mkdocs: pages from elsewhere in the repository, generated references, and links between them.
 
-A link in any Markdown file is written for the repository, where people read it on a code host too. Here it is
-resolved there and written anew for the site, so that one text serves both; what leads nowhere fails the build.
+A link in a Markdown file is written for the repository, where people read the file on a code host. The hooks resolve
+it there and rewrite it for the site, so that one text serves both; a broken link fails the build.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?![a-z]+:|#)([^)#\s]+)")
 
 
 def on_config(config: Any) -> Any:
-    """Put the pages of the Python reference into the navigation, and every page that it does not name yet."""
+    """Add the pages of the Python reference to the navigation, and every page that is not in it yet."""
     sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tools")]  # this file is loaded by its path
     from reference import api_navigation
 
-    config.nav = _filled(config.nav, api_navigation())
+    config.nav = _insert_api_pages(config.nav, api_navigation())
     named = set(_pages(config.nav))
-    places = [(path, ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
-    places += [(path, ROOT) for path in (ROOT / "benchmarks").glob("*.md")]
-    for path, root in sorted(places):
+    paths = [(path, ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    paths += [(path, ROOT) for path in (ROOT / "benchmarks").glob("*.md")]
+    for path, root in sorted(paths):
         page = path.relative_to(root).as_posix()
         if page not in named:  # under its own title, at the end of the section that its folder belongs to
             section = SECTIONS.get(posixpath.dirname(page), "How-to")
@@ -44,16 +44,16 @@ def _pages(nav: Any) -> list[str]:
     return [page for entry in (nav.values() if isinstance(nav, dict) else nav) for page in _pages(entry)]
 
 
-def _filled(nav: Any, pages: list[Any]) -> Any:
+def _insert_api_pages(nav: Any, pages: list[Any]) -> Any:
     if isinstance(nav, list):
-        return [_filled(entry, pages) for entry in nav]
+        return [_insert_api_pages(entry, pages) for entry in nav]
     if isinstance(nav, dict):
-        return {title: _filled(entry, pages) for title, entry in nav.items()}
+        return {title: _insert_api_pages(entry, pages) for title, entry in nav.items()}
     return pages if nav == "reference/api/" else nav
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add what is not below docs/."""
+    """Add the pages that are not in docs/."""
     from mkdocs.structure.files import File
     from reference import api_pages, command_line
 
@@ -89,13 +89,13 @@ def _examples() -> dict[str, str | bytes]:
         )
         entries.append(f"- [{heading}]({path.name}): {title}")
     pages["examples/index.md"] = (
-        "# Examples\n\nScripts that run as they are, in seconds.\n\n" + "\n".join(entries) + "\n"
+        "# Examples\n\nScripts that run unchanged, in seconds.\n\n" + "\n".join(entries) + "\n"
     )
     return pages
 
 
 def _notebooks() -> dict[str, str | bytes]:
-    """Every tutorial once more, to be downloaded and run in Jupyter."""
+    """Return every tutorial as a Jupyter notebook for download."""
     from tutorials import notebook, pages
 
     return {
@@ -105,48 +105,50 @@ def _notebooks() -> dict[str, str | bytes]:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links between places of the repository become links between pages; tutorials offer their notebook."""
+    """Rewrite links between files of the repository as links between pages; add the notebook link to tutorials."""
     here = page.file.src_uri
     if here.startswith("tutorials/"):
-        offer = f"\\1\n\n[Download as a notebook]({Path(here).stem}.ipynb){{ .md-button download }}\n"
-        markdown = re.sub(r"\A(# .*)$", offer, markdown, count=1, flags=re.MULTILINE)
+        download_link = f"\\1\n\n[Download as a notebook]({Path(here).stem}.ipynb){{ .md-button download }}\n"
+        markdown = re.sub(r"\A(# .*)$", download_link, markdown, count=1, flags=re.MULTILINE)
     parts = _FENCED.split(markdown)
-    parts[::2] = [_LINK.sub(lambda found: found[1] + translated(found[2], here), text) for text in parts[::2]]
+    parts[::2] = [
+        _LINK.sub(lambda match: match[1] + translate_link(match[2], here), text) for text in parts[::2]
+    ]
     return "".join(parts)
 
 
-def translated(target: str, page: str) -> str:
-    """A link that is right in the repository, as a link that is right on the site."""
-    folder = posixpath.dirname(home_of(page))
-    place = site_of(posixpath.normpath(posixpath.join(folder, target)))
-    return posixpath.relpath(place, posixpath.dirname(page) or ".")
+def translate_link(target: str, page: str) -> str:
+    """Return the site's link for a link that is valid in the repository."""
+    folder = posixpath.dirname(repository_path(page))
+    target_page = site_page(posixpath.normpath(posixpath.join(folder, target)))
+    return posixpath.relpath(target_page, posixpath.dirname(page) or ".")
 
 
-def home_of(page: str) -> str:
-    """Where the text of a page lies in the repository."""
+def repository_path(page: str) -> str:
+    """Return the path of a page's text in the repository."""
     if page == "index.md":
         return "README.md"
     outside = page in (*PROJECT, "LICENSE.md") or page.startswith(("benchmarks/", "examples/"))
     return page if outside else f"docs/{page}"
 
 
-def site_of(place: str) -> str:
-    """The page that shows a file of the repository."""
-    known = {"README.md": "index.md", "LICENSE": "LICENSE.md", "examples": "examples/index.md"}
-    if place in known:
-        return known[place]
-    if place.startswith("examples/") and place.endswith(".py"):
-        return place.removesuffix(".py") + ".md"
-    return place.removeprefix("docs/")
+def site_page(path: str) -> str:
+    """Return the page that shows a file of the repository."""
+    special_pages = {"README.md": "index.md", "LICENSE": "LICENSE.md", "examples": "examples/index.md"}
+    if path in special_pages:
+        return special_pages[path]
+    if path.startswith("examples/") and path.endswith(".py"):
+        return path.removesuffix(".py") + ".md"
+    return path.removeprefix("docs/")
 
 
 def on_post_build(config: Any) -> None:
-    """No page may ask anybody else for anything: a script or style from another host fails the build."""
+    """Check that no page loads a script, style or image from another host."""
     outside = re.compile(r"<(?:script|link|img|iframe)\b[^>]*?(?:src|href)=[\"']?(?:https?:)?//[^\"'> ]+")
     for folder, _, names in os.walk(config.site_dir):
         for name in names:
             if name.endswith(".html"):
                 text = Path(folder, name).read_text(encoding="utf-8")
-                found = [tag for tag in outside.findall(text) if 'rel="canonical"' not in tag]
-                if found:
-                    raise SystemExit(f"{name} would load {found[0]} from the network")
+                tags = [tag for tag in outside.findall(text) if 'rel="canonical"' not in tag]
+                if tags:
+                    raise SystemExit(f"{name} would load {tags[0]} from the network")

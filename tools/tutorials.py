@@ -1,9 +1,9 @@
-"""Run tutorials as their reader would, and write what they print below each block.
+"""Run the tutorials as a reader would, and write what they print below each block.
 
 Usage: python tools/tutorials.py [page ...]. All `python` and `console` blocks of a page run in order, in one folder and
-one session. A `text` block right below one of them is what it printed. Pictures that a page shows from
-images/tutorials are those that its code saved under that name. The tests run the same and compare: words exactly,
-numbers nearly.
+one session. A `text` block right below one of them is its output. Pictures that a page shows from images/tutorials are
+those that its code saved under that name. The tests run the same code and compare: words exactly, numbers
+approximately.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ FOLDER = ROOT / "docs" / "tutorials"
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 HASH = re.compile(r"\b(?=[a-z]*\d)[0-9a-f]{12,}\b")
-CLOSE = 0.1
+RELATIVE_TOLERANCE = 0.1
 
 
 def pages() -> list[Path]:
-    """Every tutorial."""
+    """Return the files of all tutorials."""
     return sorted(FOLDER.glob("*.md"))
 
 
 def pictures(text: str) -> list[str]:
-    """Files that the page shows and its code saves."""
+    """Return the names of the pictures that the page shows and its code saves."""
     return re.findall(r"images/tutorials/([\w.]+)\)", text)
 
 
-def ran(text: str, folder: Path) -> list[str]:
-    """What each block prints, in order; the working folder is `folder`."""
+def run_blocks(text: str, folder: Path) -> list[str]:
+    """Run the blocks of a page in `folder`, and return what each of them prints."""
     names: dict[str, object] = {"__name__": "__main__"}
     printed = []
     with _in_folder(folder):
@@ -50,9 +50,9 @@ def ran(text: str, folder: Path) -> list[str]:
                 if language == "python":
                     exec(compile(body, "tutorial", "exec"), names)
                 else:
-                    _commands(body)
-            said = out.getvalue().replace(str(folder), "/...").rstrip()
-            printed.append("\n".join(line.rstrip() for line in said.splitlines()))
+                    _run_commands(body)
+            output = out.getvalue().replace(str(folder), "/...").rstrip()
+            printed.append("\n".join(line.rstrip() for line in output.splitlines()))
     return printed
 
 
@@ -70,71 +70,75 @@ def _in_folder(folder: Path):  # type: ignore[no-untyped-def]
             os.environ["COLUMNS"] = width
 
 
-def _commands(body: str) -> None:
-    """`$ dplangevin ...` lines; one that is meant to fail says so: `# exit code 3`."""
-    from dplangevin.cli.main import run
+def _run_commands(body: str) -> None:
+    """Run `$ dplangevin ...` lines; one that is meant to fail ends with `# exit code 3`."""
+    from dplangevin.cli.main import run_command_line
 
     for line in body.replace("\\\n", " ").splitlines():
         if not line.startswith("$ dplangevin "):
             raise SystemExit(f"not a command: {line}")
-        words, _, code = line.partition(" # exit code ")
-        found = run(shlex.split(words)[2:])
-        if found != int(code or 0):
-            raise SystemExit(f"exit code {found}: {line}")
+        command, _, expected_code = line.partition(" # exit code ")
+        code = run_command_line(shlex.split(command)[2:])
+        if code != int(expected_code or 0):
+            raise SystemExit(f"exit code {code}: {line}")
 
 
-def written(text: str, printed: list[str]) -> str:
-    """The page with what its blocks printed."""
-    answers = iter(printed)
+def insert_outputs(text: str, printed: list[str]) -> str:
+    """Return the page with what its blocks printed."""
+    outputs = iter(printed)
 
-    def block(found: re.Match[str]) -> str:
-        said = next(answers)
-        code = f"```{found[1]}\n{found[2]}```\n"
-        return code + (f"\n```text\n{said}\n```\n" if said else "")
+    def render_block(match: re.Match[str]) -> str:
+        output = next(outputs)
+        code = f"```{match[1]}\n{match[2]}```\n"
+        return code + (f"\n```text\n{output}\n```\n" if output else "")
 
-    return BLOCK.sub(block, text)
+    return BLOCK.sub(render_block, text)
 
 
 def differences(text: str, printed: list[str]) -> list[str]:
-    """Where a page says something else than its code prints."""
-    wrong, blocks = [], BLOCK.findall(text)
-    if not any(said for _, _, said in blocks):  # a page that shows no output
+    """Return the blocks whose output in the page differs from what they print."""
+    result, blocks = [], BLOCK.findall(text)
+    if not any(shown for _, _, shown in blocks):  # a page that shows no output
         return []
-    for (_, body, said), now in zip(blocks, printed, strict=True):
-        if not alike(said.rstrip(), now):
-            wrong.append(f"{body}\nsays\n{said}\nprints\n{now}")
-    return wrong
+    for (_, body, shown), output in zip(blocks, printed, strict=True):
+        if not have_same_text(shown.rstrip(), output):
+            result.append(f"{body}\nshows\n{shown}\nprints\n{output}")
+    return result
 
 
-def alike(first: str, second: str) -> bool:
-    """Equal words, and numbers within a tenth of each other; hashes are not compared."""
+def have_same_text(first: str, second: str) -> bool:
+    """Return whether two outputs have equal words, and numbers within a tenth; hashes are not compared."""
     first, second = HASH.sub("HASH", first), HASH.sub("HASH", second)
     shape = [" ".join(NUMBER.sub("#", text).split()) for text in (first, second)]
-    numbers = [[float(found.replace(",", "")) for found in NUMBER.findall(text)] for text in (first, second)]
+    numbers = [
+        [float(number.replace(",", "")) for number in NUMBER.findall(text)] for text in (first, second)
+    ]
     return shape[0] == shape[1] and all(
-        math.isclose(a, b, rel_tol=CLOSE, abs_tol=0.02) for a, b in zip(*numbers, strict=True)
+        math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=0.02) for a, b in zip(*numbers, strict=True)
     )
 
 
 def notebook(text: str) -> dict[str, object]:
-    """The page as a Jupyter notebook, with what its blocks printed; commands run in the notebook's shell."""
+    """Return the page as a Jupyter notebook with its outputs; commands run in the notebook's shell."""
     cells: list[dict[str, object]] = []
 
-    def words(said: str) -> None:
-        said = re.sub(r"!\[[^]]*\]\(\.\./images/(?!tutorials/)[^)]*\)\n*", "", said)
-        said = said.replace(
+    def add_prose(prose: str) -> None:
+        prose = re.sub(r"!\[[^]]*\]\(\.\./images/(?!tutorials/)[^)]*\)\n*", "", prose)
+        prose = prose.replace(
             "](../images/tutorials/", "]("
-        )  # the code saves these pictures beside the notebook
-        said = re.sub(r"(?<!!)\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", said)  # pages that are not beside it
-        if said.strip():
-            cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(said.strip())})
+        )  # the code saves these pictures next to the notebook
+        prose = re.sub(
+            r"(?<!!)\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", prose
+        )  # pages that the notebook lacks
+        if prose.strip():
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(prose.strip())})
 
     end = 0
-    for found in BLOCK.finditer(text):
-        words(text[end : found.start()])
-        end = found.end()
-        code = found[2] if found[1] == "python" else re.sub(r"^\$ ", "!", found[2], flags=re.MULTILINE)
-        printed = [{"output_type": "stream", "name": "stdout", "text": _lines(found[3])}] if found[3] else []
+    for match in BLOCK.finditer(text):
+        add_prose(text[end : match.start()])
+        end = match.end()
+        code = match[2] if match[1] == "python" else re.sub(r"^\$ ", "!", match[2], flags=re.MULTILINE)
+        printed = [{"output_type": "stream", "name": "stdout", "text": _lines(match[3])}] if match[3] else []
         cells.append(
             {
                 "cell_type": "code",
@@ -144,7 +148,7 @@ def notebook(text: str) -> dict[str, object]:
                 "source": _lines(code.strip()),
             }
         )
-    words(text[end:])
+    add_prose(text[end:])
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -155,13 +159,13 @@ def _lines(text: str) -> list[str]:
     return text.splitlines(keepends=True)
 
 
-def main(wanted: list[str]) -> None:
-    """Run and rewrite."""
+def main(names: list[str]) -> None:
+    """Run the named pages, or all of them, and rewrite their outputs."""
     sys.path.insert(0, str(ROOT / "src"))
-    for page in [Path(name).resolve() for name in wanted] or pages():
+    for page in [Path(name).resolve() for name in names] or pages():
         text = page.read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
-            page.write_text(written(text, ran(text, Path(folder))), encoding="utf-8")
+            page.write_text(insert_outputs(text, run_blocks(text, Path(folder))), encoding="utf-8")
             for name in pictures(text):
                 shutil.copy(Path(folder) / name, ROOT / "docs" / "images" / "tutorials" / name)
         print(f"wrote {page.relative_to(ROOT)}")

@@ -1,4 +1,4 @@
-"""The one kind of array that numbers are kept in."""
+"""The type of floating-point arrays in annotations."""
 
 from __future__ import annotations
 

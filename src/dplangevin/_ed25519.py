@@ -1,4 +1,4 @@
-"""What is used of the package `cryptography`, imported here and nowhere else."""
+"""The parts of the optional package `cryptography` that are used; it is imported only here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 
-def pems(key: Ed25519PrivateKey) -> tuple[str, str]:
-    """The private and the public key as PEM text."""
+def encode_key_pair(key: Ed25519PrivateKey) -> tuple[str, str]:
+    """Return the private and the public key as PEM text."""
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return private.decode("ascii"), public.decode("ascii")
@@ -25,7 +25,7 @@ __all__ = [
     "Ed25519PrivateKey",
     "Ed25519PublicKey",
     "InvalidSignature",
+    "encode_key_pair",
     "load_pem_private_key",
     "load_pem_public_key",
-    "pems",
 ]

@@ -1,4 +1,4 @@
-"""Files: read within a bound, replaced as a whole or not at all, and used by one run at a time."""
+"""File access: reading with a size limit, atomic replacement, and locks that one run holds at a time."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from dplangevin.errors import DplangevinError, InvalidParameter
 
 try:
     import fcntl
-except ImportError:  # no locks on this system
+except ImportError:  # this system has no file locks
     fcntl = None  # type: ignore[assignment]
 
 MEGABYTE = 2**20
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 STATE_VARIABLE = "DPLANGEVIN_STATE"
-_warned_of_state: set[str] = set()
+_warned_of_state_folder: set[str] = set()
 
 
 def state_folder(name: str) -> Path | None:
-    """The user's own folder (mode 0700) for what must outlive a process; None where there is none.
+    """Return the user's own folder (mode 0700) for data that must outlive a process; None where there is none.
 
-    It is `dplangevin/<name>` in DPLANGEVIN_STATE ("off": nowhere), XDG_STATE_HOME or ~/.local/state. A place that
-    cannot be written gives one warning a process: what rests on it is weaker then, and nothing else stops.
+    It is `dplangevin/<name>` in DPLANGEVIN_STATE ("off" disables it), XDG_STATE_HOME or ~/.local/state. A folder that
+    cannot be written gives one warning per process, which names the protection that is lost; the run continues.
     """
-    stated = os.environ.get(STATE_VARIABLE)
-    if stated == "off":
+    stated_folder = os.environ.get(STATE_VARIABLE)
+    if stated_folder == "off":
         return None
     try:
-        base = stated or os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        base = stated_folder or os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         folder = Path(base).expanduser().absolute() / "dplangevin" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a user without a home
-        if name not in _warned_of_state:
-            _warned_of_state.add(name)
+        if name not in _warned_of_state_folder:
+            _warned_of_state_folder.add(name)
             warnings.warn(
-                f"the folder for the state of this user cannot be written ({_reason(error)}): "
-                f"{_WEAKER.get(name, name)}. Name another folder in {STATE_VARIABLE}, or turn this off with "
-                f"{STATE_VARIABLE}=off.",
+                f"the folder for the state of this user cannot be written ({_describe_os_error(error)}): "
+                f"{_WITHOUT_STATE_FOLDER.get(name, name)}. Name another folder in {STATE_VARIABLE}, or turn "
+                f"this off with {STATE_VARIABLE}=off.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -55,105 +55,114 @@ def state_folder(name: str) -> Path | None:
     return folder
 
 
-_WEAKER = {
+_WITHOUT_STATE_FOLDER = {
     "heads": "an older copy of a ledger is not noticed by later processes",
     "pending": "a result whose process is killed cannot be found again",
     "results": "results for standard output wait in the folder for temporary files",
-    "checkpoints": "an interrupted run cannot go on",
+    "checkpoints": "an interrupted run cannot be resumed",
 }
+"""What is lost without each subfolder, as the warning states it."""
 
 
-def read_text(path: str | Path, what: str, *, most: int = 64 * MEGABYTE, exactly: bool = False) -> str:
-    """The text of a file of at most so many bytes; exactly: a byte order mark stays, as a character of the text."""
+def read_text(
+    path: str | Path, what: str, *, max_bytes: int = 64 * MEGABYTE, keep_byte_order_mark: bool = False
+) -> str:
+    """Return the text of a UTF-8 file of at most `max_bytes`.
+
+    A byte order mark is dropped, unless `keep_byte_order_mark` asks for the text exactly as it is. `what` names the
+    file in errors.
+    """
     try:
         with Path(path).open("rb") as file:
-            content = _at_most(file, most)
+            content = _read_at_most(file, max_bytes)
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        raise InvalidParameter(f"{what} {str(path)!r} cannot be read: {_reason(error)}.") from None
-    return _decoded(content, f"{what} {str(path)!r}", most, "utf-8" if exactly else "utf-8-sig")
+        raise InvalidParameter(f"{what} {str(path)!r} cannot be read: {_describe_os_error(error)}.") from None
+    return _decode_text(
+        content, f"{what} {str(path)!r}", max_bytes, "utf-8" if keep_byte_order_mark else "utf-8-sig"
+    )
 
 
-def read_plain(path: str | Path, what: str, *, most: int = 64 * MEGABYTE) -> Any:
-    """The JSON of a file, parsed strictly."""
-    return _plain.parse(read_text(path, what, most=most), f"{what} {str(path)!r}")
+def read_json(path: str | Path, what: str, *, max_bytes: int = 64 * MEGABYTE) -> Any:
+    """Return the JSON value in a file, parsed strictly."""
+    return _plain.parse_json(read_text(path, what, max_bytes=max_bytes), f"{what} {str(path)!r}")
 
 
-def read_private(path: Path, what: str, *, most: int) -> str:
-    """The text of a regular file that the user owns and nobody else may read; a symbolic link is not followed."""
+def read_private_text(path: Path, what: str, *, max_bytes: int) -> str:
+    """Return the text of a regular file that the user owns and nobody else may read; symbolic links are refused."""
     with os.fdopen(os.open(path, os.O_RDONLY | _NO_FOLLOW), "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise InvalidParameter(
                 f"{path} is not {what}: it is no regular file. Nothing was read or charged."
             )
-        if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o077):
+        if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & 0o077):
             raise InvalidParameter(
-                f"{path} belongs to another user, or others may read it, and then they can undo the noise. "
-                "Delete it to begin anew, which is charged anew; nothing was read or charged."
+                f"{path} belongs to another user, or other users may read it, and then they can undo the "
+                "noise. Delete it to start again, which is charged again; nothing was read or charged."
             )
-        return _decoded(_at_most(file, most), str(path), most)
+        return _decode_text(_read_at_most(file, max_bytes), str(path), max_bytes)
 
 
 @contextmanager
-def replacing(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
-    """A draft to be written; its place then holds the old content or the new one, and never a part of it.
+def replace_atomically(path: str | Path, mode: int = 0o666) -> Iterator[Path]:
+    """Yield the path of a draft to write, and rename it to `path` afterwards: a reader sees the old or the new file.
 
-    A symbolic link stays, and what it points to is replaced; the mode of an existing file is kept, a new one has `mode`
-    within what the user's mask leaves.
+    A symbolic link stays, and its target is replaced. The mode of an existing file is kept; a new file has `mode`
+    within the user's mask.
     """
-    place = Path(path)
-    if place.exists() and not place.is_file():  # a pipe or a terminal
-        yield place
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a pipe or a terminal
+        yield target
         return
-    place = place.resolve()
-    draft = place.with_name(f".{place.name[:200]}.{secrets.token_hex(4)}.new")
-    with _renamed(draft, place, mode):
-        if place.exists():
-            draft.chmod(stat.S_IMODE(place.stat().st_mode))
+    target = target.resolve()
+    draft = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.new")
+    with _write_then_rename(draft, target, mode):
+        if target.exists():
+            draft.chmod(stat.S_IMODE(target.stat().st_mode))
         yield draft
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
-    with replacing(path) as draft:
+    """Write a text file atomically."""
+    with replace_atomically(path) as draft:
         draft.write_text(text, encoding="utf-8", newline="")
 
 
 def write_private(path: Path, text: str) -> None:
-    """The same for a file that nobody else may read, under the lock of its run; a link is replaced by a file."""
-    draft = draft_of(path)
+    """Write a file of mode 0600 atomically, while its run holds the lock; a symbolic link is replaced by a file."""
+    draft = draft_path(path)
     draft.unlink(missing_ok=True)
-    with _renamed(draft, path, 0o600):
+    with _write_then_rename(draft, path, 0o600):
         draft.write_text(text, encoding="utf-8")
 
 
-def draft_of(path: Path) -> Path:
-    """Where `write_private` writes before it renames."""
+def draft_path(path: Path) -> Path:
+    """Return the path at which `write_private` writes before it renames."""
     return path.with_name(path.name + ".new")
 
 
 @contextmanager
-def _renamed(draft: Path, place: Path, mode: int) -> Iterator[None]:
-    """Make the draft, let it be written, and put it in its place once it is on the disk."""
+def _write_then_rename(draft: Path, target: Path, mode: int) -> Iterator[None]:
+    """Create the draft, let the caller write it, and rename it to the target once it is on the disk."""
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         yield
-        _on_disk(draft, os.O_RDWR)
-        os.replace(draft, place)
+        _sync_to_disk(draft, os.O_RDWR)
+        os.replace(draft, target)
     except BaseException:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
-    sync_folder(place.parent)
+    sync_folder(target.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """So that the names in it survive a power cut, where the system can."""
+    """Flush a folder to the disk, so that its file names survive a power cut, where the system supports it."""
     with suppress(OSError):
-        _on_disk(folder, os.O_RDONLY)
+        _sync_to_disk(folder, os.O_RDONLY)
 
 
-def _on_disk(path: Path, flags: int) -> None:
+def _sync_to_disk(path: Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
@@ -162,16 +171,16 @@ def _on_disk(path: Path, flags: int) -> None:
 
 
 class FileLock:
-    """A lock beside a file (its name and .lock) that one run holds; the system frees it when the process dies."""
+    """A lock on a file, held by one run in `<file>.lock`; the system frees it when the process dies."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.with_name(path.name + ".lock")
         self._descriptor: int | None = None
         while fcntl is not None and self._descriptor is None:
-            self._descriptor = self._try(path)
+            self._descriptor = self._try_lock(path)
 
-    def _try(self, path: Path) -> int | None:
-        """The descriptor that holds the lock; None where its holder removed it meanwhile."""
+    def _try_lock(self, path: Path) -> int | None:
+        """Return the descriptor that holds the lock; None where its previous holder removed the file meanwhile."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,14 +191,15 @@ class FileLock:
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise DplangevinError(
-                    f"{path} is in use by another run; wait for it, or give another file. Nothing was read or charged."
+                    f"{path} is in use by another run; wait for it, or give another file. Nothing was read "
+                    "or charged."
                 ) from None
             raise
         os.close(descriptor)
         return None
 
     def close(self) -> None:
-        """Free the lock; nothing happens the second time."""
+        """Free the lock; a second call does nothing."""
         if self._descriptor is not None:
             self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
@@ -197,27 +207,29 @@ class FileLock:
 
 
 def wait_for_lock(descriptor: int) -> None:
-    """Wait until no other process holds this open file; closing it lets the next one go on."""
+    """Wait until no other process holds the lock on this open file; closing the file frees it."""
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
-def _at_most(file: BinaryIO, most: int) -> bytes | None:
-    """The content; None where it is larger."""
-    if os.fstat(file.fileno()).st_size > most:  # 0 for a pipe
+def _read_at_most(file: BinaryIO, max_bytes: int) -> bytes | None:
+    """Return the content of a file; None where it is larger than `max_bytes`."""
+    if os.fstat(file.fileno()).st_size > max_bytes:  # 0 for a pipe
         return None
-    content = file.read(most + 1)
-    return content if len(content) <= most else None
+    content = file.read(max_bytes + 1)
+    return content if len(content) <= max_bytes else None
 
 
-def _decoded(content: bytes | None, what: str, most: int, encoding: str = "utf-8-sig") -> str:
+def _decode_text(content: bytes | None, what: str, max_bytes: int, encoding: str = "utf-8-sig") -> str:
     if content is None:
-        raise InvalidParameter(f"{what} is larger than {most / MEGABYTE:g} megabytes, so it is not read.")
+        raise InvalidParameter(
+            f"{what} is larger than {max_bytes / MEGABYTE:g} megabytes, so it is not read."
+        )
     try:
         return content.decode(encoding)  # editors add a byte order mark, which utf-8-sig drops
     except ValueError:
         raise InvalidParameter(f"{what} is not text in UTF-8.") from None
 
 
-def _reason(error: Exception) -> str:
+def _describe_os_error(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)

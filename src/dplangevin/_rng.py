@@ -1,9 +1,9 @@
-"""Randomness: one generator, made once, handed down as the last argument.
+"""Random generators: made once per call and passed down as the last argument.
 
-Secure noise does not come from here: it is made of bytes of the operating system. The noise of plain runs comes from
-ChaCha20, a stream cipher under a random key, where the package `randomgen` (the extra `crypto`) is installed, and from
-PCG64, seeded by the operating system, where it is not. ChaCha20 takes twice as long for a normal number, which is far
-below a hundredth of a fit; PCG64 is a good generator but no cipher: what it drew could help to tell what it draws.
+Secure noise does not come from here: it is made from the operating system's random bytes. Other noise comes from
+ChaCha20, a stream cipher under a random key, where the package `randomgen` (the extra `crypto`) is installed, else
+from PCG64, seeded by the operating system. ChaCha20 takes twice as long per normal draw, far below 1% of the fit
+time; PCG64 is a good generator but not a cipher: its past output could help to predict its future output.
 """
 
 from __future__ import annotations
@@ -20,45 +20,48 @@ from dplangevin.errors import InvalidParameter
 
 
 class NoiseObserver(Protocol):
-    """Who watches noise: an audit that replays a run (`dplangevin.audit.replay`)."""
+    """An observer of the noise of a run: an audit that replays it (`dplangevin.audit.replay`)."""
 
     def observe_noise(self, values: Any, law: str, scale: float) -> Any:
-        """Noise of a law and scale, which will be added to something exact; returns what takes its place."""
+        """Observe noise of a distribution and scale before it is added to an exact value; return its replacement."""
         ...
 
     def observe_sum(self, exact: Any, released: Any, law: str, scale: float) -> Any:
-        """Exact values and the same with noise; returns what is released."""
+        """Observe exact values and the same values with noise; return what is released."""
         ...
 
-    def observe_minimiser(
-        self, tilt: Any, minimise: Callable[[Any], Any], gradient: Callable[[Any], Any]
+    def observe_minimizer(
+        self, tilt: Any, minimize: Callable[[Any], Any], gradient: Callable[[Any], Any]
     ) -> Any:
-        """minimise(tilt): the point at which the gradient over the records is minus the tilt, which is noise."""
+        """Observe minimize(tilt), the point where the gradient over the records is minus the tilt, which is noise."""
         ...
 
 
 noise_observer: ContextVar[NoiseObserver | None] = ContextVar("noise_observer", default=None)
-"""Nobody, except inside an audit. A generator can be replaced by one that watches; samplers that draw their own bytes,
-and laws that are no linear function of standard draws, say here what they drew."""
+"""None, except inside an audit. An audit replaces the generator by one that records its draws; samplers that draw
+their own bytes, and distributions that are no linear function of standard draws, report their draws here."""
 
 POWER_LAWS = {1.0: ("laplace", 1.0), 2.0: ("gaussian", math.sqrt(0.5))}
-"""p -> how an observer calls the density exp(-|x|^p), and the scale that goes with the name."""
+"""Exponent p -> the name that an observer uses for the density exp(-|x|^p), and the scale that goes with the name."""
 
 
-def label_noise(values: Any, law: str, scale: float) -> Any:
-    """The values; an observer learns their law: "gaussian" (scale: deviation), "laplace", "norm" or "nuclear"."""
+def observe_labeled_noise(values: Any, law: str, scale: float) -> Any:
+    """Report noise to the observer, if there is one, and return it (or the observer's replacement).
+
+    law : "gaussian" (the scale is the standard deviation), "laplace", "norm" or "nuclear".
+    """
     observer = noise_observer.get()
     return values if observer is None else observer.observe_noise(values, law, scale)
 
 
-def generator(random_state: Any = None) -> tuple[np.random.Generator, bool]:
+def make_generator(random_state: Any = None) -> tuple[np.random.Generator, bool]:
     """Return a generator and whether a user's seed made it.
 
-    None means a generator keyed by the operating system. A release made from a seed that an adversary may know has no
-    privacy, so the flag travels with the release.
+    None gives a generator keyed by the operating system. A release made from a seed that an adversary may know has no
+    privacy, so the release carries the flag.
     """
     if random_state is None:
-        return _unseeded(), False
+        return _unseeded_generator(), False
     if isinstance(random_state, np.random.Generator):
         return random_state, True
     if isinstance(random_state, np.random.RandomState):
@@ -75,12 +78,12 @@ def generator(random_state: Any = None) -> tuple[np.random.Generator, bool]:
     )
 
 
-def generator_name() -> str:
-    """What the noise of plain, unseeded runs comes from here."""
-    return type(_unseeded().bit_generator).__name__
+def noise_source_name() -> str:
+    """Return the name of the generator that makes the noise of unseeded runs on this machine (not in secure mode)."""
+    return type(_unseeded_generator().bit_generator).__name__
 
 
-def _unseeded() -> np.random.Generator:
+def _unseeded_generator() -> np.random.Generator:
     try:
         from randomgen import ChaCha
     except ImportError:

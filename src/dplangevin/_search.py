@@ -1,4 +1,7 @@
-"""Searches in monotone questions. What they return was seen to hold, so that no rounding promises too much."""
+"""Searches over monotone predicates that return only points at which the predicate was evaluated and held.
+
+So rounding can never turn a search for noise or steps into a guarantee that does not hold.
+"""
 
 from __future__ import annotations
 
@@ -14,91 +17,98 @@ from dplangevin._arrays import Floats
 Number = TypeVar("Number", int, float)
 
 
-def grown_until(
+def expand_bracket(
     holds: Callable[[Number], bool], start: Number, limit: float = math.inf, factor: int = 2
 ) -> Number | None:
-    """The first of start, start factor, start factor^2, ... where it holds; None when that is beyond the limit.
+    """Return the first of start, start factor, start factor^2, ... where `holds`; None when it is beyond the limit.
 
     Examples
     --------
-    >>> grown_until(lambda value: value > 20, 1, 100), grown_until(lambda value: value > 20, 1, 30)
+    >>> expand_bracket(lambda value: value > 20, 1, 100), expand_bracket(lambda value: value > 20, 1, 30)
     (32, None)
     """
-    at = start
-    while not holds(at):
-        at = factor * at
-        if at > limit:
+    value = start
+    while not holds(value):
+        value = factor * value
+        if value > limit:
             return None
-    return at
+    return value
 
 
-def bisected(
+def bisect_safe_side(
     holds: Callable[[float], bool],
-    yes: float,
-    no: float,
+    accepted: float,
+    rejected: float,
     *,
     rounds: int = 60,
     relative: float = 0.0,
     geometric: bool = False,
 ) -> float:
-    """The last point where it was seen to hold, between `yes`, where it does, and `no`, where it does not.
+    """Return the last evaluated point where `holds`, between `accepted`, where it does, and `rejected`, where not.
 
-    Either may be the larger. Stops after so many rounds, or when the two are within `relative` of the smaller.
+    Either may be the larger. The search stops after `rounds`, or when the two are within `relative` of the smaller.
 
     Examples
     --------
-    >>> 0.999999 < bisected(lambda value: value * value <= 1, 0.0, 2.0) <= 1.0
+    >>> 0.999999 < bisect_safe_side(lambda value: value * value <= 1, 0.0, 2.0) <= 1.0
     True
     """
     for _ in range(rounds):
-        if abs(no - yes) <= relative * min(yes, no):
+        if abs(rejected - accepted) <= relative * min(accepted, rejected):
             break
-        middle = (yes * no) ** 0.5 if geometric else (yes + no) / 2
-        yes, no = (middle, no) if holds(middle) else (yes, middle)
-    return yes
+        middle = (accepted * rejected) ** 0.5 if geometric else (accepted + rejected) / 2
+        accepted, rejected = (middle, rejected) if holds(middle) else (accepted, middle)
+    return accepted
 
 
-def whole_bisected(
-    holds: Callable[[int], bool], yes: int, no: int, *, digits: float = math.inf, geometric: bool = False
+def bisect_integers(
+    holds: Callable[[int], bool],
+    accepted: int,
+    rejected: int,
+    *,
+    digits: float = math.inf,
+    geometric: bool = False,
 ) -> int:
-    """The same over whole numbers: next to a number where it does not hold, or within one part in `digits` of it.
+    """Bisect over whole numbers, down to neighbours or to one part in `digits`; see `bisect_safe_side`.
 
     Examples
     --------
-    >>> whole_bisected(lambda count: count * count > 1000, 100, 1)
+    >>> bisect_integers(lambda count: count * count > 1000, 100, 1)
     32
     """
-    while abs(no - yes) > max(1, min(yes, no) // digits):
-        middle = round(math.sqrt(yes * no)) if geometric else (yes + no) // 2
-        if middle in (yes, no):
+    while abs(rejected - accepted) > max(1, min(accepted, rejected) // digits):
+        middle = round(math.sqrt(accepted * rejected)) if geometric else (accepted + rejected) // 2
+        if middle in (accepted, rejected):
             break
-        yes, no = (middle, no) if holds(middle) else (yes, middle)
-    return yes
+        accepted, rejected = (middle, rejected) if holds(middle) else (accepted, middle)
+    return accepted
 
 
-def each_bisected(
-    holds: Callable[[Floats], NDArray[np.bool_]], yes: Floats, no: Floats, *, rounds: int
+def bisect_arrays(
+    holds: Callable[[Floats], NDArray[np.bool_]], accepted: Floats, rejected: Floats, *, rounds: int
 ) -> Floats:
-    """`bisected` for every entry at once.
+    """Bisect every entry of an array at once; see `bisect_safe_side`.
 
     Examples
     --------
-    >>> each_bisected(lambda values: values**2 >= [4.0, 9.0], np.full(2, 10.0), np.zeros(2), rounds=60).tolist()
+    >>> bisect_arrays(lambda values: values**2 >= [4.0, 9.0], np.full(2, 10.0), np.zeros(2), rounds=60).tolist()
     [2.0, 3.0]
     """
     for _ in range(rounds):
-        middle = (yes + no) / 2
-        held = holds(middle)
-        yes, no = np.where(held, middle, yes), np.where(held, no, middle)
-    return yes
+        middle = (accepted + rejected) / 2
+        mask = holds(middle)
+        accepted, rejected = np.where(mask, middle, accepted), np.where(mask, rejected, middle)
+    return accepted
 
 
-def golden(function: Callable[[float], float], low: float, high: float, width: float) -> float:
-    """The middle of an interval of at most this width around a minimum, by golden sections.
+def golden_section_minimum(
+    function: Callable[[float], float], low: float, high: float, width: float
+) -> float:
+    """Return the middle of an interval of at most `width` around a minimum, by golden-section search.
 
     Examples
     --------
-    >>> abs(golden(lambda value: (value - 1) ** 2, 0.0, 3.0, 0.01) - 1) < 0.01
+    >>> abs(golden_section_minimum(lambda value: (value - 1) ** 2, 0.0, 3.0, 0.01) - 1) < 0.01
     True
     """
     ratio = (math.sqrt(5) - 1) / 2

@@ -1,4 +1,4 @@
-"""A synthetic table with a public schema, for demonstrations and examples. No real person is in it."""
+"""A synthetic income table with a public schema, for examples and demonstrations. It holds no real person."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OCCUPATIONS = ("clerical", "craft", "managerial", "professional", "sales", "service", "transport")
-_EFFECT = np.array([-0.2, 0.0, 1.0, 0.8, 0.2, -0.9, -0.1])
+_OCCUPATION_EFFECTS = np.array([-0.2, 0.0, 1.0, 0.8, 0.2, -0.9, -0.1])
 
 INCOME_SCHEMA = {
     "version": 1,
@@ -33,15 +33,20 @@ INCOME_SCHEMA = {
 }
 
 
-def income(n: int = 30_000, seed: int = 0) -> tuple[pd.DataFrame, Schema]:
-    """Who earns more than 50K: n synthetic adults and the public schema of the table.
+def load_income(n: int = 30_000, random_state: int = 0) -> tuple[pd.DataFrame, Schema]:
+    """Return a synthetic table of n adults, whose label says who earns more than 50K, and its public schema.
 
-    Age is a clipped Gamma, education and hours are normal, occupation depends on education, capital gains are rare and
-    heavy-tailed, and the label is logistic in all of them; about three labels in ten are ">50K".
+    Age is a clipped Gamma, education and hours are normal, occupation depends on education, capital gains are rare
+    and heavy-tailed, and the label is logistic in all of them; about three labels in ten are ">50K". Needs pandas.
+
+    Parameters
+    ----------
+    n : number of rows.
+    random_state : seed of the generator; equal seeds give equal tables.
 
     Examples
     --------
-    >>> table, schema = income(n=1000)
+    >>> table, schema = load_income(n=1000)
     >>> table.shape, schema.target.name
     ((1000, 7), 'income')
     """
@@ -49,21 +54,21 @@ def income(n: int = 30_000, seed: int = 0) -> tuple[pd.DataFrame, Schema]:
         import pandas as pd
     except ImportError:
         raise InvalidParameter(
-            'this needs pandas: pip install "dplangevin[tables]", or use income_arrays.'
+            'load_income needs pandas: pip install "dplangevin[tables]", or use load_income_arrays.'
         ) from None
-    return pd.DataFrame(_columns(n, seed)), Schema.from_dict(INCOME_SCHEMA)
+    return pd.DataFrame(_generate_columns(n, random_state)), Schema.from_dict(INCOME_SCHEMA)
 
 
-def income_arrays(n: int = 30_000, seed: int = 0) -> tuple[NDArray[Any], NDArray[Any], Schema]:
-    """The same people without pandas: cells [people, columns of the schema], labels, and the schema.
+def load_income_arrays(n: int = 30_000, random_state: int = 0) -> tuple[NDArray[Any], NDArray[Any], Schema]:
+    """Return the table of `load_income` without pandas: cells [rows, columns of the schema], labels, and the schema.
 
     Examples
     --------
-    >>> X, y, schema = income_arrays(n=1000)
+    >>> X, y, schema = load_income_arrays(n=1000)
     >>> X.shape, y[0] in (">50K", "<=50K")
     ((1000, 6), True)
     """
-    columns = _columns(n, seed)
+    columns = _generate_columns(n, random_state)
     labels = columns.pop("income")
     return (
         np.column_stack([column.astype(object) for column in columns.values()]),
@@ -72,8 +77,8 @@ def income_arrays(n: int = 30_000, seed: int = 0) -> tuple[NDArray[Any], NDArray
     )
 
 
-def _columns(n: int, seed: int) -> dict[str, NDArray[Any]]:
-    rows, rng = _check.count("n", n), np.random.default_rng(seed)
+def _generate_columns(n: int, random_state: int) -> dict[str, NDArray[Any]]:
+    rows, rng = _check.check_count("n", n), np.random.default_rng(random_state)
     age = np.clip(17 + rng.gamma(2.6, 9.0, rows), 17, 90).round()
     education = np.clip(rng.normal(10.2 + 0.02 * (age - 40), 2.6, rows), 4, 20).round()
     preference = 0.35 * (education[:, None] - 10) * np.array([-0.1, -0.3, 0.4, 0.9, 0.1, -0.5, -0.4])
@@ -83,7 +88,7 @@ def _columns(n: int, seed: int) -> dict[str, NDArray[Any]]:
     married = rng.random(rows) < 1 / (1 + np.exp(-(age - 33) / 8))
     score = (
         -4.3 + 0.9 * (1 - ((age - 50) / 25) ** 2).clip(-1.5, 1) + 0.33 * (education - 10) + 0.035 * (hours - 40)
-        + 1.9 * married + _EFFECT[occupation] + 0.22 * np.log1p(gain)
+        + 1.9 * married + _OCCUPATION_EFFECTS[occupation] + 0.22 * np.log1p(gain)
     )  # fmt: skip
     label = rng.random(rows) < 1 / (1 + np.exp(-(score + 1.0)))
     return {

@@ -1,18 +1,18 @@
-"""The errors of the library: what went wrong, the value got, and how to fix it."""
+"""The errors of the library. Their messages say what went wrong, which value caused it, and how to fix it."""
 
 from __future__ import annotations
 
 
 class DplangevinError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of the errors that this library raises on purpose."""
 
 
 class InvalidParameter(DplangevinError, ValueError):
-    """A parameter is outside its domain; the text names it, the value, and the fix."""
+    """A parameter is outside its domain; the message names the parameter, the value and the fix."""
 
 
 class AssumptionFailed(DplangevinError):
-    """A theorem was asked about a run that does not satisfy one of its hypotheses."""
+    """A run does not satisfy a hypothesis of the theorem that was to certify it."""
 
 
 class CalibrationFailed(DplangevinError):
@@ -20,21 +20,23 @@ class CalibrationFailed(DplangevinError):
 
 
 class BudgetExceeded(DplangevinError):
-    """The release would cost more than the data set's ledger has left."""
+    """The release would cost more than is left of the data set's budget."""
 
 
 class NotPrivateError(DplangevinError):
-    """A privacy parameter was asked of something that has no proved guarantee."""
+    """A privacy parameter was requested of a run or an object without a proved guarantee."""
 
 
 class LedgerError(DplangevinError):
-    """The ledger's database cannot be used as it is; the text says whether something was charged.
+    """The ledger's database cannot be used as it is; the message says whether the budget was charged.
 
-    token : set when a charge was made, or perhaps made; `budget.charged(token)` settles which.
+    Attributes
+    ----------
+    token : set when a charge was made, or may have been made; `budget.was_charged(token)` tells which. Else None.
     """
 
     token: str | None = None
 
 
 class ContradictionError(DplangevinError):
-    """The library claims more privacy than a run with the same public numbers has: a fault to report, not to catch."""
+    """A claimed epsilon is below what a run with the same public parameters leaks: a bug to report, not to catch."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from architecture._source import modules, name, tree
-from dplangevin.privacy import registry
+from dplangevin.accounting import registry
 
 PACKAGE = "dplangevin"
 OTHER_MEANINGS = {
@@ -22,25 +22,26 @@ OTHER_MEANINGS = {
 SPEAKING_OF_THEM = {
     "audit/_traced_noise.py",
     "cli/main.py",
-    "families/draws/diagnosed.py",
+    "ledger/_stored_guarantee.py",
+    "mechanisms/exponential/mechanism.py",
     "papers/gallery/__init__.py",
     "papers/gallery/langevin_steps.py",
     "papers/gallery/plateau.py",
     "papers/gallery/tightness.py",
-    "privacy/serialize.py",
+    "accounting/serialize.py",
     "problem/losses/base.py",
-    "problem/losses/poisson.py",
+    "problem/losses/regression.py",
     "report/plot.py",
     "report/rashomon.py",
     "report/release.py",
-    "report/steps.py",
+    "report/curve.py",
 }
 IMPORTING_BY_NAME = {
     "_lazy.py": "public names of a package, below it",
-    "cli/audit_pipeline.py": "a module of the user's",
+    "cli/audit.py": "a module of the user's",
     "papers/gallery/__init__.py": "its own figures",
-    "privacy/registry.py": "the families",
-    "queries/optional.py": "an optional dependency",
+    "accounting/registry.py": "the mechanisms",
+    "queries/sql.py": "an optional dependency",
     "tables/files.py": "an optional dependency",
 }
 
@@ -63,12 +64,12 @@ def texts(module: ast.AST) -> Iterator[str]:
 
 
 def mechanism_names() -> dict[str, set[str]]:
-    """Mechanisms, recipes, options and theorems by name, each with the packages of families that own the name."""
+    """Mechanisms, planners, options and theorems by name, each with the mechanism packages that own the name."""
     owners: dict[str, set[str]] = {}
-    for kind in registry.schedule_types():
+    for kind in registry.spec_types():
         home = kind.__module__.split(".")[2]
-        member = registry._member(kind)[1]
-        listed = [entry.name for entry in member.recipes] + list(member.options)
+        member = registry._entry_for(kind)[1]
+        listed = [entry.name for entry in member.planners] + list(member.options)
         for each in (
             kind.mechanism,
             *registry.theorems_for(kind),
@@ -108,11 +109,11 @@ def test_mechanisms_are_named_in_their_package_only() -> None:
     guilty = {}
     for path in modules():
         where = inside(path).split("/")
-        own = {each for each in names if where[0] == "families" and where[1] in names[each]}
+        own = {each for each in names if where[0] == "mechanisms" and where[1] in names[each]}
         found = names_in(tree(path), names) - own
         if inside(path) in SPEAKING_OF_THEM:
             found -= set(OTHER_MEANINGS)
-        if found and inside(path) != "privacy/registry.py":
+        if found and inside(path) != "accounting/registry.py":
             guilty[inside(path)] = found
     assert not guilty
 
@@ -129,7 +130,7 @@ def test_only_the_registry_calls_upwards_by_name() -> None:
     calls = [
         node
         for path in modules()
-        if inside(path) == "privacy/registry.py"
+        if inside(path) == "accounting/registry.py"
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Name) and node.id == "import_module"
     ]
@@ -138,9 +139,11 @@ def test_only_the_registry_calls_upwards_by_name() -> None:
         inside(path): text
         for path in modules()
         for text in texts(tree(path))
-        if text.startswith(f"{PACKAGE}.") and inside(path) != "privacy/registry.py"
+        if text.startswith(f"{PACKAGE}.") and inside(path) != "accounting/registry.py"
     }
-    assert not {where: text for where, text in spelled.items() if where.startswith(("privacy/", "planner/"))}
+    assert not {
+        where: text for where, text in spelled.items() if where.startswith(("accounting/", "planner/"))
+    }
 
 
 def test_no_package_imports_private_modules_of_the_estimators() -> None:
@@ -159,6 +162,8 @@ def test_the_detectors_detect() -> None:
     assert not names_in(ast.parse("'''one-step'''\nx = 'one-step-ahead'"), names)
     private = "from dplangevin.estimators._base import A"
     assert private_imports(ast.parse(private), "rashomon/region.py")
-    assert not private_imports(ast.parse(private), "estimators/ridge.py")
-    assert private_imports(ast.parse("from dplangevin.privacy.plan import _offers"), "privacy/theorem.py")
-    assert not private_imports(ast.parse("from dplangevin._files import a"), "privacy/theorem.py")
+    assert not private_imports(ast.parse(private), "estimators/regressors.py")
+    assert private_imports(
+        ast.parse("from dplangevin.accounting.plan import _offers"), "accounting/theorem.py"
+    )
+    assert not private_imports(ast.parse("from dplangevin._files import a"), "accounting/theorem.py")

@@ -81,5 +81,5 @@ def test_documentation_and_examples_import_from_the_package_or_one_sub_package()
 
 
 def test_the_detector_detects() -> None:
-    assert deep_imports("from dplangevin.privacy.plan import Plan") == ["dplangevin.privacy.plan"]
-    assert not deep_imports("from dplangevin.privacy import Plan\nimport dplangevin")
+    assert deep_imports("from dplangevin.accounting.plan import Plan") == ["dplangevin.accounting.plan"]
+    assert not deep_imports("from dplangevin.accounting import Plan\nimport dplangevin")

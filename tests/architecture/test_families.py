@@ -10,12 +10,12 @@ from functools import cache
 import grimp
 import pytest
 
-import dplangevin.families
+import dplangevin.mechanisms
 from architecture._source import ROOT
-from dplangevin.families.mechanism import Mechanism
-from dplangevin.privacy import registry
+from dplangevin.accounting import registry
+from dplangevin.mechanisms.mechanism import Mechanism
 
-SOLVERS = {"scipy", "dplangevin._search", "dplangevin.samplers"}
+SOLVERS = {"scipy", "dplangevin._search", "dplangevin.sampling"}
 
 
 @cache
@@ -29,18 +29,18 @@ def chains(of: grimp.ImportGraph, sources: Iterable[str], targets: Iterable[str]
 
 
 def proofs() -> set[str]:
-    """The modules of schedules and theorems, as the table names them."""
+    """The modules of specs and theorems, as the table names them."""
     return {
         f"{family}.{name.rpartition(':')[0] or home}"
-        for family in registry.FAMILIES
-        for member in importlib.import_module(family).MEMBERS
-        for name, home in ((member.schedule, "schedule"), *((each, "theorem") for each in member.theorems))
+        for family in registry.MECHANISM_PACKAGES
+        for member in importlib.import_module(family).MECHANISM_ENTRIES
+        for name, home in ((member.spec, "spec"), *((each, "theorem") for each in member.theorems))
     }
 
 
 def mechanisms() -> set[str]:
     """The modules that define a mechanism, whatever they are called and whether or not the table lists it."""
-    for module in pkgutil.walk_packages(dplangevin.families.__path__, "dplangevin.families."):
+    for module in pkgutil.walk_packages(dplangevin.mechanisms.__path__, "dplangevin.mechanisms."):
         importlib.import_module(module.name)
     found: set[str] = set()
     left: list[type] = [Mechanism]
@@ -48,21 +48,21 @@ def mechanisms() -> set[str]:
         kind = left.pop()
         left += kind.__subclasses__()
         found.add(kind.__module__)
-    return {name for name in found if name.startswith("dplangevin.families.")}
+    return {name for name in found if name.startswith("dplangevin.mechanisms.")}
 
 
 def test_every_folder_is_a_family_of_the_table() -> None:
     folders = {
-        f"dplangevin.families.{each.name}"
-        for each in pkgutil.iter_modules(dplangevin.families.__path__)
+        f"dplangevin.mechanisms.{each.name}"
+        for each in pkgutil.iter_modules(dplangevin.mechanisms.__path__)
         if each.ispkg
     }
-    assert folders == set(registry.FAMILIES)
+    assert folders == set(registry.MECHANISM_PACKAGES)
 
 
 def test_the_page_on_the_architecture_names_every_family() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert [name for name in registry.FAMILIES if f"`{name.rpartition('.')[2]}`" not in page] == []
+    assert [name for name in registry.MECHANISM_PACKAGES if f"`{name.rpartition('.')[2]}`" not in page] == []
 
 
 def test_what_is_proved_does_not_know_what_runs() -> None:

@@ -38,9 +38,15 @@ def _heavy_after(code: str) -> set[str]:
     [
         ("import dplangevin", set()),
         ("import dplangevin.cli.main", set()),
-        ("from dplangevin.cli.main import run; assert run(['--version']) == 0", set()),
-        ("from dplangevin.cli.main import run; assert run(['account', '--help']) == 0", set()),
-        ("import dplangevin.privacy.plan", {"scipy"}),
+        (
+            "from dplangevin.cli.main import run_command_line; assert run_command_line(['--version']) == 0",
+            set(),
+        ),
+        (
+            "from dplangevin.cli.main import run_command_line; assert run_command_line(['account', '--help']) == 0",
+            set(),
+        ),
+        ("import dplangevin.accounting.plan", {"scipy"}),
         ("import dplangevin.report.plot", {"scipy"}),
     ],
 )

@@ -17,11 +17,17 @@ KINDS = {
     ("data/_kernels.py", "RecordLoss"): "records are summed one by one instead of as scores",
     ("data/dataset.py", "RecordLoss"): "values of whole records instead of values of scores",
     (
-        "families/mechanism.py",
+        "mechanisms/mechanism.py",
         "RecordLoss",
     ): "a mechanism refuses losses without scores; a user's code is silenced",
-    ("families/draws/mechanism.py", "RecordLoss"): "values of whole records must be proved to be bounded",
-    ("families/draws/plan_sampler.py", "RecordLoss"): "seconds of a pass: there are no scores to time",
+    (
+        "mechanisms/exponential/mechanism.py",
+        "RecordLoss",
+    ): "values of whole records must be proved to be bounded",
+    (
+        "mechanisms/exponential/sampler_plans.py",
+        "RecordLoss",
+    ): "seconds of a pass: there are no scores to time",
 }
 """Which module asks for which class, and why. `RecordLoss` is open to subclasses of users: an attribute that says what
 it is could be overridden, its class cannot."""

@@ -7,7 +7,7 @@ import re
 
 import dplangevin
 from architecture._source import ROOT, modules, name, text_files, tree
-from dplangevin.privacy import registry
+from dplangevin.accounting import registry
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -22,18 +22,18 @@ def _used() -> set[str]:
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                family = (
-                    path.parent.parent.name == "families"
-                )  # its members: recipe one-step is a function one_step
-                if path.name != "__init__.py" or family:
-                    value = node.value.replace("-", "_") if family else node.value
+                # an entry of a mechanism's package: one-step is planned by plan_one_step
+                entry = path.parent.parent.name == "mechanisms"
+                if path.name != "__init__.py" or entry:
+                    value = node.value.replace("-", "_") if entry else node.value
                     found.update(WORD.findall(value) if re.fullmatch(r"[\w.:]+", value) else ())
+                    found.update((f"plan_{value}", f"read_{value}_options") if entry else ())
     return found
 
 
 def _listed() -> set[str]:
-    """Classes that the table of families leads to."""
-    kinds = registry.schedule_types()
+    """Classes that the table of mechanisms leads to."""
+    kinds = registry.spec_types()
     theorems = [theorem for kind in kinds for theorem in registry.theorems_for(kind).values()]
     return {type(each).__name__ for each in (*theorems, *map(registry.mechanism_for, kinds))}
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from dplangevin.data.dask import delayed_parts
-from dplangevin.tables import Files, Table, cells_of, table_of
+from dplangevin.data.dask import delayed_partitions
+from dplangevin.tables import Table, TableFiles, as_column, as_table
 
 NAMES = ("number", "kind", "zip", "label")
 Record = Sequence[Any]
@@ -80,11 +80,11 @@ def _raw_text(records: Sequence[Record], names: Sequence[str]) -> bytes:
 
 
 def by_list(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
-    return table_of([list(record) for record in records], names)
+    return as_table([list(record) for record in records], names)
 
 
 def by_dicts(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
-    return table_of([dict(zip(names, record, strict=True)) for record in records], names)
+    return as_table([dict(zip(names, record, strict=True)) for record in records], names)
 
 
 def by_array(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
@@ -92,40 +92,40 @@ def by_array(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
     arrays = {name: _built(lambda v=values: np.array(v)) for name, values in _columns(records, names).items()}
     if any(array.ndim != 1 for array in arrays.values()):
         raise Unbuildable
-    return Table({name: cells_of(array, name) for name, array in arrays.items()}, len(records))
+    return Table({name: as_column(array, name) for name, array in arrays.items()}, len(records))
 
 
 def by_pandas(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
-    return table_of(_built(lambda: pd.DataFrame(_columns(records, names))))
+    return as_table(_built(lambda: pd.DataFrame(_columns(records, names))))
 
 
 def by_nullable(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
-    return table_of(_built(lambda: pd.DataFrame(_columns(records, names)).convert_dtypes()))
+    return as_table(_built(lambda: pd.DataFrame(_columns(records, names)).convert_dtypes()))
 
 
 def by_polars(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
-    return table_of(_built(lambda: pl.DataFrame(_columns(records, names))))
+    return as_table(_built(lambda: pl.DataFrame(_columns(records, names))))
 
 
 def by_arrow(records: Sequence[Record], names: Sequence[str], _: Path) -> Table:
-    return table_of(_built(lambda: pa.table(_columns(records, names))))
+    return as_table(_built(lambda: pa.table(_columns(records, names))))
 
 
 def by_csv(records: Sequence[Record], names: Sequence[str], folder: Path) -> Table:
     (folder / "t.csv").write_bytes(_built(lambda: _text(records, names)))
-    return Files(folder / "t.csv").table()
+    return TableFiles(folder / "t.csv").read_table()
 
 
 def by_raw_csv(records: Sequence[Record], names: Sequence[str], folder: Path) -> Table:
     (folder / "r.csv").write_bytes(_raw_text(records, names))
-    return Files(folder / "r.csv").table()
+    return TableFiles(folder / "r.csv").read_table()
 
 
 def by_parquet(records: Sequence[Record], names: Sequence[str], folder: Path) -> Table:
     """In row groups of two, so that types would be guessed again and again."""
     table = _built(lambda: pa.table(_columns(records, names)))
     _built(lambda: pq.write_table(table, folder / "t.parquet", row_group_size=2))
-    return Files(folder / "t.parquet").table()
+    return TableFiles(folder / "t.parquet").read_table()
 
 
 def by_dask(records: Sequence[Record], names: Sequence[str], _: Path) -> list[Table]:
@@ -133,20 +133,20 @@ def by_dask(records: Sequence[Record], names: Sequence[str], _: Path) -> list[Ta
     frame = _built(lambda: pd.DataFrame(_columns(records, names)))
     whole = _built(lambda: dd.from_pandas(frame, chunksize=2, sort=False))
     last = names[-1]
-    parts = _built(lambda: delayed_parts(whole, last, None))
+    parts = _built(lambda: delayed_partitions(whole, last, None))
     found = _built(lambda: dask.compute(*((X, y) for X, y, _ in parts), scheduler="synchronous"))
-    return [_joined(table_of(X) if len(names) > 1 else Table({}, len(y)), last, y) for X, y in found]
+    return [_joined(as_table(X) if len(names) > 1 else Table({}, len(y)), last, y) for X, y in found]
 
 
 def _joined(table: Table, name: str, values: Any) -> Table:
     cells = {each: table.column(each) for each in table.names}
-    return Table({**cells, name: cells_of(values, name)}, len(table))
+    return Table({**cells, name: as_column(values, name)}, len(table))
 
 
 def by_feather(records: Sequence[Record], names: Sequence[str], folder: Path) -> Table:
     table = _built(lambda: pa.table(_columns(records, names)))
     _built(lambda: feather.write_feather(table, folder / "t.feather"))
-    return Files(folder / "t.feather").table()
+    return TableFiles(folder / "t.feather").read_table()
 
 
 BUILDERS = {

@@ -7,31 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.families.noisy_answers.schedule import (
-    CorrectedAnswersSchedule,
-    LargestNormSchedule,
-    NoisyAnswersSchedule,
-    NoisyMaxSchedule,
-    NoisySumsSchedule,
+from dplangevin.accounting.theorem import Spec
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
+from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
+from dplangevin.mechanisms.noisy_answers.spec import (
+    CorrectedAnswersSpec,
+    MaxNormSpec,
+    NoisyAnswersSpec,
+    NoisyMaxSpec,
+    NoisySumsSpec,
     SumGroup,
 )
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.perturbation.schedule import (
-    ObjectivePerturbationSchedule,
-    OutputPerturbationSchedule,
-)
-from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
-from dplangevin.families.rashomon_region.schedule import SlackSchedule
-from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
-from dplangevin.families.underdamped.schedule import UnderdampedSchedule
-from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
+from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
+from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
+from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
+from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.problem.constants import Constants
 
 Changes = Mapping[str, Any]
@@ -39,17 +35,17 @@ Changes = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """constants and schedule of a run; changes of the schedule; (words of the refusal, changes of both) per hypothesis.
+    """constants and spec of a run; changes of the spec; (words of the refusal, changes of both) per hypothesis.
 
-    constants : None for noisy answers, whose schedules state their own neighbours.
-    noisier : changes that add noise. gentler : changes of such a schedule that lower what a record can do.
+    constants : None for noisy answers, whose specs state their own neighbours.
+    noisier : changes that add noise. gentler : changes of such a spec that lower what a record can do.
     longer : changes that add steps or releases, empty when there are none to add.
     in_rows : the noise is stated in units of the largest row, so that shorter rows alone change nothing.
-    broken : a hypothesis in words, with changes of the constants and of the schedule that break it.
+    broken : a hypothesis in words, with changes of the constants and of the spec that break it.
     """
 
     constants: Constants | None
-    schedule: Schedule
+    spec: Spec
     noisier: Changes
     gentler: Changes = field(default_factory=dict)
     longer: Changes = field(default_factory=dict)
@@ -79,8 +75,8 @@ FULL: Changes = {"sampling": "full", "batch_size": None}
 INEXACT: Changes = {"projection_error": 1e-9}
 
 
-def _batches(sampling: str, **more: Any) -> NoisyGradientSchedule:
-    return NoisyGradientSchedule(
+def _batches(sampling: str, **more: Any) -> NoisyGradientSpec:
+    return NoisyGradientSpec(
         step_size=0.1 if sampling == "poisson" else 0.5,
         noise_std=0.4,
         n_steps=60,
@@ -90,20 +86,18 @@ def _batches(sampling: str, **more: Any) -> NoisyGradientSchedule:
     )
 
 
-def _gradient(
-    schedule: NoisyGradientSchedule, *broken: tuple[str, Changes, Changes], **constants: Any
-) -> Case:
+def _gradient(schedule: NoisyGradientSpec, *broken: tuple[str, Changes, Changes], **constants: Any) -> Case:
     noise = float(schedule.noise_std)  # type: ignore[arg-type]
     return Case(
         constants=replace(BASE, **constants),
-        schedule=schedule,
+        spec=schedule,
         noisier={"noise_std": 1.5 * noise},
         longer={"n_steps": 2 * int(schedule.n_steps)},
         broken=broken,
     )
 
 
-_FULL_RUN = NoisyGradientSchedule(step_size=0.5, noise_std=0.05, n_steps=60)
+_FULL_RUN = NoisyGradientSpec(step_size=0.5, noise_std=0.05, n_steps=60)
 _CYCLIC = {"sampling": "cyclic", "batch_size": 50}
 _BOUNDED = (
     *PATH,
@@ -124,7 +118,7 @@ _RANDOM = (
 )
 _EPOCHS = (
     *PATH,
-    ("shared by checkpoints", {}, CHECKPOINTS),
+    ("would share a permutation", {}, CHECKPOINTS),
     ("varies", {}, {"noise_std": tuple([0.4] * 60)}),
     ("starting point may depend", {}, UNKNOWN),
     ("inexact", INEXACT, {}),
@@ -159,8 +153,8 @@ _GIBBS = (
     ("strong_convexity is 0", {"strong_convexity": 0.0}, {}),
     *_DRAW_CHAIN[1:],
 )
-_STAGE = ExponentialSchedule(inverse_temperature=100.0)
-_CHAINS = RashomonChainSchedule(
+_STAGE = ExponentialSpec(inverse_temperature=100.0)
+_CHAINS = RashomonChainSpec(
     n_models=2,
     threshold=0.05,
     inverse_temperature=20.0,
@@ -173,15 +167,15 @@ _CHAINS = RashomonChainSchedule(
 _SECRET = ("no secret uniform permutation", {}, {"sampling": "cyclic", "order": "public"})
 _INTEGERS = {"batch_size": 50, "sampling": "cyclic"}
 
-CASES: dict[tuple[type[Schedule], str], Case] = {
-    (NoisyGradientSchedule, "composition"): _gradient(
+CASES: dict[tuple[type[Spec], str], Case] = {
+    (NoisyGradientSpec, "composition"): _gradient(
         _FULL_RUN,
         ("starting point may depend", {}, UNKNOWN),
         ("without bound", {}, ENDLESS),
         ("larger than n", {"n": 40}, _CYCLIC),
         ("not defined under adjacency", ADD_REMOVE, _CYCLIC),
     ),
-    (NoisyGradientSchedule, "opposite-records"): _gradient(
+    (NoisyGradientSpec, "opposite-records"): _gradient(
         _batches("poisson"),
         ("starting point may depend", {}, UNKNOWN),
         ("without bound", {}, ENDLESS),
@@ -189,7 +183,7 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("Poisson batches under replace-one", ADD_REMOVE, {}),
         ("Poisson batches under replace-one", {}, {"sampling": "without-replacement"}),
     ),
-    (NoisyGradientSchedule, "optimal-shift"): _gradient(
+    (NoisyGradientSpec, "optimal-shift"): _gradient(
         _FULL_RUN,
         *PATH,
         ("not full batch", {}, _CYCLIC),
@@ -197,7 +191,7 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("expand distances", EXPANSIVE | UNBOUNDED, {}),
         APART,
     ),
-    (NoisyGradientSchedule, "cyclic-shift"): _gradient(
+    (NoisyGradientSpec, "cyclic-shift"): _gradient(
         _batches("cyclic"),
         *PATH,
         ("not cyclic", {}, FULL),
@@ -205,31 +199,31 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         ("not defined under adjacency", ADD_REMOVE, {}),
         APART,
     ),
-    (NoisyGradientSchedule, "shuffled-shift"): _gradient(
+    (NoisyGradientSpec, "shuffled-shift"): _gradient(
         _batches("shuffle"), *_EPOCHS, ("not shuffle", {}, FULL), APART
     ),
-    (NoisyGradientSchedule, "secret-permutation"): _gradient(
+    (NoisyGradientSpec, "secret-permutation"): _gradient(
         _batches("shuffle"),
         *_EPOCHS,
         _SECRET,
         ("not bounded", {}, ENDLESS),
         ("divides n", {}, {"batch_size": 499}),
     ),
-    (NoisyGradientSchedule, "block-recursion"): _gradient(
+    (NoisyGradientSpec, "block-recursion"): _gradient(
         _FULL_RUN, *_BOUNDED, ("expands distances", EXPANSIVE, {})
     ),
-    (NoisyGradientSchedule, "dobrushin"): _gradient(
+    (NoisyGradientSpec, "dobrushin"): _gradient(
         _FULL_RUN, *_BOUNDED, ("too wide", {"diameter": 1e6}, ENDLESS), diameter=0.02
     ),
-    (NoisyGradientSchedule, "hidden-state-sgd"): _gradient(_batches("without-replacement"), *_RANDOM, APART),
-    (NoisyGradientSchedule, "every-step-shift"): _gradient(
+    (NoisyGradientSpec, "hidden-state-sgd"): _gradient(_batches("without-replacement"), *_RANDOM, APART),
+    (NoisyGradientSpec, "every-step-shift"): _gradient(
         _batches("without-replacement"),
         *_RANDOM,
         ("not covered", {}, CHECKPOINTS),
         ("expands distances", EXPANSIVE, {}),
         APART,
     ),
-    (NoisyGradientSchedule, "participation-start"): _gradient(
+    (NoisyGradientSpec, "participation-start"): _gradient(
         _batches("poisson"),
         *_RANDOM[:-1],
         ("no proved bound under", {"adjacency": "replace-one"}, {}),
@@ -239,40 +233,38 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
         APART,
         **ADD_REMOVE,
     ),
-    (NoisyGradientSchedule, "block-sgd"): _gradient(
+    (NoisyGradientSpec, "block-sgd"): _gradient(
         _batches("without-replacement"),
         *_RANDOM,
         ("not covered", {}, CHECKPOINTS),
         ("bounded set", UNBOUNDED, {}),
     ),
-    (DiscreteGradientSchedule, "discrete-composition"): Case(
+    (DiscreteGradientSpec, "discrete-composition"): Case(
         constants=BASE,
-        schedule=DiscreteGradientSchedule(step_size=0.5, noise_std=0.05, n_steps=60),
+        spec=DiscreteGradientSpec(step_size=0.5, noise_std=0.05, n_steps=60),
         noisier={"noise_std": 0.08},
         longer={"n_steps": 120},
         broken=(
             ("not defined under add-remove", ADD_REMOVE, _INTEGERS),
             ("larger than n", {"n": 40}, _INTEGERS),
             ("number of parameters", {"dimension": None}, {}),
-            ("too long", {}, {"noise_std": 1e-9}),
+            ("too large for exact sums", {}, {"noise_std": 1e-9}),
         ),
     ),
-    (ObjectivePerturbationSchedule, "objective-perturbation"): Case(
+    (ObjectivePerturbationSpec, "objective-perturbation"): Case(
         constants=BASE,
-        schedule=ObjectivePerturbationSchedule(
-            density_scale=3.0, tolerance=_PRECISE, release_density_scale=1e-3
-        ),
+        spec=ObjectivePerturbationSpec(density_scale=3.0, tolerance=_PRECISE, release_density_scale=1e-3),
         noisier={"density_scale": 5.0},
         broken=(
             *_MINIMISER,
-            ("no pure promise", {}, {"noise": "gaussian"}),
+            ("no pure guarantee", {}, {"noise": "gaussian"}),
             ("rank", {"hessian_rank": None}, {}),
             ("dimension", {"dimension": None}, {}),
         ),
     ),
-    (ObjectivePerturbationSchedule, "gaussian-objective-perturbation"): Case(
+    (ObjectivePerturbationSpec, "gaussian-objective-perturbation"): Case(
         constants=BASE,
-        schedule=ObjectivePerturbationSchedule(
+        spec=ObjectivePerturbationSpec(
             density_scale=3.0, tolerance=_PRECISE, release_density_scale=1e-3, noise="gaussian"
         ),
         noisier={"density_scale": 5.0},
@@ -283,31 +275,36 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
             ("noise is", {}, {"density_scale": 0.01}),
         ),
     ),
-    (OutputPerturbationSchedule, "output-perturbation"): Case(
+    (OutputPerturbationSpec, "output-perturbation"): Case(
         constants=BASE,
-        schedule=OutputPerturbationSchedule(density_scale=0.02, tolerance=_PRECISE, noise="gaussian"),
+        spec=OutputPerturbationSpec(density_scale=0.02, tolerance=_PRECISE, noise="gaussian"),
         noisier={"density_scale": 0.05},
         broken=_MINIMISER,
     ),
-    (PublicMirrorSchedule, "public-mirror-descent"): Case(
+    (PublicMirrorSpec, "public-mirror-descent"): Case(
         constants=BASE,
-        schedule=PublicMirrorSchedule(step_size=0.5, noise_std=0.02, n_steps=60),
+        spec=PublicMirrorSpec(step_size=0.5, noise_std=0.02, n_steps=60),
         noisier={"noise_std": 0.05},
         longer={"n_steps": 120},
     ),
-    (WhitenedSchedule, "whitened-composition"): Case(
+    (WhitenedSpec, "whitened-composition"): Case(
         constants=MOMENTS,
-        schedule=WhitenedSchedule(
-            moment_noise_std=0.01, noise_std=0.05, n_steps=32, step_size=4.0, reach=10.0, looks=2
+        spec=WhitenedSpec(
+            moment_noise_std=0.01,
+            noise_std=0.05,
+            n_steps=32,
+            step_size=4.0,
+            coef_bound=10.0,
+            n_moment_releases=2,
         ),
         noisier={"noise_std": 0.1},
         longer={"n_steps": 64},
         in_rows=True,
         broken=(("row norm", {"row_norm": None}, {}),),
     ),
-    (WhitenedObjectiveSchedule, "whitened-objective-perturbation"): Case(
+    (WhitenedObjectiveSpec, "whitened-objective-perturbation"): Case(
         constants=replace(MOMENTS, strong_convexity=0.0, smoothness=0.25, diameter=math.inf),
-        schedule=WhitenedObjectiveSchedule(
+        spec=WhitenedObjectiveSpec(
             moment_density_scale=0.01,
             ridge=0.05,
             density_scale=10.0,
@@ -326,23 +323,23 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
             ("double precision", {}, {"tolerance": 1e-12}),
         ),
     ),
-    (SufficientStatisticsSchedule, "sufficient-statistics"): Case(
+    (SufficientStatisticsSpec, "sufficient-statistics"): Case(
         constants=MOMENTS,
-        schedule=SufficientStatisticsSchedule(gram_noise_std=2.0, cross_noise_std=1.0, eigenvalue_floor=1.0),
+        spec=SufficientStatisticsSpec(gram_noise_std=2.0, cross_noise_std=1.0, eigenvalue_floor=1.0),
         noisier={"cross_noise_std": 2.0},
         broken=(("row norm", {"row_norm": None}, {}), ("label", {"label_bound": None}, {})),
     ),
-    (IteratedExponentialSchedule, "iterated-exponential-mechanism"): Case(
+    (IteratedExponentialSpec, "iterated-exponential-mechanism"): Case(
         constants=BASE,
-        schedule=IteratedExponentialSchedule(draws=(_STAGE, _STAGE), radii=(0.2,)),
+        spec=IteratedExponentialSpec(draws=(_STAGE, _STAGE), radii=(0.2,)),
         noisier={"radii": (0.1,)},
         longer={"draws": (_STAGE,) * 3, "radii": (0.2, 0.2)},
         broken=(("unbounded", UNBOUNDED, {}), ("not convex", {"convex": False}, {})),
     ),
-    (RashomonSchedule, "rashomon-draws"): Case(
+    (RashomonSpec, "rashomon-draws"): Case(
         constants=BASE,
-        schedule=RashomonSchedule(
-            n_models=3, threshold=0.05, inverse_temperature=100.0, tolerance=_PRECISE, excess=2.1
+        spec=RashomonSpec(
+            n_models=3, threshold=0.05, inverse_temperature=100.0, tolerance=_PRECISE, max_excess=2.1
         ),
         noisier={"inverse_temperature": 50.0},
         longer={"n_models": 6},
@@ -353,97 +350,97 @@ CASES: dict[tuple[type[Schedule], str], Case] = {
             ("too short", {}, {"tier": "pure", "step_size": 0.1, "n_steps": 1}),
         ),
     ),
-    (RashomonChainSchedule, "rashomon-chains"): Case(
+    (RashomonChainSpec, "rashomon-chains"): Case(
         constants=BASE,
-        schedule=_CHAINS,
+        spec=_CHAINS,
         noisier={"inverse_temperature": 10.0},
         longer={"n_steps": 100},
         broken=(
             *_MINIMISER,
             ("below lipschitz", {}, {"full_lipschitz": 1.0}),
-            ("too small to hold", {}, {"interior": True}),
+            ("too small to contain", {}, {"interior_minimizers": True}),
             ("zero of the gradient", {}, {"ramp": 0.0}),
         ),
     ),
 }
-_NOISE = NoisyAnswersSchedule(answers=20, changed=2, sensitivity=1.0, p=2.5, sigma=8.0)
+_NOISE = NoisyAnswersSpec(answers=20, changed=2, sensitivity=1.0, p=2.5, sigma=8.0)
 CASES |= {
-    (NoisySumsSchedule, "noisy sums"): Case(
+    (NoisySumsSpec, "noisy sums"): Case(
         constants=None,
-        schedule=NoisySumsSchedule(
+        spec=NoisySumsSpec(
             groups=(SumGroup(answers=3, unit=1.0, scale=4.0),), noise="gaussian", adjacency="replace-one"
         ),
         noisier={"groups": (SumGroup(answers=3, unit=1.0, scale=8.0),)},
         gentler={"groups": (SumGroup(answers=3, unit=0.8, scale=4.0),)},
         longer={"groups": (SumGroup(answers=3, unit=1.0, scale=4.0),) * 2},
     ),
-    (NoisyMaxSchedule, "report noisy max"): Case(
+    (NoisyMaxSpec, "report noisy max"): Case(
         constants=None,
-        schedule=NoisyMaxSchedule(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
+        spec=NoisyMaxSpec(candidates=5, unit=1.0, scale=4.0, adjacency="replace-one"),
         noisier={"scale": 8.0},
         gentler={"unit": 0.8},
     ),
-    (RepeatedSelectionSchedule, "repeat and select"): Case(
+    (RepeatedSelectionSpec, "repeat and select"): Case(
         constants=None,
-        schedule=RepeatedSelectionSchedule(mu=0.2, repetitions=10, adjacency="replace-one"),
+        spec=RepeatedSelectionSpec(mu=0.2, repetitions=10, adjacency="replace-one"),
         noisier={"mu": 0.1},
         gentler={"mu": 0.15},
         longer={"repetitions": 20},
     ),
-    (LearnedSchemaSchedule, "learned schema"): Case(
+    (LearnedSchemaSpec, "learned schema"): Case(
         constants=None,
-        schedule=LearnedSchemaSchedule(
-            numbers=2,
-            cells=9,
-            categories=1,
+        spec=LearnedSchemaSpec(
+            n_numbers=2,
+            n_cells=9,
+            n_categories=1,
             noise="gaussian",
             scale=8.0,
             threshold=60.0,
             adjacency="replace-one",
         ),
         noisier={"scale": 10.0},
-        gentler={"numbers": 1},
+        gentler={"n_numbers": 1},
     ),
-    (SlackSchedule, "noisy slack"): Case(
+    (SlackSpec, "noisy slack"): Case(
         constants=None,
-        schedule=SlackSchedule(unit=1.0, scale=8.0, adjacency="replace-one"),
+        spec=SlackSpec(unit=1.0, scale=8.0, adjacency="replace-one"),
         noisier={"scale": 16.0},
         gentler={"unit": 0.8},
     ),
-    (NoisyAnswersSchedule, "worst-shift"): Case(
+    (NoisyAnswersSpec, "worst-shift"): Case(
         constants=None,
-        schedule=_NOISE,
+        spec=_NOISE,
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
     ),
-    (UnderdampedSchedule, "underdamped-trajectory"): Case(
+    (UnderdampedSpec, "underdamped-trajectory"): Case(
         constants=BASE,
-        schedule=UnderdampedSchedule(inverse_temperature=50.0, step_size=0.1, n_steps=40),
+        spec=UnderdampedSpec(inverse_temperature=50.0, step_size=0.1, n_steps=40),
         noisier={"inverse_temperature": 30.0},
         longer={"n_steps": 80},
     ),
-    (LargestNormSchedule, "norm noise"): Case(
+    (MaxNormSpec, "norm noise"): Case(
         constants=None,
-        schedule=LargestNormSchedule(answers=20, changed=4, sensitivity=1.0, scale=8.0),
+        spec=MaxNormSpec(answers=20, changed=4, sensitivity=1.0, scale=8.0),
         noisier={"scale": 12.0},
         gentler={"sensitivity": 0.8},
     ),
-    (CorrectedAnswersSchedule, "worst-shift"): Case(
+    (CorrectedAnswersSpec, "worst-shift"): Case(
         constants=None,
-        schedule=CorrectedAnswersSchedule(
-            noise=_NOISE, hits=2, search_epsilon=0.05, answer_epsilon=0.05, threshold=10.0
+        spec=CorrectedAnswersSpec(
+            noise=_NOISE, max_corrections=2, search_epsilon=0.05, answer_epsilon=0.05, threshold=10.0
         ),
         noisier={"search_epsilon": 0.02},
         gentler={"noise": replace(_NOISE, sensitivity=0.8)},
-        longer={"hits": 4},
+        longer={"max_corrections": 4},
     ),
 }
 for _family, _schedule in (
-    (ExponentialSchedule, _STAGE),
-    (GibbsSchedule, GibbsSchedule(inverse_temperature=100.0)),
+    (ExponentialSpec, _STAGE),
+    (GibbsSpec, GibbsSpec(inverse_temperature=100.0)),
 ):
     for _name, _hypotheses in (("exponential-mechanism", _EXPONENTIAL), ("strongly-convex-gibbs", _GIBBS)):
         CASES[_family, _name] = Case(
-            constants=BASE, schedule=_schedule, noisier={"inverse_temperature": 50.0}, broken=_hypotheses
+            constants=BASE, spec=_schedule, noisier={"inverse_temperature": 50.0}, broken=_hypotheses
         )

@@ -19,16 +19,16 @@ from dplangevin import (
     DPHuberRegressor,
     DPLinearSVC,
     DPLogisticRegression,
+    DPModelSearch,
     DPPoissonRegressor,
     DPQuantileRegressor,
     DPRidge,
-    DPSearchCV,
     private_score,
 )
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian
 from dplangevin.audit.replay import NoisyRelease
-from dplangevin.families.draws import plan_sampler
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Gaussian
+from dplangevin.mechanisms.exponential import sampler_plans
 from dplangevin.queries import Marginals, column, count_file, count_queries
 from dplangevin.rashomon import RashomonRegion
 from dplangevin.rashomon.fairness import private_counts
@@ -41,7 +41,7 @@ CLASSIFIERS = (DPLogisticRegression, DPLinearSVC, DPAdditiveClassifier)
 def quick_and_steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small grid of public settings, and no measured seconds in what a plan says."""
     small_grids(monkeypatch)
-    monkeypatch.setattr(plan_sampler, "pass_seconds", lambda problem: 1e-5 * problem.n)
+    monkeypatch.setattr(sampler_plans, "seconds_per_pass", lambda problem: 1e-5 * problem.n)
 
 
 class ChargeRecorder:
@@ -131,7 +131,7 @@ class Spender:
 
 def fit(model: Any, records: Records, random_state: Any, account: Any, **how: Any) -> Any:
     """A fitted clone."""
-    model = clone(model).set_params(random_state=random_state, ledger=account, state=how.get("state"))
+    model = clone(model).set_params(random_state=random_state, ledger=account, checkpoint=how.get("state"))
     if how.get("frame"):
         return model.fit(records.frame()[how["frame"]], "y")
     more = {"sample_weight": records.weights} if how.get("weighted") else {}
@@ -154,7 +154,7 @@ def estimator(name: str, kind: type, *, norm: float = 8.0, units: Units = ONE, *
     else:
         stated["target_bounds"] = (low, high)
     if adjacency == "add-remove":
-        stated["n"] = N
+        stated["n_public"] = N
     model = kind(**(stated | options))
 
     def call(records: Records, random_state: Any, account: ChargeRecorder, state: Any = None) -> Any:
@@ -214,7 +214,9 @@ def count_in_file(records: Records, random_state: Any, account: Any, **options: 
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/table.csv"
         records.frame()[COLUMNS].to_csv(path, index=False)
-        return count_file(path, schema=schema, marginals=Marginals.over(schema, bins=2), **(stated | options))
+        return count_file(
+            path, schema=schema, marginals=Marginals.from_schema(schema, bins=2), **(stated | options)
+        )
 
 
 def counts_by_group(records: Records, random_state: Any, account: Any, **options: Any) -> Any:
@@ -235,10 +237,10 @@ def counts_by_group(records: Records, random_state: Any, account: Any, **options
 def search(records: Records, random_state: Any, account: Any, *, adjacency: str, units: Units = ONE) -> Any:
     n = N if adjacency == "add-remove" else None
     model = DPLogisticRegression(
-        data_norm=8.0 * units.rows, classes=[0, 1], adjacency=adjacency, n=n, fit_intercept=units.intercept,
+        data_norm=8.0 * units.rows, classes=[0, 1], adjacency=adjacency, n_public=n, fit_intercept=units.intercept,
         bad_rows="zero",
     )  # fmt: skip
-    found = DPSearchCV(
+    found = DPModelSearch(
         model,
         {"data_norm": [8.0 * units.rows, 4.0 * units.rows]},
         epsilon=30.0,
@@ -253,14 +255,14 @@ def claim_of_attempts(account: ChargeRecorder, releases: tuple[NoisyRelease, ...
     """All attempts of a search, which charges less than all of them: only the best one is released."""
     attempts = sum(release.exact.shape == (1,) for release in releases)
     (plan,) = account.plans
-    return replace(plan.guarantee, parts=(Gaussian(mu=plan.schedule.mu).times(attempts),))
+    return replace(plan.guarantee, parts=(Gaussian(mu=plan.spec.mu).repeat(attempts),))
 
 
 def region(records: Records, random_state: Any, account: Any, *, adjacency: str, **options: Any) -> Any:
     n = N if adjacency == "add-remove" else None
     radius, units = options.pop("radius", None), options.pop("units", ONE)
     model = DPLogisticRegression(
-        data_norm=8.0 * units.rows, classes=[0, 1], adjacency=adjacency, n=n, fit_intercept=units.intercept,
+        data_norm=8.0 * units.rows, classes=[0, 1], adjacency=adjacency, n_public=n, fit_intercept=units.intercept,
         radius=None if radius is None else radius / units.rows, bad_rows="zero",
     )  # fmt: skip
     return RashomonRegion(
@@ -305,6 +307,7 @@ def _fits(units: Units) -> Iterator[Spender]:
             ("noisy-gd", {"mechanism": "noisy-gd"}),
             ("output perturbation", {"mechanism": "output-perturbation", "least": 0.1}),
             ("objective perturbation", {"mechanism": "objective-perturbation", "delta": 0.0, "least": 0.1}),
+            ("gaussian objective", {"mechanism": "objective-perturbation", "n_classes": 3, "least": 0.1}),
             ("pure", {"delta": 0.0, "epsilon": 30.0, "least": 0.1}),
             ("learned norm", {"data_norm": "learn", "least": 0.1}),
             ("intervals", {"intervals": True, "least": 0.1}),
@@ -320,6 +323,10 @@ def _fits(units: Units) -> Iterator[Spender]:
         yield estimator(f"sufficient statistics, {adjacency}", DPRidge, **statistics)
         weighted = {"weighted": True, "weight_bound": 2.0 * units.weights}
         yield estimator(f"weighted statistics, {adjacency}", DPRidge, **(statistics | weighted))
+        # where records differ in every sum that is released: both scalars, and the matrix of squared slopes
+        sums = options | {"intervals": True, "epsilon": 30.0, "least": 0.1}
+        yield estimator(f"poisson, intervals, {adjacency}", DPPoissonRegressor, **sums)
+        yield estimator(f"hinge, intervals, {adjacency}", DPLinearSVC, **sums)
 
 
 def _fits_of_tables(units: Units) -> Iterator[Spender]:
@@ -338,7 +345,13 @@ def _fits_of_tables(units: Units) -> Iterator[Spender]:
         DPLogisticRegression,
         **(learned | {"mechanism": "objective-perturbation"}),
     )
-    person = {"person": "who", "max_rows_per_person": 2, "owned": 4, "frame": [*COLUMNS, "who"], "n": N}
+    person = {
+        "person": "who",
+        "max_rows_per_person": 2,
+        "owned": 4,
+        "frame": [*COLUMNS, "who"],
+        "n_public": N,
+    }
     for adjacency in BOTH:
         options = classes | person | {"adjacency": adjacency, "least": 0.1}
         yield estimator(f"persons, {adjacency}", DPLogisticRegression, **options)
@@ -391,7 +404,7 @@ def _other(
 
     def call(records: Records, random_state: Any, account: ChargeRecorder, state: Any = None) -> Any:
         seed = None if options.get("secure") else random_state
-        saving = {} if state is None else {"state": state}
+        saving = {} if state is None else {"checkpoint": state}
         return function(records, seed, account, adjacency=adjacency, **options, **saving)
 
     return Spender(

@@ -9,71 +9,75 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import pytest
 
-from dplangevin.privacy import serialize
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import (
+from dplangevin.accounting import serialize
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import (
     Approximate,
     BoundedRange,
     Concentrated,
     Gaussian,
-    Part,
+    PrivacyPart,
     Profile,
     Pure,
-    Renyi,
+    RenyiCurve,
     SampledGaussian,
 )
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
+from dplangevin.problem.constants import Constants
 
-PARTS: tuple[Part, ...] = (
+PARTS: tuple[PrivacyPart, ...] = (
     Pure(value=0.3),
     BoundedRange(value=0.7, count=2),
     Gaussian(mu=0.4, count=3),
     Concentrated(rho=0.01),
-    Renyi(orders=(2.0, 8.0), values=(0.1, 0.5)),
+    RenyiCurve(orders=(2.0, 8.0), values=(0.1, 0.5)),
     SampledGaussian(rate=0.1, noise_multiplier=2.0, sampling="poisson", count=5),
     Profile(epsilons=(0.0, 1.0), deltas=(0.1, 1e-6)),
     Approximate(value=0.2, slack=1e-7),
 )
 
 
-def promise(*parts: Part, **changes: object) -> Guarantee:
+def promise(*parts: PrivacyPart, **changes: object) -> Guarantee:
     stated: dict[str, object] = {"extra_delta": 2.0**-20, "at_delta": 1e-5}
     return Guarantee(
         parts=parts, adjacency="add-remove", release="draw", theorem="composition", reference="", **(stated | changes)
     )  # type: ignore[arg-type]  # fmt: skip
 
 
-def uses(guarantee: Guarantee) -> Counter[Part]:
+def uses(guarantee: Guarantee) -> Counter[PrivacyPart]:
     """Every single use, however counts are kept."""
-    found: Counter[Part] = Counter()
+    found: Counter[PrivacyPart] = Counter()
     for part in guarantee.parts:
         found[replace(part, count=1)] += part.count
     return found
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(PARTS, PARTS)))
-def test_a_sum_has_all_uses_of_both(first: Part, second: Part) -> None:
+def test_a_sum_has_all_uses_of_both(first: PrivacyPart, second: PrivacyPart) -> None:
     one, two = promise(first), promise(second, second, Gaussian(mu=0.4))
     total = one + two
     assert uses(total) == uses(one) + uses(two)
     assert Fraction(total.extra_delta) == Fraction(one.extra_delta) + Fraction(two.extra_delta)
     assert total.adjacency == "add-remove"
     assert total.rows_per_person == 1
-    assert serialize.loads(serialize.dumps(total)) == total
+    assert serialize.guarantee_from_json(serialize.guarantee_to_json(total)) == total
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 7])
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: type(part).__name__)
-def test_a_multiple_is_a_repeated_sum(part: Part, times: int) -> None:
+def test_a_multiple_is_a_repeated_sum(part: PrivacyPart, times: int) -> None:
     one = promise(part, Pure(value=0.3))
     repeated = one
     for _ in range(times - 1):
         repeated = repeated + one
     assert uses(times * one) == uses(repeated) == Counter({use: times * n for use, n in uses(one).items()})
     assert Fraction((times * one).extra_delta) == times * Fraction(one.extra_delta)
-    assert uses(replace(one, parts=(part.times(times),))) == Counter(
+    assert uses(replace(one, parts=(part.repeat(times),))) == Counter(
         {replace(part, count=1): times * part.count}
     )
 
@@ -96,3 +100,27 @@ def test_the_weaker_arithmetic_and_every_condition_stay() -> None:
     assert (secure + secure).arithmetic == "discrete-grid"
     assert (5 * secure).assumptions == ("first",)
     assert (secure + replace(secure, at_delta=1e-3)).at_delta is None
+
+
+@pytest.mark.parametrize(
+    ("sampling", "adjacency"),
+    [
+        *(
+            (sampling, "replace-one")
+            for sampling in ("full", "cyclic", "shuffle", "without-replacement", "poisson")
+        ),
+        ("full", "add-remove"),
+        ("poisson", "add-remove"),
+    ],
+)
+def test_noise_stated_per_step_costs_what_the_same_constant_noise_costs(
+    sampling: str, adjacency: str
+) -> None:
+    constants = Constants(n=100, lipschitz=1.0, adjacency=adjacency)  # type: ignore[arg-type]
+    batch: dict[str, Any] = {} if sampling == "full" else {"sampling": sampling, "batch_size": 10}
+    specs = [
+        NoisyGradientSpec(step_size=0.1, noise_std=noise, n_steps=20, release="trajectory", **batch)
+        for noise in (0.3, (0.3,) * 20)
+    ]
+    constant, stated = (Composition().certify(constants, spec).epsilon(1e-5) for spec in specs)
+    assert stated == pytest.approx(constant, rel=1e-6)

@@ -15,15 +15,15 @@ from scipy import sparse
 from dplangevin import (
     DPAdditiveClassifier,
     DPLogisticRegression,
+    DPModelSearch,
     DPRidge,
-    DPSearchCV,
     Schema,
     private_score,
 )
 from dplangevin.estimators import _held_out, _reading
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from dplangevin.tables import columns
-from dplangevin.tables.files import Files
+from dplangevin.tables.files import TableFiles
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (600, 2))
@@ -58,7 +58,7 @@ def _by_schema(ledger: Any) -> Any:
 
 
 def _search(ledger: Any) -> Any:
-    return DPSearchCV(DPLogisticRegression(**STATED), {"alpha": [0.1, 1.0]}, ledger=ledger)
+    return DPModelSearch(DPLogisticRegression(**STATED), {"alpha": [0.1, 1.0]}, ledger=ledger)
 
 
 ROUTES: dict[str, Callable[[Any], Any]] = {
@@ -70,7 +70,7 @@ ROUTES: dict[str, Callable[[Any], Any]] = {
     "frame": lambda b: _linear()(b).fit(TABLE[["a", "b"]], TABLE.y),
     "column by name": lambda b: _linear()(b).fit(TABLE[["a", "b", "y"]], "y"),
     "schema": lambda b: _by_schema(b).fit(TABLE[["a", "b"]], TABLE.y),
-    "person": lambda b: _linear(person="who", n=600)(b).fit(TABLE, "y"),
+    "person": lambda b: _linear(person="who", n_public=600)(b).fit(TABLE, "y"),
     "learned schema": lambda b: DPLogisticRegression(schema=LEARNED, ledger=b).fit(
         TABLE[["a", "b", "y"]], "y"
     ),
@@ -85,7 +85,7 @@ ROUTES: dict[str, Callable[[Any], Any]] = {
     "search on sparse rows": lambda b: _search(b).fit(sparse.csr_matrix(X), Y.tolist()),
     "score": lambda b: private_score(FITTED, X, Y.tolist(), epsilon=1.0, ledger=b),
     "sampler": lambda b: RashomonSampler(
-        DPLogisticRegression(**STATED), threshold=0.05, n_models=2, radius=1.0, ledger=b
+        DPLogisticRegression(**STATED), thresholds=0.05, n_models=2, radius=1.0, ledger=b
     ).fit(X, Y),
     "region": lambda b: RashomonRegion(
         DPLogisticRegression(**STATED), thresholds=(0.05,), n_models=2, public_inputs=X[:5] / 2, ledger=b
@@ -104,14 +104,14 @@ def _note_readers(monkeypatch: pytest.MonkeyPatch, events: list[str]) -> None:
         return noted
 
     for module, name in (
-        (_reading, "matrix_of"), (_reading, "dense"), (_reading, "finite_rows"), (_reading, "numbers_of"),
-        (_held_out, "dense"), (_held_out, "finite_rows"),
+        (_reading, "as_matrix"), (_reading, "to_dense"), (_reading, "zero_nonfinite_rows"), (_reading, "read_numbers"),
+        (_held_out, "to_dense"), (_held_out, "zero_nonfinite_rows"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, noting(getattr(module, name)))
-    for kind in (columns.ArrayCells, columns.ArrowCells):
+    for kind in (columns.ArrayColumn, columns.ArrowColumn):
         for name in ("numbers", "labels", "persons", "take"):
             monkeypatch.setattr(kind, name, noting(getattr(kind, name)))
-    monkeypatch.setattr(Files, "batches", noting(Files.batches))
+    monkeypatch.setattr(TableFiles, "batches", noting(TableFiles.batches))
 
 
 @pytest.mark.parametrize("name", ROUTES)

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dplangevin.problem import constraints
-from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, L1Ball, Simplex, WholeSpace
+from dplangevin.problem.constraints import (
+    CONSTRAINTS,
+    Ball,
+    Box,
+    ConstraintSet,
+    L1Ball,
+    Simplex,
+    WholeSpace,
+)
 
 DIMENSION = 5
 SETS: list[ConstraintSet] = [

@@ -20,9 +20,9 @@ from sklearn.model_selection import cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from dplangevin import DPLogisticRegression, DPRidge, DPSearchCV, Pipeline, Schema, make_pipeline
+from dplangevin import DPLogisticRegression, DPModelSearch, DPRidge, Pipeline, Schema, make_pipeline
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators import _base, _begin, model_file, search
+from dplangevin.estimators import _base, _call_context, model_file, model_search
 from dplangevin.ledger import Ledger
 from dplangevin.rashomon import RashomonSampler
 
@@ -32,7 +32,7 @@ Y = (X[:, 0] > 0).astype(int)
 TABLE = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "who": np.arange(400), "y": Y})
 LEARNED = Schema.learn(a="number", b="number", target={"name": "y", "classes": [0, 1]})
 OTHERS: dict[str, Any] = {
-    "person": ({"person": "who", "n": 400, "bad_rows": "zero"}, (TABLE, "y")),
+    "person": ({"person": "who", "n_public": 400, "bad_rows": "zero"}, (TABLE, "y")),
     "learned norm": ({"data_norm": "learn"}, (X, Y)),
     "plain": ({}, (X, Y)),
 }
@@ -47,7 +47,7 @@ def test_an_earlier_fit_leaves_nothing_beside_a_later_promise(name: str) -> None
     model.set_params(intervals=False, **options).fit(*given)
     fresh = DPLogisticRegression(**model.get_params()).fit(*given)
     assert vars(model).keys() == vars(fresh).keys()
-    assert model_file.to_plain(model)["uncertainty"] is None
+    assert model_file.model_to_plain(model)["uncertainty"] is None
     np.testing.assert_array_equal(model.coef_, fresh.coef_)
 
 
@@ -78,25 +78,25 @@ def test_a_divisor_that_is_the_number_of_rows_is_a_condition_under_add_remove(tm
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], adjacency="add-remove", random_state=0)
     (condition,) = model.set_params(bad_rows="zero").fit(X, Y).privacy_.conditions
     assert condition.kind == "public-row-count"
-    assert model.set_params(n=400).fit(X, Y).privacy_.is_unconditional
+    assert model.set_params(n_public=400).fit(X, Y).privacy_.is_unconditional
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True, adjacency="add-remove")
-    model.set_params(n=None, random_state=None)
+    model.set_params(n_public=None, random_state=None)
     sampler = RashomonSampler(
-        clone(model), threshold=0.05, n_models=2, epsilon=1.0, radius=1.0, ledger=strict
+        clone(model), thresholds=0.05, n_models=2, epsilon=1.0, radius=1.0, ledger=strict
     )
     spenders = [
         lambda: model.set_params(ledger=strict).fit(X, Y),
-        lambda: DPSearchCV(model.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=strict).fit(X, Y),
+        lambda: DPModelSearch(model.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=strict).fit(X, Y),
         lambda: sampler.fit(X, Y),
         lambda: clone(model).set_params(ledger=strict, data_norm="learn").fit(X, Y),
         lambda: clone(model).set_params(ledger=strict, data_norm=None, schema=LEARNED).fit(TABLE, "y"),
     ]
     for spend in spenders:
-        with pytest.raises(InvalidParameter, match="state n="):
+        with pytest.raises(InvalidParameter, match="state n_public="):
             spend()
     assert strict.history() == ()
-    model.set_params(ledger=strict, n=400).fit(X, Y)
+    model.set_params(ledger=strict, n_public=400).fit(X, Y)
     assert len(strict.history()) == 1
 
 
@@ -108,7 +108,7 @@ def test_a_table_without_rows_is_refused_in_words_or_fitted_where_their_number_i
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", random_state=0)
     with pytest.raises(InvalidParameter, match="no rows"):
         model.fit(tmp_path / "t.csv", "y")
-    model.set_params(adjacency="add-remove", n=400)
+    model.set_params(adjacency="add-remove", n_public=400)
     empty = model.fit(X[:0], Y[:0]).coef_
     np.testing.assert_array_equal(model.fit(tmp_path / "t.csv", "y").coef_, empty)
     nobody = TABLE.assign(who=None)
@@ -122,8 +122,8 @@ def test_a_promise_after_a_step_that_learned_is_conditional(tmp_path: Path) -> N
     ledger = Ledger.create(f"sqlite:///{tmp_path}/l.db")
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
     model = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero")
-    tuned = DPSearchCV(model, {"alpha": [0.1, 1.0]})
-    sampler = RashomonSampler(model, threshold=0.05, n_models=2, epsilon=1.0, radius=1.0)
+    tuned = DPModelSearch(model, {"alpha": [0.1, 1.0]})
+    sampler = RashomonSampler(model, thresholds=0.05, n_models=2, epsilon=1.0, radius=1.0)
     for last in (model, tuned, sampler):
         pipeline = make_pipeline(StandardScaler(), last)
         with pytest.warns(UserWarning, match="standardscaler of the pipeline reading each row"):
@@ -173,7 +173,7 @@ CALLERS: dict[str, Callable[[Any, Any], Any]] = {
     ),
     "splits by label": lambda c, r: cross_val_score(c, X, Y, cv=2, error_score="raise"),
     "a search in it": lambda c, r: cross_val_score(
-        DPSearchCV(c.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=r.ledger),
+        DPModelSearch(c.set_params(ledger=None), {"alpha": [0.1, 1.0]}, ledger=r.ledger),
         X,
         Y,
         cv=2,
@@ -193,14 +193,14 @@ def test_what_scikit_learn_made_of_several_records_is_a_condition(
     strict = ledger.declare("people", epsilon=100.0, delta=1e-3, strict=True)
     fit = CALLERS[name]
     conditions = []
-    plain = _begin.hanging
+    plain = _call_context.fit_conditions
 
     def recorded(model: Any) -> Any:
         conditions.append(plain(model))
         return conditions[-1]
 
-    monkeypatch.setattr(_base, "hanging", recorded)
-    monkeypatch.setattr(search, "hanging", recorded)
+    monkeypatch.setattr(_base, "fit_conditions", recorded)
+    monkeypatch.setattr(model_search, "fit_conditions", recorded)
     classifier = DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", weight_bound=1.0)
     ridge = DPRidge(data_norm=2.0, target_bounds=(-1, 1), bad_rows="zero")
     with parallel_backend("threading"), pytest.warns(UserWarning, match="k fits cost k releases"):
@@ -220,10 +220,10 @@ def test_what_scikit_learn_made_of_several_records_is_a_condition(
 def test_a_clone_made_by_this_library_is_not_conditional() -> None:
     """A search and a sampler say how they were called themselves; how their estimator was made does not matter."""
     model = clone(DPLogisticRegression(data_norm=2.0, classes=[0, 1], bad_rows="zero", random_state=0))
-    found = DPSearchCV(model, {"alpha": [0.1, 1.0]}, random_state=0).fit(X, Y)
-    sampler = RashomonSampler(model, threshold=0.05, n_models=2, epsilon=1.0, radius=1.0, random_state=0).fit(
-        X, Y
-    )
+    found = DPModelSearch(model, {"alpha": [0.1, 1.0]}, random_state=0).fit(X, Y)
+    sampler = RashomonSampler(
+        model, thresholds=0.05, n_models=2, epsilon=1.0, radius=1.0, random_state=0
+    ).fit(X, Y)
     assert found.privacy_.is_unconditional
     assert {each.kind for each in sampler.privacy_.conditions} <= {"run-failure"}
     copied = pickle.loads(pickle.dumps(model))

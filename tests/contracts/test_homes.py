@@ -18,31 +18,31 @@ import numpy as np
 import pytest
 
 from _families import FAMILIES, MECHANISMS
+from dplangevin.accounting.plan import CertifiedSpec, Plan
+from dplangevin.accounting.theorem import Spec
 from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, Dataset, ScratchDataset
-from dplangevin.families.draws.diagnosed import SAMPLERS, diagnosed_draws
-from dplangevin.families.draws.plan_sampler import plan_sampler
-from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
-from dplangevin.families.mechanism import run
-from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.public_sample import public_map
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.moments.theorem import calibrated_sufficient_statistics
-from dplangevin.families.noisy_answers.curvature import curvature_groups, release_curvature
-from dplangevin.families.noisy_answers.schedule import AnswerSchedule
-from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
-from dplangevin.families.noisy_gradient import discrete_mechanism as discrete_gradient
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
-from dplangevin.families.noisy_gradient.mechanism import drawn_batches
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
-from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.families.underdamped.schedule import UnderdampedSchedule
-from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened_objective import rows
-from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.mechanisms.exponential.mechanism import UNCERTIFIED_SAMPLERS, run_uncertified_chains
+from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
+from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistics
+from dplangevin.mechanisms.noisy_answers.curvature import curvature_groups, release_curvature
+from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
+from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
+from dplangevin.mechanisms.noisy_gradient import mechanism as discrete_gradient
+from dplangevin.mechanisms.noisy_gradient.mechanism import sample_batches
+from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.perturbation.theorem import (
+    calibrate_objective_perturbation,
+    calibrate_output_perturbation,
+)
+from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened_objective import mechanism
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.problem import (
     Ball,
     Clipped,
@@ -79,7 +79,7 @@ class Case(NamedTuple):
 
     problem: Problem
     release: Callable[[Dataset], Any]
-    schedule: Schedule | None
+    schedule: Spec | None
     weighted: bool = False
     exact: bool = False
 
@@ -96,49 +96,48 @@ def stated(loss: Any = None, **changes: Any) -> Problem:
     return Problem(**(options | {"constraint": Ball(1.0), "ridge": 0.05, "fit_intercept": False} | changes))
 
 
-def planned(problem: Problem, schedule: Schedule, delta: float = DELTA, **more: Any) -> Case:
-    return of_plan(Plan(problem=problem, schedule=schedule, delta=delta), **more)
+def planned(problem: Problem, schedule: Spec, delta: float = DELTA, **more: Any) -> Case:
+    return of_plan(Plan(problem=problem, spec=schedule, delta=delta), **more)
 
 
 def of_plan(plan: Plan, **more: Any) -> Case:
-    return Case(plan.problem, functools.partial(_run, plan), plan.schedule, **more)
+    return Case(plan.problem, functools.partial(_run, plan), plan.spec, **more)
 
 
 def _run(plan: Plan, data: Dataset) -> Any:
-    release = run(plan, data, None if plan.guarantee.arithmetic == "discrete-grid" else SEED)
+    release = run_plan(plan, data, None if plan.guarantee.arithmetic == "discrete-grid" else SEED)
     return [release.value, *release.iterates.values()]
 
 
 def descent(sampling: str, **changes: Any) -> Case:
     adjacency = "add-remove" if sampling == "poisson" else "replace-one"
     size = None if sampling == "full" else 100
-    schedule = NoisyGradientSchedule(
-        step_size=0.5, noise_std=0.3, n_steps=12, sampling=sampling, batch_size=size
-    )
+    schedule = NoisyGradientSpec(step_size=0.5, noise_std=0.3, n_steps=12, sampling=sampling, batch_size=size)
     problem = stated(adjacency=adjacency, **changes)
     weighted = problem.bounds.weight_bound != 1
     return of_plan(
-        Plan(problem=problem, schedule=schedule, delta=DELTA, theorem="composition"), weighted=weighted
+        Plan(problem=problem, spec=schedule, delta=DELTA, theorem="composition"), weighted=weighted
     )
 
 
 def whitened(looks: int = 2, approach: int = 0, **changes: Any) -> Case:
-    schedule = WhitenedSchedule(
-        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, reach=5.0, looks=looks, average_from=3,
-        shrink=looks == 1, approach=approach, longest=12,
+    schedule = WhitenedSpec(
+        moment_noise_std=0.01, noise_std=0.05, n_steps=8, step_size=2.0, coef_bound=5.0, n_moment_releases=looks,
+        average_from=3,
+        shrink=looks == 1, n_approach_steps=approach, max_steps=12,
     )  # fmt: skip
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
 
 
 def whitened_objective(**changes: Any) -> Case:
-    schedule = WhitenedObjectiveSchedule(
+    schedule = WhitenedObjectiveSpec(
         moment_density_scale=0.01,
         ridge=0.02,
         density_scale=2.0,
         tolerance=1e-7,
         release_density_scale=1e-5,
-        reach=500.0,
+        coef_bound=500.0,
     )
     problem = stated(**({"constraint": WholeSpace(), "ridge": 0.0} | changes))
     return planned(problem, schedule, weighted=problem.bounds.weight_bound != 1)
@@ -149,14 +148,14 @@ def block_by_block() -> Case:
     case = whitened_objective()
 
     def release(data: Dataset) -> Any:
-        with mock.patch.object(rows, "MOST_BYTES", 0):
+        with mock.patch.object(mechanism, "MAX_BYTES_IN_MEMORY", 0):
             return case.release(data)
 
     return case._replace(release=release)
 
 
 def gated() -> Case:
-    schedule = NoisyGradientSchedule(
+    schedule = NoisyGradientSpec(
         step_size=0.5,
         noise_std=0.3,
         n_steps=12,
@@ -170,7 +169,7 @@ def gated() -> Case:
 
 def secure(**changes: Any) -> Case:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.5, "n_steps": 6}
-    return planned(stated(), DiscreteGradientSchedule(**(fields | changes)), exact=True)
+    return planned(stated(), DiscreteGradientSpec(**(fields | changes)), exact=True)
 
 
 def sampled(tier: Any, loss: Any = None, *, epsilon: float = 1.0, delta: float = 0.0, **changes: Any) -> Case:
@@ -179,7 +178,7 @@ def sampled(tier: Any, loss: Any = None, *, epsilon: float = 1.0, delta: float =
     return of_plan(found.plan)
 
 
-def perturbed(calibrated: Callable[..., Schedule], delta: float, **changes: Any) -> Case:
+def perturbed(calibrated: Callable[..., Spec], delta: float, **changes: Any) -> Case:
     problem = stated(**({"constraint": WholeSpace()} | changes))
     return planned(problem, calibrated(problem.constants, epsilon=1.0, delta=delta), delta)
 
@@ -191,16 +190,16 @@ def rashomon(n_features: int = P, ridge: float = 0.01, **options: Any) -> Case:
 
 
 def iterated() -> Case:
-    draws = tuple(ExponentialSchedule(inverse_temperature=beta) for beta in (20.0, 60.0))
-    return planned(stated(n_features=1), IteratedExponentialSchedule(draws=draws, radii=(0.5,)), 0.0)
+    draws = tuple(ExponentialSpec(inverse_temperature=beta) for beta in (20.0, 60.0))
+    return planned(stated(n_features=1), IteratedExponentialSpec(draws=draws, radii=(0.5,)), 0.0)
 
 
 def mirror(mode: str) -> Case:
     problem = stated(constraint=Ball(2.0))
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.2, "n_steps": 5, "mode": mode}
-    schedule = PublicMirrorSchedule(**fields, mixing=0.7 if mode == "mix" else None)
-    plan = Plan(problem=problem, schedule=schedule, delta=DELTA)
-    public = public_map(X[:50] / 2, LABELS[:50], problem)
+    schedule = PublicMirrorSpec(**fields, mixing=0.7 if mode == "mix" else None)
+    plan = Plan(problem=problem, spec=schedule, delta=DELTA)
+    public = public_mirror_map(X[:50] / 2, LABELS[:50], problem)
     return Case(problem, lambda data: PublicMirrorDescent(public).run(plan, data, SEED).value, schedule)
 
 
@@ -208,20 +207,24 @@ def curvature(loss: Any, delta: float, *, dispersion: bool = False, slope_moment
     problem = stated(loss)
     groups = curvature_groups(problem, dispersion=dispersion, slope_moment=slope_moment)
     noise: Any = "gaussian" if delta else "gamma"
-    sums = calibrated_sums(groups, epsilon=1.0, delta=delta, noise=noise, adjacency="replace-one")
-    plan = Price(schedule=sums, delta=delta)
+    sums = calibrate_noisy_sums(groups, epsilon=1.0, delta=delta, noise=noise, adjacency="replace-one")
+    plan = CertifiedSpec(spec=sums, delta=delta)
     theta = np.linspace(0.3, -0.2, problem.dimension)
 
     def release(data: Dataset) -> list[Any]:
         found = release_curvature(plan, data, theta, np.random.default_rng(SEED))
-        return [v for v in (found.matrix, found.slopes, found.bends, found.slope_moment) if v is not None]
+        return [
+            v
+            for v in (found.matrix, found.squared_slopes, found.curvature_sum, found.slope_moment)
+            if v is not None
+        ]
 
     return Case(problem, release, None)
 
 
 def diagnosed(sampler: Any) -> Case:
     def release(data: Dataset) -> Any:
-        return diagnosed_draws(
+        return run_uncertified_chains(
             data, inverse_temperature=20.0, sampler=sampler, n_steps=5, n_chains=3, random_state=SEED
         ).value
 
@@ -256,12 +259,12 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "secure full": secure,
     "secure shuffle": lambda: secure(sampling="shuffle", batch_size=100),
-    "objective perturbation": lambda: perturbed(calibrated_objective_perturbation, 0.0),
+    "objective perturbation": lambda: perturbed(calibrate_objective_perturbation, 0.0),
     "objective perturbation, ball": lambda: perturbed(
-        calibrated_objective_perturbation, DELTA, constraint=Ball(0.5)
+        calibrate_objective_perturbation, DELTA, constraint=Ball(0.5)
     ),
-    "output perturbation": lambda: perturbed(calibrated_output_perturbation, DELTA),
-    "sufficient statistics": lambda: perturbed(calibrated_sufficient_statistics, DELTA, loss=SQUARE),
+    "output perturbation": lambda: perturbed(calibrate_output_perturbation, DELTA),
+    "sufficient statistics": lambda: perturbed(calibrate_sufficient_statistics, DELTA, loss=SQUARE),
     "exponential line": lambda: sampled("exact", n_features=1, ridge=0.0),
     "exponential grid": lambda: sampled("exact", Sigmoid(), grid=15, ridge=0.0),
     "exponential gaussian": lambda: sampled("exact", SQUARE, law="exponential"),
@@ -276,10 +279,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "iterated exponential": iterated,
     "underdamped": lambda: planned(
         stated(constraint=WholeSpace()),
-        UnderdampedSchedule(inverse_temperature=5.0, step_size=0.1, n_steps=6),
+        UnderdampedSpec(inverse_temperature=5.0, step_size=0.1, n_steps=6),
     ),
     "langevin": lambda: planned(
-        stated(), LangevinSchedule(inverse_temperature=20.0, step_size=0.02, n_steps=8, release="trajectory")
+        stated(), langevin_spec(inverse_temperature=20.0, step_size=0.02, n_steps=8, release="trajectory")
     ),
     "rashomon line": lambda: rashomon(n_features=1),
     "rashomon exact": lambda: rashomon(tier="exact"),
@@ -290,7 +293,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "curvature squared": lambda: curvature(SQUARE, DELTA, dispersion=True),
     "curvature with squared slopes": lambda: curvature(Huber(transition=0.5), DELTA, slope_moment=True),
     "curvature multinomial": lambda: curvature(Softmax(n_classes=2), DELTA),
-    **{f"diagnosed {name}": functools.partial(diagnosed, name) for name in SAMPLERS},
+    **{f"diagnosed {name}": functools.partial(diagnosed, name) for name in UNCERTIFIED_SAMPLERS},
 }
 
 
@@ -351,10 +354,12 @@ def fixed_noise(monkeypatch) -> Callable[[], None]:
         source = np.random.default_rng(SEED)
         monkeypatch.setattr(
             discrete_gradient,
-            "rounded_gaussian",
+            "sample_rounded_gaussian",
             lambda bits, size: source.integers(-(2**bits), 2**bits, size),
         )
-        monkeypatch.setattr(discrete_gradient, "drawn_batches", lambda *law: drawn_batches(*law[:-1], source))
+        monkeypatch.setattr(
+            discrete_gradient, "sample_batches", lambda *law: sample_batches(*law[:-1], source)
+        )
 
     return again
 
@@ -387,8 +392,8 @@ def test_long_rows_are_not_summed_by_moments_on_a_cluster(client: Any) -> None:
     )
     theta = np.array([[0.3], [0.3]])
     homes = [on_dask(case, client), ArrayDataset(*records(case)[:2], case.problem)]
-    kept, local = (rows.whitened_rows(data, 10 * np.eye(P)) for data in homes)
-    wanted = rows.WhitenedRows(homes[1], 10 * np.eye(P)).gradient_sum(case.problem.loss, theta)
+    kept, local = (mechanism.make_whitened_dataset(data, 10 * np.eye(P)) for data in homes)
+    wanted = mechanism.WhitenedDataset(homes[1], 10 * np.eye(P)).gradient_sum(case.problem.loss, theta)
     for data in (kept, local):
         for _ in range(12):  # the shortcut, once its pass for the moments is repaid
             np.testing.assert_allclose(data.gradient_sum(case.problem.loss, theta), wanted, rtol=1e-12)
@@ -396,12 +401,12 @@ def test_long_rows_are_not_summed_by_moments_on_a_cluster(client: Any) -> None:
 
 def test_every_mechanism_is_among_the_cases() -> None:
     tried = {type(case().schedule) for case in CASES.values()}
-    fits = {kind for kind in {*FAMILIES, *MECHANISMS} if not issubclass(kind, AnswerSchedule)}
+    fits = {kind for kind in {*FAMILIES, *MECHANISMS} if not issubclass(kind, AnswerSpec)}
     assert fits <= tried
 
 
 def test_asking_for_records_on_the_driver_is_noticed(client: Any, no_record_travels: None) -> None:
     data = on_dask(CASES["noisy-gd full"](), client)
-    assert [len(part) for part in data._split(np.arange(N))] == list(PARTS)
+    assert [len(part) for part in data._rows_by_partition(np.arange(N))] == list(PARTS)
     with pytest.raises(AssertionError, match="asked for on the driver"):
         next(data.blocks())

@@ -18,11 +18,11 @@ from dplangevin.problem import (
     Logistic,
     Loss,
     Mean,
+    MulticlassHinge,
     Poisson,
     Problem,
     RadialHuber,
     RecordLoss,
-    SeveralHinge,
     Sigmoid,
     SmoothedHinge,
     SmoothedPinball,
@@ -41,8 +41,8 @@ PLAIN: list[Loss] = [
     Mean(),
     Softmax(n_classes=2),
     Softmax(n_classes=4),
-    SeveralHinge(n_classes=2),
-    SeveralHinge(n_classes=4, width=0.5),
+    MulticlassHinge(n_classes=2),
+    MulticlassHinge(n_classes=4, width=0.5),
 ]
 SCALAR = [loss for loss in PLAIN if loss.score_dimension == 1 and loss.curvature_bound > 0]  # may be clipped
 CLIPPED: list[Loss] = [Clipped(loss, bound) for loss in SCALAR for bound in (0.25, 2.0)]
@@ -101,7 +101,7 @@ def test_every_exported_loss_is_tested() -> None:
 def test_totals_are_sums_of_values(loss: Loss, size: int) -> None:
     u, y = scores(loss, size, 30.0, np.random.default_rng(size))
     expected = loss.value(u, y).sum(axis=0)
-    np.testing.assert_allclose(loss.total(u, y), expected, rtol=1e-12, atol=1e-13 * size)
+    np.testing.assert_allclose(loss.sum_values(u, y), expected, rtol=1e-12, atol=1e-13 * size)
 
 
 @pytest.mark.parametrize("loss", NONCONVEX, ids=words)
@@ -397,7 +397,7 @@ def test_what_a_loss_states_of_itself(loss: Loss) -> None:
         weights = np.clip(loss.majorant(flat.ravel(), column.ravel()), 0, loss.majorant_bound)
         above = base + slope * steps + weights.reshape(flat.shape)[:, None, :] * steps**2 / 2
         assert (there <= above + slack).all()
-        share = loss.least_curvature_share(5.0)
+        share = loss.min_curvature_ratio(5.0)
         assert (there >= base + slope * steps + share * bend * steps**2 - slack).all()
         if share and not loss.is_quadratic:
             pair = np.hypot(bend[:, 0, :], 2 * (weights.reshape(flat.shape) - bend[:, 0, :]))

@@ -12,24 +12,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from dplangevin.accounting.plan import Plan, certify_plan, load_plan, save_plan
+from dplangevin.accounting.registry import spec_types, theorems_for
+from dplangevin.accounting.theorem import Theorem
 from dplangevin.cli.main import app
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge
-from dplangevin.families._minimise import Objective, minimise
-from dplangevin.families.noisy_gradient.mechanism import drawn_batches
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
-from dplangevin.families.perturbation.theorems.output import minimiser_sensitivity
-from dplangevin.privacy.plan import Plan, certify
-from dplangevin.privacy.plan_file import load_plan, save_plan
-from dplangevin.privacy.registry import schedule_types, theorems_for
-from dplangevin.privacy.theorem import Theorem
+from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
+from dplangevin.mechanisms.noisy_gradient.mechanism import sample_batches
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation, minimizer_sensitivity
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.reach import full_lipschitz, interior_minimisers, largest_excess
+from dplangevin.problem.problem import full_lipschitz, has_interior_minimizers, max_excess
 from dplangevin.rashomon import RashomonSampler
-from dplangevin.samplers.problem_potential import ProblemPotential
+from dplangevin.sampling.potential import ProblemPotential
 
 N = 200
 ANY_NUMBER = {
@@ -47,7 +45,7 @@ ANY_NUMBER = {
 def problem(n: int = 50, **changes: Any) -> Problem:
     stated: dict[str, Any] = {
         "loss": Logistic(), "bounds": DataBounds(data_norm=1.0, classes=2), "n_features": 2, "ridge": 0.02,
-        "fit_intercept": False, "adjacency": "add-remove", "more_rows": True,
+        "fit_intercept": False, "adjacency": "add-remove", "allow_more_rows": True,
     }  # fmt: skip
     return Problem(n=n, **(stated | changes))
 
@@ -81,8 +79,8 @@ def test_neighbours_around_n_get_the_same_plan_and_nothing_is_said(
         X, y = records(rows)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            model = cls(adjacency="add-remove", n=N, random_state=0, **given).fit(X, y)
-        plans.append((model.plan_.plan.schedule, model.plan_.reasons, model.plan_.caution, model.privacy_))
+            model = cls(adjacency="add-remove", n_public=N, random_state=0, **given).fit(X, y)
+        plans.append((model.plan_.plan.spec, model.plan_.reasons, model.plan_.warning, model.privacy_))
         assert model.privacy_.epsilon() <= given["epsilon"]
         assert not any("number of rows is public" in words for words in model.privacy_.assumptions)
         assert any("may hold more or fewer records" in words for words in model.privacy_.assumptions)
@@ -93,10 +91,10 @@ def test_without_n_the_number_of_rows_is_public_and_the_divisor() -> None:
     X, y = records(N)
     given: dict[str, Any] = {"data_norm": 1.0, "classes": [0, 1], "delta": 1e-6, "random_state": 0}
     model = DPLogisticRegression(adjacency="add-remove", epsilon=20.0, **given).fit(X, y)
-    assert not model.plan_.plan.problem.more_rows
+    assert not model.plan_.plan.problem.allow_more_rows
     assert any("never hold more records" in words for words in model.privacy_.assumptions)
     with pytest.raises(InvalidParameter, match="more rows than"):
-        ArrayDataset(X, y, problem(more_rows=False))
+        ArrayDataset(X, y, problem(allow_more_rows=False))
 
 
 @pytest.mark.parametrize("mechanism", ["exponential", "gibbs", "iterated-exponential", "langevin", "secure"])
@@ -109,7 +107,7 @@ def test_what_needs_at_most_n_records_refuses_by_name(mechanism: str) -> None:
         data_norm=1.0,
         classes=[0, 1],
         adjacency="add-remove",
-        n=N,
+        n_public=N,
         radius=2.0,
         **options,
     )
@@ -119,17 +117,19 @@ def test_what_needs_at_most_n_records_refuses_by_name(mechanism: str) -> None:
 
 def test_rashomon_sets_refuse_a_stated_divisor() -> None:
     X, y = records(N)
-    model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], adjacency="add-remove", n=N, radius=1.0)
+    model = DPLogisticRegression(
+        data_norm=1.0, classes=[0, 1], adjacency="add-remove", n_public=N, radius=1.0
+    )
     with pytest.raises(InvalidParameter, match=r"Rashomon.*at most n records"):
-        RashomonSampler(model, threshold=0.1, n_models=2, epsilon=2.0).fit(X, y)
+        RashomonSampler(model, thresholds=0.1, n_models=2, epsilon=2.0).fit(X, y)
 
 
 def test_only_theorems_that_say_so_hold_for_more_records() -> None:
     """Deny by default: over the whole table, a theorem is asked before it is believed."""
     saying, constants = set(), problem().constants
-    for kind in schedule_types():
+    for kind in spec_types():
         for name, theorem in theorems_for(kind).items():
-            if theorem.beyond_n or type(theorem).any_number is not Theorem.any_number:
+            if theorem.holds_beyond_n or type(theorem).covers_more_rows is not Theorem.covers_more_rows:
                 saying.add(name)
             elif not kind.capabilities.needs_no_problem:
                 with pytest.raises(AssumptionFailed, match="at most n records"):
@@ -138,38 +138,34 @@ def test_only_theorems_that_say_so_hold_for_more_records() -> None:
 
 
 def test_no_theorem_passes_by_the_question() -> None:
-    with pytest.raises(TypeError, match="in `promise`, not in `certify`"):
+    with pytest.raises(TypeError, match="in `derive_guarantee`, not in `certify`"):
         type("Rash", (Theorem,), {"certify": lambda self, constants, schedule: None})
 
 
 @pytest.mark.parametrize("sampling", ["cyclic", "shuffle", "without-replacement"])
 def test_batches_in_rounds_are_not_covered(sampling: Any) -> None:
-    schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_std=1.0, n_steps=10, sampling=sampling, batch_size=5
-    )
-    assert not theorems_for(type(schedule))["composition"].any_number(schedule)
+    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=10, sampling=sampling, batch_size=5)
+    assert not theorems_for(type(schedule))["composition"].covers_more_rows(schedule)
     with pytest.raises(InvalidParameter, match="not defined under"):
-        certify(problem().constants, schedule, delta=1e-6)
+        certify_plan(problem().constants, schedule, delta=1e-6)
 
 
 def test_descent_is_composed_and_nothing_better_is_claimed() -> None:
-    schedule = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=500)
-    capped = problem(more_rows=False).constants
-    assert certify(capped, schedule, delta=1e-6).theorem != "composition"
-    assert certify(problem().constants, schedule, delta=1e-6).theorem == "composition"
+    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=500)
+    capped = problem(allow_more_rows=False).constants
+    assert certify_plan(capped, schedule, delta=1e-6).theorem != "composition"
+    assert certify_plan(problem().constants, schedule, delta=1e-6).theorem == "composition"
 
 
 def test_replace_one_has_exactly_n_records() -> None:
     with pytest.raises(InvalidParameter, match="add-remove"):
-        Constants(n=3, lipschitz=1.0, more_rows=True)
+        Constants(n=3, lipschitz=1.0, allow_more_rows=True)
 
 
 def test_a_record_is_drawn_with_the_public_rate_whatever_the_number_of_rows() -> None:
     """2000 batches of 600 rows at rate 5 / 200; six deviations of the mean: false alarms below 1e-8."""
-    schedule = NoisyGradientSchedule(
-        step_size=1.0, noise_std=1.0, n_steps=1, sampling="poisson", batch_size=5
-    )
-    drawn = drawn_batches(schedule, 600, 5, 200, np.random.default_rng(0))
+    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=1, sampling="poisson", batch_size=5)
+    drawn = sample_batches(schedule, 600, 5, 200, np.random.default_rng(0))
     sizes = [len(rows) for rows in islice(drawn, 2000) if rows is not None]
     assert abs(np.mean(sizes) - 15) < 6 * math.sqrt(15 / 2000)
 
@@ -184,9 +180,9 @@ def test_minimisers_of_neighbours_are_as_close_as_stated(more: int) -> None:
     points = []
     for rows in (len(X), len(X) - 1):
         data = ArrayDataset(X[:rows], y[:rows], stated)
-        objective = Objective(data=data, ridge=stated.n * stated.ridge, tilt=np.zeros(2))
-        points.append(minimise(objective, tolerance))
-    assert np.linalg.norm(points[0] - points[1]) <= minimiser_sensitivity(stated.constants, tolerance)
+        objective = TiltedObjective(data=data, ridge=stated.n * stated.ridge, tilt=np.zeros(2))
+        points.append(minimize_certified(objective, tolerance))
+    assert np.linalg.norm(points[0] - points[1]) <= minimizer_sensitivity(stated.constants, tolerance)
 
 
 def _log_density(
@@ -209,12 +205,12 @@ def test_an_exact_attack_on_objective_perturbation(rows: int, sabotage: float) -
     Half the noise is caught: the attack is able to fail.
     """
     stated = problem()
-    schedule = calibrated_objective_perturbation(stated.constants, epsilon=1.0)
-    claim = Plan(problem=stated, schedule=schedule, delta=0.0).guarantee.epsilon(0.0)
+    schedule = calibrate_objective_perturbation(stated.constants, epsilon=1.0)
+    claim = Plan(problem=stated, spec=schedule, delta=0.0).guarantee.epsilon(0.0)
     X, y = records(rows + 1)
     X[-1], y[-1] = (1.0, 0.0), 1.0
     thetas = np.random.default_rng(1).standard_normal((2, 4000)) * np.geomspace(0.01, 30, 4000)
-    scale = schedule.noise_std * sabotage
+    scale = schedule.density_scale * sabotage
     ratio = _log_density(stated, X, y, thetas, scale) - _log_density(stated, X[:-1], y[:-1], thetas, scale)
     # normalising constants are those of the same noise: the map theta -> -grad Phi is a bijection
     assert (np.abs(ratio).max() <= claim) == (sabotage == 1.0)
@@ -225,7 +221,7 @@ def test_the_solver_certifies_its_point_for_the_records_it_saw() -> None:
     doubts = []
     for rows in (10, 50, 500, 5000):
         data = ArrayDataset(*records(rows), stated)
-        doubts.append(Objective(data=data, ridge=1.0, tilt=np.zeros(2)).rounding(theta))
+        doubts.append(TiltedObjective(data=data, ridge=1.0, tilt=np.zeros(2)).gradient_rounding_bound(theta))
     assert doubts[0] == doubts[1]
     assert doubts[2] > 5 * doubts[1]
     assert doubts[3] > 5 * doubts[2]
@@ -233,16 +229,16 @@ def test_the_solver_certifies_its_point_for_the_records_it_saw() -> None:
 
 def test_a_plan_file_keeps_the_word(tmp_path: Path) -> None:
     stated = problem()
-    schedule = calibrated_objective_perturbation(stated.constants, epsilon=1.0)
-    save_plan(Plan(problem=stated, schedule=schedule, delta=0.0), tmp_path / "plan.json")
-    assert load_plan(tmp_path / "plan.json").problem.more_rows
+    schedule = calibrate_objective_perturbation(stated.constants, epsilon=1.0)
+    save_plan(Plan(problem=stated, spec=schedule, delta=0.0), tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json").problem.allow_more_rows
 
 
 def test_bounds_of_the_mean_objective_are_unknown() -> None:
     stated = problem(constraint=Ball(100.0))
-    assert full_lipschitz(stated) == largest_excess(stated) == stated.constants.contraction(0.1) == math.inf
-    assert not interior_minimisers(stated)
-    assert interior_minimisers(problem(constraint=Ball(100.0), more_rows=False))
+    assert full_lipschitz(stated) == max_excess(stated) == stated.constants.contraction(0.1) == math.inf
+    assert not has_interior_minimizers(stated)
+    assert has_interior_minimizers(problem(constraint=Ball(100.0), allow_more_rows=False))
     assert ProblemPotential(ArrayDataset(*records(60), stated), 1.0).smoothness == math.inf
 
 
@@ -263,7 +259,7 @@ def test_the_command_line_takes_a_divisor(tmp_path: Path) -> None:
         "--epsilon",
         "20",
     ]
-    asked += ["--adjacency", "add-remove", "--n", str(N), "--delta", "1e-6", "-o", str(out)]
+    asked += ["--adjacency", "add-remove", "--n-public", str(N), "--delta", "1e-6", "-o", str(out)]
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
     assert f"n = {N}" in result.output
@@ -271,7 +267,7 @@ def test_the_command_line_takes_a_divisor(tmp_path: Path) -> None:
         "plan",
         "--n",
         str(N),
-        "--p",
+        "--n-features",
         "2",
         "--epsilon",
         "20",
@@ -280,6 +276,6 @@ def test_the_command_line_takes_a_divisor(tmp_path: Path) -> None:
         "--adjacency",
         "add-remove",
     ]
-    told = CliRunner().invoke(app, [*plan, "--more-rows"])
+    told = CliRunner().invoke(app, [*plan, "--allow-more-rows"])
     assert told.exit_code == 0, told.output
     assert told.output.splitlines()[:3] == result.output.splitlines()[:3]

@@ -13,15 +13,15 @@ from typing import ClassVar, final
 import numpy as np
 import pytest
 
-from dplangevin import choose
+from dplangevin import plan_fit
+from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.registry import plannable_mechanisms
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._interval_plan import plan_with_intervals
-from dplangevin.families.mechanism import run
-from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, majorant_curvature
 from dplangevin.planner.request import Request
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.registry import recipe_names
 from dplangevin.problem import LOSSES, Ball, Clipped, DataBounds, Loss, ModelDefaults, Problem
 from dplangevin.problem.losses.base import FloatArray
 
@@ -36,7 +36,7 @@ class LogCosh(Loss):
     name: ClassVar[str] = "log-cosh"
     slope_bound = 1.0
     curvature_bound = 1.0
-    defaults = ModelDefaults(model="log-cosh", labels="numbers", reach=1.5, tail=0.8)
+    defaults = ModelDefaults(model="log-cosh", labels="numbers", coef_bound=1.5, averaged_fraction=0.8)
 
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
         distance = np.abs(score - y)
@@ -88,35 +88,35 @@ def records(problem: Problem) -> ArrayDataset:
 
 def test_without_its_line_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(LOSSES, LogCosh.name)
-    with pytest.raises(InvalidParameter, match="no loss of this library"):
+    with pytest.raises(InvalidParameter, match="is not a loss of this library"):
         Problem(loss=LogCosh(), bounds=DataBounds(data_norm=1.0, target=(-1.0, 1.0)), n=N, n_features=P)
     with pytest.raises(InvalidParameter, match="model"):
-        choose(**stated())  # type: ignore[arg-type]
+        plan_fit(**stated())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
-@pytest.mark.parametrize("mechanism", ["auto", *sorted(set(recipe_names()) - {"noisy-sgd"})])
+@pytest.mark.parametrize("mechanism", ["auto", *sorted(set(plannable_mechanisms()) - {"noisy-sgd"})])
 def test_it_is_planned_accounted_and_run(mechanism: str, delta: float) -> None:
     """By every mechanism that the Huber loss has."""
     plan, known = (planned(model, mechanism, delta) for model in ("log-cosh", "huber"))
     assert (plan is None) == (known is None)
     if plan is not None:
-        assert plan.problem.loss.plain == LogCosh()
+        assert plan.problem.loss.unclipped_loss == LogCosh()
         assert plan.guarantee.epsilon(delta) <= 2.0 * (1 + 1e-9)
-        assert np.isfinite(run(plan, records(plan.problem), 1).value).all()
+        assert np.isfinite(run_plan(plan, records(plan.problem), 1).value).all()
 
 
 def planned(model: str, mechanism: str, delta: float) -> Plan | None:
     try:
-        return choose(**stated(model=model, mechanism=mechanism, delta=delta)).plan  # type: ignore[arg-type]
+        return plan_fit(**stated(model=model, mechanism=mechanism, delta=delta)).plan  # type: ignore[arg-type]
     except DplangevinError:
         return None
 
 
 def test_its_default_fit_learns() -> None:
-    plan = choose(**stated(epsilon=50.0)).plan  # type: ignore[arg-type]
+    plan = plan_fit(**stated(epsilon=50.0)).plan  # type: ignore[arg-type]
     data = records(plan.problem)
-    value = run(plan, data, 1).value
+    value = run_plan(plan, data, 1).value
     at = np.column_stack([value, np.zeros(P + 1)])
     fitted, trivial = data.loss_sum(plan.problem.loss, at)
     assert fitted < 0.5 * trivial
@@ -127,11 +127,11 @@ def test_it_has_intervals_and_a_region() -> None:
     assert recipe.plan.problem.loss == LogCosh()
     assert both.guarantee.epsilon(1e-5) <= 4.0
     problem = replace(recipe.plan.problem, constraint=Ball(1.0))
-    objective = RegionObjective.of(problem, LogCosh(), 0.1)
+    objective = RegionObjective.from_problem(problem, LogCosh(), 0.1)
     assert objective.curvature_unit >= problem.row_norm**2
     scores, steps = np.linspace(-4, 4, 81), np.linspace(-9, 9, 181)[:, None]
     for loss in (LogCosh(), Clipped(LogCosh(), 0.5)):
         zero = np.zeros(1)
         line = loss.value(scores, zero) + loss.slope(scores, zero) * steps
-        above = line + majorant(loss, scores, zero) * steps**2 / 2
+        above = line + majorant_curvature(loss, scores, zero) * steps**2 / 2
         assert (loss.value(scores + steps, zero) <= above + 1e-12).all()

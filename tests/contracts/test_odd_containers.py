@@ -19,12 +19,12 @@ import scipy.sparse as sp
 
 from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
 from dplangevin.data import ArrayDataset, ArrowSource
-from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask
+from dplangevin.data.people import PersonCodes, select_dask_rows, select_file_rows
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import _raw_records
+from dplangevin.estimators import _raw_table
 from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Huber, Problem
-from dplangevin.tables import Files, cells_of, matrix_of, number, table_of
+from dplangevin.tables import TableFiles, as_column, as_matrix, as_table, read_number
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (60, 2))
@@ -140,8 +140,8 @@ def test_records_in_lists_keep_their_type_whatever_one_of_them_is() -> None:
 
 def test_precision_of_a_list_does_not_depend_on_one_record() -> None:
     single = [np.float32(row) for row in X]
-    assert matrix_of(single).dtype == matrix_of([*single[:-1], X[-1]]).dtype == np.float64
-    assert matrix_of(X.astype(np.float32)).dtype == np.float32
+    assert as_matrix(single).dtype == as_matrix([*single[:-1], X[-1]]).dtype == np.float64
+    assert as_matrix(X.astype(np.float32)).dtype == np.float32
 
 
 def test_an_index_beyond_the_dictionary_is_its_own_cell_s(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_an_index_beyond_the_dictionary_is_its_own_cell_s(tmp_path: Path) -> Non
     words = pa.array(["x", "5"])
     cells = pa.DictionaryArray.from_arrays(pa.array([0, 1, 7, -2], pa.int8()), words, safe=False)
     feather.write_feather(pa.table({"a": cells}), tmp_path / "t.feather", compression="uncompressed")
-    for table in (table_of(pa.table({"a": cells})), Files(tmp_path / "t.feather").table()):
+    for table in (as_table(pa.table({"a": cells})), TableFiles(tmp_path / "t.feather").read_table()):
         assert table.column("a").texts().tolist() == ["x", "5", None, None]
         np.testing.assert_array_equal(table.column("a").numbers(), [np.nan, 5, np.nan, np.nan])
         assert table.column("a").persons()[0].tolist()[2:] == [-1, -1]
@@ -162,7 +162,7 @@ def test_what_a_mask_hides_is_not_read() -> None:
         with pytest.raises(InvalidParameter, match="masked"):
             model.fit(rows, targets)
     with pytest.raises(InvalidParameter, match="masked"):
-        table_of(hidden, ["a", "b"])
+        as_table(hidden, ["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -175,17 +175,17 @@ def test_what_a_mask_hides_is_not_read() -> None:
 )
 def test_two_persons_never_share_a_double(cells: Any) -> None:
     """Who shares a code with somebody else takes places from their rows: then one person moves another's."""
-    codes = PersonCodes().of(cells_of(cells, "person"))
+    codes = PersonCodes().codes_of(as_column(cells, "person"))
     assert codes[0] == codes[1] == -1
     assert codes[2] >= 0
-    assert PersonCodes().of(cells_of([Decimal("0.1"), "0.1", 0.1], "person")).tolist() == [0, 0, 0]
+    assert PersonCodes().codes_of(as_column([Decimal("0.1"), "0.1", 0.1], "person")).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("first", ["1,2", '"1",2', "1", ""])
 def test_a_mark_of_byte_order_inside_a_file_belongs_to_its_cell(first: str, tmp_path: Path) -> None:
     """Arrow takes such a mark from the first line it is given: which line that is depends on the others."""
     (tmp_path / "t.csv").write_text(f"a,b\n{first}\n\ufeff5,6\n", encoding="utf-8")
-    table = Files(tmp_path / "t.csv").table()
+    table = TableFiles(tmp_path / "t.csv").read_table()
     assert [table.column(name).texts()[1] for name in "ab"] == ["\ufeff5", "6"]
 
 
@@ -269,7 +269,7 @@ def test_a_strict_data_set_learns_nothing_from_the_type_of_labels_in_memory(tmp_
 
 
 def test_a_number_that_quotes_itself_is_missing() -> None:
-    assert np.isnan(number(Loud(3.0)))
+    assert np.isnan(read_number(Loud(3.0)))
 
 
 TIMES = np.array(
@@ -287,7 +287,7 @@ def test_persons_of_nanoseconds_stay_apart_in_every_container(zone: str | None) 
     frame = pd.Series(TIMES).dt.tz_localize(zone)
     written = [str(time) + end if time == time else None for time in TIMES]
     for container in (arrow, arrow.dictionary_encode(), pa.chunked_array([arrow]), frame, written, arrow[:0]):
-        cells = cells_of(container, "person")
+        cells = as_column(container, "person")
         places, words = cells.persons()
         assert [None if place < 0 else words[place] for place in places] == expected[: len(cells)]
         assert cells.texts().tolist() == expected[: len(cells)]
@@ -297,7 +297,7 @@ def test_persons_of_nanoseconds_stay_apart_in_every_container(zone: str | None) 
 def test_spans_of_time_are_missing_in_every_container() -> None:
     """To NumPy nanoseconds are integers, to others they are not."""
     for container in (SPANS, pd.Series(SPANS), list(SPANS), pa.array(SPANS)):
-        cells = cells_of(container, "y")
+        cells = as_column(container, "y")
         assert cells.texts().tolist() == [None] * 3
         assert np.isnan(cells.numbers()).all()
         assert (cells.persons()[0] == -1).all()
@@ -316,9 +316,9 @@ def test_a_file_that_changes_between_two_passes_is_refused(kind: str, tmp_path: 
             table.to_parquet(path)
 
     write(frame)
-    files = Files(path)
-    mask = kept_in_files(files, "who", 1, np.random.default_rng(0))
-    source = ArrowSource(files, "y", kept=mask)
+    files = TableFiles(path)
+    mask = select_file_rows(files, "who", 1, np.random.default_rng(0))
+    source = ArrowSource(files, "y", row_mask=mask)
     assert sum(len(records.targets) for records in source.records()) == 4
     write(frame[::-1])
     with pytest.raises(InvalidParameter, match="a file changed"):
@@ -334,16 +334,16 @@ def test_a_fit_by_person_looks_at_one_state_of_a_file(
     path = tmp_path / "t.csv"
     frame = pd.DataFrame({"who": np.arange(60) // 3, "x": X[:, 0], "y": Y})
     frame.to_csv(path, index=False)
-    plain = _raw_records.kept_in_files
+    plain = _raw_table.select_file_rows
 
     def meanwhile(*given: Any) -> Any:
         found = plain(*given)
         frame[::-1].to_csv(path, index=False)
         return found
 
-    monkeypatch.setattr(_raw_records, "kept_in_files", meanwhile)
+    monkeypatch.setattr(_raw_table, "select_file_rows", meanwhile)
     model = DPLogisticRegression(
-        data_norm=1.0, classes=[0, 1], bad_rows="zero", person="who", n=60, random_state=0
+        data_norm=1.0, classes=[0, 1], bad_rows="zero", person="who", n_public=60, random_state=0
     )
     with pytest.raises(InvalidParameter, match="a file changed"):
         model.fit(path, "y")
@@ -360,8 +360,8 @@ def test_a_partition_that_is_computed_anew_in_another_order_is_refused() -> None
 
     table = dd.from_delayed([dask.delayed(part, pure=False)()], meta=frame.iloc[:0], verify_meta=False)
     with dask.config.set(scheduler="synchronous"):
-        kept = kept_on_dask(table, "who", 1, np.random.default_rng(0))
-        with pytest.raises(InvalidParameter, match="computed again"):
+        kept = select_dask_rows(table, "who", 1, np.random.default_rng(0))
+        with pytest.raises(InvalidParameter, match="when it was recomputed"):
             kept.compute()
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dplangevin.accounting.plan import Plan, certify_plan
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.privacy.plan import Plan, certify
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 
 STATED: dict[str, Any] = {"loss": Logistic(), "n": 1000, "n_features": 2, "fit_intercept": False}
@@ -19,7 +19,7 @@ STEPS: dict[str, Any] = {
     "noise_std": 0.1,
     "n_steps": 4,
     "step_size": 1.0,
-    "reach": 1.0,
+    "coef_bound": 1.0,
 }
 BOUNDS = DataBounds(data_norm=1.0, classes=2)
 
@@ -45,7 +45,7 @@ class _Other(Problem):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Noiseless(WhitenedSchedule):
+class _Noiseless(WhitenedSpec):
     def noise(self, step: int, steps: int) -> float:
         return 0.0
 
@@ -60,11 +60,11 @@ def test_what_a_set_or_bounds_do_is_what_they_say() -> None:
 def test_what_runs_is_what_is_accounted() -> None:
     problem = Problem(**STATED, bounds=BOUNDS)
     with pytest.raises(InvalidParameter, match="must be a Problem, got _Other"):
-        Plan(problem=_Other(**STATED, bounds=BOUNDS), schedule=WhitenedSchedule(**STEPS), delta=1e-5)
-    with pytest.raises(InvalidParameter, match="is of no family in the table"):
-        Plan(problem=problem, schedule=_Noiseless(**STEPS), delta=1e-5)
-    with pytest.raises(InvalidParameter, match="is of no family in the table"):
-        certify(problem.constants, _Noiseless(**STEPS), delta=1e-5)
-    disguised = type("WhitenedSchedule", (_Noiseless,), {"__module__": WhitenedSchedule.__module__})
-    with pytest.raises(InvalidParameter, match="is of no family in the table"):
-        certify(problem.constants, disguised(**STEPS), delta=1e-5)
+        Plan(problem=_Other(**STATED, bounds=BOUNDS), spec=WhitenedSpec(**STEPS), delta=1e-5)
+    with pytest.raises(InvalidParameter, match="is not in the registry of mechanisms"):
+        Plan(problem=problem, spec=_Noiseless(**STEPS), delta=1e-5)
+    with pytest.raises(InvalidParameter, match="is not in the registry of mechanisms"):
+        certify_plan(problem.constants, _Noiseless(**STEPS), delta=1e-5)
+    disguised = type("WhitenedSpec", (_Noiseless,), {"__module__": WhitenedSpec.__module__})
+    with pytest.raises(InvalidParameter, match="is not in the registry of mechanisms"):
+        certify_plan(problem.constants, disguised(**STEPS), delta=1e-5)

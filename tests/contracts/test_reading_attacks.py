@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from dplangevin import NoisyGradientSchedule, Plan, run
-from dplangevin.cli.main import run as main
+from dplangevin import NoisyGradientSpec, Plan, run_plan
+from dplangevin.cli.main import run_command_line as main
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder, model_file
@@ -29,7 +29,7 @@ from dplangevin.ledger import Ledger
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
 from dplangevin.schema import Schema
-from dplangevin.tables import Dialect, Files, table_of
+from dplangevin.tables import Dialect, TableFiles, as_table
 
 CODES = Schema.from_dict({"columns": {"x": {"categories": ["1", "2"]}}, "missing": "middle"})
 MARKER = "SECRET-4711"
@@ -49,13 +49,13 @@ def test_a_null_among_integers_changes_its_own_row(frame: Any, tmp_path: Path) -
     first, second = frame(cells), frame([None, *cells[1:]])
     before, after = (SchemaEncoder(CODES).transform(table) for table in (first, second))
     assert (before != after).any(axis=1).sum() == 1
-    cells_of_one = Marginals.over(CODES)
-    assert cells_of_one.count([table_of(first)]).tolist() == [500, 500]
-    assert cells_of_one.count([table_of(second)]).tolist() == [499, 500]
+    cells_of_one = Marginals.from_schema(CODES)
+    assert cells_of_one.count([as_table(first)]).tolist() == [500, 500]
+    assert cells_of_one.count([as_table(second)]).tolist() == [499, 500]
     for i, table in enumerate((first, second)):
         plain = table if isinstance(table, pa.Table) else pa.table({"x": [*map(_item, table["x"])]})
         pq.write_table(plain, tmp_path / f"{i}.parquet", row_group_size=100)
-    counts = [cells_of_one.count(Files(tmp_path / f"{i}.parquet").batches(["x"])) for i in (0, 1)]
+    counts = [cells_of_one.count(TableFiles(tmp_path / f"{i}.parquet").batches(["x"])) for i in (0, 1)]
     assert np.abs(counts[0] - counts[1]).sum() == 1
 
 
@@ -69,7 +69,7 @@ def test_zip_codes_of_a_text_file_do_not_depend_on_an_odd_cell(tmp_path: Path) -
     rows = []
     for odd in ("02139", "?"):
         (tmp_path / "t.csv").write_text("\n".join([*lines, odd]) + "\n")
-        rows.append(SchemaEncoder(schema).transform(Files(tmp_path / "t.csv").table()))
+        rows.append(SchemaEncoder(schema).transform(TableFiles(tmp_path / "t.csv").read_table()))
     assert (rows[0][:-1] == rows[1][:-1]).all()
     assert (rows[0][:-1, :2] > 0).any(axis=1).all()  # and every code is found
 
@@ -77,7 +77,7 @@ def test_zip_codes_of_a_text_file_do_not_depend_on_an_odd_cell(tmp_path: Path) -
 @pytest.mark.parametrize("classes", [[0, 1], ["0", "1"], [0.0, 1.0], [False, True]])
 @pytest.mark.parametrize("make", [list, np.array, pd.Series])
 def test_one_odd_label_does_not_move_the_others(classes: Any, make: Any) -> None:
-    encode = DPLogisticRegression(data_norm=1.0, classes=classes).encoder()
+    encode = DPLogisticRegression(data_norm=1.0, classes=classes).target_encoder()
     labels = [0, 1] * 10
     np.testing.assert_array_equal(encode(make(labels)), labels)
     np.testing.assert_array_equal(encode(make([*labels, "?"]))[:-1], labels)
@@ -100,7 +100,7 @@ def test_a_stray_quote_ends_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('x,y\n"1,2\n' + "1,2\n" * 2000)
     schema = Schema.from_dict({"columns": {"x": {"categories": [1, 2]}, "y": {"categories": [1, 2]}}})
-    counts = Marginals.over(schema).count(Files(path).batches(schema.names))
+    counts = Marginals.from_schema(schema).count(TableFiles(path).batches(schema.names))
     assert counts.tolist() == [
         2000,
         0,
@@ -118,25 +118,25 @@ def test_complex_and_huge_cells_are_their_own_affair() -> None:
     for frame in (pd.DataFrame({"v": cells}), pd.DataFrame({"v": [*cells[:-1], 4]})):
         for _ in range(3):
             np.testing.assert_array_equal(
-                table_of(frame).column("v").numbers()[:6], [7, np.nan, 2.5, np.nan, np.nan, np.inf]
+                as_table(frame).column("v").numbers()[:6], [7, np.nan, 2.5, np.nan, np.nan, np.inf]
             )
     numbers = [1.0, 2.0, 1j]
-    np.testing.assert_array_equal(table_of(pd.DataFrame({"v": numbers})).matrix()[:, 0], [1, 2, np.nan])
+    np.testing.assert_array_equal(as_table(pd.DataFrame({"v": numbers})).to_matrix()[:, 0], [1, 2, np.nan])
 
 
 def test_lines_of_every_kind(tmp_path: Path) -> None:
     content = b'\xef\xbb\xbfa,b,c\r\n1,2,3\r\n4,5\n6,7,8,9\n\n"x,y","a""b",z\n\xff,\xc3\xa9,"q\r\n7,"8"x,9'
     (tmp_path / "t.csv").write_bytes(content)
-    table = Files(tmp_path / "t.csv").table()
+    table = TableFiles(tmp_path / "t.csv").read_table()
     rows = list(zip(*(table.column(name).texts() for name in table.names), strict=True))
     assert table.names == ("a", "b", "c")
     assert rows == [
         ("1", "2", "3"), ("4", "5", None), ("6", "7", "8"), (None, None, None), ("x,y", 'a"b', "z"), (None, "é", "q"),
         ("7", "8x", "9"),
     ]  # fmt: skip
-    assert Files(tmp_path / "t.csv").count_rows() == 7
+    assert TableFiles(tmp_path / "t.csv").count_rows() == 7
     (tmp_path / "t.txt").write_text("a;b\n1;'2;3'\n")
-    other = Files(tmp_path / "t.txt", Dialect(separator=";", quote="'")).table()
+    other = TableFiles(tmp_path / "t.txt", Dialect(delimiter=";", quote="'")).read_table()
     assert [other.column(name).texts()[0] for name in "ab"] == ["1", "2;3"]
 
 
@@ -144,7 +144,7 @@ def test_lines_of_every_kind(tmp_path: Path) -> None:
 def test_faults_of_a_header_are_public(content: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(InvalidParameter, match=r"names every column|two columns named"):
-        Files(tmp_path / "t.csv")
+        TableFiles(tmp_path / "t.csv")
 
 
 def test_classes_that_were_read_are_the_first_line_of_the_promise() -> None:
@@ -173,7 +173,7 @@ def test_a_strict_data_set_reads_no_classes_and_refuses_no_row(tmp_path: Path) -
     assert model.privacy_.is_unconditional
     same = DPLogisticRegression(data_norm=1.0, classes=[0, 1], bad_rows="zero", random_state=0).fit(zeroed, y)
     np.testing.assert_array_equal(model.coef_, same.coef_)
-    with pytest.raises(InvalidParameter, match="strict: bad_rows='refuse' would tell"):
+    with pytest.raises(InvalidParameter, match="strict: the errors of bad_rows='refuse' would reveal"):
         DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=strict, bad_rows="refuse").fit(X, y)
     with pytest.raises(ValueError, match="NaN"):
         DPLogisticRegression(data_norm=1.0, classes=[0, 1], ledger=easy).fit(X, y)
@@ -196,9 +196,7 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
         n_features=1,
         fit_intercept=False,
     )
-    plan = Plan(
-        problem=problem, schedule=NoisyGradientSchedule(step_size=1.0, noise_std=0.1, n_steps=3), delta=1e-6
-    )
+    plan = Plan(problem=problem, spec=NoisyGradientSpec(step_size=1.0, noise_std=0.1, n_steps=3), delta=1e-6)
     with pytest.warns(UserWarning, match="conditional"):
         conditional = DPLogisticRegression(data_norm=1.0, random_state=0).fit(X, y).privacy_
     refused: dict[str, Callable[[], object]] = {
@@ -206,8 +204,8 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
             data_norm=1.0, mechanism="objective-perturbation", **options
         ).fit(X, y),
         "labels": lambda: DPLogisticRegression(data_norm="learn", ledger=strict).fit(X, y),
-        "model giving an answer": lambda: private_score(foreign, X, y, epsilon=1.0, ledger=strict),
-        "DataBounds": lambda: run(plan, ArrayDataset(X, y, problem), 0, ledger=strict),
+        "model predicting for every record": lambda: private_score(foreign, X, y, epsilon=1.0, ledger=strict),
+        "DataBounds": lambda: run_plan(plan, ArrayDataset(X, y, problem), 0, ledger=strict),
         "conditional on the set": lambda: strict.charge(conditional),
     }
     for words, spend in refused.items():
@@ -219,7 +217,7 @@ def test_a_strict_data_set_pays_only_for_promises_about_every_data_set(tmp_path:
     assert learned.privacy_.is_unconditional
     private_score(learned, X, y, epsilon=1.0, ledger=strict, random_state=0)
     assert len(strict.history()) == 2
-    strict.enter(conditional, "a" * 64)  # what exists is entered, whatever it is
+    strict.enter_release(conditional, "a" * 64)  # what exists is entered, whatever it is
     easy.charge(conditional)
 
 
@@ -256,8 +254,8 @@ def test_missing_never_has_no_indicator_and_no_cell() -> None:
     rows = SchemaEncoder(schema).transform(table)
     assert list(SchemaEncoder(schema).get_feature_names_out()) == ["x", "k=a", "k=b", "constant"]
     np.testing.assert_array_equal(rows[0], rows[1])
-    cells = Marginals.over(schema, bins=2)
-    assert cells.count([table_of(table)]).tolist() == [0, 1, 1, 0]
+    cells = Marginals.from_schema(schema, bins=2)
+    assert cells.count([as_table(table)]).tolist() == [0, 1, 1, 0]
 
 
 def attempts(folder: Path) -> dict[str, Any]:
@@ -301,7 +299,7 @@ def attempts(folder: Path) -> dict[str, Any]:
         "queries": lambda: repr(
             count_queries(frame, [column("a") > 1, column("b") == "no"], **options).to_dict()
         ),
-        "table": lambda: repr(table_of(frame)) + repr(Files(folder / "t.csv").table()),
+        "table": lambda: repr(as_table(frame)) + repr(TableFiles(folder / "t.csv").read_table()),
         **{
             f"fit {place}": lambda p=place: command("fit", p, "--target", "b", *stated, *out)
             for place in data
@@ -364,14 +362,14 @@ def test_a_marker_in_every_cell_reaches_no_row_of_the_ledger(tmp_path: Path, mon
     ]
     assert main(["fit", "t.csv", "--target", "b", "--output", "out.json", *told]) == 0
     assert main(["count", "t.csv", "--marginals", "1", "--where", "b = 'no'", *told]) == 0
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="not a number"):
         DPRidge(data_norm=1.0, target_bounds=(0, 1), ledger=budget).fit(frame, frame["b"])
     assert len(budget.history()) >= 6
     Ledger.open(url).verify(*heads)
     assert _books(url).count("INSERT INTO") >= 6
     assert MARKER not in _books(url) + repr(budget.history()) + json.dumps(Ledger.open(url).export())
     assert not [path for path in tmp_path.glob("l.db*") if MARKER.encode() in path.read_bytes()]
-    budget.labelled(MARKER).charge(model.privacy_)
+    budget.with_label(MARKER).charge(model.privacy_)
     assert MARKER in _books(url)  # it would have been seen
 
 
@@ -386,7 +384,9 @@ def test_a_public_divisor_makes_one_plan_for_neighbours() -> None:
     X = rng.uniform(-1, 1, (400, 2))
     models = []
     for rows in (400, 399, 350):
-        model = DPRidge(data_norm=2.0, target_bounds=(-1, 1), adjacency="add-remove", n=400, random_state=0)
+        model = DPRidge(
+            data_norm=2.0, target_bounds=(-1, 1), adjacency="add-remove", n_public=400, random_state=0
+        )
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             models.append(model.fit(X[:rows], X[:rows, 0]))

@@ -16,17 +16,17 @@ from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from contracts._records import BUILDERS, CELLS, NAMES, Record, Unbuildable
 from dplangevin.cli import _tables
-from dplangevin.cli.groups import StatedTable
-from dplangevin.cli.sample import _records as _sample_records
+from dplangevin.cli.option_groups import PublicTableOptions
+from dplangevin.cli.sample import _read_records as _sample_records
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder
-from dplangevin.estimators._held_out import held_out
+from dplangevin.estimators._held_out import open_held_out
 from dplangevin.estimators._scoring import Scoring
 from dplangevin.queries import Marginals, column
-from dplangevin.queries.duckdb_table import SqlCounter
-from dplangevin.queries.row_queries import _each_row
-from dplangevin.rashomon.template import Template
+from dplangevin.queries.row_queries import _evaluate_rowwise
+from dplangevin.queries.sql import SqlCounter
+from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
 from dplangevin.schema import Schema
-from dplangevin.tables import Table, cells_of, label, matrix_of, number
+from dplangevin.tables import Table, as_column, as_matrix, read_label, read_number
 
 SCHEMA = Schema.from_dict(
     {
@@ -68,34 +68,36 @@ class Fixed(DPLogisticRegression):
 
 
 def features(table: Table) -> Table:
-    return table.without("label")
+    return table.drop_columns("label")
 
 
 def encoded_labels(table: Table) -> Any:
-    encode = DPLogisticRegression(classes=[0, 1], data_norm=1.0).encoder()
+    encode = DPLogisticRegression(classes=[0, 1], data_norm=1.0).target_encoder()
     return encode(table.column("label"))
 
 
 def regression_targets(table: Table) -> Any:
-    encode = DPRidge(schema=SCHEMA, target_bounds=(0, 1)).encoder()
+    encode = DPRidge(schema=SCHEMA, target_bounds=(0, 1)).target_encoder()
     return encode(table.column("label"))
 
 
 def scored(table: Table) -> Any:
     """One row of sums for each record: what it adds to a score, and to the choice between two models."""
     total = [Fixed(schema=SCHEMA).ready(), Fixed(data_norm=1.0).ready()]
-    rows = [table.part(slice(i, i + 1)) for i in range(len(table))]  # sums are over records already read
+    rows = [table.slice(slice(i, i + 1)) for i in range(len(table))]  # sums are over records already read
     out = []
     for row in rows:
-        held = held_out(features(row), row.column("label"))
-        sums = [Scoring(metric=m, adjacency="replace-one").sums(total[0], held) for m in ("accuracy", "auc")]
-        chosen = Scoring(metric="log-loss", adjacency="replace-one").totals(total, held)
+        held = open_held_out(features(row), row.column("label"))
+        sums = [
+            Scoring(metric=m, adjacency="replace-one").exact_sums(total[0], held) for m in ("accuracy", "auc")
+        ]
+        chosen = Scoring(metric="log-loss", adjacency="replace-one").exact_totals(total, held)
         out.append(np.concatenate([*(np.ravel(s) for group in sums for s in group), np.ravel(chosen)]))
     return np.array(out)
 
 
 def counted_cells(table: Table) -> Any:
-    axes = Marginals.over(SCHEMA, ways=1).axes
+    axes = Marginals.from_schema(SCHEMA, ways=1).axes
     return np.column_stack([axis.codes(table) for axis in axes.values()])
 
 
@@ -107,48 +109,48 @@ def built_queries(table: Table) -> Any:
         column("zip").is_missing(),
         column("zip") != "2139",
     ]
-    return np.column_stack([query.holds(table) for query in asked])
+    return np.column_stack([query.evaluate(table) for query in asked])
 
 
 def sql(table: Table) -> Any:
     with SqlCounter(table.names, SCHEMA) as engine:
-        written = [engine.predicate(text) for text in QUERIES]
-        return np.array([engine.count(table.part(slice(i, i + 1)), written) for i in range(len(table))])
+        written = [engine.check_predicate(text) for text in QUERIES]
+        return np.array([engine.count(table.slice(slice(i, i + 1)), written) for i in range(len(table))])
 
 
 def row_functions(table: Table) -> Any:
     def function(row: dict[str, Any]) -> float:
         return isinstance(row["number"], float) + 0.5 * (row["kind"] == "a")
 
-    return np.array([_each_row(function, table.part(slice(i, i + 1))) for i in range(len(table))])
+    return np.array([_evaluate_rowwise(function, table.slice(slice(i, i + 1))) for i in range(len(table))])
 
 
 def rashomon(table: Table) -> Any:
-    template = Template(DPLogisticRegression(schema=SCHEMA), 1.0, 0.01, ledger=None)
-    rows, targets, encode = template.read(features(table), table.column("label"))
+    template = EstimatorAdapter(DPLogisticRegression(schema=SCHEMA), 1.0, 0.01, ledger=None, owner=None)
+    rows, targets, encode = template.read_records(features(table), table.column("label"))
     return np.column_stack([rows, encode(targets)])
 
 
 def sample_command(table: Table) -> Any:
     """What `dplangevin sample` draws from: its features and labels."""
     with (
-        mock.patch.object(_tables, "read", return_value=table),
+        mock.patch.object(_tables, "read_table", return_value=table),
         mock.patch.object(Schema, "load", return_value=SCHEMA),
     ):
-        rows, labels = _sample_records(Path("t"), "label", "logistic", StatedTable(schema=Path("s")))
+        rows, labels = _sample_records(Path("t"), "label", "logistic", PublicTableOptions(schema=Path("s")))
     return np.column_stack([rows, labels])
 
 
 def fit_command(table: Table) -> Any:
     """What `dplangevin fit` fits."""
     model = DPLogisticRegression(schema=SCHEMA)
-    rows, targets, _ = model.read(*_tables.target(table, "label"))
-    return np.column_stack([rows, model.encoder(targets)(targets)])
+    rows, targets, _ = model.read_records(*_tables.split_target(table, "label"))
+    return np.column_stack([rows, model.target_encoder(targets)(targets)])
 
 
 CONSUMERS = {
     "fit: features": lambda t: SchemaEncoder(SCHEMA).transform(features(t)),
-    "fit: features without a schema": lambda t: features(t).matrix(),
+    "fit: features without a schema": lambda t: features(t).to_matrix(),
     "fit: labels": encoded_labels,
     "fit: targets": regression_targets,
     "fit: weights": lambda t: t.column("number").numbers(),
@@ -265,10 +267,10 @@ def test_fast_paths_agree_with_the_law_of_one_cell(builder: str, tmp_path: Path)
             return
         columns = [table.column("x") for table in tables]
         numbers = np.concatenate([column.numbers() for column in columns])
-        np.testing.assert_array_equal(numbers, [number(cell) for cell in cells])
+        np.testing.assert_array_equal(numbers, [read_number(cell) for cell in cells])
         for text in (False, True):
             texts = [word for column in columns for word in column.texts(text=text)]
-            assert texts == [label(cell, text=text) for cell in cells]
+            assert texts == [read_label(cell, text=text) for cell in cells]
 
     law()
 
@@ -276,7 +278,7 @@ def test_fast_paths_agree_with_the_law_of_one_cell(builder: str, tmp_path: Path)
 @given(st.lists(st.floats() | st.integers() | st.booleans() | st.text(max_size=4), min_size=1, max_size=5))
 @settings(lawful, max_examples=50)
 def test_numbers_and_texts_of_any_kind(cells: list[Any]) -> None:
-    expected = [number(cell) for cell in cells]
+    expected = [read_number(cell) for cell in cells]
     for given_cells in (cells, np.array(cells, dtype=object)):
-        np.testing.assert_array_equal(cells_of(given_cells, "x").numbers(), expected)
-    np.testing.assert_array_equal(np.ravel(matrix_of([[cell] for cell in cells])), expected)
+        np.testing.assert_array_equal(as_column(given_cells, "x").numbers(), expected)
+    np.testing.assert_array_equal(np.ravel(as_matrix([[cell] for cell in cells])), expected)

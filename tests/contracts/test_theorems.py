@@ -11,28 +11,26 @@ import pytest
 
 from _families import FAMILIES, THEOREMS
 from contracts._theorem_cases import BASE, CASES, Case
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.plan import CertifiedSpec, load_plan, save_plan
+from dplangevin.accounting.serialize import guarantee_from_json, guarantee_to_json
+from dplangevin.accounting.theorem import Spec, Theorem
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
-from dplangevin.families.noisy_gradient.schedule import RELEASE_MODES, NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.self_check import VARIABLE, known_leak
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
-from dplangevin.privacy.plan_file import load_plan, save_plan
-from dplangevin.privacy.schedule import Schedule
-from dplangevin.privacy.serialize import dumps, loads
-from dplangevin.privacy.theorem import Theorem
+from dplangevin.mechanisms.noisy_gradient.lower_bounds import SELF_CHECK_VARIABLE, epsilon_lower_bound
+from dplangevin.mechanisms.noisy_gradient.spec import RELEASE_MODES, NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 
 DELTA = 1e-5
 KEYS = sorted(CASES, key=lambda key: (key[0].__name__, key[1]))
-GRADIENT = [key for key in KEYS if key[0] is NoisyGradientSchedule]
+GRADIENT = [key for key in KEYS if key[0] is NoisyGradientSpec]
 
 
 @pytest.fixture(autouse=True)
 def _full_self_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "full")
+    monkeypatch.setenv(SELF_CHECK_VARIABLE, "full")
 
 
-def named(key: tuple[type[Schedule], str]) -> str:
+def named(key: tuple[type[Spec], str]) -> str:
     return f"{key[0].__name__}-{key[1]}"
 
 
@@ -40,18 +38,18 @@ every_theorem = pytest.mark.parametrize("key", KEYS, ids=named)
 every_gradient_theorem = pytest.mark.parametrize("key", GRADIENT, ids=named)
 
 
-def of(key: tuple[type[Schedule], str]) -> tuple[Theorem[Schedule], Case]:
+def of(key: tuple[type[Spec], str]) -> tuple[Theorem[Spec], Case]:
     return FAMILIES[key[0]][key[1]], CASES[key]
 
 
 @cache
-def cost(theorem: Theorem[Schedule], constants: Constants | None, schedule: Schedule) -> float:
+def cost(theorem: Theorem[Spec], constants: Constants | None, schedule: Spec) -> float:
     return theorem.certify(constants, schedule).epsilon(DELTA)  # type: ignore[arg-type]
 
 
 @cache
-def leak(constants: Constants, schedule: NoisyGradientSchedule) -> float:
-    return known_leak(constants, schedule, DELTA, full=True) or 0.0
+def leak(constants: Constants, schedule: NoisyGradientSpec) -> float:
+    return epsilon_lower_bound(constants, schedule, DELTA, full=True) or 0.0
 
 
 def test_every_theorem_on_offer_has_a_case() -> None:
@@ -64,19 +62,19 @@ def test_every_theorem_on_offer_has_a_case() -> None:
 
 
 @every_theorem
-def test_more_noise_never_costs_more(key: tuple[type[Schedule], str]) -> None:
+def test_more_noise_never_costs_more(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
-    here = cost(theorem, case.constants, case.schedule)
+    here = cost(theorem, case.constants, case.spec)
     assert 0 < here < math.inf
-    assert cost(theorem, case.constants, replace(case.schedule, **case.noisier)) < here
+    assert cost(theorem, case.constants, replace(case.spec, **case.noisier)) < here
 
 
 @every_theorem
-def test_less_sensitivity_or_more_records_never_cost_more(key: tuple[type[Schedule], str]) -> None:
+def test_less_sensitivity_or_more_records_never_cost_more(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
-    here = cost(theorem, case.constants, case.schedule)
+    here = cost(theorem, case.constants, case.spec)
     if case.constants is None:
-        assert cost(theorem, None, replace(case.schedule, **case.gentler)) < here
+        assert cost(theorem, None, replace(case.spec, **case.gentler)) < here
         return
     largest = case.constants.gradient_sensitivity
     gentler = replace(
@@ -84,33 +82,33 @@ def test_less_sensitivity_or_more_records_never_cost_more(key: tuple[type[Schedu
     )
     if case.constants.row_norm is not None and not case.in_rows:
         gentler = replace(gentler, row_norm=0.8)
-    assert cost(theorem, gentler, case.schedule) < here
-    if getattr(case.schedule, "batch_size", None) is None and case.constants.row_norm is None:
+    assert cost(theorem, gentler, case.spec) < here
+    if getattr(case.spec, "batch_size", None) is None and case.constants.row_norm is None:
         more = replace(case.constants, n=2 * case.constants.n)
-        assert cost(theorem, more, case.schedule) <= here * (1 + 1e-9)
+        assert cost(theorem, more, case.spec) <= here * (1 + 1e-9)
 
 
 @every_theorem
-def test_more_steps_never_cost_less(key: tuple[type[Schedule], str]) -> None:
+def test_more_steps_never_cost_less(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
     if not case.longer:
         pytest.skip("one draw has no steps")
-    longer = replace(case.schedule, **case.longer)
-    assert cost(theorem, case.constants, longer) >= cost(theorem, case.constants, case.schedule) * (1 - 1e-6)
+    longer = replace(case.spec, **case.longer)
+    assert cost(theorem, case.constants, longer) >= cost(theorem, case.constants, case.spec) * (1 - 1e-6)
 
 
 @every_theorem
-def test_each_hypothesis_is_refused_by_name(key: tuple[type[Schedule], str]) -> None:
+def test_each_hypothesis_is_refused_by_name(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
     for words, constants, schedule in case.broken:
         with pytest.raises((AssumptionFailed, InvalidParameter), match=words):
-            theorem.certify(replace(case.constants, **constants), replace(case.schedule, **schedule))
+            theorem.certify(replace(case.constants, **constants), replace(case.spec, **schedule))
 
 
 @every_theorem
-def test_many_releases_are_their_sum(key: tuple[type[Schedule], str]) -> None:
+def test_many_releases_are_their_sum(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
-    g = theorem.certify(case.constants, case.schedule)
+    g = theorem.certify(case.constants, case.spec)
     added = (g + g + g).epsilon(DELTA)
     assert (3 * g).epsilon(DELTA) == pytest.approx(added, rel=1e-9)
     assert added >= g.epsilon(DELTA)
@@ -119,20 +117,20 @@ def test_many_releases_are_their_sum(key: tuple[type[Schedule], str]) -> None:
 
 
 @every_theorem
-def test_what_is_written_is_proved_again(key: tuple[type[Schedule], str], tmp_path: Path) -> None:
+def test_what_is_written_is_proved_again(key: tuple[type[Spec], str], tmp_path: Path) -> None:
     theorem, case = of(key)
-    plan = Price(
+    plan = CertifiedSpec(
         constants=case.constants,  # type: ignore[arg-type]
-        schedule=case.schedule,
+        spec=case.spec,
         delta=DELTA,
         theorem=theorem.name,
     )
-    assert loads(dumps(plan.guarantee)) == plan.guarantee
+    assert guarantee_from_json(guarantee_to_json(plan.guarantee)) == plan.guarantee
     if case.constants is None:  # not written to plan files
         return
     save_plan(plan, tmp_path / "plan.json")
     again = load_plan(tmp_path / "plan.json")
-    assert again.schedule == case.schedule
+    assert again.spec == case.spec
     assert again.guarantee == plan.guarantee
     text = (tmp_path / "plan.json").read_text()
     claimed = repr(plan.guarantee.epsilon())
@@ -143,39 +141,39 @@ def test_what_is_written_is_proved_again(key: tuple[type[Schedule], str], tmp_pa
 
 
 @every_theorem
-def test_what_it_says(key: tuple[type[Schedule], str]) -> None:
+def test_what_it_says(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
-    g: Guarantee = theorem.certify(case.constants, case.schedule)
+    g: Guarantee = theorem.certify(case.constants, case.spec)
     assert g.theorem == theorem.name
     assert len(g.reference) > 10
-    assert g.adjacency == (case.constants or case.schedule).adjacency  # type: ignore[union-attr]
-    assert g.release == case.schedule.release
+    assert g.adjacency == (case.constants or case.spec).adjacency  # type: ignore[union-attr]
+    assert g.release == case.spec.release
     assert len(g.assumptions) >= 2
 
 
 @every_theorem
-def test_every_release_is_covered_or_refused(key: tuple[type[Schedule], str]) -> None:
+def test_every_release_is_covered_or_refused(key: tuple[type[Spec], str]) -> None:
     """Who sees more than the last iterate never pays less, and never less than is known to leak."""
     theorem, case = of(key)
-    if "checkpoints" not in {f.name for f in fields(case.schedule)}:
-        assert case.schedule.release in ("draw", "noisy-answers", "last-iterate")
+    if "checkpoints" not in {f.name for f in fields(case.spec)}:
+        assert case.spec.release in ("draw", "noisy-answers", "last-iterate")
         return
-    steps = int(case.schedule.n_steps)  # type: ignore[attr-defined]
-    last = replace(case.schedule, release="last-iterate")
+    steps = int(case.spec.n_steps)  # type: ignore[attr-defined]
+    last = replace(case.spec, release="last-iterate")
     try:
         least = cost(theorem, case.constants, last)
     except AssumptionFailed:
         least = 0.0
     for release in RELEASE_MODES:
         places = (steps // 3, steps) if release == "checkpoints" else ()
-        seen = replace(case.schedule, release=release, checkpoints=places)
+        seen = replace(case.spec, release=release, checkpoints=places)
         try:
             found = theorem.certify(case.constants, seen)
         except AssumptionFailed:
             continue
         assert found.release == release
         assert found.epsilon(DELTA) >= least * (1 - 1e-9)
-        if isinstance(seen, NoisyGradientSchedule):
+        if isinstance(seen, NoisyGradientSpec):
             assert found.epsilon(DELTA) >= leak(case.constants, seen)
 
 
@@ -183,15 +181,15 @@ def test_every_release_is_covered_or_refused(key: tuple[type[Schedule], str]) ->
 @pytest.mark.parametrize("steps", [1, 20, 60, math.inf])
 @pytest.mark.parametrize("release", ["last-iterate", "checkpoints"])
 def test_unknown_starts_are_covered_or_refused(
-    key: tuple[type[Schedule], str], steps: float, release: str
+    key: tuple[type[Spec], str], steps: float, release: str
 ) -> None:
     theorem, case = of(key)
     places = (
         {1: (1,), 20: (1, 20), 60: (20, 60)}.get(int(min(steps, 60)), ()) if release == "checkpoints" else ()
     )
-    known = replace(case.schedule, n_steps=steps, release=release, checkpoints=places)
+    known = replace(case.spec, n_steps=steps, release=release, checkpoints=places)
     unknown = replace(known, start="unknown")
-    assert isinstance(unknown, NoisyGradientSchedule)
+    assert isinstance(unknown, NoisyGradientSpec)
     try:
         found = cost(theorem, case.constants, unknown)
     except AssumptionFailed:
@@ -202,25 +200,25 @@ def test_unknown_starts_are_covered_or_refused(
 
 
 @every_gradient_theorem
-def test_an_endless_run_costs_at_least_any_other(key: tuple[type[Schedule], str]) -> None:
+def test_an_endless_run_costs_at_least_any_other(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
     if theorem.name in ("composition", "opposite-records", "secret-permutation"):
         with pytest.raises(AssumptionFailed):
-            theorem.certify(case.constants, replace(case.schedule, n_steps=math.inf))
+            theorem.certify(case.constants, replace(case.spec, n_steps=math.inf))
         return
-    endless = cost(theorem, case.constants, replace(case.schedule, n_steps=math.inf))
+    endless = cost(theorem, case.constants, replace(case.spec, n_steps=math.inf))
     for steps in (20, 60, 1000, 10_000_000):  # whole epochs
-        here = cost(theorem, case.constants, replace(case.schedule, n_steps=steps))
+        here = cost(theorem, case.constants, replace(case.spec, n_steps=steps))
         assert here <= endless * (1 + 1e-6), steps
 
 
 @every_gradient_theorem
-def test_never_below_an_exact_instance(key: tuple[type[Schedule], str]) -> None:
+def test_never_below_an_exact_instance(key: tuple[type[Spec], str]) -> None:
     theorem, case = of(key)
-    assert isinstance(case.schedule, NoisyGradientSchedule)
+    assert isinstance(case.spec, NoisyGradientSpec)
     for constants in (case.constants, replace(case.constants, diameter=math.inf)):
         for steps in (20, 60, math.inf):
-            run = replace(case.schedule, n_steps=steps)
+            run = replace(case.spec, n_steps=steps)
             try:
                 found = cost(theorem, constants, run)
             except AssumptionFailed:
@@ -230,12 +228,12 @@ def test_never_below_an_exact_instance(key: tuple[type[Schedule], str]) -> None:
 
 @pytest.mark.parametrize("name", sorted(THEOREMS))
 def test_meaningless_sampling_is_refused_by_every_theorem(name: str) -> None:
-    poisson = CASES[NoisyGradientSchedule, "participation-start"]
-    subsets = CASES[NoisyGradientSchedule, "hidden-state-sgd"]
+    poisson = CASES[NoisyGradientSpec, "participation-start"]
+    subsets = CASES[NoisyGradientSpec, "hidden-state-sgd"]
     if name in ("composition", "opposite-records"):  # those that cover Poisson batches under replace-one
-        assert THEOREMS[name].certify(BASE, poisson.schedule).epsilon(DELTA) < math.inf  # type: ignore[arg-type]
+        assert THEOREMS[name].certify(BASE, poisson.spec).epsilon(DELTA) < math.inf  # type: ignore[arg-type]
     else:
         with pytest.raises(DplangevinError):
-            THEOREMS[name].certify(BASE, poisson.schedule)  # type: ignore[arg-type]
+            THEOREMS[name].certify(BASE, poisson.spec)  # type: ignore[arg-type]
     with pytest.raises(DplangevinError):
-        THEOREMS[name].certify(poisson.constants, subsets.schedule)  # type: ignore[arg-type]
+        THEOREMS[name].certify(poisson.constants, subsets.spec)  # type: ignore[arg-type]

@@ -18,22 +18,23 @@ import pytest
 
 from contracts._wiring import ChargeRecorder, Spender, neighbours, quick_and_steady, spenders
 from dplangevin import DPLogisticRegression
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian, Pure
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.audit import ReplayResult, replay
-from dplangevin.audit.replay import NoisyRelease
+from dplangevin.audit._traced_noise import NoiseTape, trace_noise
+from dplangevin.audit.replay import NoisyRelease, find_differences
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._raw_plan import People, raw_plan
-from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
-from dplangevin.families.noisy_answers.mechanism import NoisySums
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
-from dplangevin.families.rashomon_region import release as region
+from dplangevin.estimators._raw_table import PrivacyUnit, plan_raw_fit
 from dplangevin.ledger import Ledger
-from dplangevin.planner.choose import chosen
+from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
+from dplangevin.mechanisms.rashomon_region import mechanism as region
+from dplangevin.planner.fit_plan import plan_request
 from dplangevin.planner.request import Request
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Gaussian, Pure
-from dplangevin.privacy.plan import Price
 from dplangevin.problem import DataBounds, Huber, Problem
 
 
@@ -74,6 +75,7 @@ ONE_SHOT = {  # the schedule's fields that state the noise of each release, in t
     "logistic, output perturbation, replace-one": ("density_scale",),
     "logistic, secure output perturbation, replace-one": ("density_scale",),
     "logistic, objective perturbation, replace-one": ("density_scale", "release_density_scale"),
+    "logistic, gaussian objective, replace-one": ("density_scale", "release_density_scale"),
     "sufficient statistics, replace-one": ("gram_noise_std", "cross_noise_std"),
     "weighted statistics, add-remove": ("gram_noise_std", "cross_noise_std"),
 }
@@ -84,7 +86,7 @@ def test_noise_is_drawn_at_the_scale_that_is_stated(name: str) -> None:
     """Where a bound is loose, noise of half the size would still cover a pair: so the scale itself is compared."""
     spender = SPENDERS[name]
     result, account = replayed(spender, neighbours(spender)[0])
-    stated = [getattr(account.plans[0].schedule, field) for field in ONE_SHOT[name]]
+    stated = [getattr(account.plans[0].spec, field) for field in ONE_SHOT[name]]
     assert [release.noise_std.max() for release in result.releases] == pytest.approx(stated, rel=1e-12)
 
 
@@ -95,22 +97,65 @@ def test_noise_is_drawn_at_the_scale_that_is_stated(name: str) -> None:
 def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, secure: bool) -> None:
     """The scale of every group, in floating point and in whole numbers, as the recorded law has it."""
     groups = tuple(SumGroup(answers=size, unit=1.0, scale=scale) for size, scale in ((2, 3.0), (3, 40.0)))
-    sums = NoisySumsSchedule(groups=groups, noise=noise, adjacency="replace-one", secure=secure)
+    sums = NoisySumsSpec(groups=groups, noise=noise, adjacency="replace-one", secure=secure)
     exact = [np.zeros(2), np.zeros(3)]
-    price = Price(schedule=sums, delta=1e-3)
+    price = CertifiedSpec(spec=sums, delta=1e-3)
     result = replay(
         lambda _, rng: NoisySums().run(price, lambda: exact, None if secure else rng).values, None, None
     )
     assert [drawn_scale(release) for release in result.releases] == pytest.approx([3.0, 40.0], rel=1e-9)
     if noise == "gamma" or secure:
         return
-    learned = LearnedSchemaSchedule(
-        numbers=1, cells=4, categories=0, noise=noise, scale=25.0, adjacency="replace-one"
+    learned = LearnedSchemaSpec(
+        n_numbers=1, n_cells=4, n_categories=0, noise=noise, scale=25.0, adjacency="replace-one"
     )
-    counts = Counts(cells=np.zeros((1, 4)), labels=())
-    price = Price(schedule=learned, delta=1e-3)
-    result = replay(lambda _, rng: LearnedCounts().run(price, lambda: counts, rng).cells, None, None)
+    counts = CellCounts(cells=np.zeros((1, 4)), labels=())
+    price = CertifiedSpec(spec=learned, delta=1e-3)
+    result = replay(lambda _, rng: LearnedSchemaMechanism().run(price, lambda: counts, rng).cells, None, None)
     assert [drawn_scale(release) for release in result.releases] == pytest.approx([25.0], rel=1e-9)
+
+
+INTERVALS = [name for name in SPENDERS if "intervals" in name]
+
+
+@pytest.mark.parametrize("name", INTERVALS)
+def test_every_sum_behind_intervals_has_its_noise(name: str) -> None:
+    """Group by group: the budget of a matrix would otherwise hide that a scalar beside it has none."""
+    spender = SPENDERS[name]
+    result, account = replayed(spender, neighbours(spender)[0])
+    groups = account.plans[0].curvature.spec.groups
+    sums = result.releases[-len(groups) :]
+    assert [release.exact.size for release in sums] == [group.answers for group in groups]
+    assert [drawn_scale(release) for release in sums] == pytest.approx([group.scale for group in groups])
+
+
+@pytest.mark.parametrize("name", [name for name in INTERVALS if name.startswith(("poisson", "hinge"))])
+def test_every_sum_behind_intervals_reaches_the_caller(name: str) -> None:
+    """Outputs that do not depend on a sum, or neighbours that agree in it, would not show it without its noise."""
+    spender = SPENDERS[name]
+    seen: set[int] = set()
+    for pair in neighbours(spender):
+        result, account = replayed(spender, pair)
+        sums = range(-len(account.plans[0].curvature.spec.groups), 0)
+        for place in set(sums) - seen:
+            outputs = [
+                run_with_release(spender, pair[0], result.releases, place, exact)
+                for exact in (result.releases[place].exact, result.releases[place].neighbor_exact)
+            ]
+            if find_differences(*outputs, ignore=spender.ignore):
+                seen.add(place)
+    assert seen == set(sums)
+
+
+def run_with_release(
+    spender: Spender, records: Any, releases: tuple[NoisyRelease, ...], place: int, released: Any
+) -> Any:
+    """What the caller gets from a run whose releases are these, with another one in this place."""
+    changed = [replace(release) for release in releases]
+    changed[place].released = released
+    with trace_noise(NoiseTape(releases=changed, position=0), 0) as rng, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return spender.call(records, rng, ChargeRecorder(spender.rows_per_person))
 
 
 def drawn_scale(release: NoisyRelease) -> float:
@@ -143,13 +188,13 @@ def test_the_ridge_that_was_counted_on_is_in_the_objective(mechanism: str) -> No
     records = neighbours(spender)[0][0]
     model = DPLogisticRegression(data_norm=8.0, classes=[0, 1], epsilon=30.0, delta=0.0, mechanism=mechanism)
     home = "perturbation" if mechanism == "objective-perturbation" else "whitened_objective"
-    with mock.patch(f"dplangevin.families.{home}.mechanism.minimise", record):
+    with mock.patch(f"dplangevin.mechanisms.{home}.mechanism.minimize_certified", record):
         model.fit(records.X, records.y)
     plan = model.plan_.plan
-    ridge = plan.problem.ridge if home == "perturbation" else plan.schedule.ridge
+    ridge = plan.problem.ridge if home == "perturbation" else plan.spec.ridge
     assert ridge > 0
     assert [objective.ridge for objective, _ in seen] == [plan.problem.n * ridge]
-    assert [tolerance for _, tolerance in seen] == [plan.schedule.tolerance]
+    assert [tolerance for _, tolerance in seen] == [plan.spec.tolerance]
 
 
 def test_a_learned_plan_runs_only_within_what_was_charged() -> None:
@@ -157,11 +202,11 @@ def test_a_learned_plan_runs_only_within_what_was_charged() -> None:
         model="logistic", n=500, n_features=2, epsilon=1.0, delta=1e-5, adjacency="replace-one", data_norm=1.0,
         fit_intercept=True, radius=None, alpha=None, mechanism="auto", theorem=None, weight_bound=1.0,
     )  # fmt: skip
-    people = People(rows=1, adjacency="replace-one", by_rows=False)
-    plan = raw_plan(request, None, people, 1.0)
-    assert plan.may_run(plan.recipe)
+    people = PrivacyUnit(max_rows=1, adjacency="replace-one", chooses_rows=False)
+    plan = plan_raw_fit(request, None, people, 1.0)
+    assert plan.may_run(plan.fit_plan)
     for changes, allowed in (({"epsilon": 0.5}, True), ({"epsilon": 1.5}, False), ({"delta": 0.0}, False)):
-        assert plan.may_run(chosen(replace(request, **changes))) == allowed
+        assert plan.may_run(plan_request(replace(request, **changes))) == allowed
 
 
 @pytest.mark.parametrize("name", SPENDERS)
@@ -173,7 +218,7 @@ def test_noise_covers_the_charge(name: str) -> None:
         result, account = replayed(spender, pair, seed)
         claim = spender.claim(account, result.releases)
         found = replace(result, guarantee=claim)
-        assert found.refuted is None
+        assert found.refutation is None
         attained.append(found.attained_fraction)
         parts, costs = expanded(claim), sorted((release.cost for release in result.releases), reverse=True)
         assert len(costs) >= len(parts)
@@ -229,19 +274,19 @@ def test_a_minimum_behind_a_release_is_reached(monkeypatch: pytest.MonkeyPatch) 
     The bound of accelerated descent, 2 L rho^2 / (steps + 1)^2, in the unit of the release.
     """
     asked: list[tuple[Any, Any, int]] = []
-    minimise = region.minimised_within
+    minimise = region.minimize_within_radius
 
     def watched(data: Any, plan: Any, centre: Any, steps: int) -> Any:
         asked.append((plan, centre, steps))
         return minimise(data, plan, centre, steps)
 
-    monkeypatch.setattr(region, "minimised_within", watched)
+    monkeypatch.setattr(region, "minimize_within_radius", watched)
     spender = SPENDERS["whole region, replace-one"]
     replayed(spender, neighbours(spender)[0])
     assert asked
     for plan, centre, steps in asked:
         left = 2 * plan.objective.smoothness * plan.radius**2 / (steps + 1) ** 2
-        assert left <= region.GAP_TOLERANCE * region._largest_limit(plan, centre) / plan.objective.n
+        assert left <= region.GAP_TOLERANCE * region._max_loss_difference(plan, centre) / plan.objective.n
 
 
 def stated_guarantee(output: Any) -> Guarantee | None:

@@ -1,4 +1,4 @@
-"""docs/adding_a_mechanism.md builds: its folder beside the other families, its line, and all that it promises."""
+"""docs/adding_a_mechanism.md builds: its package beside the others, its line, and all that it shows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-import dplangevin.families
+import dplangevin.mechanisms
 from contracts import _theorem_cases, test_registered as wiring, test_theorems as laws
 from docs._blocks import ROOT, blocks
+from dplangevin.accounting import registry
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy import registry
 
 BLOCKS = blocks(ROOT / "docs" / "adding_a_mechanism.md", "py")
 FILES = {
     match[1]: body
     for body in BLOCKS
-    if (match := re.match(r"# families/one_step/(\w+\.py)\n", body)) is not None
+    if (match := re.match(r"# mechanisms/one_step/(\w+\.py)\n", body)) is not None
 }
-PACKAGE = "dplangevin.families.one_step"
+PACKAGE = "dplangevin.mechanisms.one_step"
 
 
 def _starting(words: str) -> str:
@@ -36,20 +36,22 @@ def _starting(words: str) -> str:
 @pytest.fixture
 def family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The folder and the line, for one test."""
-    folder = tmp_path / "families" / "one_step"
+    folder = tmp_path / "mechanisms" / "one_step"
     folder.mkdir(parents=True)
     for name, body in FILES.items():
         (folder / name).write_text(body, encoding="utf-8")
-    monkeypatch.setattr(dplangevin.families, "__path__", [*dplangevin.families.__path__, str(folder.parent)])
-    line = _starting("# one line in FAMILIES").splitlines()[1].strip('(),"')
+    monkeypatch.setattr(
+        dplangevin.mechanisms, "__path__", [*dplangevin.mechanisms.__path__, str(folder.parent)]
+    )
+    line = _starting("# one line in MECHANISM_PACKAGES").splitlines()[1].strip('(),"')
     assert line == PACKAGE
-    monkeypatch.setattr(registry, "FAMILIES", (*registry.FAMILIES, line))
+    monkeypatch.setattr(registry, "MECHANISM_PACKAGES", (*registry.MECHANISM_PACKAGES, line))
     monkeypatch.chdir(tmp_path)
     importlib.invalidate_caches()
     yield importlib.import_module(PACKAGE)
     for name in [name for name in sys.modules if name.startswith(PACKAGE)]:
         del sys.modules[name]
-    vars(dplangevin.families).pop("one_step", None)
+    vars(dplangevin.mechanisms).pop("one_step", None)
     registry.theorems_for.cache_clear()
 
 
@@ -60,11 +62,11 @@ def test_a_folder_and_a_line_are_enough(family: Any) -> None:
 def test_the_laws_of_theorems_hold_for_it(
     family: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule = importlib.import_module(f"{PACKAGE}.schedule").OneStepSchedule
-    case = eval(_starting("# a case in"), {**vars(_theorem_cases), "OneStepSchedule": schedule})
-    key = (schedule, "one-step")
+    spec = importlib.import_module(f"{PACKAGE}.spec").OneStepSpec
+    case = eval(_starting("# a case in"), {**vars(_theorem_cases), "OneStepSpec": spec})
+    key = (spec, "one-step")
     monkeypatch.setitem(laws.CASES, key, case)
-    monkeypatch.setitem(laws.FAMILIES, schedule, registry.theorems_for(schedule))
+    monkeypatch.setitem(laws.FAMILIES, spec, registry.theorems_for(spec))
     tried = 0
     for law in vars(laws).values():
         marks = getattr(law, "pytestmark", ())
@@ -80,10 +82,10 @@ def test_the_laws_of_theorems_hold_for_it(
 
 def test_its_noise_is_what_its_promise_says(family: Any) -> None:
     """The laws over the registry find it by its line alone, and they find half the noise."""
-    assert "one-step" in registry.recipe_names()
+    assert "one-step" in registry.plannable_mechanisms()
     assert wiring.assert_wired("one-step", ("svc", "ridge")) == 4
     mechanism = importlib.import_module(f"{PACKAGE}.mechanism")
-    honest, broken = "schedule.noise_std * run.rng", "schedule.noise_std / 2 * run.rng"
+    honest, broken = "spec.noise_std * inputs.rng", "spec.noise_std / 2 * inputs.rng"
     assert FILES["mechanism.py"].count(honest) == 1
     exec(compile(FILES["mechanism.py"].replace(honest, broken), "half", "exec"), vars(mechanism))
     with pytest.raises(AssertionError, match="the releases attain"):
@@ -91,24 +93,24 @@ def test_its_noise_is_what_its_promise_says(family: Any) -> None:
 
 
 def test_the_laws_miss_a_family_without_a_case(family: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    schedule = importlib.import_module(f"{PACKAGE}.schedule").OneStepSchedule
-    monkeypatch.setitem(laws.FAMILIES, schedule, registry.theorems_for(schedule))
+    spec = importlib.import_module(f"{PACKAGE}.spec").OneStepSpec
+    monkeypatch.setitem(laws.FAMILIES, spec, registry.theorems_for(spec))
     with pytest.raises(AssertionError):
         laws.test_every_theorem_on_offer_has_a_case()
 
 
 def test_errors_name_it(family: Any) -> None:
-    from dplangevin import account, choose
+    from dplangevin import account, plan_fit
 
     with pytest.raises(InvalidParameter, match="lipschitz is missing for mechanism='one-step'"):
         account(mechanism="one-step", n=10, noise_std=1.0, delta=1e-6)
     with pytest.raises(InvalidParameter, match="state a delta"):
-        choose(
+        plan_fit(
             model="logistic", n=100, n_features=2, epsilon=1.0, delta=0.0, adjacency="replace-one", data_norm=1.0,
             fit_intercept=False, mechanism="one-step",
         )  # fmt: skip
 
 
 def test_without_the_line_nobody_knows_it() -> None:
-    assert "one-step" not in registry.recipe_names()
-    assert "one-step" not in registry.option_names()
+    assert "one-step" not in registry.plannable_mechanisms()
+    assert "one-step" not in registry.accountable_mechanisms()

@@ -27,7 +27,7 @@ LINKED = [
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_and_commands_run(page: Path, tmp_path: Path) -> None:
-    tutorials.ran(page.read_text(encoding="utf-8"), tmp_path)
+    tutorials.run_blocks(page.read_text(encoding="utf-8"), tmp_path)
 
 
 SAID = re.compile(r"(?:^\$ |^|`)(dplangevin (?:[a-z]+ )*[^`\n]*--[^`\n]*)", re.MULTILINE)

@@ -23,7 +23,7 @@ QUICK = {"own_table", "accountant"}  # the others are run by `make test-all`
 )
 def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert not tutorials.differences(text, tutorials.ran(text, tmp_path))
+    assert not tutorials.differences(text, tutorials.run_blocks(text, tmp_path))
     for name in tutorials.pictures(text):
         assert (tmp_path / name).is_file()
         assert (ROOT / "docs" / "images" / "tutorials" / name).is_file()
@@ -32,15 +32,15 @@ def test_a_tutorial_prints_what_it_says(page: Path, tmp_path: Path) -> None:
 def test_a_tutorial_that_says_something_else_is_noticed(tmp_path: Path) -> None:
     text = "```python\nprint(3)\n```\n\n```text\n3\n```\n\n"
     text += "```python\nprint('epsilon', 1.0)\n```\n\n```text\nepsilon 1.0\n```\n"
-    assert not tutorials.differences(text, tutorials.ran(text, tmp_path))
+    assert not tutorials.differences(text, tutorials.run_blocks(text, tmp_path))
     said = "\n```text\nepsilon 1.0\n```\n"
     for wrong in (said.replace("1.0", "2.0"), said.replace("epsilon", "delta"), ""):
-        assert tutorials.differences(text.replace(said, wrong), tutorials.ran(text, tmp_path))
+        assert tutorials.differences(text.replace(said, wrong), tutorials.run_blocks(text, tmp_path))
 
 
 def test_a_command_that_fails_is_noticed(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit):
-        tutorials.ran("```console\n$ dplangevin schema init\n```\n", tmp_path)
+        tutorials.run_blocks("```console\n$ dplangevin schema init\n```\n", tmp_path)
 
 
 @pytest.mark.parametrize("page", tutorials.pages(), ids=lambda page: page.stem)

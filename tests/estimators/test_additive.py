@@ -20,8 +20,8 @@ from dplangevin import (
     SchemaEncoder,
 )
 from dplangevin.estimators import model_file
-from dplangevin.estimators._blocks import flat_directions
-from dplangevin.estimators._knots import hats_for
+from dplangevin.estimators.additive import choose_n_knots
+from dplangevin.estimators.schema_encoder import flat_directions
 
 SCHEMA: dict[str, Any] = {
     "columns": {"a": {"range": [-1, 1]}, "b": {"range": [-1, 1]}, "g": {"categories": ["u", "v"]}},
@@ -53,7 +53,7 @@ def test_curves_are_learned_where_a_line_sees_nothing() -> None:
 
 def test_the_score_is_the_sum_of_its_shapes() -> None:
     X, y = people()
-    model = made(products=[("a", "g")], hats=4).fit(X, y)
+    model = made(products=[("a", "g")], n_knots=4).fit(X, y)
     total = sum(
         np.array(model.partial_effect(name, at=list(X[name][:50])).values) for name in ("a", "b", "g")
     ) + np.array(model.partial_effect("a x g", at=list(zip(X.a[:50], X.g[:50], strict=True))).values)
@@ -116,8 +116,8 @@ def test_products_have_flat_directions() -> None:
     schema = Schema.from_dict(
         {
             "columns": {
-                "a": {"range": [-1, 1], "basis": {"hats": 4}},
-                "b": {"range": [-1, 1], "basis": {"hats": 6}},
+                "a": {"range": [-1, 1], "basis": {"n_knots": 4}},
+                "b": {"range": [-1, 1], "basis": {"n_knots": 6}},
                 "g": {"categories": ["u", "v"]},
                 "h": {"categories": [1, 2, 3], "other": "own"},
             },
@@ -169,7 +169,7 @@ def test_files_ledger_and_memory_agree(tmp_path: Path) -> None:
 
 def test_a_saved_model_keeps_products_directions_and_bands(tmp_path: Path) -> None:
     X, y = people()
-    model = made(products=[("a", "g")], monotone={"b": "increasing"}, hats=4, intervals=True).fit(X, y)
+    model = made(products=[("a", "g")], monotone={"b": "increasing"}, n_knots=4, intervals=True).fit(X, y)
     model_file.save_model(model, tmp_path / "model.json")
     again = model_file.load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -179,15 +179,15 @@ def test_a_saved_model_keeps_products_directions_and_bands(tmp_path: Path) -> No
 
 
 def test_knots_come_from_public_quantities() -> None:
-    def hats(n: int, epsilon: float, delta: float = 1e-6) -> int:
-        return hats_for(made(epsilon=epsilon, delta=delta).request(n, 5, 2), 2)
+    def n_knots(n: int, epsilon: float, delta: float = 1e-6) -> int:
+        return choose_n_knots(made(epsilon=epsilon, delta=delta).planning_request(n, 5, 2), 2)
 
-    assert [hats(n, 1.0) for n in (10, 300, 3000, 30_000, 10**6)] == sorted(
-        hats(n, 1.0) for n in (10, 300, 3000, 30_000, 10**6)
+    assert [n_knots(n, 1.0) for n in (10, 300, 3000, 30_000, 10**6)] == sorted(
+        n_knots(n, 1.0) for n in (10, 300, 3000, 30_000, 10**6)
     )
-    assert hats(10, 0.1) == 2
-    assert hats(10**6, 1.0) == 16
-    assert hats(3000, 0.1) < hats(3000, 1.0)
+    assert n_knots(10, 0.1) == 2
+    assert n_knots(10**6, 1.0) == 16
+    assert n_knots(3000, 0.1) < n_knots(3000, 1.0)
     X, y = people(1500)
     other = made().fit(X.assign(a=0.0), ~y)
     assert other.schema_ == made().fit(X, y).schema_  # values do not matter
@@ -198,13 +198,13 @@ def test_knots_come_from_public_quantities() -> None:
     [
         ({"schema": None, "data_norm": 1.0}, "needs a schema"),
         ({"schema": {"columns": {"a": {"range": "learn"}, "b": {"range": [-1, 1]}}}}, "stated ranges"),
-        ({"person": "g", "n": 200}, "stated ranges"),
+        ({"person": "g", "n_public": 200}, "stated ranges"),
         ({"monotone": {"g": "increasing"}}, "no order"),
         ({"monotone": {"z": "increasing"}}, "no column"),
         ({"monotone": {"a": "up"}}, "monotone"),
         ({"monotone": ["a"]}, "table such as"),
         ({"products": [("a", "z")]}, "do not list"),
-        ({"hats": 1}, "hats"),
+        ({"n_knots": 1}, "n_knots"),
         ({"schema": {"columns": {"a": {"range": [-1, 1], "basis": {"knots": [0.1, 0.1 + 1e-12]}}}}}, "apart"),
         ({"schema": {"columns": {"a": {"range": [-1e308, 1e308]}}}}, "wider"),
         ({"smooth": -1.0}, "smooth"),
@@ -221,12 +221,12 @@ def test_bad_input(changes: dict[str, Any], words: str) -> None:
 def test_too_many_parameters_are_a_caution_with_the_n_that_would_do() -> None:
     X, y = people(300)
     with pytest.warns(UserWarning, match=r"n = \d+|records"):
-        made(hats=40, epsilon=0.2).fit(X, y)
+        made(n_knots=40, epsilon=0.2).fit(X, y)
 
 
 def test_pictures_hold_every_column(tmp_path: Path) -> None:
     X, y = people()
-    model = made(products=[("a", "g")], hats=4, intervals=True).fit(X, y)
+    model = made(products=[("a", "g")], n_knots=4, intervals=True).fit(X, y)
     model.plot_shapes(tmp_path / "shapes.html")
     model.plot_shapes(tmp_path / "shapes.svg")
     page = (tmp_path / "shapes.html").read_text()

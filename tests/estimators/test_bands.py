@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import kstest
 
 from dplangevin import DPAdditiveClassifier, DPAdditiveRegressor, SchemaEncoder
-from dplangevin.estimators.shapes import shapes_of
+from dplangevin.estimators.shapes import compute_shapes
 
 COLUMNS = {name: {"range": [-1, 1]} for name in "abc"}
 SCHEMA = {"columns": {**COLUMNS, "g": {"categories": ["u", "v", "w"]}}, "missing": "never"}
@@ -37,7 +37,7 @@ def best(model: Any) -> dict[str, np.ndarray]:
         theta -= np.linalg.solve(hessian, rows.T @ (own - wanted))
     truth: Any = type(model)(schema=model.schema_)
     truth.coef_, truth.intercept_ = (theta[None], np.zeros(1)) if classes else (theta, 0.0)
-    return {shape.name: shape.values for shape in shapes_of(truth)}
+    return {shape.name: shape.values for shape in compute_shapes(truth)}
 
 
 def fitted(cls: Any, seed: int) -> Any:
@@ -70,7 +70,9 @@ def test_bands_cover(cls: Any) -> None:
             if shape.kind == "bars":  # centred over the categories that the records tell of
                 right = right - right[known].mean()
             points += list(((shape.low <= right) & (right <= shape.high))[known])
-            wholes.append(bool(np.all((shape.wide_low <= right) & (right <= shape.wide_high))))
+            wholes.append(
+                bool(np.all((shape.simultaneous_low <= right) & (right <= shape.simultaneous_high)))
+            )
     print(f"pointwise {np.mean(points):.3f}, simultaneous {np.mean(wholes):.3f}")
     assert 0.92 <= np.mean(points) <= 0.985
     assert 0.9 <= np.mean(wholes) <= 0.995

@@ -99,12 +99,12 @@ def test_every_home(tmp_path: Path) -> None:
     assert np.allclose(here.coef_, there.coef_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("options", [{"class_weight": {1: 2.0}}, {"person": "a", "n": 9}])
+@pytest.mark.parametrize("options", [{"class_weight": {1: 2.0}}, {"person": "a", "n_public": 9}])
 def test_rashomon_sets_refuse_what_they_would_not_count(options: dict[str, Any]) -> None:
     from dplangevin.rashomon import RashomonSampler
 
-    sampler = RashomonSampler(model(radius=1.0, **options), threshold=0.1, n_models=2, epsilon=1.0)
-    with pytest.raises(InvalidParameter, match="no meaning here"):
+    sampler = RashomonSampler(model(radius=1.0, **options), thresholds=0.1, n_models=2, epsilon=1.0)
+    with pytest.raises(InvalidParameter, match="no guarantee is proved for it"):
         sampler.fit(*data(200))
 
 
@@ -126,7 +126,8 @@ def test_no_record_weighs_more_than_the_bound() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"class_weight": "balanced"}, "would count the classes"), ({"class_weight": {2: 1.0}}, "none of the classes"),
+        ({"class_weight": "balanced"}, "would count the classes"),
+        ({"class_weight": {2: 1.0}}, "not one of the classes"),
         ({"class_weight": {1: -1.0}}, "class_weight"), ({"class_weight": {}}, "dictionary"),
         ({"class_weight": [1, 2]}, "dictionary"), ({"class_weight": {1: 3.0, "1": 9.0}}, "twice"),
         ({"class_weight": {0: 0.5}, "intervals": True}, "equally weighted"),

@@ -242,15 +242,15 @@ def test_an_estimator_is_its_request_its_encoder_and_its_theta(cls: type) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = made(cls)
-        rows, targets, weights = model.read(X, y)
-    encode = model.encoder(targets)
-    problem = model.request(50, rows.shape[1], encode.n_classes).problem(1.0, 0.1)
+        rows, targets, weights = model.read_records(X, y)
+    encode = model.target_encoder(targets)
+    problem = model.planning_request(50, rows.shape[1], encode.n_classes).make_problem(1.0, 0.1)
     low, high = problem.bounds.label_range
     encoded = encode(targets)
     assert weights is None
     assert encoded.shape == (50,)
     assert low - 1e-12 <= encoded.min() <= encoded.max() <= high + 1e-12
     assert np.isfinite(
-        model.from_theta(np.zeros(problem.dimension), problem).predict(X[:1]).astype(float)
+        model.set_coefficients(np.zeros(problem.dimension), problem).predict(X[:1]).astype(float)
     ).all()
     assert pickle.loads(pickle.dumps(encode)) == encode

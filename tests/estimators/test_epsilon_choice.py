@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin import DPLinearSVC, DPRidge, epsilon_for
-from dplangevin.cli.main import run as command
+from dplangevin import DPLinearSVC, DPRidge, choose_epsilon
+from dplangevin.cli.main import run_command_line as command
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import epsilon_choice
-from dplangevin.estimators.epsilon_choice import CurvePoint, _crossing
+from dplangevin.estimators.epsilon_choice import CurvePoint, _epsilon_at_goal
 from dplangevin.schema import Schema
 
 SCHEMA = Schema.from_dict(
@@ -24,21 +24,21 @@ SCHEMA = Schema.from_dict(
 
 @pytest.fixture(autouse=True)
 def _few_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epsilon_choice, "EPSILONS", (0.01, 0.1, 1.0, 8.0))
-    monkeypatch.setattr(epsilon_choice, "MOST_ROWS", 700)
+    monkeypatch.setattr(epsilon_choice, "EPSILON_GRID", (0.01, 0.1, 1.0, 8.0))
+    monkeypatch.setattr(epsilon_choice, "MAX_SIMULATED_ROWS", 700)
     monkeypatch.setattr(epsilon_choice, "TEST_ROWS", 1000)
 
 
 def test_more_rows_need_less_epsilon_and_a_smaller_goal_more(tmp_path: Path) -> None:
-    few = epsilon_for("logistic", SCHEMA, n=5_000, excess=0.01, seeds=1)
-    many = epsilon_for("logistic", SCHEMA, n=20_000, excess=0.01, seeds=1)
-    strict = epsilon_for("logistic", SCHEMA, n=20_000, excess=0.003, seeds=1)
+    few = choose_epsilon("logistic", SCHEMA, n=5_000, excess=0.01, n_repeats=1)
+    many = choose_epsilon("logistic", SCHEMA, n=20_000, excess=0.01, n_repeats=1)
+    strict = choose_epsilon("logistic", SCHEMA, n=20_000, excess=0.003, n_repeats=1)
     assert many.epsilon < few.epsilon
     assert many.epsilon < strict.epsilon
-    assert set(few.twins) == {"weak", "strong"}
-    assert few.rows_for(few.epsilon) == 5_000
-    assert few.rows_for(few.epsilon / 2) > 5_000
-    assert "how far the twin decides" in str(few)
+    assert set(few.epsilon_by_strength) == {"weak", "strong"}
+    assert few.rows_needed(few.epsilon) == 5_000
+    assert few.rows_needed(few.epsilon / 2) > 5_000
+    assert "sensitivity to the synthetic data" in str(few)
     few.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 1000
 
@@ -46,8 +46,10 @@ def test_more_rows_need_less_epsilon_and_a_smaller_goal_more(tmp_path: Path) -> 
 def test_public_rows_and_regression() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (3000, 2))
-    found = epsilon_for(DPRidge(), p=2, n=10_000, excess=0.01, public_data=(X, X[:, 0]), seeds=2)
-    assert found.twins == {}
+    found = choose_epsilon(
+        DPRidge(), n_features=2, n=10_000, excess=0.01, public_data=(X, X[:, 0]), n_repeats=2
+    )
+    assert found.epsilon_by_strength == {}
     assert 0.01 <= found.epsilon <= 8
 
 
@@ -55,11 +57,11 @@ def test_the_crossing_of_a_curve() -> None:
     curve = tuple(
         CurvePoint(epsilon=e, value=v, low=v, high=v) for e, v in ((0.1, 1.0), (1.0, 0.1), (8.0, 0.2))
     )
-    assert _crossing(curve, 0.1, "excess") == pytest.approx(1.0)
-    assert _crossing(curve, 1.5, "excess") == pytest.approx(0.1)
-    assert _crossing(curve, 10**-0.5, "excess") == pytest.approx(10**-0.5)
-    assert _crossing(curve, 0.05, "excess") == np.inf
-    assert _crossing(curve, 1.0, "accuracy") == pytest.approx(0.1)
+    assert _epsilon_at_goal(curve, 0.1, "excess") == pytest.approx(1.0)
+    assert _epsilon_at_goal(curve, 1.5, "excess") == pytest.approx(0.1)
+    assert _epsilon_at_goal(curve, 10**-0.5, "excess") == pytest.approx(10**-0.5)
+    assert _epsilon_at_goal(curve, 0.05, "excess") == np.inf
+    assert _epsilon_at_goal(curve, 1.0, "accuracy") == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -67,20 +69,21 @@ def test_the_crossing_of_a_curve() -> None:
     [
         ({}, "one goal"), ({"accuracy": 0.8, "excess": 0.1}, "one goal"), ({"excess": -1.0}, "excess"),
         ({"excess": 0.1, "model": "tree"}, "model"), ({"excess": 0.1, "model": DPLinearSVC()}, "simulates"),
-        ({"excess": 0.1, "p": 3}, "schema of the table"), ({"accuracy": 0.8, "model": "ridge"}, "for classifiers"),
-        ({"excess": 0.1, "n": 0}, "n must"), ({"excess": 0.1, "seeds": 0}, "seeds"),
+        ({"excess": 0.1, "n_features": 3}, "schema of the table"),
+        ({"accuracy": 0.8, "model": "ridge"}, "for classifiers"),
+        ({"excess": 0.1, "n": 0}, "n must"), ({"excess": 0.1, "n_repeats": 0}, "n_repeats"),
         ({"excess": 0.1, "schema": Schema.learn(a="number")}, "only the fit"),
     ],
 )  # fmt: skip
 def test_refusals(options: dict[str, Any], words: str) -> None:
     stated = {"model": "logistic", "schema": SCHEMA, "n": 5000, **options}
     with pytest.raises(InvalidParameter, match=words):
-        epsilon_for(stated.pop("model"), stated.pop("schema"), **stated)
+        choose_epsilon(stated.pop("model"), stated.pop("schema"), **stated)
 
 
 def test_a_goal_that_no_epsilon_reaches_tells_the_best() -> None:
     with pytest.raises(DplangevinError, match=r"the best is 0\.\d+ \(without noise 0\."):
-        epsilon_for("logistic", SCHEMA, n=2000, accuracy=0.999, seeds=1)
+        choose_epsilon("logistic", SCHEMA, n=2000, accuracy=0.999, n_repeats=1)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +96,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "9000",
         "--excess",
         "0.02",
-        "--seeds",
+        "--n-repeats",
         "1",
     ]
     assert command([*line, "--json"]) == 0

@@ -17,15 +17,14 @@ from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import LinearSVC
 
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import BudgetExceeded, InvalidParameter
-from dplangevin.estimators import _metrics
-from dplangevin.estimators._scoring import GRID, Scoring, noise_law
-from dplangevin.estimators.evaluation import learned_steps, private_score, private_selection
-from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums, sum_noise
-from dplangevin.families.noisy_answers.schedule import NoisyMaxSchedule, NoisySumsSchedule, SumGroup
-from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
-from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
-from dplangevin.privacy.plan import Price
+from dplangevin.estimators import _scoring
+from dplangevin.estimators._scoring import LOSS_GRID_SIZE, Scoring, noise_distribution
+from dplangevin.estimators.evaluation import find_learned_steps, private_score, private_selection
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums, sample_sum_noise
+from dplangevin.mechanisms.noisy_answers.spec import NoisyMaxSpec, NoisySumsSpec, SumGroup
+from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
 
 EXACT = 1e6  # an epsilon at which the noise vanishes
 METRICS = ("accuracy", "log-loss", "auc", "calibration")
@@ -50,8 +49,8 @@ def test_a_record_moves_a_histogram_by_what_the_plan_says(adjacency: str) -> Non
     """Replace-one moves two counts by 1 each, add-remove one: never more, and it is attained."""
     rng = np.random.default_rng(1)
     X, y = records(60, rng)
-    edges = _metrics.bin_edges(8)
-    base = _metrics.histogram(MODEL, X, y, edges)
+    edges = _scoring.bin_edges(8)
+    base = _scoring.score_histogram(MODEL, X, y, edges)
     group = SumGroup(answers=base.size, unit=1, scale=1.0)
     worst = {"geometric": 0.0, "gaussian": 0.0}
     for _ in range(300):
@@ -61,19 +60,19 @@ def test_a_record_moves_a_histogram_by_what_the_plan_says(adjacency: str) -> Non
         else:
             place = rng.integers(60)
             other_X, other_y = np.delete(X, place, axis=0), np.delete(y, place)
-        moved = _metrics.histogram(MODEL, other_X, other_y, edges) - base
+        moved = _scoring.score_histogram(MODEL, other_X, other_y, edges) - base
         worst["geometric"] = max(worst["geometric"], float(np.abs(moved).sum()))
         worst["gaussian"] = max(worst["gaussian"], float(np.linalg.norm(moved)))
     for noise, moved in worst.items():
-        assert moved == pytest.approx(group.reach(noise, adjacency))  # type: ignore[arg-type]
+        assert moved == pytest.approx(group.sensitivity(noise, adjacency))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "log-loss"])
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, adjacency: str) -> None:
     scoring = Scoring(metric=metric, adjacency=adjacency)
-    plan = scoring.plan(1.0, 0.0, 1)
-    sums: Any = plan.schedule
+    plan = scoring.plan_release(1.0, 0.0, 1)
+    sums: Any = plan.spec
     shares = np.array([0.0, 1.0, 0.3, 0.77777])
     base = scoring.loss_sums(shares)
     costs = []
@@ -95,10 +94,10 @@ def test_a_record_moves_the_sums_of_losses_by_what_the_plan_says(metric: str, ad
 @pytest.mark.parametrize("scale", [0.4, 3.0])
 def test_geometric_noise_has_its_law(scale: float) -> None:
     """Chi-square against the probability mass function; false alarm 1e-4 per case."""
-    plan = NoisySumsSchedule(
+    plan = NoisySumsSpec(
         groups=(SumGroup(answers=40_000, unit=1, scale=scale),), noise="geometric", adjacency="add-remove"
     )
-    draws = sum_noise(plan.noise, plan.groups[0], np.random.default_rng(2))
+    draws = sample_sum_noise(plan.noise, plan.groups[0], np.random.default_rng(2))
     ratio = math.exp(-1 / scale)
     cells = np.arange(-int(5 * scale) - 1, int(5 * scale) + 2)
     expected = len(draws) * (1 - ratio) / (1 + ratio) * ratio ** np.abs(cells)
@@ -106,7 +105,7 @@ def test_geometric_noise_has_its_law(scale: float) -> None:
     kept = expected > 10
     statistic = float(((seen - expected)[kept] ** 2 / expected[kept]).sum())
     assert statistic < chi2.ppf(1 - 1e-4, kept.sum())
-    assert np.std(draws) == pytest.approx(noise_law(plan)[0], rel=0.03)
+    assert np.std(draws) == pytest.approx(noise_distribution(plan)[0], rel=0.03)
 
 
 @pytest.mark.parametrize("noise", ["geometric", "gamma", "gaussian"])
@@ -115,7 +114,7 @@ def test_geometric_noise_has_its_law(scale: float) -> None:
 def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacency: str, rows: int) -> None:
     delta = 1e-6 if noise == "gaussian" else 0.0
     for epsilon in (0.05, 1.0, 20.0):
-        plan = calibrated_sums(
+        plan = calibrate_noisy_sums(
             [(40, 1, 0.7), (1, 3, 0.3)],
             epsilon=epsilon,
             delta=delta,
@@ -123,9 +122,9 @@ def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacenc
             adjacency=adjacency,  # type: ignore[arg-type]
             rows_per_person=rows,
         )
-        whole = Price(schedule=plan, delta=delta).guarantee.group(rows)
+        whole = CertifiedSpec(spec=plan, delta=delta).guarantee.group(rows)
         assert epsilon * (1 - 1e-6) <= whole.epsilon(delta) <= epsilon
-        best = calibrated_max(
+        best = calibrate_noisy_max(
             candidates=3,
             unit=1,
             epsilon=epsilon,
@@ -133,15 +132,17 @@ def test_calibrated_sums_meet_the_promise_and_waste_nothing(noise: str, adjacenc
             rows_per_person=rows,  # type: ignore[arg-type]
         )
         assert (
-            epsilon * (1 - 1e-6) <= Price(schedule=best, delta=0.0).guarantee.group(rows).epsilon() <= epsilon
+            epsilon * (1 - 1e-6)
+            <= CertifiedSpec(spec=best, delta=0.0).guarantee.group(rows).epsilon()
+            <= epsilon
         )
 
 
 def test_costs_by_hand() -> None:
     group = SumGroup(answers=4, unit=3, scale=6.0)
     cost = {
-        (noise, adjacency): Price(
-            schedule=NoisySumsSchedule(groups=(group,), noise=noise, adjacency=adjacency),  # type: ignore[arg-type]
+        (noise, adjacency): CertifiedSpec(
+            spec=NoisySumsSpec(groups=(group,), noise=noise, adjacency=adjacency),  # type: ignore[arg-type]
             delta=1e-6 if noise == "gaussian" else 0.0,
         ).guarantee
         for noise in ("geometric", "gamma", "gaussian")
@@ -152,13 +153,13 @@ def test_costs_by_hand() -> None:
     assert cost["gamma", "replace-one"].epsilon() == pytest.approx(0.5 * math.sqrt(2))
     assert cost["gaussian", "replace-one"].mu == pytest.approx(0.5 * math.sqrt(2))
     assert cost["gaussian", "add-remove"].mu == pytest.approx(0.5)
-    single = NoisySumsSchedule(
+    single = NoisySumsSpec(
         groups=(SumGroup(answers=1, unit=3, scale=6.0),), noise="geometric", adjacency="replace-one"
     )
-    assert Price(schedule=single, delta=0.0).guarantee.epsilon() == pytest.approx(0.5)
+    assert CertifiedSpec(spec=single, delta=0.0).guarantee.epsilon() == pytest.approx(0.5)
     maximum = {
-        a: Price(
-            schedule=NoisyMaxSchedule(candidates=4, unit=3, scale=6.0, adjacency=a),  # type: ignore[arg-type]
+        a: CertifiedSpec(
+            spec=NoisyMaxSpec(candidates=4, unit=3, scale=6.0, adjacency=a),  # type: ignore[arg-type]
             delta=0.0,
         ).guarantee.epsilon()
         for a in ("replace-one", "add-remove")
@@ -169,8 +170,8 @@ def test_costs_by_hand() -> None:
 
 def test_the_smaller_noise_is_taken() -> None:
     scoring = Scoring(metric="auc", adjacency="replace-one")
-    assert scoring.plan(1.0, 1e-6, 1).schedule.noise == "geometric"
-    assert scoring.plan(0.05, 0.2, 1).schedule.noise == "gaussian"
+    assert scoring.plan_release(1.0, 1e-6, 1).spec.noise == "geometric"
+    assert scoring.plan_release(0.05, 0.2, 1).spec.noise == "gaussian"
     gaussian = private_score(MODEL, X_TRAIN, Y_TRAIN, epsilon=0.05, delta=0.2, metric="auc", random_state=0)
     assert gaussian.guarantee.mu is not None
     assert gaussian.guarantee.epsilon(0.2) <= 0.05
@@ -186,17 +187,17 @@ def test_without_noise_the_metrics_are_scikit_learns(adjacency: str) -> None:
     assert private_score(MODEL, X, y, **options).value == pytest.approx(MODEL.score(X, y), abs=1e-12)
     probability = MODEL.predict_proba(X)
     loss = private_score(MODEL, X, y, metric="log-loss", cap=20.0, **options)
-    assert loss.value == pytest.approx(log_loss(y, probability), abs=20 / GRID)
+    assert loss.value == pytest.approx(log_loss(y, probability), abs=20 / LOSS_GRID_SIZE)
     area = private_score(MODEL, X, y, metric="auc", bins=400, **options).value
     assert area == pytest.approx(roc_auc_score(y, probability[:, 1]), abs=5e-4)
     table = private_score(MODEL, X, y, metric="calibration", bins=[0, 0.5, 1], **options).table
     low = probability[:, 1] < 0.5
-    assert [row.share for row in table] == pytest.approx([low.mean(), 1 - low.mean()])
+    assert [row.fraction for row in table] == pytest.approx([low.mean(), 1 - low.mean()])
     assert [row.positive_rate for row in table] == pytest.approx([y[low].mean(), y[~low].mean()])
     assert all(row.interval[0] < row.positive_rate < row.interval[1] for row in table)
     line = LinearRegression().fit(X, y)
     error = private_score(line, X, y, metric="squared-error", cap=4.0, **options)
-    assert error.value == pytest.approx(np.mean((line.predict(X) - y) ** 2), abs=4 / GRID)
+    assert error.value == pytest.approx(np.mean((line.predict(X) - y) ** 2), abs=4 / LOSS_GRID_SIZE)
 
 
 def test_models_without_probabilities_and_with_more_classes() -> None:
@@ -232,8 +233,8 @@ def test_intervals_cover(metric: str) -> None:
     X, y = records(200_000, rng)
     truth = private_score(MODEL, X, y, metric=metric, epsilon=EXACT, bins=32, random_state=0).value
     if metric == "calibration":  # the value removes sampling error; the truth has none
-        counts = _metrics.histogram(MODEL, X, y, _metrics.bin_edges(32))
-        middle = np.convolve(_metrics.bin_edges(32), [0.5, 0.5], "valid")
+        counts = _scoring.score_histogram(MODEL, X, y, _scoring.bin_edges(32))
+        middle = np.convolve(_scoring.bin_edges(32), [0.5, 0.5], "valid")
         truth = float(np.abs(counts[1] * (1 - middle) - counts[0] * middle).sum() / counts.sum())
     hits = 0
     for start in range(0, 120 * 800, 800):
@@ -262,8 +263,8 @@ def test_a_class_lost_in_noise_gives_no_area() -> None:
 
 def test_the_choice_has_its_law() -> None:
     """Two candidates g apart: the better one wins with probability 1 - exp(-g / scale) / 2. Four sigmas, 6e-5."""
-    schedule = NoisyMaxSchedule(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
-    plan = Price(schedule=schedule, delta=0.0)
+    schedule = NoisyMaxSpec(candidates=2, unit=1, scale=4.0, adjacency="replace-one")
+    plan = CertifiedSpec(spec=schedule, delta=0.0)
     rng = np.random.default_rng(9)
     totals = np.array([10.0, 13.0])
     wins = [NoisyMax().run(plan, lambda: [totals], rng).values[0][0] for _ in range(6000)]
@@ -346,22 +347,22 @@ def test_seeds_are_told_and_used() -> None:
 def test_learned_steps() -> None:
     X, y = records(100, np.random.default_rng(13))
     stateless = make_pipeline(FunctionTransformer(), Normalizer(), LogisticRegression())
-    assert learned_steps(stateless.fit(X, y)) == ()
-    assert learned_steps(make_pipeline(StandardScaler(), LogisticRegression())) == ()  # not fitted yet
+    assert find_learned_steps(stateless.fit(X, y)) == ()
+    assert find_learned_steps(make_pipeline(StandardScaler(), LogisticRegression())) == ()  # not fitted yet
     nested = make_pipeline(
         make_column_transformer((MinMaxScaler(), [0]), (Normalizer(), [1, 2])),
         make_union(StandardScaler(), FunctionTransformer()),
         make_pipeline(FunctionTransformer(), StandardScaler()),
         LogisticRegression(),
     ).fit(X, y)
-    assert learned_steps(nested) == (
+    assert find_learned_steps(nested) == (
         "columntransformer/minmaxscaler",
         "featureunion/standardscaler",
         "pipeline/standardscaler",
     )
     search = GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2).fit(X, y)
-    assert learned_steps(search) == ("GridSearchCV", "standardscaler")
-    assert learned_steps(MODEL) == ()
+    assert find_learned_steps(search) == ("GridSearchCV", "standardscaler")
+    assert find_learned_steps(MODEL) == ()
     score = private_score(nested, X, y, epsilon=1.0)
     assert "minmaxscaler" in " ".join(score.guarantee.assumptions)
     assert "learned" not in " ".join(private_score(stateless, X, y, epsilon=1.0).guarantee.assumptions)
@@ -392,18 +393,18 @@ def test_bad_choices_are_named() -> None:
         private_selection([MODEL], X, y, epsilon=1.0)
     with pytest.raises(InvalidParameter, match="metric"):
         private_selection([MODEL, MODEL], X, y, epsilon=1.0, metric="auc")
-    best = NoisyMaxSchedule(candidates=3, unit=1, scale=1.0, adjacency="add-remove")
+    best = NoisyMaxSpec(candidates=3, unit=1, scale=1.0, adjacency="add-remove")
     with pytest.raises(InvalidParameter, match="answers"):
-        NoisyMax().run(Price(schedule=best, delta=0.0), lambda: [np.zeros(2)], 0)
-    plan = calibrated_sums([(3, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency="add-remove")
+        NoisyMax().run(CertifiedSpec(spec=best, delta=0.0), lambda: [np.zeros(2)], 0)
+    plan = calibrate_noisy_sums([(3, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency="add-remove")
     with pytest.raises(InvalidParameter, match="answers"):
-        NoisySums().run(Price(schedule=plan, delta=0.0), lambda: [np.zeros(2)], 0)
+        NoisySums().run(CertifiedSpec(spec=plan, delta=0.0), lambda: [np.zeros(2)], 0)
     with pytest.raises(InvalidParameter, match="whole"):
-        NoisySumsSchedule(
+        NoisySumsSpec(
             groups=(SumGroup(answers=1, unit=0.5, scale=1.0),), noise="geometric", adjacency="add-remove"
         )
     with pytest.raises(InvalidParameter, match="groups"):
-        NoisySumsSchedule(groups=(), noise="geometric", adjacency="add-remove")
+        NoisySumsSpec(groups=(), noise="geometric", adjacency="add-remove")
 
 
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
@@ -412,13 +413,13 @@ def test_no_record_moves_a_total_by_more_than_the_unit_of_the_choice(
     metric: str, adjacency: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And under add-remove a record more moves all of them upwards, which the proof rests on."""
-    seen: list[tuple[NoisyMaxSchedule, np.ndarray]] = []
+    seen: list[tuple[NoisyMaxSpec, np.ndarray]] = []
 
-    def watched(self: Any, schedule: NoisyMaxSchedule, exact: Any, rng: Any) -> tuple[np.ndarray, ...]:
+    def watched(self: Any, schedule: NoisyMaxSpec, exact: Any, rng: Any) -> tuple[np.ndarray, ...]:
         seen.append((schedule, np.array(exact[0])))
         return (np.zeros(1),)
 
-    monkeypatch.setattr(NoisyMax, "draw", watched)
+    monkeypatch.setattr(NoisyMax, "release_answers", watched)
     steep = LogisticRegression(C=1e6).fit(X_TRAIN[:50], Y_TRAIN[:50])
     X, y = X_TRAIN[:40].copy(), Y_TRAIN[:40].copy()
     X[0], y[0] = (1.0, -1.0, 0.0), 1
@@ -446,7 +447,7 @@ def test_a_choice_costs_a_person_what_was_asked(rows: int) -> None:
 
 def test_a_secure_choice_has_the_noise_of_its_schedule() -> None:
     """exp(-1) / 2 of all choices are the second best, two candidates whose totals are one scale apart."""
-    schedule = NoisyMaxSchedule(candidates=2, unit=1.0, scale=10.0, adjacency="replace-one", secure=True)
-    mechanism, price = NoisyMax(), Price(schedule=schedule, delta=0.0)
+    schedule = NoisyMaxSpec(candidates=2, unit=1.0, scale=10.0, adjacency="replace-one", secure=True)
+    mechanism, price = NoisyMax(), CertifiedSpec(spec=schedule, delta=0.0)
     drawn = [mechanism.run(price, lambda: [np.array([10.0, 0.0])]).values[0][0] for _ in range(2000)]
     assert abs(float(np.mean(drawn)) - math.exp(-1) / 2) < 0.05  # six deviations

@@ -21,7 +21,7 @@ from dplangevin import (
 )
 from dplangevin.data import ArraySource, ArrowSource
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import _public, _reading
+from dplangevin.estimators import _public_data, _reading
 from dplangevin.estimators.evaluation import private_score, private_selection
 from dplangevin.rashomon import RashomonSampler
 
@@ -97,14 +97,14 @@ def _tuned_once(monkeypatch) -> None:
     """Public data tune a plan once for equal questions: what the private records are asked is compared here."""
     small_grids(monkeypatch)
     made: dict[str, Any] = {}
-    tuner = _public._tuner
+    tuner = _public_data._build_tuner
 
     def once(model: Any, encode: Any, options: dict[str, Any]) -> Any:
         if repr(options) not in made:
             made[repr(options)] = tuner(model, encode, options)
         return made[repr(options)]
 
-    monkeypatch.setattr(_public, "_tuner", once)
+    monkeypatch.setattr(_public_data, "_build_tuner", once)
 
 
 def files(folder: Path, y: np.ndarray) -> list[Path]:
@@ -154,7 +154,7 @@ def test_dask_without_a_client() -> None:  # before any test has made one
     da = pytest.importorskip("dask.array")
     pytest.importorskip("distributed")
     arrays = da.from_array(X, chunks=(100, P)), da.from_array(LABELS, chunks=100)
-    with pytest.raises(InvalidParameter, match="there is no Dask client"):
+    with pytest.raises(InvalidParameter, match="there is no current Dask client"):
         DPLogisticRegression(**CLASSES).fit(*arrays)
 
 
@@ -167,7 +167,7 @@ def test_files_memory_maps_and_dask_fit_as_arrays_do(
     model, y = MODELS[name]
     expected = fitted(model.fit(X, y))
     compared(model.fit(ArrowSource(files(tmp_path, y), "y", NAMES), None), expected, **EXACT)
-    monkeypatch.setattr(_reading, "MAPPED_BYTES", 0)
+    monkeypatch.setattr(_reading, "MIN_OUT_OF_MEMORY_BYTES", 0)
     np.save(tmp_path / "X.npy", X)
     compared(model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y), expected, **EXACT)
     assert model.n_features_in_ == P
@@ -189,7 +189,7 @@ def test_weights_of_files_memory_maps_and_dask(
     assert not np.allclose(expected[0], fitted(model.fit(X, y))[0])
     compared(model.fit(files(tmp_path, y), "y", "w"), expected, **EXACT)
     compared(model.fit(ArrowSource(files(tmp_path, y), "y", weight="w"), None), expected, **EXACT)
-    monkeypatch.setattr(_reading, "MAPPED_BYTES", 0)
+    monkeypatch.setattr(_reading, "MIN_OUT_OF_MEMORY_BYTES", 0)
     np.save(tmp_path / "X.npy", X)
     compared(model.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y, WEIGHTS), expected, **EXACT)
     features, labels, weights = (da.from_array(v, chunks=(1700, *v.shape[1:])) for v in (X, y, WEIGHTS))
@@ -236,7 +236,7 @@ def test_a_schema_encodes_files_and_dask_frames_as_tables(
 def test_rashomon_models_of_files_and_dask(tmp_path: Path, client: Any, sums_only: None) -> None:
     da = pytest.importorskip("dask.array")
     base = DPLogisticRegression(data_norm=1.0, classes=["no", "yes"], radius=2.0, fit_intercept=False)
-    sampler = RashomonSampler(base, threshold=0.1, n_models=3, epsilon=2.0, tier="exact", random_state=1)
+    sampler = RashomonSampler(base, thresholds=0.1, n_models=3, epsilon=2.0, tier="exact", random_state=1)
     expected = sampler.fit(X, LABELS).parameters_.copy()
     source = ArrowSource(files(tmp_path, LABELS), "y", NAMES)
     np.testing.assert_array_equal(sampler.fit(source, None).parameters_, expected)
@@ -245,7 +245,7 @@ def test_rashomon_models_of_files_and_dask(tmp_path: Path, client: Any, sums_onl
     np.testing.assert_allclose(sampler.parameters_, expected, **ROUNDING)
     assert sampler.feature_names_ == ("x0", "x1", "x2", "x3")
     ridge = DPRidge(data_norm=1.0, target_bounds=(5.0, 15.0), radius=2.0, fit_intercept=False)
-    sampler = RashomonSampler(ridge, threshold=0.5, n_models=2, epsilon=1.0, delta=1e-6, random_state=1)
+    sampler = RashomonSampler(ridge, thresholds=0.5, n_models=2, epsilon=1.0, delta=1e-6, random_state=1)
     expected = sampler.fit(X, TARGETS).parameters_.copy()
     source = ArrowSource(files(tmp_path, TARGETS), "y", NAMES)
     np.testing.assert_array_equal(sampler.fit(source, None).parameters_, expected)
@@ -289,14 +289,14 @@ def test_choices_and_tables_with_names(tmp_path: Path, client: Any) -> None:
     assert private_score(by_schema, on_dask, "income", **options) == expected
     for data in (tmp_path / "a.parquet", on_dask):
         assert private_selection(models, data, "income", **options).index == 1
-    with pytest.raises(InvalidParameter, match="files of named columns"):
+    with pytest.raises(InvalidParameter, match="files with named columns"):
         private_score(by_schema, ArraySource(X, LABELS), None, **options)
 
 
 def test_rows_lost_while_scoring_are_noticed(tmp_path: Path, monkeypatch) -> None:
     model = DPLogisticRegression(**CLASSES).fit(X, LABELS)
     source = ArrowSource(files(tmp_path, LABELS), "y", NAMES)
-    monkeypatch.setattr(source, "_rows", N + 1)
+    monkeypatch.setattr(source, "_n_rows", N + 1)
     with pytest.raises(
         InvalidParameter, match=r"changed while they were read.*stays charged, and nothing was rel"
     ):
@@ -324,11 +324,11 @@ def test_a_missing_label_is_one_outside_the_classes(tmp_path: Path) -> None:
 def test_bad_input(tmp_path: Path) -> None:
     model, y = DPLogisticRegression(**CLASSES), LABELS
     paths = files(tmp_path, y)
-    with pytest.raises(InvalidParameter, match="sample_weight must be the name of the weights' column"):
+    with pytest.raises(InvalidParameter, match="sample_weight must be the name of the weight column"):
         model.fit(paths, "y", sample_weight=np.ones(N))
     with pytest.raises(InvalidParameter, match="no column 'v'"):
         model.fit(paths, "y", sample_weight="v")
-    with pytest.raises(InvalidParameter, match="a source states its weights itself"):
+    with pytest.raises(InvalidParameter, match="a source brings its own weights"):
         model.fit(ArrowSource(paths, "y"), None, sample_weight="w")
     with pytest.raises(InvalidParameter, match=r"public labels, classes=\[...\]"):
         DPLogisticRegression(epsilon=1.0, data_norm=1.0).fit(paths, "y")
@@ -347,7 +347,9 @@ def test_bad_input_on_dask(client: Any) -> None:
         model.fit(features, LABELS)
     with pytest.raises(InvalidParameter, match=r"weights must be a Dask array or Series .* got ndarray"):
         model.fit(features, da.from_array(LABELS, chunks=1000), WEIGHTS)
-    with pytest.raises(InvalidParameter, match="weights names no column of X: 'v'"):
+    with pytest.raises(
+        InvalidParameter, match="weights must be the name of a column of X; there is no column 'v'"
+    ):
         model.fit(dd.from_pandas(table(LABELS), npartitions=2), "y", "v")
     with pytest.raises(InvalidParameter, match="schema mismatch"):
         DPLogisticRegression(epsilon=1.0, schema=SCHEMA).fit(features, da.from_array(LABELS, chunks=1000))

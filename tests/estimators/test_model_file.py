@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dplangevin.cli.main import run
-from dplangevin.datasets import income
+from dplangevin.cli.main import run_command_line
+from dplangevin.datasets import load_income
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, model_file
 from estimators._models import EVERY, made, table
@@ -44,7 +44,7 @@ def test_intervals_travel_with_the_model(tmp_path: Path) -> None:
     loaded = model_file.load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(loaded.confidence_intervals(0.9), fitted.confidence_intervals(0.9))
     plain = json.loads((tmp_path / "model.json").read_text())
-    for wrong in ({"centre": [1.0]}, {"centre": [1.0], "sampling": [-1.0], "noise": [0.0]}, [1]):
+    for wrong in ({"center": [1.0]}, {"center": [1.0], "sampling": [-1.0], "noise": [0.0]}, [1]):
         (tmp_path / "wrong.json").write_text(json.dumps(plain | {"uncertainty": wrong}))
         with pytest.raises(InvalidParameter, match=r"damaged|lacks|must be"):
             model_file.load_model(tmp_path / "wrong.json")
@@ -61,14 +61,14 @@ def test_many_classes_and_labels(tmp_path: Path) -> None:
 
 
 def test_command_line_from_table_to_predictions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows, schema = income(n=3000)
+    rows, schema = load_income(n=3000)
     rows.iloc[:2000].to_csv(tmp_path / "train.csv", index=False)
     rows.iloc[2000:].to_parquet(tmp_path / "test.parquet")
     schema.save(tmp_path / "schema.toml")
     place = lambda name: str(tmp_path / name)  # noqa: E731
     fit = ["fit", place("train.csv"), "--target", "income", "--schema", place("schema.toml"), "--epsilon", "2",
-           "--delta", "1e-6", "--output", place("model.json"), "--seed", "1"]  # fmt: skip
-    assert run([*fit, "--json"]) == 0
+           "--delta", "1e-6", "--output", place("model.json"), "--random-state", "1"]  # fmt: skip
+    assert run_command_line([*fit, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["guarantee"]["epsilon"] <= 2.0
     assert any("random_state" in words for words in answer["guarantee"]["assumptions"])
@@ -83,14 +83,14 @@ def test_command_line_from_table_to_predictions(tmp_path: Path, capsys: pytest.C
         [line.split(",")[0] == label for line, label in zip(lines[1:], rows.income[2000:], strict=True)]
     )
     assert right > 0.7
-    assert run(["plan", "--n", "2000", "--p", "6", "--epsilon", "2", "--json"]) == 0
+    assert run_command_line(["plan", "--n", "2000", "--n-features", "6", "--epsilon", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["guarantee"]["epsilon"] <= 2.0
     for wrong, code in (
         (["fit", place("none.csv"), *fit[2:]], 2),
         ([*fit, "--model", "tree"], 2),
         ([*fit, "--mechanism", "noisy-gd", "--delta", "0"], 2),
     ):
-        assert run(wrong) == code
+        assert run_command_line(wrong) == code
         assert "Traceback" not in capsys.readouterr().err
 
 

@@ -11,12 +11,12 @@ import pytest
 from sklearn.base import clone
 
 from _public_grids import small_grids
-from dplangevin.cli.main import run
+from dplangevin.cli.main import run_command_line
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
-from dplangevin.families.mirror_descent import _public_rounds
-from dplangevin.families.mirror_descent.public_tuner import PublicTuner
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.mirror_descent import tuning
+from dplangevin.mechanisms.mirror_descent.tuning import PublicTuner
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 from estimators._models import EVERY, made, table
 
@@ -74,13 +74,13 @@ def test_the_plan_does_not_depend_on_private_values() -> None:
 def test_compare_before_spending() -> None:
     X, y = table(DPRidge, 60)
     model = made(DPRidge, public_data=(X, y))
-    few, many = model.compare_public(500), model.compare_public(50_000)
+    few, many = model.compare_public_methods(500), model.compare_public_methods(50_000)
     assert few["public-only"] == many["public-only"]
     assert many["mirror"] < few["mirror"]
     assert many["mirror"] < many["public-only"]
     assert not hasattr(model, "coef_")
     with pytest.raises(InvalidParameter, match="needs public_data"):
-        made(DPRidge).compare_public(500)
+        made(DPRidge).compare_public_methods(500)
 
 
 def test_rows_of_a_person_and_the_ledger(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_rows_of_a_person_and_the_ledger(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"delta": 0}, "public_data needs delta > 0"),
-        ({"intervals": True}, "no form with public_data"),
+        ({"intervals": True}, "not available with public_data"),
         ({"mechanism": "noisy-gd"}, "mechanism = 'noisy-gd' does not use public_data"),
         ({"theorem": "composition"}, "theorem = 'composition' does not use public_data"),
         ({"public_method": "magic"}, "public_method must be one of"),
@@ -139,7 +139,7 @@ def test_the_tuner_prefers_more_movement_when_there_is_less_noise() -> None:
     noisy, quiet = (PublicTuner(X, y, [one], epsilon=1.0, delta=1e-6) for one in of)
     assert quiet.tune("mirror").excess < 0.1 * quiet.tune("public-only").excess
     assert quiet.tune("mirror").excess < noisy.tune("mirror").excess
-    moves = [t.tune("mirror").plan.schedule for t in (noisy, quiet)]
+    moves = [t.tune("mirror").plan.spec for t in (noisy, quiet)]
     assert moves[0].n_steps * moves[0].step_size < moves[1].n_steps * moves[1].step_size  # type: ignore[attr-defined]
 
 
@@ -149,14 +149,14 @@ def test_simulated_noise_is_the_noise_of_the_plan(monkeypatch: pytest.MonkeyPatc
         loss=Clipped(Squared(), 0.25), bounds=DataBounds(data_norm=2.0, target=(-1, 1)), n=500, n_features=3
     )
     seen: list[tuple[int, float]] = []
-    plain = _public_rounds.Simulation.__call__
+    plain = tuning.Simulation.__call__
 
     def recorded(self: Any, start: Any, gradient: Any, settings: Any, repeats: int, rng: Any) -> Any:
         seen.extend((c.n_steps, float(noise)) for c, noise in zip(settings, self.noises, strict=True))
         return plain(self, start, gradient, settings, repeats, rng)
 
-    monkeypatch.setattr(_public_rounds.Simulation, "__call__", recorded)
-    schedule: Any = PublicTuner(X, y, [of], epsilon=1.0, delta=1e-6).tune("mirror").plan.schedule
+    monkeypatch.setattr(tuning.Simulation, "__call__", recorded)
+    schedule: Any = PublicTuner(X, y, [of], epsilon=1.0, delta=1e-6).tune("mirror").plan.spec
     assert any(n == schedule.n_steps and noise == pytest.approx(schedule.noise_std) for n, noise in seen)
 
 
@@ -170,10 +170,10 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "fit", str(tmp_path / "private.csv"), "--target", "y", "--epsilon", "1", "--model", "ridge", "--data-norm", "2",
         "--target-bounds=-1,1", "-o", str(tmp_path / "model.json"),
     ]  # fmt: skip
-    assert run([*words, "--public", str(tmp_path / "public.csv"), "--compare"]) == 0
+    assert run_command_line([*words, "--public", str(tmp_path / "public.csv"), "--compare"]) == 0
     assert "not protected: 60 public rows" in capsys.readouterr().out
     stored = json.loads((tmp_path / "model.json").read_text())
     assert stored["guarantee"]["theorem"] == "public-mirror-descent"
     assert "public_data" not in stored["parameters"]
-    assert run([*words, "--public", str(tmp_path / "private.csv")]) == 2
+    assert run_command_line([*words, "--public", str(tmp_path / "private.csv")]) == 2
     assert "names the private table itself" in capsys.readouterr().err

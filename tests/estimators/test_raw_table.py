@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from dplangevin import DPLogisticRegression, DPPoissonRegressor, DPRidge, Ledger, private_score, report
-from dplangevin.data.people import PersonCodes, kept_in_files, kept_on_dask, kept_rows
+from dplangevin.data.people import PersonCodes, select_dask_rows, select_file_rows, select_person_rows
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import SchemaEncoder, _raw, model_file
-from dplangevin.schema import Schema, SchemaToLearn, load_any
-from dplangevin.tables import table_of
+from dplangevin.estimators import SchemaEncoder, _raw_fit, model_file
+from dplangevin.schema import LearnableSchema, Schema, load_schema
+from dplangevin.tables import as_table
 
 CLASSES = ["no", "yes"]
 RAW = Schema.learn(age="number", income="number", job="category", target={"name": "sick", "classes": CLASSES})
@@ -60,7 +60,7 @@ def test_the_plan_says_what_learning_costs(capsys: pytest.CaptureFixture[str]) -
     model(verbose=True).fit(table(), "sick")
     said = capsys.readouterr().out
     assert "learning 2 ranges and 1 list takes 10% of mu^2" in said
-    assert "a hand-written schema would leave it 4" in said
+    assert "with a stated schema it would get 4" in said
 
 
 def test_a_model_file_holds_what_was_learned(tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ def test_reports_and_scores_of_what_was_learned(tmp_path: Path) -> None:
     """A report says nothing of the fit's own epsilon, which is less than what was spent."""
     data = table()
     fitted = model(mechanism="noisy-gd").fit(data, "sick")
-    report.write(fitted, tmp_path / "r.json")
+    report.write_report(fitted, tmp_path / "r.json")
     said = json.loads((tmp_path / "r.json").read_text())
     assert said["guarantee"]["epsilon"] == pytest.approx(4.0, rel=1e-3)
     assert said["epsilon_against_steps"] == []
     assert said["lower_bound_epsilon"] is None
     plain = model(schema=fitted.schema_, mechanism="noisy-gd").fit(data, "sick")
-    report.write(plain, tmp_path / "p.json")
+    report.write_report(plain, tmp_path / "p.json")
     assert json.loads((tmp_path / "p.json").read_text())["epsilon_against_steps"]
     found = private_score(fitted, data, data.sick, epsilon=1.0, random_state=0)
     assert 0.7 < found.value < 0.95
@@ -90,7 +90,7 @@ def test_reports_and_scores_of_what_was_learned(tmp_path: Path) -> None:
 
 def test_a_padded_fit_has_the_same_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no narrower plan promises as much, the fit runs on empty categories, and their coefficients are dropped."""
-    monkeypatch.setattr("dplangevin.estimators._raw_plan.RawPlan.may_run", lambda self, recipe: False)
+    monkeypatch.setattr("dplangevin.estimators._raw_table.RawPlan.may_run", lambda self, fit_plan: False)
     fitted = model().fit(table(), "sick")
     assert fitted.coef_.shape[1] == len(SchemaEncoder(fitted.schema_).get_feature_names_out())
     assert fitted.plan_.plan.problem.n_features > 30
@@ -116,7 +116,7 @@ def test_coefficients_keep_their_columns(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     narrow = model(schema=raw, epsilon=1e4, alpha=1e-3).fit(data, "sick")
     stated = model(schema=narrow.schema_, epsilon=1e4, alpha=1e-3).fit(data, "sick")
-    monkeypatch.setattr("dplangevin.estimators._raw_plan.RawPlan.may_run", lambda self, recipe: False)
+    monkeypatch.setattr("dplangevin.estimators._raw_table.RawPlan.may_run", lambda self, fit_plan: False)
     padded = model(schema=raw, epsilon=1e4, alpha=1e-3).fit(data, "sick")
     assert narrow.schema_ == padded.schema_
     assert np.abs(narrow.coef_ - stated.coef_).max() < 0.05
@@ -164,22 +164,22 @@ def test_one_charge_and_a_crash_between_the_parts(tmp_path: Path, monkeypatch: p
     ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
     budget = ledger.declare("d", epsilon=10.0, delta=1e-5)
     state, data = tmp_path / "fit.state", table()
-    whole = model(state=tmp_path / "other.state").fit(data, "sick")
+    whole = model(checkpoint=tmp_path / "other.state").fit(data, "sick")
 
     def crash(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(_raw, "run", crash)
+        patch.setattr(_raw_fit, "run_plan", crash)
         with pytest.raises(KeyboardInterrupt):
-            model(state=state, ledger=budget).fit(data, "sick")
+            model(checkpoint=state, ledger=budget).fit(data, "sick")
     assert state.exists()
     assert len(budget.history()) == 1
     changed = data.copy()
     changed.loc[0, "job"] = "smith" if changed.loc[0, "job"] == "clerk" else "clerk"
     with pytest.raises(InvalidParameter, match="other records"):
-        model(state=state, ledger=budget).fit(changed, "sick")
-    fitted = model(state=state, ledger=budget).fit(data, "sick")
+        model(checkpoint=state, ledger=budget).fit(changed, "sick")
+    fitted = model(checkpoint=state, ledger=budget).fit(data, "sick")
     assert len(budget.history()) == 1
     assert not state.exists()
     assert fitted.schema_ == whole.schema_
@@ -196,18 +196,18 @@ def test_schema_learn_alone_prints_the_call() -> None:
     ("make", "words"),
     [
         (lambda: Schema.learn(), "kinds"),
-        (lambda: Schema.learn(a="int"), "'number' or 'category'"),
+        (lambda: Schema.learn(a="int"), "'number', 'category' or"),
         (lambda: Schema.learn(a="number", target={"name": "y", "classes": "learn"}), "cannot be learned"),
         (lambda: Schema.learn(a="number", target={"name": "a", "classes": CLASSES}), "list it once"),
         (lambda: Schema.learn(a={"range": "learn", "unit": -1}), "unit"),
         (lambda: Schema.learn(a={"range": "learn", "colour": 1}), "colour"),
         (lambda: Schema.learn(a={"categories": "learn", "most": 0}), "most"),
         (lambda: Schema.learn(a={"range": "learn", "basis": {"knots": [0.5]}}), "knots need a stated range"),
-        (lambda: SchemaToLearn.from_dict({**RAW.to_dict(), "version": 9}), "version"),
-        (lambda: Schema.learn(a={"range": [0, 1]}), "no column is to be learned"),
+        (lambda: LearnableSchema.from_dict({**RAW.to_dict(), "version": 9}), "version"),
+        (lambda: Schema.learn(a={"range": [0, 1]}), "no column to be learned"),
         (lambda: Schema.from_dict(RAW.to_dict()), "only the fit"),
         (lambda: SchemaEncoder(RAW).transform(table()), "only the fit"),
-        (lambda: model(delta=0).fit(table(), "sick"), "pure promise"),
+        (lambda: model(delta=0).fit(table(), "sick"), "under pure epsilon-DP"),
         (lambda: model(secure=True, random_state=None).fit(table(), "sick"), "secure"),
         (lambda: model(intervals=True).fit(table(), "sick"), "intervals"),
         (lambda: model(public_data=(table(), table().sick)).fit(table(), "sick"), "public_data"),
@@ -216,15 +216,16 @@ def test_schema_learn_alone_prints_the_call() -> None:
         (lambda: model(schema=Schema.learn(height="number"), classes=CLASSES).fit(table(), "sick"), "height"),
         (lambda: model().fit(table(), "ill"), "no column 'ill'"),
         (lambda: model().fit(table(), table().sick[:-1]), "inconsistent"),
-        (lambda: model(n=17).fit(table(), "sick"), "n"),
-        (lambda: model(person="who").fit(table(), "sick"), "needs n="),
-        (lambda: model(person="who", n=4000).fit(table(), "sick"), "no column 'who'"),
-        (lambda: model(person="job", n=4000).fit(table(), "sick"), "cannot be a feature"),
-        (lambda: model(person="age", n=40, schema=None, data_norm=1.0, classes=CLASSES).fit(table(), "sick"),
+        (lambda: model(n_public=17).fit(table(), "sick"), "n"),
+        (lambda: model(person="who").fit(table(), "sick"), "needs n_public="),
+        (lambda: model(person="who", n_public=4000).fit(table(), "sick"), "no column 'who'"),
+        (lambda: model(person="job", n_public=4000).fit(table(), "sick"), "cannot be a feature"),
+        (lambda: model(person="age", n_public=40, schema=None, data_norm=1.0, classes=CLASSES).fit(table(), "sick"),
          "bad_rows"),
-        (lambda: model(person=3, n=4000).fit(table(), "sick"), "name of a column"),
-        (lambda: model(schema=None, person="a", n=9, data_norm=1.0, classes=CLASSES).fit(np.ones((9, 2)), [0] * 9),
-         "names of"),
+        (lambda: model(person=3, n_public=4000).fit(table(), "sick"), "name of a column"),
+        (lambda: model(schema=None, person="a", n_public=9, data_norm=1.0, classes=CLASSES).fit(
+            np.ones((9, 2)), [0] * 9),
+         "column names"),
         (lambda: DPPoissonRegressor(schema=Schema.learn(a="number", target={"name": "y", "range": "learn"})).fit(
             pd.DataFrame({"a": [1], "y": [1]}), "y"), "Poisson"),
     ],
@@ -237,14 +238,14 @@ def test_what_is_publicly_wrong_is_said_before_anything_is_charged(make: Any, wo
 def test_schema_files_may_leave_something_to_be_learned(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_text(json.dumps(RAW.to_dict()))
-    found = load_any(path)
-    assert isinstance(found, SchemaToLearn)
+    found = load_schema(path)
+    assert isinstance(found, LearnableSchema)
     assert found == RAW
     toml = tmp_path / "s.toml"
     toml.write_text('[columns.age]\nrange = "learn"\nunit = 10\n[columns.sex]\ncategories = ["f", "m"]\n')
-    assert load_any(toml).numbers[0].unit == 10  # type: ignore[union-attr]
+    assert load_schema(toml).numbers[0].unit == 10  # type: ignore[union-attr]
     toml.write_text('[columns.sex]\ncategories = ["f", "m"]\n')
-    assert isinstance(load_any(toml), Schema)
+    assert isinstance(load_schema(toml), Schema)
     as_dict = model(schema=RAW.to_dict()).fit(table(), "sick")
     assert as_dict.schema_ == model().fit(table(), "sick").schema_
 
@@ -262,7 +263,7 @@ def people(n: int = 3000, seed: int = 0) -> pd.DataFrame:
 def test_at_most_m_rows_of_a_person_uniformly() -> None:
     """4000 draws of 2 out of 5: each row's share is 0.4 within 5 deviations (false alarm below 1e-5)."""
     rng, codes = np.random.default_rng(0), np.array([0, 1, 0, -1, 0, 0, 2, 0, -1, 1])
-    masks = np.array([kept_rows(codes, 2, rng) for _ in range(4000)])
+    masks = np.array([select_person_rows(codes, 2, rng) for _ in range(4000)])
     assert (masks[:, codes == 0].sum(axis=1) == 2).all()
     assert masks[:, codes == 1].all()
     assert masks[:, codes == 2].all()
@@ -273,20 +274,23 @@ def test_at_most_m_rows_of_a_person_uniformly() -> None:
 def test_nobodys_rows_depend_on_who_else_is_there() -> None:
     """The law of one person's rows is the same when another joins: 4000 draws, each within 5 deviations."""
     rng = np.random.default_rng(0)
-    alone = np.mean([kept_rows(np.array([0, 0, 0]), 1, rng) for _ in range(4000)], axis=0)
+    alone = np.mean([select_person_rows(np.array([0, 0, 0]), 1, rng) for _ in range(4000)], axis=0)
     joined = np.mean(
-        [kept_rows(np.array([1, 0, 1, 0, 1, 0, 1]), 1, rng)[[1, 3, 5]] for _ in range(4000)], axis=0
+        [select_person_rows(np.array([1, 0, 1, 0, 1, 0, 1]), 1, rng)[[1, 3, 5]] for _ in range(4000)], axis=0
     )
     assert np.abs(alone - joined).max() < 5 * np.sqrt(2 * 0.23 / 4000)
 
 
 def test_persons_are_told_apart_by_their_labels(tmp_path: Path) -> None:
     data = pd.DataFrame({"who": [1, 1.0, "1", "x", None, "x", float("nan"), ""]}, dtype=object)
-    codes = PersonCodes().of(table_of(data).column("who"))
+    codes = PersonCodes().codes_of(as_table(data).column("who"))
     assert codes.tolist() == [0, 0, 0, 1, -1, 1, -1, -1]
-    assert PersonCodes().of(table_of(pd.DataFrame({"who": ["01", "1"]})).column("who")).tolist() == [0, 1]
+    assert PersonCodes().codes_of(as_table(pd.DataFrame({"who": ["01", "1"]})).column("who")).tolist() == [
+        0,
+        1,
+    ]
     data.to_csv(tmp_path / "w.csv", index=False)
-    mask = kept_in_files(tmp_path / "w.csv", "who", 1, np.random.default_rng(0))
+    mask = select_file_rows(tmp_path / "w.csv", "who", 1, np.random.default_rng(0))
     assert mask[:3].sum() == 1
     assert mask[[3, 5]].sum() == 1
     assert mask.sum() == 2
@@ -308,10 +312,10 @@ def test_no_two_persons_are_one_in_any_container(ids: list[Any], tmp_path: Path)
     frames += [pd.DataFrame({"who": pd.Series(list(map(str, ids)), dtype="category")})]
     tables = [*frames, pa.table({"who": list(map(str, ids))})]
     for given in tables:
-        codes = PersonCodes().of(table_of(given).column("who"))[: len(ids)]
+        codes = PersonCodes().codes_of(as_table(given).column("who"))[: len(ids)]
         assert (codes == -1).all() if nobody else len(set(codes[codes >= 0])) == len(ids)
     pd.DataFrame({"who": [*ids, *ids], "x": 1}).to_csv(tmp_path / "w.csv", index=False)
-    mask = kept_in_files(tmp_path / "w.csv", "who", 1, np.random.default_rng(0))
+    mask = select_file_rows(tmp_path / "w.csv", "who", 1, np.random.default_rng(0))
     assert mask.sum() == (0 if nobody else len(ids))
 
 
@@ -319,7 +323,13 @@ def test_no_two_persons_are_one_in_any_container(ids: list[Any], tmp_path: Path)
 def test_a_fit_for_persons(adjacency: str, tmp_path: Path) -> None:
     data = people()
     data.to_parquet(tmp_path / "p.parquet")
-    options = {"person": "who", "max_rows_per_person": 2, "n": 2000, "adjacency": adjacency, "epsilon": 8.0}
+    options = {
+        "person": "who",
+        "max_rows_per_person": 2,
+        "n_public": 2000,
+        "adjacency": adjacency,
+        "epsilon": 8.0,
+    }
     ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
     budget = ledger.declare("d", epsilon=9.0, delta=1e-5, adjacency=adjacency, max_rows_per_person=2)  # type: ignore[arg-type]
     fitted = model(**options, ledger=budget).fit(data, "sick")
@@ -345,20 +355,20 @@ def test_a_fit_for_persons(adjacency: str, tmp_path: Path) -> None:
 def test_a_person_with_every_row_or_none_is_no_error() -> None:
     data = people(400)
     for who in ("the one", None):
-        fitted = model(person="who", n=300, epsilon=8.0).fit(data.assign(who=who), "sick")
+        fitted = model(person="who", n_public=300, epsilon=8.0).fit(data.assign(who=who), "sick")
         assert np.isfinite(fitted.coef_).all()
 
 
 def test_only_full_batches_go_with_persons() -> None:
     with pytest.raises(InvalidParameter, match="full batches"):
-        model(person="who", n=3000, mechanism="noisy-sgd").fit(people(), "sick")
+        model(person="who", n_public=3000, mechanism="noisy-sgd").fit(people(), "sick")
 
 
 def test_a_cluster_gives_the_same_release() -> None:
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
     dd = pytest.importorskip("dask.dataframe")
     data = people(1500)
-    options = {"person": "who", "max_rows_per_person": 2, "n": 1000, "epsilon": 8.0}
+    options = {"person": "who", "max_rows_per_person": 2, "n_public": 1000, "epsilon": 8.0}
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None):
         frame = dd.from_pandas(data, npartitions=3)
         whole, parts = (
@@ -370,12 +380,12 @@ def test_a_cluster_gives_the_same_release() -> None:
         fitted = model(**options).fit(frame, "sick")
         assert fitted.privacy_.rows_per_person == 2
         rng = np.random.default_rng(0)
-        kept = kept_on_dask(frame, "who", 2, rng).compute()
+        kept = select_dask_rows(frame, "who", 2, rng).compute()
         assert kept.who.notna().all()
         assert kept.who.value_counts().max() == 2
         assert len(kept) == np.minimum(data.who.value_counts(), 2).sum()
-        with pytest.raises(InvalidParameter, match="names no column"):
-            kept_on_dask(frame, "nobody", 2, rng)
+        with pytest.raises(InvalidParameter, match="there is no column 'nobody'"):
+            select_dask_rows(frame, "nobody", 2, rng)
 
 
 # ------------------------------------------------------------------------------------------------ norms of arrays

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from sklearn.pipeline import make_pipeline
 
-from dplangevin.datasets import income
+from dplangevin.datasets import load_income
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, SchemaEncoder
 from dplangevin.schema import Schema
@@ -83,7 +83,7 @@ def test_wild_values_become_bounded_rows_without_a_word() -> None:
 
 
 def test_estimators_take_a_schema() -> None:
-    table, schema = income(n=4000)
+    table, schema = load_income(n=4000)
     model = DPLogisticRegression(epsilon=2.0, delta=1e-6, schema=schema, random_state=0).fit(
         table.drop(columns="income"), table.income
     )

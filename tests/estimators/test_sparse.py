@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 
-from dplangevin import DPLogisticRegression, DPSearchCV, InvalidParameter
-from dplangevin.estimators._reading import dense
+from dplangevin import DPLogisticRegression, DPModelSearch, InvalidParameter
+from dplangevin.estimators._reading import to_dense
 
 STATED: dict[str, Any] = {"epsilon": 2.0, "data_norm": 1.0, "classes": [False, True], "random_state": 0}
 
@@ -43,9 +43,9 @@ def test_any_form_of_the_same_rows_gives_the_same_fit() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, bool, np.float32])
 def test_types(dtype: Any) -> None:
     table = (rows() > 0).astype(dtype)
-    np.testing.assert_array_equal(dense(csr_array(table)), table)
+    np.testing.assert_array_equal(to_dense(csr_array(table)), table)
     small = coo_array((np.full(4, 100, np.int8), ([0] * 4, [0] * 4)), shape=(1, 1))
-    assert dense(small)[0, 0] == 400.0  # in eight bits the sum would wrap around
+    assert to_dense(small)[0, 0] == 400.0  # in eight bits the sum would wrap around
 
 
 def test_an_entry_outside_the_columns_touches_its_own_row_only() -> None:
@@ -56,7 +56,7 @@ def test_an_entry_outside_the_columns_touches_its_own_row_only() -> None:
     odd.indices[odd.indptr[7]] = 9
     if odd.indptr[7] == odd.indptr[8]:
         pytest.fail("row 7 must hold an entry")
-    read = dense(odd)
+    read = to_dense(odd)
     assert np.isnan(read[7]).all()
     np.testing.assert_array_equal(np.delete(read, 7, axis=0), np.delete(table, 7, axis=0))
     zeroed = table.copy()
@@ -89,8 +89,8 @@ def test_a_search_reads_sparse_rows_each_by_itself() -> None:
     table = rows() + 0.1
     odd = csr_array(table)
     odd.indices[odd.indptr[7]] = 5
-    search = DPSearchCV(DPLogisticRegression(**STATED), {"alpha": [None]}, epsilon=1.0, delta=1e-6)
-    found = search._records(odd, table.sum(axis=1) > 1, [{}]).read()[0]
+    search = DPModelSearch(DPLogisticRegression(**STATED), {"alpha": [None]}, epsilon=1.0, delta=1e-6)
+    found = search._read_records(odd, table.sum(axis=1) > 1, [{}]).read()[0]
     read = np.column_stack([found.column(name).numbers() for name in found.names])
     others = np.arange(300) != 7
     np.testing.assert_array_equal(read[others], table[others])

@@ -1,4 +1,4 @@
-"""`state=`: a fit that was interrupted goes on, from an estimator and from the command line."""
+"""`checkpoint=`: a fit that was interrupted goes on, from an estimator and from the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from sklearn.base import clone
 
 from _public_grids import small_grids
-from dplangevin.cli.main import run as command
+from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file, uncertainty
@@ -40,9 +40,9 @@ def interrupted_after(passes: float, error: type[BaseException] = RuntimeError) 
             raise error("interrupted")
         return cut(self, *arguments)
 
-    cut = ArrayDataset._cut
+    cut = ArrayDataset._slice_blocks
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ArrayDataset, "_cut", counted)
+        patch.setattr(ArrayDataset, "_slice_blocks", counted)
         yield
 
 
@@ -55,7 +55,7 @@ def resumed(model: Any, X: Any, y: Any, passes: int) -> Any:
         warnings.simplefilter("ignore", UserWarning)
         with interrupted_after(passes), pytest.raises(RuntimeError, match="interrupted"):
             clone(model).fit(X, y)
-        assert Path(model.state).exists()
+        assert Path(model.checkpoint).exists()
         return clone(model).set_params(random_state=None).fit(X, y)
 
 
@@ -64,7 +64,7 @@ def test_a_fit_goes_on_with_the_same_model_and_one_charge(cls: type, tmp_path: P
     X, y = table(cls)
     path, ledger = tmp_path / "fit.state", budget(tmp_path)
     expected = made(cls).fit(X, y)
-    found = resumed(made(cls, state=path, ledger=ledger), X, y, 3)
+    found = resumed(made(cls, checkpoint=path, ledger=ledger), X, y, 3)
     np.testing.assert_array_equal(found.coef_, expected.coef_)
     np.testing.assert_array_equal(found.intercept_, expected.intercept_)
     assert "random_state" in " ".join(found.privacy_.assumptions)  # the seed of the fit that began
@@ -75,7 +75,7 @@ def test_a_fit_goes_on_with_the_same_model_and_one_charge(cls: type, tmp_path: P
 @parametrised
 def test_changed_records_and_parameters_are_refused(cls: type, tmp_path: Path) -> None:
     X, y = table(cls)
-    model, changed = made(cls, state=tmp_path / "fit.state"), X.copy()
+    model, changed = made(cls, checkpoint=tmp_path / "fit.state"), X.copy()
     changed[7, 1] /= 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -93,7 +93,7 @@ def test_intervals_are_those_of_the_undisturbed_fit(where: str, tmp_path: Path, 
     X, y = table(DPRidge, n=4000)
     expected = made(DPRidge, intervals=True).fit(X, y)
     path, ledger = tmp_path / "fit.state", budget(tmp_path)
-    model = made(DPRidge, intervals=True, state=path, ledger=ledger)
+    model = made(DPRidge, intervals=True, checkpoint=path, ledger=ledger)
     if where == "fit":
         found = resumed(model, X, y, 3)
     else:  # the first release was made, and nobody saw it
@@ -114,10 +114,10 @@ def test_public_data_and_secure_mode(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         expected = made(DPLogisticRegression, **options).fit(X[100:], y[100:])
-        found = resumed(made(DPLogisticRegression, state=path, **options), X[100:], y[100:], 4)
+        found = resumed(made(DPLogisticRegression, checkpoint=path, **options), X[100:], y[100:], 4)
     np.testing.assert_array_equal(found.coef_, expected.coef_)
     ledger = budget(tmp_path)
-    secure = made(DPLogisticRegression, secure=True, random_state=None, state=path, ledger=ledger)
+    secure = made(DPLogisticRegression, secure=True, random_state=None, checkpoint=path, ledger=ledger)
     assert np.isfinite(resumed(secure, X, y, 5).coef_).all()
     assert len(ledger.history()) == 1
 
@@ -125,21 +125,21 @@ def test_public_data_and_secure_mode(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_rashomon_models_go_on(tmp_path: Path) -> None:
     X, y = table(DPLogisticRegression, p=2)
     base = made(DPLogisticRegression, data_norm=1.5, classes=[0, 1], radius=2.0, fit_intercept=False)
-    options: dict[str, Any] = {"threshold": 0.1, "n_models": 3, "epsilon": 2.0, "random_state": 0}
+    options: dict[str, Any] = {"thresholds": 0.1, "n_models": 3, "epsilon": 2.0, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         expected = RashomonSampler(base, **options).fit(X, y)
-    found = resumed(RashomonSampler(base, state=tmp_path / "set.state", **options), X, y, 6)
+    found = resumed(RashomonSampler(base, checkpoint=tmp_path / "set.state", **options), X, y, 6)
     np.testing.assert_array_equal(found.parameters_, expected.parameters_)
 
 
 def test_the_path_stays_out_of_model_files(tmp_path: Path) -> None:
     X, y = table(DPRidge)
-    with pytest.warns(UserWarning, match="keep it to yourself"):
-        model = made(DPRidge, state=tmp_path / "fit.state").fit(X, y)
+    with pytest.warns(UserWarning, match="keep it secret"):
+        model = made(DPRidge, checkpoint=tmp_path / "fit.state").fit(X, y)
     model_file.save_model(model, tmp_path / "model.json")
     assert "fit.state" not in (tmp_path / "model.json").read_text()
-    assert model_file.load_model(tmp_path / "model.json").state is None
+    assert model_file.load_model(tmp_path / "model.json").checkpoint is None
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ COMMANDS = {
                    "--mechanism", "noisy-gd"],
     "sample": ["--classes", "0,1", "--epsilon", "1", "--data-norm", "2", "--radius", "1", "--json"],
     "rashomon": ["--classes", "0,1", "--epsilon", "1", "--data-norm", "2", "--radius", "1", "--threshold", "0.1",
-                 "--models", "2", "--public", "PUBLIC", "--json"],
+                 "--n-models", "2", "--public", "PUBLIC", "--json"],
 }  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def test_the_command_line_goes_on(name: str, csv: Path, tmp_path: Path, capsys) 
     public = tmp_path / "p.csv"
     public.write_text("a,b,c\n0.1,0.2,0.3\n-0.5,0.4,0.2\n0.9,-0.8,0.1\n")
     spender = budget(tmp_path)
-    base = [name.split()[0], str(csv), "--target", "y", *COMMANDS[name], "--seed", "4", "--quiet"]
+    base = [name.split()[0], str(csv), "--target", "y", *COMMANDS[name], "--random-state", "4", "--quiet"]
     base = [{"OUT": str(tmp_path / "model.json"), "PUBLIC": str(public)}.get(word, word) for word in base]
 
     def result() -> Any:
@@ -182,7 +182,7 @@ def test_the_command_line_goes_on(name: str, csv: Path, tmp_path: Path, capsys) 
         assert command(base) == 0
         expected = result()
         state = tmp_path / "run.state"
-        paid = [*base, "--state", str(state), "--ledger", f"sqlite:///{tmp_path}/l.db", "--dataset", "d"]
+        paid = [*base, "--checkpoint", str(state), "--ledger", f"sqlite:///{tmp_path}/l.db", "--dataset", "d"]
         with interrupted_after(6, KeyboardInterrupt):
             assert command(paid) == 130
         assert state.exists()
@@ -197,24 +197,24 @@ def test_a_killed_process_is_continued(csv: Path, tmp_path: Path, capsys) -> Non
     code = (
         "import os, sys\n"
         "from dplangevin.data import ArrayDataset\n"
-        "from dplangevin.cli.main import run\n"
-        "cut, seen = ArrayDataset._cut, []\n"
+        "from dplangevin.cli.main import run_command_line\n"
+        "cut, seen = ArrayDataset._slice_blocks, []\n"
         "def killing(self, *a):\n"
         "    seen.append(1)\n"
         "    if len(seen) == 9: os.kill(os.getpid(), 9)\n"
         "    return cut(self, *a)\n"
-        "ArrayDataset._cut = killing\n"
-        "run(sys.argv[1:])\n"
+        "ArrayDataset._slice_blocks = killing\n"
+        "run_command_line(sys.argv[1:])\n"
     )
     out, state = tmp_path / "model.json", tmp_path / "run.state"
     words = ["fit", str(csv), "--target", "y", "--classes", "0,1", "--epsilon", "1", "--data-norm", "2",
-             "--mechanism", "noisy-gd", "--seed", "4", "-o", str(out)]  # fmt: skip
+             "--mechanism", "noisy-gd", "--random-state", "4", "-o", str(out)]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", code, *words, "--state", str(state)], capture_output=True, timeout=120
+        [sys.executable, "-c", code, *words, "--checkpoint", str(state)], capture_output=True, timeout=120
     )
     assert done.returncode == -9
-    assert b"keep it to yourself" in done.stderr
-    assert command([*words, "--state", str(state)]) == 0
+    assert b"keep it secret" in done.stderr
+    assert command([*words, "--checkpoint", str(state)]) == 0
     found = json.loads(out.read_text())["coefficients"]
     assert command(words) == 0
     assert json.loads(out.read_text())["coefficients"] == found

@@ -18,8 +18,8 @@ from dplangevin import (
     InvalidParameter,
     SchemaEncoder,
 )
-from dplangevin.estimators._blocks import flat_directions
-from dplangevin.estimators._curvature_estimate import expected
+from dplangevin.estimators._posterior import estimate_curvature
+from dplangevin.estimators.schema_encoder import flat_directions
 
 
 def data(n: int, seed: int, p: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -61,7 +61,7 @@ def test_infinite_intervals_say_why_and_what_would_do() -> None:
     rows = fitted(n=300, epsilon=0.3).summary().rows
     lost = [row for row in rows if not np.isfinite(row.low)]
     assert lost
-    assert all("lost in its own noise" in row.note for row in lost)
+    assert all("does not stand above its noise" in row.note for row in lost)
     assert any("epsilon =" in row.note for row in lost)
 
 
@@ -80,7 +80,7 @@ def test_few_intervals_are_infinite_at_a_thousand_records() -> None:
 def test_groups() -> None:
     model = fitted(n=10_000, epsilon=2.0)
     assert model.wald_test("x0", "x1").p_value < 1e-6
-    assert model.wald_test("x2").degrees == 1
+    assert model.wald_test("x2").degrees_of_freedom == 1
     single = next(row for row in model.summary().rows if row.name == "x2")
     assert model.wald_test("x2").statistic == pytest.approx(single.z**2)
     with pytest.raises(InvalidParameter, match="no coefficient"):
@@ -106,11 +106,11 @@ def test_predictions_have_intervals() -> None:
     rows = rng.uniform(-1, 1, (5000, 3))
     y = 0.5 * rows[:, 0] + 0.1 * rng.standard_normal(5000)
     model = DPRidge(data_norm=3**0.5, target_bounds=(-1, 1), intervals=True, random_state=0).fit(rows, y)
-    new = model.predict_interval(rows, new=True)
+    new = model.predict_interval(rows, new_target=True)
     assert 0.93 < np.mean((new[:, 0] <= y) & (y <= new[:, 1])) < 0.99
     assert (np.diff(new, axis=1) > np.diff(model.predict_interval(rows), axis=1)).all()
-    with pytest.raises(InvalidParameter, match="new=True"):
-        fitted().predict_interval(X, new=True)
+    with pytest.raises(InvalidParameter, match="new_target=True"):
+        fitted().predict_interval(X, new_target=True)
 
 
 def test_counts_have_intervals_above_zero() -> None:
@@ -134,13 +134,13 @@ def test_what_is_expected_of_a_noisy_matrix_is_nearer_to_the_truth() -> None:
     for _ in range(10):
         noise = rng.standard_normal((size, size))
         noisy = truth + deviation * (noise + noise.T) / 2  # variance 1 on the diagonal, 1/2 off it
-        mean, left = expected(noisy, deviation)
+        mean, left = estimate_curvature(noisy, deviation)
         before += float(np.sum((np.linalg.inv(noisy) - np.linalg.inv(truth)) ** 2))
         after += float(np.sum((np.linalg.inv(mean) - np.linalg.inv(truth)) ** 2))
         ratios.append(np.mean((mean - truth) ** 2) / np.mean(left))
     assert after < before / 2
     assert 0.5 < np.mean(ratios) < 1.5
-    np.testing.assert_allclose(expected(truth, 0.0)[0], truth, atol=1e-9)
+    np.testing.assert_allclose(estimate_curvature(truth, 0.0)[0], truth, atol=1e-9)
 
 
 def test_a_flat_direction_is_not_tested_and_carries_no_doubt_into_others() -> None:
@@ -150,10 +150,10 @@ def test_a_flat_direction_is_not_tested_and_carries_no_doubt_into_others() -> No
     y = rng.random(10_000) < 1 / (1 + np.exp(-1.0 - 2 * X.a))  # g has no effect, the constant has one
     schema = {"columns": {"a": {"range": [-1, 1]}, "g": {"categories": ["u", "v", "w"]}}, "missing": "never"}
     model = DPAdditiveClassifier(
-        epsilon=4.0, schema=schema, classes=[False, True], hats=4, intervals=True, random_state=0
+        epsilon=4.0, schema=schema, classes=[False, True], n_knots=4, intervals=True, random_state=0
     ).fit(X, y)
     test = model.wald_test("g")
-    assert test.degrees == 2
+    assert test.degrees_of_freedom == 2
     assert test.p_value > 0.001
     assert model.wald_test("a").p_value < 1e-6
     assert np.isfinite(model.standard_errors_).all()

@@ -12,24 +12,27 @@ from scipy.stats import kstest, laplace
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPHuberRegressor, DPLogisticRegression, DPRidge
 from dplangevin.estimators._interval_plan import (
     IntervalPlan,
-    fit_epsilon,
-    interval_plan,
-    interval_share,
+    add_curvature_release,
+    epsilon_left_for_fit,
+    interval_budget_fraction,
     plan_with_intervals,
 )
-from dplangevin.estimators._intervals import half_width, proportion_interval
-from dplangevin.estimators._posterior import prior_scale
-from dplangevin.estimators.uncertainty import run_with_intervals, uncertainty
-from dplangevin.families.noisy_answers.curvature import Curvature, packed, unpacked
-from dplangevin.planner.recipe import Recipe
+from dplangevin.estimators._posterior import half_width, prior_scale, proportion_interval
+from dplangevin.estimators.uncertainty import compute_uncertainty, run_with_intervals
+from dplangevin.mechanisms.noisy_answers.curvature import (
+    ReleasedCurvature,
+    pack_symmetric,
+    unpack_symmetric,
+)
+from dplangevin.planner.fit_plan import FitPlan
 from dplangevin.planner.request import Request
-from dplangevin.privacy.plan import Plan
-from dplangevin.samplers.gamma_norm import gamma_norm
+from dplangevin.sampling.float_noise import sample_gamma_norm
 
 NOISE = 0.15  # of the targets of regressions, whose range is [-1, 1]
 
@@ -197,7 +200,7 @@ def test_the_bias_of_a_large_ridge_is_removed() -> None:
     model = DPLogisticRegression(
         epsilon=2.0, delta=1e-5, data_norm=1.0, classes=[0, 1], alpha=0.01, intervals=True, random_state=0
     ).fit(X, y)
-    errors = np.abs(model.uncertainty_.centre - truth("logistic", 3))
+    errors = np.abs(model.uncertainty_.center - truth("logistic", 3))
     assert abs(model.coef_[0, 0] - 2.0) > 4 * model.standard_errors_[0]  # coef_ is shrunk
     assert (errors < 4 * model.standard_errors_).all()
 
@@ -224,7 +227,7 @@ def test_the_share_is_part_of_the_promise(cls: type, delta: float) -> None:
     assert 0.8 < plain < 0.95  # the fit has its own share, the curvature the rest
     assert "noisy sums" in model.privacy_.theorem
     assert any("confidence intervals assume" in words for words in model.privacy_.assumptions)
-    more = fitted(cls, delta=delta, intervals=0.4)
+    more = fitted(cls, delta=delta, interval_budget=0.4)
     assert more.plan_.plan.guarantee.epsilon(delta) < plain
     assert more.privacy_.epsilon(delta) <= 1.0
 
@@ -342,8 +345,8 @@ def test_packing_is_an_isometry() -> None:
     for size in (1, 2, 7):
         matrix = rng.standard_normal((size, size))
         matrix += matrix.T
-        vector = packed(matrix)
-        np.testing.assert_allclose(unpacked(vector), matrix)
+        vector = pack_symmetric(matrix)
+        np.testing.assert_allclose(unpack_symmetric(vector), matrix)
         assert np.linalg.norm(vector) == pytest.approx(np.linalg.norm(matrix))
 
 
@@ -351,13 +354,13 @@ def test_half_widths_against_closed_forms_and_simulation() -> None:
     assert float(half_width(0.95, 3.0, 4.0)) == pytest.approx(1.959964 * 5, rel=1e-6)
     for level in (0.5, 0.95, 0.99):  # Laplace noise alone
         assert float(half_width(level, 0.0, math.sqrt(2), 1)) == pytest.approx(-math.log(1 - level), rel=0.02)
-    draws = gamma_norm(4, 1.0, 200_000, np.random.default_rng(11))[0]
+    draws = sample_gamma_norm(4, 1.0, 200_000, np.random.default_rng(11))[0]
     assert np.std(draws) == pytest.approx(math.sqrt(5), rel=0.02)
     mixed = 2.0 * np.random.default_rng(12).standard_normal(200_000) + draws
     seen = float(np.quantile(np.abs(mixed), 0.95))
     assert float(half_width(0.95, 2.0, math.sqrt(5), 4)) == pytest.approx(seen, rel=0.02)
     assert half_width(0.9, np.array([1.0, np.inf]), 1.0)[1] == np.inf
-    assert kstest(gamma_norm(1, 1.0, 2000, np.random.default_rng(13))[0], laplace.cdf).pvalue > 1e-4
+    assert kstest(sample_gamma_norm(1, 1.0, 2000, np.random.default_rng(13))[0], laplace.cdf).pvalue > 1e-4
 
 
 def test_proportions() -> None:
@@ -372,15 +375,17 @@ def test_proportions() -> None:
 
 
 def test_shares() -> None:
-    assert interval_share(True) == 0.15
-    assert interval_share(np.bool_(False)) == 0.0
-    assert interval_share(0.3) == 0.3
-    assert fit_epsilon(2.0, 0.0, 0.25) == 1.5
+    assert interval_budget_fraction(DPRidge(intervals=True)) == 0.15
+    assert interval_budget_fraction(DPRidge(intervals=np.bool_(False))) == 0.0
+    assert interval_budget_fraction(DPRidge(intervals=True, interval_budget=0.3)) == 0.3
+    with pytest.raises(InvalidParameter, match="interval_budget="):
+        interval_budget_fraction(DPRidge(intervals=0.3))
+    assert epsilon_left_for_fit(2.0, 0.0, 0.25) == 1.5
     recipe, both = plan_with_intervals(0.15, options("ridge", 5000, 3))
-    assert isinstance(recipe, Recipe)
+    assert isinstance(recipe, FitPlan)
     assert isinstance(both, IntervalPlan)
     assert "intervals" in str(recipe)
-    assert interval_plan(recipe.plan, 1.0) is both  # worked out once per plan
+    assert add_curvature_release(recipe.plan, 1.0) is both  # worked out once per plan
     assert isinstance(both.plan, Plan)
     assert both.guarantee.epsilon(1e-5) <= 1.0
 
@@ -391,21 +396,22 @@ def test_many_coefficients_give_the_curvature_more(delta: float) -> None:
     few, many = options("logistic", 20_000, 3, delta=delta), options("logistic", 30_000, 80, delta=delta)
     deviations = {
         stated: [
-            plan_with_intervals(0.15, request, stated=stated)[1].deviations[0] for request in (few, many)
+            plan_with_intervals(0.15, request, is_fraction_stated=stated)[1].noise_stds[0]
+            for request in (few, many)
         ]
         for stated in (True, False)
     }
     assert deviations[False][0] == deviations[True][0]
     assert deviations[False][1] < 0.75 * deviations[True][1]
-    assert plan_with_intervals(0.15, many, stated=False)[1].guarantee.epsilon(delta) <= 1.0
+    assert plan_with_intervals(0.15, many, is_fraction_stated=False)[1].guarantee.epsilon(delta) <= 1.0
 
 
 def test_noise_of_the_curvature_counts_in_its_own_entry() -> None:
     """Coefficients of 0 have no ridge's part: each coordinate is a scalar problem, whose fixed point is worked out."""
     _, both = plan_with_intervals(0.15, options("logistic", 20_000, 9))
-    (deviation,), bend, prior = both.deviations, 40.0, prior_scale(both.plan.problem) ** 2
-    known = uncertainty(both, np.zeros(10), Curvature(matrix=bend * np.eye(10)))
-    noise, own = both.plan.schedule.density_scale**2, prior
+    (deviation,), bend, prior = both.noise_stds, 40.0, prior_scale(both.plan.problem) ** 2
+    known = compute_uncertainty(both, np.zeros(10), ReleasedCurvature(matrix=bend * np.eye(10)))
+    noise, own = both.plan.spec.density_scale**2, prior
     for _ in range(200):
         added = noise + deviation**2 * own
         left = 1 / (bend**2 / (bend + added) + 1 / prior)
@@ -413,7 +419,7 @@ def test_noise_of_the_curvature_counts_in_its_own_entry() -> None:
     gain = left * bend / (bend + added)
     assert known.sampling == pytest.approx(np.full(10, gain * math.sqrt(bend)), rel=1e-3)
     assert known.noise == pytest.approx(np.full(10, gain * math.sqrt(added)), rel=1e-3)
-    assert np.all(known.centre == 0)
+    assert np.all(known.center == 0)
 
 
 def test_the_error_of_the_unbiased_estimate() -> None:

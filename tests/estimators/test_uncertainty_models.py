@@ -23,14 +23,14 @@ from dplangevin.estimators import (
 )
 from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.families._minimise import hessian_sum
-from dplangevin.families.noisy_answers.curvature import (
-    _sums,
-    contrasts,
+from dplangevin.mechanisms.newton import hessian_sum
+from dplangevin.mechanisms.noisy_answers.curvature import (
+    _exact_sums,
+    class_contrasts,
     curvature_groups,
-    unpacked,
+    unpack_symmetric,
 )
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
 from dplangevin.planner.request import Request
 from dplangevin.problem import (
     Clipped,
@@ -224,9 +224,9 @@ def problem_of(loss: Any, norm: float, adjacency: str, n: int = 3) -> Problem:
     return Problem(loss=loss, bounds=bounds, n=n, n_features=2, fit_intercept=False, adjacency=adjacency)  # type: ignore[arg-type]
 
 
-def unit_sums(problem: Problem, **asked: bool) -> NoisySumsSchedule:
+def unit_sums(problem: Problem, **asked: bool) -> NoisySumsSpec:
     groups = tuple(SumGroup(answers=a, unit=u, scale=1.0) for a, u, _ in curvature_groups(problem, **asked))
-    return NoisySumsSchedule(groups=groups, noise="gaussian", adjacency=problem.adjacency)
+    return NoisySumsSpec(groups=groups, noise="gaussian", adjacency=problem.adjacency)
 
 
 @pytest.mark.parametrize("norm", [0.1, 1.0, 10.0, 100.0])
@@ -270,9 +270,9 @@ def test_a_record_moves_the_sums_by_what_the_plan_says(
         else:
             others[1:] = labels[1:]
         sides = [ArrayDataset(X, y, problem) for X, y in ((rows, labels), (other, others))]
-        moves = zip(*(_sums(side, theta, plan.sizes) for side in sides), strict=True)
+        moves = zip(*(_exact_sums(side, theta, plan.sizes) for side in sides), strict=True)
         worst = np.maximum(worst, [np.linalg.norm(a - b) for a, b in moves])
-    reach = np.array([group.reach("gaussian", problem.adjacency) for group in plan.groups])
+    reach = np.array([group.sensitivity("gaussian", problem.adjacency) for group in plan.groups])
     assert (worst <= reach * (1 + 1e-9)).all()
     assert worst[0] > (0.6 if isinstance(loss, Softmax) and adjacency == "replace-one" else 0.99) * reach[0]
 
@@ -281,7 +281,7 @@ def test_the_length_of_a_softmax_curvature() -> None:
     """|diag(p) - p p^T| <= 1/2 on the simplex, attained at two equal classes; contrasts keep the length."""
     rng = np.random.default_rng(4)
     for classes in (2, 3, 5, 10):
-        basis = contrasts(classes)
+        basis = class_contrasts(classes)
         np.testing.assert_allclose(basis.T @ basis, np.eye(classes - 1), atol=1e-12)
         np.testing.assert_allclose(basis.sum(axis=0), 0.0, atol=1e-12)
         corners = np.eye(classes)[:2].mean(axis=0)
@@ -300,8 +300,8 @@ def test_the_softmax_sum_is_the_hessian_in_contrasts() -> None:
     problem = problem_of(Softmax(n_classes=4), 2.0, "replace-one", 500)
     data = ArrayDataset(rng.uniform(-1, 1, (500, 2)), rng.integers(4, size=500), problem)
     theta = rng.standard_normal(8)
-    found = unpacked(_sums(data, theta, unit_sums(problem, dispersion=False).sizes)[0])
-    basis = np.kron(np.eye(2), contrasts(4))
+    found = unpack_symmetric(_exact_sums(data, theta, unit_sums(problem, dispersion=False).sizes)[0])
+    basis = np.kron(np.eye(2), class_contrasts(4))
     np.testing.assert_allclose(found, basis.T @ hessian_sum(data, theta) @ basis, atol=1e-4)
 
 
@@ -309,11 +309,11 @@ def test_meat_is_what_it_says() -> None:
     rng = np.random.default_rng(6)
     problem = problem_of(SmoothedHinge(), 2.0, "replace-one", 300)
     X, y, theta = rng.uniform(-1, 1, (300, 2)), rng.integers(2, size=300), np.array([0.5, -1.0])
-    sums = _sums(
+    sums = _exact_sums(
         ArrayDataset(X, y, problem), theta, unit_sums(problem, dispersion=False, slope_moment=True).sizes
     )
     slopes = problem.loss.slope(X @ theta, y)
-    np.testing.assert_allclose(unpacked(sums[1]), (X * slopes[:, None] ** 2).T @ X)
+    np.testing.assert_allclose(unpack_symmetric(sums[1]), (X * slopes[:, None] ** 2).T @ X)
 
 
 # --- estimators ---------------------------------------------------------------------------------------------------
@@ -357,9 +357,9 @@ def test_several_classes_are_centred_and_predict_as_before() -> None:
     """Only differences between classes can be known: the common part of the scores is noise, and is taken out."""
     model = fitted(DPLogisticRegression)
     np.testing.assert_allclose(model.coef_.sum(axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(model.uncertainty_.centre.sum(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(model.uncertainty_.center.sum(axis=0), 0.0, atol=1e-12)
     truth = estimand("multinomial", 2)
-    assert (np.abs(model.uncertainty_.centre - truth) < 5 * model.standard_errors_).all()
+    assert (np.abs(model.uncertainty_.center - truth) < 5 * model.standard_errors_).all()
     X, _ = draw("multinomial", 200, 2, np.random.default_rng(8))
     np.testing.assert_allclose(model.predict_proba(X), softmax(score("multinomial", X), axis=1), atol=0.15)
 
@@ -374,7 +374,7 @@ def test_too_many_classes_for_the_records_are_infinite_and_announced() -> None:
         model.fit(X, rng.integers(8, size=1500))
     assert np.isinf(model.standard_errors_).mean() > 0.8
     recipe, _ = plan_with_intervals(0.15, options("multinomial", 8000, 20, n_classes=10))
-    assert "infinite confidence intervals" in str(recipe.caution)
+    assert "infinite confidence intervals" in str(recipe.warning)
 
 
 def test_units_of_quantiles() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from dplangevin.accounting import serialize
+from dplangevin.accounting.plan import save_plan
 from dplangevin.estimators import DPAdditiveRegressor, DPLogisticRegression, DPRidge, model_file
-from dplangevin.planner.choose import choose
-from dplangevin.privacy import serialize
-from dplangevin.privacy.plan_file import save_plan
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.schema import Schema
 
 numbers = st.one_of(
@@ -170,7 +170,7 @@ SCHEMA = {
 BENT = {
     "version": 1,
     "columns": {
-        "age": {"range": [17, 90], "basis": {"hats": 4, "smooth": 1}},
+        "age": {"range": [17, 90], "basis": {"n_knots": 4, "smooth": 1}},
         "gain": {
             "range": [0, 99999],
             "transform": "log1p",
@@ -255,7 +255,7 @@ def plans(folder: Path) -> list[dict[str, Any]]:
         ("huber", "objective-perturbation", False),
         ("ridge", "output-perturbation", False), ("ridge", "sufficient-statistics", False),
     ):  # fmt: skip
-        recipe = choose(model=model, mechanism=mechanism, secure=secure, fit_intercept=True, **asked)
+        recipe = plan_fit(model=model, mechanism=mechanism, secure=secure, fit_intercept=True, **asked)
         save_plan(recipe.plan, folder / "p.json")
         found.append(json.loads((folder / "p.json").read_text()))
     return found
@@ -263,6 +263,6 @@ def plans(folder: Path) -> list[dict[str, Any]]:
 
 def guarantees(folder: Path) -> list[dict[str, Any]]:
     """Plain data of guarantees in several currencies."""
-    from dplangevin.privacy.plan_file import plan_from_plain
+    from dplangevin.accounting.plan import plan_from_plain
 
-    return [serialize.to_plain(plan_from_plain(plain).guarantee) for plain in plans(folder)]
+    return [serialize.guarantee_to_plain(plan_from_plain(plain).guarantee) for plain in plans(folder)]

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.accounting.parts import Approximate, SampledGaussian
 from dplangevin.ledger import Ledger
-from dplangevin.ledger._chain import Charge, genesis, link
-from dplangevin.ledger._rows import digest_of
+from dplangevin.ledger._rows import content_digest
 from dplangevin.ledger._store import TABLES
-from dplangevin.privacy.parts import Approximate, SampledGaussian
+from dplangevin.ledger.entry import Charge, first_link, next_link
 from fuzz._states import changed
 from unit._ledger import gaussian, promise, pure
 
@@ -38,8 +38,8 @@ def healthy(folder: Path) -> Tables:
     mixed = ledger.declare("mixed", epsilon=3, delta=1e-5, parts=["north", "south"])
     sampled = SampledGaussian(rate=0.01, noise_multiplier=8.0, sampling="poisson")
     for cost in (gaussian(0.1), promise(Approximate(value=0.1, slack=1e-9)), promise(sampled)):
-        mixed.labelled("Ann, a model").charge(cost)
-    mixed.part("north").charge(pure(0.3))
+        mixed.with_label("Ann, a model").charge(cost)
+    mixed.for_part("north").charge(pure(0.3))
     with closing(sqlite3.connect(folder / "healthy.db")) as database:
         found = {}
         for table, columns in COLUMNS.items():
@@ -57,7 +57,7 @@ def rewritten(tables: Tables, rng: np.random.Generator) -> Tables:
     if what == "cost":
         kept = {row["digest"]: row["content"] for row in found["dplangevin_guarantee"]}
         content = json.dumps(changed(json.loads(kept[entry["guarantee"]]), rng))
-        entry["guarantee"] = digest_of(content)
+        entry["guarantee"] = content_digest(content)
         found["dplangevin_guarantee"].append({"digest": entry["guarantee"], "content": content})
     elif what == "plan":
         plan = changed({"plan": json.loads(entry["plan"]) or {"a": 1}}, rng)
@@ -81,12 +81,12 @@ def _chained(tables: Tables) -> Tables:
         words = ("epsilon", "delta", "adjacency", "max_rows_per_person", "strict", "created")
         name, entries = row.get("name"), tables["dplangevin_entry"]
         said = str(name).encode(errors="replace").decode()
-        head = genesis(identity, said, tuple(row.get(word) for word in words))
+        head = first_link(identity, said, tuple(row.get(word) for word in words))
         row["genesis"] = head
         for sequence, entry in enumerate((each for each in entries if each["dataset"] == name), 1):
             if all(isinstance(entry[field], str) for field in _FIELDS):
                 fields = {field: entry[field].encode(errors="replace").decode() for field in _FIELDS}
-                entry["chain"] = head = link(head, sequence, Charge(dataset=said, **fields))
+                entry["chain"] = head = next_link(head, sequence, Charge(dataset=said, **fields))
         row["head"] = head
     return tables
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
-from dplangevin.tables import Cells, Files, cells_of, table_of
+from dplangevin.tables import CellColumn, TableFiles, as_column, as_table
 from fuzz._odd_objects import Indexed, Jax, Loud, Raising, Speaking, Tensor, Valued
 
 ROWS, PLACE = 4, 1
@@ -233,19 +233,19 @@ def build(container: str, cells: list[Any], folder: Path) -> Any:
         raise Unbuildable(str(type(error))) from None
 
 
-def column_of(container: str, given: Any) -> Cells:
+def column_of(container: str, given: Any) -> CellColumn:
     """The column as every entry reads it."""
     if container in COLUMNS:
-        return cells_of(given, "x")
+        return as_column(given, "x")
     if container in ROW_KINDS:
-        return table_of(given, ["x"]).column("x")
-    return (Files(given).table() if container in FILES else table_of(given)).column("x")
+        return as_table(given, ["x"]).column("x")
+    return (TableFiles(given).read_table() if container in FILES else as_table(given)).column("x")
 
 
 LISTED = {"1": 0, "0": 1, "a": 2, "0.5": 3}
 
 
-def readings(cells: Cells) -> list[tuple[Any, ...]]:
+def readings(cells: CellColumn) -> list[tuple[Any, ...]]:
     """Everything that a reader may take from each cell."""
     numbers = cells.numbers()
     people, names = cells.persons()

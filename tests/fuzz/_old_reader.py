@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.tables.columns import ArrayCells
+from dplangevin.tables.columns import ArrayColumn
 from fuzz import _matrix as matrix
 
 
@@ -19,8 +19,8 @@ def old_column(container: str, given: Any) -> Any:
     except Exception:
         array = None
     if array is not None and array.ndim == 1 and array.dtype.kind in "biuf" and array.size:
-        return ArrayCells(array)
+        return ArrayColumn(array)
     found = np.empty(len(given), dtype=object)
     for place, item in enumerate(given):  # and by its exact rule an array was missing
         found[place] = None if hasattr(item, "shape") and not isinstance(item, np.generic) else item
-    return ArrayCells(found)
+    return ArrayColumn(found)

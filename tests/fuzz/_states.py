@@ -17,14 +17,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.estimators import DPRidge
-from dplangevin.families.run_state import RunState
 from dplangevin.ledger.budget import DatasetBudget
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.run_state import RunState
 from dplangevin.rashomon import RashomonRegion
 from dplangevin.schema import Schema
 from fuzz._cases import LEAVES, places
-from unit.families.test_resume import CASES, Interrupted, budget, data, passes, run
+from unit.mechanisms.test_resume import CASES, Interrupted, budget, data, passes, run
 
 KINDS = (
     "noisy gradient descent", "langevin average", "secure", "public mirror", "langevin trajectory", "rashomon chains",
@@ -52,7 +52,7 @@ def stopped(name: str, folder: Path, *, paid: bool, left: int | None = None) -> 
     records = data(plan.problem)
     records.left = passes(plan, path) - 1 if left is None else left
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Interrupted):
-        patch.setattr(RunState, "after", partialmethod(RunState.after, now=True))
+        patch.setattr(RunState, "save_if_due", partialmethod(RunState.save_if_due, now=True))
         run(plan, records, path, ledger)
     content = path.read_bytes()
     path.unlink()
@@ -69,7 +69,7 @@ class Fit:
 
     def resumed(self, path: Path) -> Any:
         """Go on from the file, on the same records."""
-        fitted = self.make(state=path, ledger=self.ledger)
+        fitted = self.make(checkpoint=path, ledger=self.ledger)
         return SimpleNamespace(digest=lambda: fitted.ledger_head_)
 
 
@@ -89,7 +89,8 @@ def _norm(**options: Any) -> Any:
 def _person(**options: Any) -> Any:
     table = _TABLE.assign(who=np.arange(len(_TABLE)) // 2)
     return DPRidge(
-        epsilon=9.0, delta=1e-4, data_norm=2.0, bad_rows="zero", target_bounds=(-1, 1), person="who", n=len(table),
+        epsilon=9.0, delta=1e-4, data_norm=2.0, bad_rows="zero", target_bounds=(-1, 1), person="who",
+        n_public=len(table),
         **options,
     ).fit(table, _TARGET)  # fmt: skip
 
@@ -120,7 +121,7 @@ def stopped_fit(name: str, folder: Path) -> Fit:
 
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Interrupted):
         patch.setattr(DatasetBudget, "commit", killed)
-        make(state=path, ledger=ledger)
+        make(checkpoint=path, ledger=ledger)
     content = path.read_bytes()
     path.unlink()
     return Fit(make=make, content=content, ledger=ledger)

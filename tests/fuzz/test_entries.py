@@ -25,22 +25,22 @@ from dplangevin import (
     DPHuberRegressor,
     DPLinearSVC,
     DPLogisticRegression,
+    DPModelSearch,
     DPPoissonRegressor,
     DPQuantileRegressor,
     DPRidge,
-    DPSearchCV,
     Schema,
     private_score,
 )
 from dplangevin.data import ArrayDataset, dask as dask_data
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._raw_records import RawRecords
-from dplangevin.families.learned_schema.cells import octaves
+from dplangevin.estimators._raw_table import RawRecords
+from dplangevin.mechanisms.learned_schema.cells import octave_edges
 from dplangevin.problem import DataBounds, Huber, Problem
 from dplangevin.queries import Marginals, column
-from dplangevin.queries.duckdb_table import SqlCounter
+from dplangevin.queries.sql import SqlCounter
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
-from dplangevin.tables import Cells, Table, cells_of
+from dplangevin.tables import CellColumn, Table, as_column
 from fuzz import _matrix as matrix
 
 ROWS = 12
@@ -92,16 +92,16 @@ def records_of(fit: Callable[[], Any], stop: bool = False) -> Any:
     return np.hstack(parts)
 
 
-def table_with(x: Cells) -> Table:
+def table_with(x: CellColumn) -> Table:
     """The column under test beside an ordinary one."""
-    return Table({"x": x, "a": cells_of(X[:, 1], "a")}, ROWS)
+    return Table({"x": x, "a": as_column(X[:, 1], "a")}, ROWS)
 
 
 def fit_targets(model: Any) -> Callable[[Any], Any]:
     return lambda given: records_of(lambda: model.fit(X, given))
 
 
-def fit_table(model: Any, y: Any) -> Callable[[Cells], Any]:
+def fit_table(model: Any, y: Any) -> Callable[[CellColumn], Any]:
     return lambda x: records_of(lambda: model.fit(table_with(x), y))
 
 
@@ -113,7 +113,7 @@ def fitted(schema: bool) -> Any:
 
 def _fitted(schema: bool) -> Any:
     if schema:
-        return DPLogisticRegression(schema=SCHEMA, random_state=0).fit(table_with(cells_of(Y, "x")), Y)
+        return DPLogisticRegression(schema=SCHEMA, random_state=0).fit(table_with(as_column(Y, "x")), Y)
     return DPLogisticRegression(**CLASSES, epsilon=20.0).fit(X, Y)
 
 
@@ -121,10 +121,12 @@ def score(given: Any) -> Any:
     return private_score(fitted(False), X, given, epsilon=1e7, random_state=0).value * ROWS
 
 
-def sql(x: Cells) -> Any:
+def sql(x: CellColumn) -> Any:
     table = table_with(x)
     with SqlCounter(table.names, NUMERIC) as engine:
-        return engine.holds(table, [engine.predicate("x > 0.5"), engine.predicate("x is null")])
+        return engine.evaluate(
+            table, [engine.check_predicate("x > 0.5"), engine.check_predicate("x is null")]
+        )
 
 
 def region(given: Any) -> Any:
@@ -136,34 +138,39 @@ def region(given: Any) -> Any:
 
 def sampler(given: Any) -> Any:
     model = DPLogisticRegression(**CLASSES)
-    draws = RashomonSampler(model, threshold=0.5, n_models=2, epsilon=1.0, radius=1.0, random_state=0)
+    draws = RashomonSampler(model, thresholds=0.5, n_models=2, epsilon=1.0, radius=1.0, random_state=0)
     return records_of(lambda: draws.fit(X, given))
 
 
 def search(given: Any) -> Any:
-    table, labels = DPSearchCV(DPLogisticRegression(**CLASSES), {"alpha": [0.1]})._records(X, given, [])
-    return np.column_stack([table.matrix(), DPLogisticRegression(**CLASSES).encoder()(labels)])
+    records = DPModelSearch(DPLogisticRegression(**CLASSES), {"alpha": [0.1]})._read_records(X, given, [])
+    table, labels = records.read()
+    return np.column_stack([table.to_matrix(), DPLogisticRegression(**CLASSES).target_encoder()(labels)])
 
 
-def learned_numbers(x: Cells) -> Any:
-    records = RawRecords.of(table_with(x), Y, None, None)
-    return records.counts({"x": octaves(1.0)}, {}, outer=True).cells[0]
+def learned_numbers(x: CellColumn) -> Any:
+    records = RawRecords.from_fit_arguments(table_with(x), Y, None, None)
+    return records.count_cells({"x": octave_edges(1.0)}, {}, outer=True).cells[0]
 
 
-def learned_categories(x: Cells) -> Any:
-    found = RawRecords.of(table_with(x), Y, None, None).counts({}, {"x": False}, outer=True).labels[0]
+def learned_categories(x: CellColumn) -> Any:
+    found = (
+        RawRecords.from_fit_arguments(table_with(x), Y, None, None)
+        .count_cells({}, {"x": False}, outer=True)
+        .labels[0]
+    )
     return np.array([found.get(word, 0) for word in ("0", "1", "a", "0.5")], float)
 
 
-def people(x: Cells) -> Any:
+def people(x: CellColumn) -> Any:
     places, names = table_with(x).column("x").persons()
     return np.array([names[i] if i >= 0 else "nobody" for i in places])
 
 
-def by_person(x: Cells) -> Any:
+def by_person(x: CellColumn) -> Any:
     """A fit in which the column says whose a row is: at most one row of the odd record's person comes or goes."""
-    table = table_with(x).with_column("b", cells_of(X[:, 0], "b"))
-    model = DPRidge(**TARGETS, person="x", n=ROWS, adjacency="add-remove")
+    table = table_with(x).with_column("b", as_column(X[:, 0], "b"))
+    model = DPRidge(**TARGETS, person="x", n_public=ROWS, adjacency="add-remove")
     with datasets() as made:
         model.fit(table, X[:, 0])
     return np.array([max(data.n_samples for data in made)], float)
@@ -176,7 +183,7 @@ def public_data(given: Any) -> Any:
 
 def on_dask(given: Any) -> Any:
     """A partition as a worker reads it."""
-    part = dask_data._prepared(X, given, None, PROBLEM, None, None)
+    part = dask_data._prepare_partition(X, given, None, PROBLEM, None, None)
     return np.column_stack([part._rows, part._labels])
 
 
@@ -201,7 +208,7 @@ BY_TARGET: dict[str, Callable[[Any], Any]] = {
     "Dask": on_dask,
     "score": score,
 }
-BY_COLUMN: dict[str, Callable[[Cells], Any]] = {
+BY_COLUMN: dict[str, Callable[[CellColumn], Any]] = {
     "fit: schema": fit_table(DPLogisticRegression(schema=SCHEMA, random_state=0), Y),
     "fit: additive classifier": fit_table(
         DPAdditiveClassifier(schema=NUMERIC, classes=[0, 1], random_state=0), Y
@@ -210,11 +217,11 @@ BY_COLUMN: dict[str, Callable[[Cells], Any]] = {
         DPAdditiveRegressor(schema=NUMERIC, target_bounds=(-1, 1), random_state=0), X[:, 0]
     ),
     "predict": lambda x: fitted(True).predict_proba(table_with(x)),
-    "counts": lambda x: Marginals.over(SCHEMA, ways=1).count(
-        [table_with(x).with_column("y", cells_of(Y, "y"))]
+    "counts": lambda x: Marginals.from_schema(SCHEMA, ways=1).count(
+        [table_with(x).with_column("y", as_column(Y, "y"))]
     ),
     "queries": lambda x: np.column_stack(
-        [(column("x") > 0.5).holds(table_with(x)), (column("x") == 1).holds(table_with(x))]
+        [(column("x") > 0.5).evaluate(table_with(x)), (column("x") == 1).evaluate(table_with(x))]
     ),
     "SQL": sql,
     "learned numbers": learned_numbers,

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from dplangevin import report
+from dplangevin.accounting.plan import load_plan, plan_to_plain
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import model_file
-from dplangevin.ledger import entered_file
-from dplangevin.privacy.plan_file import load_plan, plan_to_plain
+from dplangevin.ledger import read_release_file
 from dplangevin.schema import Schema
 from fuzz import _cases as cases
 from fuzz._states import changed
@@ -31,10 +31,12 @@ _NOT_SAID = ("created", "library", "digest")
 
 
 def _model(path: Path) -> dict[str, Any]:
-    found = model_file.to_plain(model_file.load_model(path))
+    found = model_file.model_to_plain(model_file.load_model(path))
     words = found["guarantee"]["conditions"]
     # that the digest is gone is said
-    found["guarantee"]["conditions"] = [word for word in words if word != model_file.UNSEALED.to_dict()]
+    found["guarantee"]["conditions"] = [
+        word for word in words if word != model_file.UNSEALED_CONDITION.to_dict()
+    ]
     return {name: value for name, value in found.items() if name not in _NOT_SAID}
 
 
@@ -106,12 +108,12 @@ def _show_all(path: Path, folder: Path) -> None:
         rows = pytest.importorskip("pandas").DataFrame(rows)
     uses: list[Callable[[], object]] = [
         lambda: str(model.privacy_),
-        lambda: report.write(model, folder / "shown.md"),
-        lambda: report.write(model, folder / "shown.json"),
+        lambda: report.write_report(model, folder / "shown.md"),
+        lambda: report.write_report(model, folder / "shown.json"),
         model.model_card,
-        lambda: entered_file(path),
+        lambda: read_release_file(path),
         lambda: model.predict(rows),
-        lambda: model_file.dumps(model),
+        lambda: model_file.model_to_json(model),
     ]
     for use in uses:
         with suppress(DplangevinError):
@@ -141,16 +143,22 @@ def test_what_loads_can_be_shown(count: int, tmp_path: Path) -> None:
             raise AssertionError(f"case {i}: {type(error).__name__}: {json.dumps(plain)[:2000]}") from error
 
 
-def test_files_of_the_first_format_still_load(tmp_path: Path) -> None:
+def test_files_without_the_optional_fields_load_and_plans_of_older_formats_are_refused(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "old.json"
     for plain in cases.models(tmp_path):
         later = ("digest", "features", "uncertainty", "ledger_head")
         path.write_text(json.dumps({name: value for name, value in plain.items() if name not in later}))
         assert model_file.load_model(path).predict is not None
     for plain in cases.plans(tmp_path):
-        old = {name: value for name, value in plain.items() if name != "digest"} | {"version": 1}
-        path.write_text(json.dumps(old))
+        undigested = {name: value for name, value in plain.items() if name != "digest"}
+        path.write_text(json.dumps(undigested))
         assert load_plan(path).guarantee.epsilon() > 0
+        for version in (1, 2):
+            path.write_text(json.dumps(undigested | {"version": version}))
+            with pytest.raises(InvalidParameter, match="make it again with this version"):
+                load_plan(path)
 
 
 BAD = {

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from dplangevin.cli.main import run as command
+from dplangevin.accounting import serialize
+from dplangevin.accounting.plan import load_plan
+from dplangevin.cli.main import run_command_line as command
 from dplangevin.errors import DplangevinError
 from dplangevin.estimators import model_file
-from dplangevin.privacy import serialize
-from dplangevin.privacy.plan_file import load_plan
 from dplangevin.schema import Schema
 from fuzz import _cases as cases
 
@@ -68,7 +68,7 @@ def _plan(folder: Path) -> tuple[Any, Callable[[str], Any]]:
 
 def _guarantee(folder: Path) -> tuple[Any, Callable[[str], Any]]:
     def load(text: str) -> Any:
-        return serialize.loads(text)
+        return serialize.guarantee_from_json(text)
 
     return st.sampled_from(cases.guarantees(folder)).flatmap(cases.mutated).map(cases.text_of), load
 
@@ -95,7 +95,7 @@ def _garbage(folder: Path) -> tuple[Any, Callable[[bytes], Any]]:
             with contextlib.suppress(DplangevinError):
                 loader(folder / name)
         with contextlib.suppress(DplangevinError):
-            serialize.loads(content.decode("utf-8", errors="replace"))
+            serialize.guarantee_from_json(content.decode("utf-8", errors="replace"))
 
     @st.composite
     def damaged(draw: Any) -> bytes:
@@ -129,13 +129,13 @@ def _arguments(folder: Path) -> tuple[Any, Callable[[list[str]], Any]]:
     )
     values = st.one_of(small, cases.words.filter(lambda w: "\x00" not in w), st.floats().map(str))
     known = {
-        "account": ["--n", "--lipschitz", "--noise-std", "--step-size", "--steps", "--delta", "--epsilon",
+        "account": ["--n", "--lipschitz", "--noise-std", "--step-size", "--n-steps", "--delta", "--epsilon",
                     "--smoothness", "--strong-convexity", "--diameter", "--sampling", "--batch-size",
                     "--release", "--adjacency"],
-        "plan": ["--n", "--p", "--epsilon", "--delta", "--model", "--data-norm", "--adjacency", "--mechanism",
+        "plan": ["--n", "--n-features", "--epsilon", "--delta", "--model", "--data-norm", "--adjacency", "--mechanism",
                  "--radius", "--alpha"],
         "fit": ["--target", "--epsilon", "--delta", "--model", "--schema", "--data-norm", "--target-bounds", "--radius",
-                "--mechanism", "--seed"],
+                "--mechanism", "--random-state"],
         "predict": ["--output"],
         "ledger": ["--ledger", "--dataset", "--epsilon", "--delta"],
     }  # fmt: skip
@@ -149,10 +149,10 @@ def _arguments(folder: Path) -> tuple[Any, Callable[[list[str]], Any]]:
             "0.5",
             "--step-size",
             "0.5",
-            "--steps",
+            "--n-steps",
             "5",
         ],
-        "plan": ["--n", "100", "--p", "2", "--epsilon", "1"],
+        "plan": ["--n", "100", "--n-features", "2", "--epsilon", "1"],
         "fit": [
             "table.csv",
             "--target",

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import DplangevinError
-from dplangevin.ledger import Ledger, _books, _rows
-from dplangevin.ledger.inspection import inspect
+from dplangevin.ledger import Ledger, _composition_cache, _rows
+from dplangevin.ledger.inspection import inspect_ledger
 from fuzz import _ledgers as ledgers
 from fuzz._states import changed
 from unit._ledger import gaussian, pure
@@ -40,7 +40,7 @@ def _asked(url: str) -> list[Callable[[], Any]]:
         lambda: ledger.dataset("mixed").history(),
         lambda: ledger.dataset("full").remaining(),
         lambda: ledger.dataset("mixed").charge(gaussian(0.01)),
-        lambda: ledger.dataset("mixed").part("south").charge(pure(0.01)),
+        lambda: ledger.dataset("mixed").for_part("south").charge(pure(0.01)),
     ]
 
 
@@ -61,7 +61,7 @@ def _shake(
         if case % 1000 == 999:
             asked = [lambda: Ledger(url).dataset("mixed").remaining()]
         for ask in (asked[rng.integers(len(asked))], lambda: Ledger(url).dataset("full").charge(pure(0.25))):
-            _books.forget()
+            _composition_cache.clear_caches()
             try:
                 ask()
                 outcomes["answered"] += 1
@@ -72,7 +72,7 @@ def _shake(
                 raise AssertionError(f"case {case}: {type(error).__name__}: {error}") from error
             if ask not in asked and not known:
                 outcomes["charged in full"] += 1
-        assert inspect(url)
+        assert inspect_ledger(url)
     return outcomes
 
 
@@ -102,7 +102,7 @@ def test_the_fuzzer_sees_a_charge(
         return {**tables, "dplangevin_dataset": [changed(first, rng), *others]}
 
     assert _shake(tables, tmp_path / "ledger.db", 150, 1, budget)["charged in full"] == 0
-    monkeypatch.setattr(_rows, "genesis", lambda *_: _Anything())
+    monkeypatch.setattr(_rows, "first_link", lambda *_: _Anything())
     assert _shake(tables, tmp_path / "ledger.db", 150, 1, budget)["charged in full"] > 0
 
 

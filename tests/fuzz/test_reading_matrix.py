@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.tables import cells_of, label, matrix_of, number
-from dplangevin.tables.cells import MAX_NUMBER_LENGTH, person
+from dplangevin.tables import as_column, as_matrix, read_label, read_number
+from dplangevin.tables.cells import MAX_NUMBER_LENGTH, read_person
 from fuzz import _matrix as matrix
 from fuzz._odd_objects import Jax, Raising, Speaking, Tensor
 from fuzz._old_reader import old_column
@@ -111,11 +111,11 @@ def test_shortcuts_agree_with_the_rule_of_one_cell(container: str, tmp_path: Pat
     ]:
         with warnings.catch_warnings(action="ignore"):
             column = matrix.column_of(container, matrix.build(container, cells, tmp_path))
-        np.testing.assert_array_equal(column.numbers(), [number(cell) for cell in cells])
+        np.testing.assert_array_equal(column.numbers(), [read_number(cell) for cell in cells])
         for text in (False, True):
-            assert column.texts(text=text).tolist() == [label(cell, text=text) for cell in cells]
+            assert column.texts(text=text).tolist() == [read_label(cell, text=text) for cell in cells]
         places, names = column.persons()
-        assert [names[i] if i >= 0 else None for i in places] == [person(cell) for cell in cells]
+        assert [names[i] if i >= 0 else None for i in places] == [read_person(cell) for cell in cells]
 
 
 def test_scalars_of_other_libraries_are_their_item() -> None:
@@ -124,21 +124,21 @@ def test_scalars_of_other_libraries_are_their_item() -> None:
         with contextlib.suppress(ImportError):
             scalars += list(getattr(importlib.import_module(name), make)([1, 1]))
     for scalar in scalars:
-        assert (number(scalar), label(scalar), person(scalar)) == (1.0, "1", "1")
+        assert (read_number(scalar), read_label(scalar), read_person(scalar)) == (1.0, "1", "1")
     for several in (np.array([1, 2]), np.array([]), Tensor([1, 2]), [], [1, 2], np.ma.masked, {1}, {"a": 1}):
-        assert np.isnan(number(several))
-        assert label(several) is person(several) is None
+        assert np.isnan(read_number(several))
+        assert read_label(several) is read_person(several) is None
     nested: list[Any] = []
     nested.append(nested)
-    assert np.isnan(number(nested))
+    assert np.isnan(read_number(nested))
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array, Tensor])
 def test_rows_of_every_kind_are_one_table(kind: Callable[[Any], Any]) -> None:
     rows = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
-    np.testing.assert_array_equal(matrix_of([kind(row) for row in rows]), rows)
+    np.testing.assert_array_equal(as_matrix([kind(row) for row in rows]), rows)
     for odd in ([None, 7.0], [7.0], 7.0, "7", None, Speaking(), Raising(), {"a": 1}):
-        found = matrix_of([kind(rows[0]), odd, kind(rows[2])], 2)
+        found = as_matrix([kind(rows[0]), odd, kind(rows[2])], 2)
         np.testing.assert_array_equal(found[[0, 2]], [rows[0], rows[2]])
 
 
@@ -154,17 +154,17 @@ def test_the_time_of_a_cell_is_linear_in_its_length() -> None:
             text = shape.replace("{}", "{0}").format("9" * (length // shape.count("{}")))
             for cell in (text, text.encode(), [text]):
                 start = time.process_time()
-                number(cell), label(cell), label(cell, text=True), person(cell)
+                read_number(cell), read_label(cell), read_label(cell, text=True), read_person(cell)
                 assert time.process_time() - start < 5.0
     start = time.process_time()
-    cells_of(["9" * 20_000 + "x"] * 200, "x").numbers()
+    as_column(["9" * 20_000 + "x"] * 200, "x").numbers()
     assert time.process_time() - start < 5.0
 
 
 def test_objects_that_raise_are_missing_and_containers_that_raise_are_refused_without_their_words() -> None:
-    assert np.isnan(number(Raising()))
-    assert label(Raising()) is person(Raising()) is None
-    for read_column in (lambda: cells_of(Speaking(), "y"), lambda: matrix_of(Speaking())):
+    assert np.isnan(read_number(Raising()))
+    assert read_label(Raising()) is read_person(Raising()) is None
+    for read_column in (lambda: as_column(Speaking(), "y"), lambda: as_matrix(Speaking())):
         with pytest.raises(ValueError, match="must be") as error:
             read_column()
         assert "SECRET" not in str(error.value)

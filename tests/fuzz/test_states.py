@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import DplangevinError
-from dplangevin.families import run_state
+from dplangevin.mechanisms import run_state
 from fuzz import _states as states
 
 SOME = 600

@@ -27,35 +27,41 @@ from golden.frozen import Document, flag_names, option_names
 # --- Adapters: the only code here that knows the package ----------------------------------------------------------
 
 PLACES = {
-    "dplangevin": "DPLogisticRegression DPLinearSVC DPRidge DPHuberRegressor DPQuantileRegressor DPPoissonRegressor "
-    "DPAdditiveClassifier DPAdditiveRegressor DPSearchCV SchemaEncoder Schema Ledger Guarantee Plan Price Constants "
-    "account calibrate choose run save_plan load_plan save_model load_model private_score private_selection "
-    "plan_sampler check_schema epsilon_for lower_bound_epsilon NoisyGradientSchedule",
-    "dplangevin.errors": "BudgetExceeded DplangevinError",
-    "dplangevin.privacy.plan": "certify",
-    "dplangevin.privacy.registry": "mechanism_for recipe_names schedule_types",
-    "dplangevin.privacy.parts": "Pure Gaussian Approximate BoundedRange SampledGaussian",
-    "dplangevin.problem": "Problem DataBounds Ball Box WholeSpace Logistic Squared Mean Clipped Softmax Huber",
-    "dplangevin.data": "ArrayDataset",
-    "dplangevin.families.noisy_gradient.discrete_schedule": "DiscreteGradientSchedule",
-    "dplangevin.families.whitened.schedule": "WhitenedSchedule",
-    "dplangevin.families.whitened_objective.schedule": "WhitenedObjectiveSchedule",
-    "dplangevin.families.perturbation.schedule": "ObjectivePerturbationSchedule OutputPerturbationSchedule",
-    "dplangevin.families.moments.schedule": "SufficientStatisticsSchedule",
-    "dplangevin.families.draws.schedule": "ExponentialSchedule GibbsSchedule IteratedExponentialSchedule",
-    "dplangevin.families.underdamped.schedule": "UnderdampedSchedule",
-    "dplangevin.families.mirror_descent.schedule": "PublicMirrorSchedule",
-    "dplangevin.families.mirror_descent.mechanism": "PublicMirrorDescent",
-    "dplangevin.families.mirror_descent.mirror_map": "QuadraticMap",
-    "dplangevin.families.rashomon.schedule": "RashomonSchedule RashomonChainSchedule",
-    "dplangevin.families.rashomon_region.schedule": "SlackSchedule",
-    "dplangevin.families.noisy_answers.schedule": "NoisySumsSchedule SumGroup NoisyMaxSchedule NoisyAnswersSchedule "
-    "LargestNormSchedule CorrectedAnswersSchedule",
-    "dplangevin.families.learned_schema.schedule": "LearnedSchemaSchedule",
-    "dplangevin.families.repeated_selection.schedule": "RepeatedSelectionSchedule",
-    "dplangevin.queries": "count_queries count_marginals count_file column Marginals",
-    "dplangevin.rashomon": "RashomonRegion RashomonSampler private_counts",
-    "dplangevin.cli.main": "run:command_line",
+    "dplangevin": (
+        "DPLogisticRegression DPLinearSVC DPRidge DPHuberRegressor DPQuantileRegressor "
+        "DPPoissonRegressor DPAdditiveClassifier DPAdditiveRegressor DPModelSearch SchemaEncoder Schema "
+        "Ledger Guarantee Plan CertifiedSpec Constants account calibrate plan_fit run_plan save_plan "
+        "load_plan save_model load_model private_score private_selection plan_sampler check_schema "
+        "choose_epsilon lower_bound_epsilon NoisyGradientSpec"
+    ),
+    "dplangevin.errors": ("BudgetExceeded DplangevinError"),
+    "dplangevin.accounting.plan": ("certify_plan"),
+    "dplangevin.accounting.registry": ("mechanism_for plannable_mechanisms spec_types"),
+    "dplangevin.accounting.parts": ("Pure Gaussian Approximate BoundedRange SampledGaussian"),
+    "dplangevin.problem": (
+        "Problem DataBounds Ball Box WholeSpace Logistic Squared Mean Clipped Softmax Huber"
+    ),
+    "dplangevin.data": ("ArrayDataset"),
+    "dplangevin.mechanisms.noisy_gradient.spec": ("DiscreteGradientSpec"),
+    "dplangevin.mechanisms.whitened.spec": ("WhitenedSpec"),
+    "dplangevin.mechanisms.whitened_objective.spec": ("WhitenedObjectiveSpec"),
+    "dplangevin.mechanisms.perturbation.spec": ("ObjectivePerturbationSpec OutputPerturbationSpec"),
+    "dplangevin.mechanisms.moments.spec": ("SufficientStatisticsSpec"),
+    "dplangevin.mechanisms.exponential.spec": ("ExponentialSpec GibbsSpec IteratedExponentialSpec"),
+    "dplangevin.mechanisms.underdamped.spec": ("UnderdampedSpec"),
+    "dplangevin.mechanisms.mirror_descent.spec": ("PublicMirrorSpec"),
+    "dplangevin.mechanisms.mirror_descent.mechanism": ("PublicMirrorDescent"),
+    "dplangevin.mechanisms.mirror_descent.mirror_map": ("QuadraticMap"),
+    "dplangevin.mechanisms.rashomon.spec": ("RashomonSpec RashomonChainSpec"),
+    "dplangevin.mechanisms.rashomon_region.spec": ("SlackSpec"),
+    "dplangevin.mechanisms.noisy_answers.spec": (
+        "NoisySumsSpec SumGroup NoisyMaxSpec NoisyAnswersSpec MaxNormSpec CorrectedAnswersSpec"
+    ),
+    "dplangevin.mechanisms.learned_schema.spec": ("LearnedSchemaSpec"),
+    "dplangevin.mechanisms.repeated_selection.spec": ("RepeatedSelectionSpec"),
+    "dplangevin.queries": ("count_queries count_marginals count_file column Marginals"),
+    "dplangevin.rashomon": ("RashomonRegion RashomonSampler private_counts"),
+    "dplangevin.cli.main": ("run_command_line:command_line"),
 }
 """Module -> the names that are used from it; "name:alias" where the name is taken."""
 
@@ -101,7 +107,7 @@ def conversions(guarantee: Any) -> dict[str, Any]:
 
 def certified(spec: Any, constants: Any = None, theorem: str | None = None) -> Any:
     """The guarantee of a spec."""
-    return make("certify", constants, spec, delta=1e-6, theorem=theorem)
+    return make("certify_plan", constants, spec, delta=1e-6, theorem=theorem)
 
 
 def calibrated(**options: Any) -> Any:
@@ -111,25 +117,25 @@ def calibrated(**options: Any) -> Any:
 
 def plan_of(problem: Any, spec: Any, delta: float = 1e-5, theorem: str | None = None) -> Any:
     """A plan that can be run."""
-    return make("Plan", problem=problem, schedule=spec, delta=delta, theorem=theorem)
+    return make("Plan", problem=problem, spec=spec, delta=delta, theorem=theorem)
 
 
 def planned_fit(**options: Any) -> Any:
     """What the planner chooses, as a plan."""
-    return make("choose", **options).plan
+    return make("plan_fit", **options).plan
 
 
 def released(plan: Any, data: Any, seed: int = 7) -> dict[str, Any]:
     """A run of a plan that solves a problem."""
-    release = make("run", plan, data, seed)
-    auxiliary = [np.asarray(release.beside[name]) for name in sorted(release.beside)]
+    release = make("run_plan", plan, data, seed)
+    auxiliary = [np.asarray(release.auxiliary[name]) for name in sorted(release.auxiliary)]
     iterates = [np.asarray(release.iterates[step]) for step in sorted(release.iterates)]
     return {"value": np.asarray(release.value), "auxiliary": auxiliary, "iterates": iterates}
 
 
 def answered(spec: Any, *exact: Any, seed: int = 7) -> dict[str, Any]:
     """A release of noisy answers."""
-    price = make("Price", schedule=spec, delta=1e-6)
+    price = make("CertifiedSpec", spec=spec, delta=1e-6)
     release = make("mechanism_for", type(spec)).run(price, lambda: list(exact), seed)
     return {"values": [np.asarray(value) for value in release.values]}
 
@@ -213,7 +219,7 @@ def admissions(
         ledger = get("Ledger").create(f"sqlite:///{folder}/ledger.db")
         budget = ledger.declare("table", **option_names(declared))
         for index, each in enumerate(releases):
-            spender = budget if parts is None or not parts[index] else budget.part(parts[index])
+            spender = budget if parts is None or not parts[index] else budget.for_part(parts[index])
             try:
                 spender.charge(each)
                 admitted.append("yes")
@@ -324,82 +330,82 @@ REPLACE: dict[str, Any] = {"adjacency": "replace-one"}
 ANSWERS = {"answers": 20, "changed": 2, "sensitivity": 1.0, "p": 2.5, "sigma": 8.0}
 SUMS = {"noise": "gaussian", "adjacency": "replace-one"}
 LEARNED_COUNTS = {
-    "numbers": 2,
-    "cells": 9,
-    "categories": 1,
+    "n_numbers": 2,
+    "n_cells": 9,
+    "n_categories": 1,
     "scale": 8.0,
     "threshold": 60.0,
     "adjacency": "replace-one",
 }
 THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
     # spec, theorem, constants, fields, fields that differ in the second variant
-    ("NoisyGradientSchedule", "composition", BASE, FULL, {"release": "trajectory", "momentum": True}),
-    ("NoisyGradientSchedule", "opposite-records", BASE, BATCHES | {"sampling": "poisson"}, {"n_steps": 20}),
-    ("NoisyGradientSchedule", "optimal-shift", BASE, FULL, {"n_steps": math.inf}),
-    ("NoisyGradientSchedule", "cyclic-shift", BASE, BATCHES | {"sampling": "cyclic"}, {"n_steps": 120}),
-    ("NoisyGradientSchedule", "shuffled-shift", BASE, BATCHES | {"sampling": "shuffle"}, {"n_steps": 120}),
+    ("NoisyGradientSpec", "composition", BASE, FULL, {"release": "trajectory", "momentum": True}),
+    ("NoisyGradientSpec", "opposite-records", BASE, BATCHES | {"sampling": "poisson"}, {"n_steps": 20}),
+    ("NoisyGradientSpec", "optimal-shift", BASE, FULL, {"n_steps": math.inf}),
+    ("NoisyGradientSpec", "cyclic-shift", BASE, BATCHES | {"sampling": "cyclic"}, {"n_steps": 120}),
+    ("NoisyGradientSpec", "shuffled-shift", BASE, BATCHES | {"sampling": "shuffle"}, {"n_steps": 120}),
     (
-        "NoisyGradientSchedule",
+        "NoisyGradientSpec",
         "secret-permutation",
         BASE,
         BATCHES | {"sampling": "shuffle"},
         {"noise_std": 0.6},
     ),
-    ("NoisyGradientSchedule", "block-recursion", BASE, FULL, {"noise_std": 0.08}),
-    ("NoisyGradientSchedule", "dobrushin", BASE | {"diameter": 0.02}, FULL, {"n_steps": math.inf}),
+    ("NoisyGradientSpec", "block-recursion", BASE, FULL, {"noise_std": 0.08}),
+    ("NoisyGradientSpec", "dobrushin", BASE | {"diameter": 0.02}, FULL, {"n_steps": math.inf}),
     (
-        "NoisyGradientSchedule",
+        "NoisyGradientSpec",
         "hidden-state-sgd",
         BASE,
         BATCHES | {"sampling": "without-replacement"},
         {"n_steps": 30},
     ),
     (
-        "NoisyGradientSchedule",
+        "NoisyGradientSpec",
         "every-step-shift",
         BASE,
         BATCHES | {"sampling": "without-replacement"},
         {"n_steps": 30},
     ),
     (
-        "NoisyGradientSchedule",
+        "NoisyGradientSpec",
         "participation-start",
         BASE | {"adjacency": "add-remove"},
         BATCHES | {"sampling": "poisson", "step_size": 0.1},
         {"n_steps": 30},
     ),
     (
-        "NoisyGradientSchedule",
+        "NoisyGradientSpec",
         "block-sgd",
         BASE,
         BATCHES | {"sampling": "without-replacement", "n_steps": 20},
         {"noise_std": 0.6},
     ),
-    ("DiscreteGradientSchedule", "discrete-composition", BASE, FULL, {"noise_std": 0.08}),
+    ("DiscreteGradientSpec", "discrete-composition", BASE, FULL, {"noise_std": 0.08}),
     (
-        "ObjectivePerturbationSchedule",
+        "ObjectivePerturbationSpec",
         "objective-perturbation",
         BASE,
         {"density_scale": 3.0, "tolerance": 1e-6, "release_density_scale": 1e-3},
         {"density_scale": 5.0},
     ),
     (
-        "ObjectivePerturbationSchedule",
+        "ObjectivePerturbationSpec",
         "gaussian-objective-perturbation",
         BASE,
         {"density_scale": 3.0, "tolerance": 1e-6, "release_density_scale": 1e-3, "noise": "gaussian"},
         {"density_scale": 5.0},
     ),
     (
-        "OutputPerturbationSchedule",
+        "OutputPerturbationSpec",
         "output-perturbation",
         BASE,
         {"density_scale": 0.02, "tolerance": 1e-6, "noise": "gaussian"},
         {"noise": "gamma"},
     ),
-    ("PublicMirrorSchedule", "public-mirror-descent", BASE, FULL, {"n_steps": 120}),
+    ("PublicMirrorSpec", "public-mirror-descent", BASE, FULL, {"n_steps": 120}),
     (
-        "WhitenedSchedule",
+        "WhitenedSpec",
         "whitened-composition",
         MOMENTS,
         {
@@ -407,13 +413,13 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
             "noise_std": 0.05,
             "n_steps": 32,
             "step_size": 4.0,
-            "reach": 10.0,
-            "looks": 2,
+            "coef_bound": 10.0,
+            "n_moment_releases": 2,
         },
-        {"looks": 1},
+        {"n_moment_releases": 1},
     ),
     (
-        "WhitenedObjectiveSchedule",
+        "WhitenedObjectiveSpec",
         "whitened-objective-perturbation",
         FLAT,
         {
@@ -426,21 +432,27 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         {"moment_density_scale": 0.02},
     ),
     (
-        "SufficientStatisticsSchedule",
+        "SufficientStatisticsSpec",
         "sufficient-statistics",
         MOMENTS,
         {"gram_noise_std": 2.0, "cross_noise_std": 1.0, "eigenvalue_floor": 1.0},
         {"secure": True},
     ),
     (
-        "RashomonSchedule",
+        "RashomonSpec",
         "rashomon-draws",
         BASE,
-        {"n_models": 3, "threshold": 0.05, "inverse_temperature": 100.0, "tolerance": 1e-6, "excess": 2.1},
+        {
+            "n_models": 3,
+            "threshold": 0.05,
+            "inverse_temperature": 100.0,
+            "tolerance": 1e-6,
+            "max_excess": 2.1,
+        },
         {"n_models": 6},
     ),
     (
-        "RashomonChainSchedule",
+        "RashomonChainSpec",
         "rashomon-chains",
         BASE,
         {
@@ -456,59 +468,59 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         {"n_steps": 100},
     ),
     (
-        "NoisyMaxSchedule",
+        "NoisyMaxSpec",
         "report noisy max",
         None,
         REPLACE | {"candidates": 5, "unit": 1.0, "scale": 4.0},
         {"scale": 8.0},
     ),
     (
-        "RepeatedSelectionSchedule",
+        "RepeatedSelectionSpec",
         "repeat and select",
         None,
         REPLACE | {"mu": 0.2, "repetitions": 10},
         {"law": "poisson"},
     ),
-    ("LearnedSchemaSchedule", "learned schema", None, LEARNED_COUNTS | {"noise": "gaussian"}, {"numbers": 1}),
-    ("SlackSchedule", "noisy slack", None, REPLACE | {"unit": 1.0, "scale": 8.0}, {"answers": 2}),
-    ("NoisyAnswersSchedule", "worst-shift", None, ANSWERS, {"p": 1.0, "rows_per_person": 2}),
+    ("LearnedSchemaSpec", "learned schema", None, LEARNED_COUNTS | {"noise": "gaussian"}, {"n_numbers": 1}),
+    ("SlackSpec", "noisy slack", None, REPLACE | {"unit": 1.0, "scale": 8.0}, {"answers": 2}),
+    ("NoisyAnswersSpec", "worst-shift", None, ANSWERS, {"p": 1.0, "rows_per_person": 2}),
     (
-        "UnderdampedSchedule",
+        "UnderdampedSpec",
         "underdamped-trajectory",
         BASE,
         {"inverse_temperature": 50.0, "step_size": 0.1, "n_steps": 40},
         {"friction": 3.0},
     ),
     (
-        "LargestNormSchedule",
+        "MaxNormSpec",
         "norm noise",
         None,
         {"answers": 20, "changed": 4, "sensitivity": 1.0, "scale": 8.0},
         {"changed": 20, "secure": True},
     ),
     (
-        "ExponentialSchedule",
+        "ExponentialSpec",
         "exponential-mechanism",
         BASE,
         {"inverse_temperature": 100.0},
         {"inverse_temperature": 50.0},
     ),
     (
-        "ExponentialSchedule",
+        "ExponentialSpec",
         "strongly-convex-gibbs",
         BASE,
         {"inverse_temperature": 100.0},
         {"inverse_temperature": 50.0},
     ),
     (
-        "GibbsSchedule",
+        "GibbsSpec",
         "exponential-mechanism",
         BASE,
         {"inverse_temperature": 100.0},
         {"inverse_temperature": 50.0},
     ),
     (
-        "GibbsSchedule",
+        "GibbsSpec",
         "strongly-convex-gibbs",
         BASE,
         {"inverse_temperature": 100.0},
@@ -525,17 +537,17 @@ def theorem_case(spec: str, theorem: str, constants: Any, fields: dict[str, Any]
 def nested_case(which: str) -> dict[str, Any]:
     """Specs that are made of others."""
     if which == "iterated":
-        stage = make("ExponentialSchedule", inverse_temperature=100.0)
-        spec = make("IteratedExponentialSchedule", draws=(stage, stage), radii=(0.2,))
+        stage = make("ExponentialSpec", inverse_temperature=100.0)
+        spec = make("IteratedExponentialSpec", draws=(stage, stage), radii=(0.2,))
         return numbers(certified(spec, make("Constants", **BASE)))
     if which == "corrected":
-        noise = make("NoisyAnswersSchedule", **ANSWERS)
-        fields = {"hits": 2, "search_epsilon": 0.05, "answer_epsilon": 0.05, "threshold": 10.0}
-        return numbers(certified(make("CorrectedAnswersSchedule", noise=noise, **fields)))
+        noise = make("NoisyAnswersSpec", **ANSWERS)
+        fields = {"max_corrections": 2, "search_epsilon": 0.05, "answer_epsilon": 0.05, "threshold": 10.0}
+        return numbers(certified(make("CorrectedAnswersSpec", noise=noise, **fields)))
     group = make("SumGroup", answers=3, unit=1.0, scale=4.0)
     other = make("SumGroup", answers=1, unit=2.0, scale=9.0)
     return numbers(
-        certified(make("NoisySumsSchedule", groups=(group, other), noise=which, adjacency="add-remove"))
+        certified(make("NoisySumsSpec", groups=(group, other), noise=which, adjacency="add-remove"))
     )
 
 
@@ -568,26 +580,26 @@ for _which in ("iterated", "corrected", "gaussian", "gamma", "geometric"):
 RUN = {"n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01, "step_size": 1.0}
 SMOOTH = {"n": 1000, "lipschitz": 1.0, "smoothness": 0.3, "strong_convexity": 0.05, "dimension": 4}
 DRAWS = {"mechanism": "exponential", **SMOOTH, "diameter": 1.0}
-CHAIN = {"mechanism": "underdamped", "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "steps": 50}
+CHAIN = {"mechanism": "underdamped", "n": 1000, "lipschitz": 1.0, "step_size": 0.1, "n_steps": 50}
 ACCOUNTS: dict[str, dict[str, Any]] = {
-    "full batch": RUN | {"noise_std": 0.012, "steps": 1000},
-    "endless": RUN | {"noise_std": 0.012, "steps": math.inf},
-    "add-remove": RUN | {"noise_std": 0.012, "steps": 1000, "adjacency": "add-remove"},
-    "composition": {"n": 1000, "lipschitz": 1.0, "step_size": 1.0, "noise_std": 0.1, "steps": 10},
-    "formulas": RUN | {"noise_std": "0.02/sqrt(t)", "step_size": "0.5/sqrt(t)", "steps": 40},
+    "full batch": RUN | {"noise_std": 0.012, "n_steps": 1000},
+    "endless": RUN | {"noise_std": 0.012, "n_steps": math.inf},
+    "add-remove": RUN | {"noise_std": 0.012, "n_steps": 1000, "adjacency": "add-remove"},
+    "composition": {"n": 1000, "lipschitz": 1.0, "step_size": 1.0, "noise_std": 0.1, "n_steps": 10},
+    "formulas": RUN | {"noise_std": "0.02/sqrt(t)", "step_size": "0.5/sqrt(t)", "n_steps": 40},
     "checkpoints": RUN
-    | {"noise_std": 0.012, "steps": 100, "release": "checkpoints", "checkpoints": (50, 100)},
-    "average": RUN | {"noise_std": 0.03, "steps": 100, "release": "average"},
-    "momentum": RUN | {"noise_std": 0.03, "steps": 100, "momentum": True},
-    "ball": RUN | {"noise_std": 0.012, "steps": 500, "diameter": 0.5},
-    "cyclic": RUN | {"noise_std": 0.1, "steps": 300, "sampling": "cyclic", "batch_size": 100},
-    "shuffle": RUN | {"noise_std": 0.1, "steps": 300, "sampling": "shuffle", "batch_size": 100},
+    | {"noise_std": 0.012, "n_steps": 100, "release": "checkpoints", "checkpoints": (50, 100)},
+    "average": RUN | {"noise_std": 0.03, "n_steps": 100, "release": "average"},
+    "momentum": RUN | {"noise_std": 0.03, "n_steps": 100, "momentum": True},
+    "ball": RUN | {"noise_std": 0.012, "n_steps": 500, "diameter": 0.5},
+    "cyclic": RUN | {"noise_std": 0.1, "n_steps": 300, "sampling": "cyclic", "batch_size": 100},
+    "shuffle": RUN | {"noise_std": 0.1, "n_steps": 300, "sampling": "shuffle", "batch_size": 100},
     "without replacement": RUN
-    | {"noise_std": 0.1, "steps": 100, "sampling": "without-replacement", "batch_size": 100},
+    | {"noise_std": 0.1, "n_steps": 100, "sampling": "without-replacement", "batch_size": 100},
     "poisson": RUN
-    | {"noise_std": 0.1, "steps": 100, "sampling": "poisson", "batch_size": 100, "release": "average"},
+    | {"noise_std": 0.1, "n_steps": 100, "sampling": "poisson", "batch_size": 100, "release": "average"},
     "poisson, add-remove": RUN
-    | {"noise_std": 0.1, "steps": 100, "sampling": "poisson", "batch_size": 100, "adjacency": "add-remove"},
+    | {"noise_std": 0.1, "n_steps": 100, "sampling": "poisson", "batch_size": 100, "adjacency": "add-remove"},
     "objective": SMOOTH | {"mechanism": "objective-perturbation", "density_scale": 5.0},
     "objective, gamma": SMOOTH
     | {"mechanism": "objective-perturbation", "density_scale": 5.0, "noise": "gamma"},
@@ -597,7 +609,7 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
     "gibbs": DRAWS | {"mechanism": "gibbs", "inverse_temperature": 100.0},
     "underdamped": CHAIN | {"inverse_temperature": 100.0},
     "rashomon": DRAWS
-    | {"mechanism": "rashomon", "models": 3, "threshold": 0.05, "inverse_temperature": 100.0},
+    | {"mechanism": "rashomon", "n_models": 3, "threshold": 0.05, "inverse_temperature": 100.0},
     "counting": {"mechanism": "counting", "answers": 50, "changed": 2, "sigma": 9.0, "p": 3.0},
     "laplace": {
         "mechanism": "counting",
@@ -609,15 +621,15 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
     "largest norm": {"mechanism": "largest-norm", "answers": 50, "changed": 5, "scale": 9.0},
 }
 CALIBRATIONS: dict[str, dict[str, Any]] = {
-    "endless": RUN | {"steps": math.inf, "epsilon": 1.0, "delta": 1e-6},
-    "full batch": RUN | {"steps": 1000, "epsilon": 0.5, "delta": 1e-6},
-    "add-remove": RUN | {"steps": 1000, "epsilon": 0.5, "delta": 1e-6, "adjacency": "add-remove"},
-    "trajectory": RUN | {"steps": 50, "epsilon": 1.0, "delta": 1e-6, "release": "trajectory"},
+    "endless": RUN | {"n_steps": math.inf, "epsilon": 1.0, "delta": 1e-6},
+    "full batch": RUN | {"n_steps": 1000, "epsilon": 0.5, "delta": 1e-6},
+    "add-remove": RUN | {"n_steps": 1000, "epsilon": 0.5, "delta": 1e-6, "adjacency": "add-remove"},
+    "trajectory": RUN | {"n_steps": 50, "epsilon": 1.0, "delta": 1e-6, "release": "trajectory"},
     "most steps": RUN | {"noise_std": 0.01, "epsilon": 1.0, "delta": 1e-6},
-    "cyclic": RUN | {"steps": 300, "sampling": "cyclic", "batch_size": 100, "epsilon": 1.0, "delta": 1e-6},
-    "mu": RUN | {"steps": 1000, "mu": 0.3},
-    "zcdp": RUN | {"steps": 1000, "zcdp": 0.1},
-    "rdp": RUN | {"steps": 1000, "rdp": (8.0, 0.5)},
+    "cyclic": RUN | {"n_steps": 300, "sampling": "cyclic", "batch_size": 100, "epsilon": 1.0, "delta": 1e-6},
+    "mu": RUN | {"n_steps": 1000, "mu": 0.3},
+    "zcdp": RUN | {"n_steps": 1000, "zcdp": 0.1},
+    "rdp": RUN | {"n_steps": 1000, "rdp": (8.0, 0.5)},
     "objective": SMOOTH | {"mechanism": "objective-perturbation", "epsilon": 1.0, "delta": 1e-6},
     "objective, pure": SMOOTH
     | {"mechanism": "objective-perturbation", "noise": "gamma", "epsilon": 1.0, "delta": 0.0},
@@ -689,7 +701,7 @@ for _name, _fields in (
             make(
                 "lower_bound_epsilon",
                 make("Constants", **BASE),
-                make("NoisyGradientSchedule", **fields),
+                make("NoisyGradientSpec", **fields),
                 1e-6,
             )
         ),
@@ -718,33 +730,33 @@ GRADIENT_RUNS: dict[str, dict[str, Any]] = {
 SOLVED = {"tolerance": 1e-7}
 DIRECT_RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "objective, gamma": (
-        "ObjectivePerturbationSchedule",
+        "ObjectivePerturbationSpec",
         SOLVED | {"density_scale": 30.0, "release_density_scale": 1e-4},
         {"constraint": ("WholeSpace",)},
     ),
     "objective, gaussian": (
-        "ObjectivePerturbationSchedule",
+        "ObjectivePerturbationSpec",
         SOLVED | {"density_scale": 30.0, "release_density_scale": 1e-4, "noise": "gaussian"},
         {"constraint": ("WholeSpace",)},
     ),
-    "output, gamma": ("OutputPerturbationSchedule", SOLVED | {"density_scale": 0.2}, {}),
+    "output, gamma": ("OutputPerturbationSpec", SOLVED | {"density_scale": 0.2}, {}),
     "output, gaussian": (
-        "OutputPerturbationSchedule",
+        "OutputPerturbationSpec",
         SOLVED | {"density_scale": 0.2, "noise": "gaussian"},
         {},
     ),
     "moments": (
-        "SufficientStatisticsSchedule",
+        "SufficientStatisticsSpec",
         {"gram_noise_std": 2.0, "cross_noise_std": 1.0, "eigenvalue_floor": 1.0},
         {"loss": "Squared"},
     ),
     "underdamped": (
-        "UnderdampedSchedule",
+        "UnderdampedSpec",
         {"inverse_temperature": 5.0, "step_size": 0.3, "n_steps": 20},
         {"constraint": ("WholeSpace",)},
     ),
-    "exponential on a grid": ("ExponentialSchedule", {"inverse_temperature": 20.0}, {"n_features": 1}),
-    "gibbs": ("GibbsSchedule", {"inverse_temperature": 20.0}, {"n_features": 1}),
+    "exponential on a grid": ("ExponentialSpec", {"inverse_temperature": 20.0}, {"n_features": 1}),
+    "gibbs": ("GibbsSpec", {"inverse_temperature": 20.0}, {"n_features": 1}),
 }
 MODELS: dict[str, dict[str, Any]] = {
     "logistic": {},
@@ -768,7 +780,7 @@ MECHANISMS = (*PURE_MECHANISMS, "noisy-gd", "langevin", "whitened-gd", "gibbs")
 
 def gradient_case(changes: dict[str, Any], **of: Any) -> dict[str, Any]:
     stated, data = problem(**of)
-    return released(plan_of(stated, make("NoisyGradientSchedule", **(STEPS | changes)), 1e-3), data)
+    return released(plan_of(stated, make("NoisyGradientSpec", **(STEPS | changes)), 1e-3), data)
 
 
 def direct_case(spec: str, fields: dict[str, Any], of: dict[str, Any]) -> dict[str, Any]:
@@ -779,7 +791,7 @@ def direct_case(spec: str, fields: dict[str, Any], of: dict[str, Any]) -> dict[s
 
 def mirror_case(**fields: Any) -> dict[str, Any]:
     stated, data = problem()
-    return mirrored(stated, make("PublicMirrorSchedule", **(STEPS | fields)), data)
+    return mirrored(stated, make("PublicMirrorSpec", **(STEPS | fields)), data)
 
 
 def planned_options(mechanism: str, model: str, adjacency: str, delta: float) -> dict[str, Any]:
@@ -808,7 +820,7 @@ def sampler_case(tier: str, delta: float, **of: Any) -> dict[str, Any]:
     planned = make("plan_sampler", stated, 4.0, delta, tier, verbose=False)
     return {
         "plan": plan_file(planned.plan),
-        "passes": planned.gradient_evaluations,
+        "passes": planned.n_gradient_evaluations,
         **released(planned.plan, data),
     }
 
@@ -822,14 +834,14 @@ def sums_case(noise: str) -> dict[str, Any]:
         make("SumGroup", answers=3, unit=1.0, scale=4.0),
         make("SumGroup", answers=2, unit=2.0, scale=9.0),
     )
-    spec = make("NoisySumsSchedule", groups=groups, noise=noise, adjacency="replace-one")
+    spec = make("NoisySumsSpec", groups=groups, noise=noise, adjacency="replace-one")
     return answered(spec, np.array([5.0, 7.0, 1.0]), np.array([20.0, 30.0]))
 
 
 def corrected_case() -> dict[str, Any]:
-    noise = make("NoisyAnswersSchedule", **ANSWERS)
-    fields = {"hits": 2, "search_epsilon": 0.05, "answer_epsilon": 0.05, "threshold": 10.0}
-    return answered(make("CorrectedAnswersSchedule", noise=noise, **fields), np.arange(20.0))
+    noise = make("NoisyAnswersSpec", **ANSWERS)
+    fields = {"max_corrections": 2, "search_epsilon": 0.05, "answer_epsilon": 0.05, "threshold": 10.0}
+    return answered(make("CorrectedAnswersSpec", noise=noise, **fields), np.arange(20.0))
 
 
 for _name, _changes in GRADIENT_RUNS.items():
@@ -867,11 +879,11 @@ for _adjacency in BOTH:
 for _tier, _delta in (("exact", 0.0), ("pure", 0.0), ("certified", 1e-3), ("process", 1e-3), ("auto", 1e-3)):
     case(f"sampler/{_tier}", sampler_case, _tier, _delta, n_features=1 if _tier == "exact" else 2)
 for _p in (1.0, 2.0, 2.5):
-    case(f"answers/p = {_p:g}", answers_case, "NoisyAnswersSchedule", range(20), **(ANSWERS | {"p": _p}))
+    case(f"answers/p = {_p:g}", answers_case, "NoisyAnswersSpec", range(20), **(ANSWERS | {"p": _p}))
 case(
     "answers/largest norm",
     answers_case,
-    "LargestNormSchedule",
+    "MaxNormSpec",
     range(20),
     answers=20,
     changed=4,
@@ -881,7 +893,7 @@ case(
 case(
     "answers/largest norm, all",
     answers_case,
-    "LargestNormSchedule",
+    "MaxNormSpec",
     range(5),
     answers=5,
     changed=5,
@@ -891,7 +903,7 @@ case(
 case(
     "answers/max",
     answers_case,
-    "NoisyMaxSchedule",
+    "NoisyMaxSpec",
     range(5),
     candidates=5,
     unit=1.0,
@@ -901,7 +913,7 @@ case(
 case(
     "answers/slack",
     answers_case,
-    "SlackSchedule",
+    "SlackSpec",
     [3.0, 4.0],
     unit=1.0,
     scale=8.0,
@@ -946,7 +958,7 @@ def fit_case(
     X, y, weights = records(n_classes if bounds is None else 0, *(bounds or ()))
     options = {"epsilon": 5.0, "delta": 1e-3, "data_norm": 2.0, "random_state": 3, **ESTIMATORS[name]}
     if changes.get("adjacency") == "add-remove":
-        options["n"] = N
+        options["n_public"] = N
     if n_classes > 2:
         options["classes"] = list(range(n_classes))
     model = fitted(name, X, y, weights if weighted else None, **(options | changes))
@@ -963,9 +975,9 @@ def table_case(
     target = "gain" if "Regressor" in name or name == "DPRidge" else "y"
     columns = [column for column in FEATURES if column in options["schema"].names and column != target]
     if person:
-        options |= {"person": "who", "max_rows_per_person": 2, "n": N}
+        options |= {"person": "who", "max_rows_per_person": 2, "n_public": N}
     if changes.get("adjacency") == "add-remove":
-        options["n"] = N
+        options["n_public"] = N
     model = fitted(
         name, frame[[*columns, target, *(["who"] if person else [])]], target, **(options | changes)
     )
@@ -1102,7 +1114,7 @@ def counts_of(counts: Any) -> dict[str, Any]:
     return {
         "values": np.asarray(counts.values),
         "intervals": np.stack([low, high]),
-        "document": Document(counts.postprocessed().to_dict()),
+        "document": Document(counts.postprocess().to_dict()),
         **numbers(counts.guarantee),
     }
 
@@ -1142,10 +1154,10 @@ def search_case(adjacency: str) -> dict[str, Any]:
         data_norm=2.0,
         classes=[0, 1],
         adjacency=adjacency,
-        n=N if adjacency == "add-remove" else None,
+        n_public=N if adjacency == "add-remove" else None,
     )
     found = make(
-        "DPSearchCV",
+        "DPModelSearch",
         model,
         {"data_norm": [2.0, 1.0]},
         epsilon=30.0,
@@ -1171,7 +1183,7 @@ def region_case(
         classes=[0, 1],
         adjacency=adjacency,
         radius=radius,
-        n=N if adjacency == "add-remove" else None,
+        n_public=N if adjacency == "add-remove" else None,
     )
     stated = {
         "epsilon": 20.0,
@@ -1181,7 +1193,7 @@ def region_case(
         "random_state": 3,
     }
     region = make("RashomonRegion", model, **(stated | options)).fit(X, y)
-    models = [np.append(each.coef_.ravel(), each.intercept_) for each in (region.centre_, *region.models_)]
+    models = [np.append(each.coef_.ravel(), each.intercept_) for each in (region.center_, *region.models_)]
     return {
         "models": np.array(models),
         "table": Document(region.multiplicity().to_dict()),
@@ -1194,7 +1206,7 @@ def good_models_case(**options: Any) -> dict[str, Any]:
     model = make(
         "DPLogisticRegression", data_norm=2.0, classes=[0, 1], radius=1.0, alpha=0.1, fit_intercept=False
     )
-    stated = {"threshold": 0.2, "n_models": 2, "epsilon": 8.0, "random_state": 3}
+    stated = {"thresholds": 0.2, "n_models": 2, "epsilon": 8.0, "random_state": 3}
     if options["route"] == "trajectory":  # needs a radius that holds every minimiser
         model.set_params(**option_names({"radius": 3.0, "alpha": 2.0}))
     sampler = make("RashomonSampler", model, **(stated | options)).fit(X[:, :2], y)
@@ -1259,23 +1271,26 @@ case(
 
 FLAGS = "--n 10000 --lipschitz 1 --smoothness 0.26 --strong-convexity 0.01"
 STEP, AT = "--step-size 1", "--delta 1e-6 --json"
-BALL, COUNTS = "--dimension 3 --diameter 1", "--schema schema.json --epsilon 2 --delta 1e-6 --seed 3 --json"
-TABLE = "table.csv --target y --schema schema.json --delta 1e-3 --seed 3"
-PLANNED = "plan --n 10000 --p 5 --epsilon 1"
+BALL, COUNTS = (
+    "--dimension 3 --diameter 1",
+    "--schema schema.json --epsilon 2 --delta 1e-6 --random-state 3 --json",
+)
+TABLE = "table.csv --target y --schema schema.json --delta 1e-3 --random-state 3"
+PLANNED = "plan --n 10000 --n-features 5 --epsilon 1"
 LEDGER = "--ledger sqlite:///ledger.db --dataset t"
 FILES = {"table.csv": table().to_csv(index=False), "schema.json": json.dumps(STATED)}
 COMMANDS = {
-    "account": f"account {FLAGS} {STEP} --noise-std 0.012 --steps 1000 {AT}",
-    "account endless": f"account {FLAGS} {STEP} --noise-std 0.012 --steps inf {AT}",
-    "account orders": f"account {FLAGS} {STEP} --noise-std 0.012 --steps 100 --order 2,8 {AT}",
-    "account epsilon": f"account {FLAGS} {STEP} --noise-std 0.012 --steps 100 --epsilon 1 --json",
-    "account batches": f"account {FLAGS} {STEP} --noise-std 0.1 --steps 300 --sampling cyclic --batch-size 100 {AT}",
+    "account": f"account {FLAGS} {STEP} --noise-std 0.012 --n-steps 1000 {AT}",
+    "account endless": f"account {FLAGS} {STEP} --noise-std 0.012 --n-steps inf {AT}",
+    "account orders": f"account {FLAGS} {STEP} --noise-std 0.012 --n-steps 100 --order 2,8 {AT}",
+    "account epsilon": f"account {FLAGS} {STEP} --noise-std 0.012 --n-steps 100 --epsilon 1 --json",
+    "account batches": f"account {FLAGS} {STEP} --noise-std 0.1 --n-steps 300 --sampling cyclic --batch-size 100 {AT}",
     "account counting": f"account --mechanism counting --answers 50 --changed 2 --sigma 9 --p 3 {AT}",
-    "account rashomon": f"account --mechanism rashomon {FLAGS} {BALL} --models 3 --threshold 0.05 "
+    "account rashomon": f"account --mechanism rashomon {FLAGS} {BALL} --n-models 3 --threshold 0.05 "
     f"--inverse-temperature 100 {AT}",
-    "calibrate": f"calibrate {FLAGS} {STEP} --steps inf --epsilon 1 {AT}",
+    "calibrate": f"calibrate {FLAGS} {STEP} --n-steps inf --epsilon 1 {AT}",
     "calibrate steps": f"calibrate {FLAGS} {STEP} --noise-std 0.01 --epsilon 1 {AT}",
-    "calibrate mu": f"calibrate {FLAGS} {STEP} --steps 100 --mu 0.3 --json",
+    "calibrate mu": f"calibrate {FLAGS} {STEP} --n-steps 100 --mu 0.3 --json",
     "calibrate exponential": f"calibrate --mechanism exponential {FLAGS} {BALL} --epsilon 1 --delta 0 --json",
     "plan": f"{PLANNED} --json",
     "plan ridge": f"{PLANNED} --model ridge --adjacency add-remove --json",
@@ -1286,7 +1301,7 @@ COMMANDS = {
     "count": f"count table.csv --marginals 1 --bins 4 {COUNTS}",
     "count where": f"count table.csv --where 'age > 40' --raw {COUNTS}",
     "sample": f"sample {TABLE} --radius 1 --alpha 0.1 --epsilon 4 --tier process --quiet --json",
-    "rashomon": f"rashomon {TABLE} --threshold 0.5 --models 2 --epsilon 20 --json",
+    "rashomon": f"rashomon {TABLE} --threshold 0.5 --n-models 2 --epsilon 20 --json",
     "ledger": f"ledger init {LEDGER} --epsilon 9 --delta 1e-2 && "
     f"fit {TABLE} --epsilon 5 --output model.json {LEDGER} && ledger show {LEDGER} --json",
     "model file > model.json": f"fit {TABLE} --epsilon 5 --output model.json --quiet",

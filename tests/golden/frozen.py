@@ -2,7 +2,7 @@
 
 An array becomes the hash of its dtype, shape and bytes, with its norm and first values for diagnosis; a number becomes
 `float.hex()`; a `Document` (decoded JSON) stays what it is, without what differs between two runs (`UNSTABLE`) and
-without sentences, whose wording is free: each is `TEXT`, so that their number is still compared.
+without sentences, whose wording is free: each is `TEXT_SUFFIXES`, so that their number is still compared.
 """
 
 from __future__ import annotations

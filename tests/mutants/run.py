@@ -147,9 +147,9 @@ def answers(
 
 
 def area_of(module: str) -> str:
-    """The package of a module; a family by its own name."""
+    """The package of a module; a mechanism by its own name."""
     parts = Path(FILES[module]).parts[2:-1]
-    return "/".join(parts[:2]) if parts[0] == "families" and len(parts) > 1 else parts[0]
+    return "/".join(parts[:2]) if parts[0] == "mechanisms" and len(parts) > 1 else parts[0]
 
 
 def print_areas(areas: dict[str, Counter[str]]) -> None:

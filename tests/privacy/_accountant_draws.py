@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
 from dplangevin.problem.constants import Constants
 from privacy._accountant_trials import (
     Floats,
@@ -86,7 +85,7 @@ def _dressed(
         convex=bool(rng.random() < 0.9),
     )
     scale = parameter**2 / loss
-    schedule = NoisyGradientSchedule(
+    schedule = NoisyGradientSpec(
         step_size=_per_step(run.steps * scale),
         noise_std=_per_step(run.noises * gradient),
         n_steps=len(run.steps) if steps is None else steps,
@@ -113,7 +112,7 @@ def chain(rng: Rng) -> Trial:
     if release == "average":
         more["average_from"] = int(rng.integers(0, steps))
     last = more["checkpoints"][-1] if release == "checkpoints" else steps
-    plain = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=steps, **more)
+    plain = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=steps, **more)
     truth = chain_truth(run, plain, (last - 1) % run.length)
     if (
         release == "last-iterate"
@@ -251,7 +250,7 @@ def langevin(rng: Rng) -> Trial:
     etas = rng.uniform(0.2, 1.0, steps) if release == "trajectory" else np.full(steps, rng.uniform(0.2, 1.0))
     run = replace(_run(rng, "full", steps, False, forward=True), steps=etas, noises=np.sqrt(2 * etas) / etas)
     add_remove = rng.random() < 0.4
-    plain = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=steps, release=release)
+    plain = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=steps, release=release)
     unit = 10.0 ** int(rng.integers(-15, 16))  # of the loss; the temperature undoes it
     constants = Constants(
         n=run.n,
@@ -260,7 +259,7 @@ def langevin(rng: Rng) -> Trial:
         strong_convexity=run.ridge * unit,
         adjacency="add-remove" if add_remove else "replace-one",
     )
-    schedule = LangevinSchedule(
+    schedule = langevin_spec(
         inverse_temperature=1 / unit, step_size=_per_step(etas), n_steps=steps, release=release
     )
     return Trial(kind="langevin", constants=constants, schedule=schedule, truth=chain_truth(run, plain, 0))

@@ -15,26 +15,23 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
-from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.families.noisy_answers.schedule import (
-    LargestNormSchedule,
-    NoisyAnswersSchedule,
-    NoisyMaxSchedule,
-    NoisySumsSchedule,
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
+from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
+from dplangevin.mechanisms.noisy_answers.spec import (
+    MaxNormSpec,
+    NoisyAnswersSpec,
+    NoisyMaxSpec,
+    NoisySumsSpec,
     SumGroup,
 )
-from dplangevin.families.perturbation.schedule import (
-    ObjectivePerturbationSchedule,
-    OutputPerturbationSchedule,
-)
-from dplangevin.families.rashomon_region.schedule import SlackSchedule
-from dplangevin.families.repeated_selection.schedule import FEWEST, RepeatedSelectionSchedule
-from dplangevin.families.underdamped.schedule import UnderdampedSchedule
-from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
+from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
+from dplangevin.mechanisms.repeated_selection.spec import MIN_POISSON_REPETITIONS, RepeatedSelectionSpec
+from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.problem.constants import ADJACENCIES, Constants
 from privacy._accountant_draws import Rng, _log, _pick
 from privacy._accountant_sets import SETS, sparse_vector
@@ -60,7 +57,7 @@ def slack(rng: Rng) -> Trial:
     unit, mu, adjacency = _unit(rng), _log(rng, 0.01, 5.0), _pick(rng, *ADJACENCIES)
     scale = _sides(adjacency) * unit / mu
     answers = int(rng.integers(1, 5))
-    schedule = SlackSchedule(unit=unit, scale=scale, answers=answers, adjacency=adjacency)
+    schedule = SlackSpec(unit=unit, scale=scale, answers=answers, adjacency=adjacency)
     return _gaussian("slack", mu, schedule)
 
 
@@ -71,7 +68,7 @@ def sums(rng: Rng) -> Trial:
         unit, answers, scale = _unit(rng), int(rng.integers(1, 5)), _log(rng, 0.3, 50.0)
         groups.append(SumGroup(answers=answers, unit=unit, scale=scale * unit))
         square += (_sides(adjacency) if answers > 1 else 1) / scale**2
-    schedule = NoisySumsSchedule(groups=tuple(groups), noise="gaussian", adjacency=adjacency)
+    schedule = NoisySumsSpec(groups=tuple(groups), noise="gaussian", adjacency=adjacency)
     return _gaussian("sums", math.sqrt(square), schedule)
 
 
@@ -97,12 +94,13 @@ def counts(rng: Rng) -> Trial:
     """Geometric noise: a record leaves one count, and enters another."""
     adjacency, unit, scale = _pick(rng, *ADJACENCIES), int(rng.integers(1, 4)), _log(rng, 0.3, 6.0)
     if rng.random() < 0.5:
-        schedule: Any = NoisySumsSchedule(
+        schedule: Any = NoisySumsSpec(
             groups=(SumGroup(answers=3, unit=unit, scale=scale),), noise="geometric", adjacency=adjacency
         )
     else:
-        schedule = LearnedSchemaSchedule(
-            numbers=1, cells=4, categories=0, noise="geometric", scale=scale, adjacency=adjacency, rows_per_person=unit
+        schedule = LearnedSchemaSpec(
+            n_numbers=1, n_cells=4, n_categories=0, noise="geometric", scale=scale, adjacency=adjacency,
+            rows_per_person=unit
         )  # fmt: skip
     truth = geometric_truth(_sides(adjacency), unit, scale)
     return Trial(kind="counts", constants=None, schedule=schedule, truth=truth)
@@ -111,7 +109,7 @@ def counts(rng: Rng) -> Trial:
 def noisy_max(rng: Rng) -> Trial:
     """Two candidates whose lead moves by 2 units (1 under add-remove): the probability that the first one wins."""
     adjacency, unit, ratio = _pick(rng, *ADJACENCIES), _unit(rng), _log(rng, 0.05, 5.0)
-    schedule = NoisyMaxSchedule(candidates=2, unit=unit, scale=unit / ratio, adjacency=adjacency)
+    schedule = NoisyMaxSpec(candidates=2, unit=unit, scale=unit / ratio, adjacency=adjacency)
     lead = np.linspace(-6, 6, 241) * ratio
 
     def wins(gap: Any) -> Any:  # of two exponentials; 1 - wins(gap) = wins(-gap)
@@ -134,7 +132,7 @@ def answers(rng: Rng) -> Trial:
         _unit(rng),
     )
     changed = int(rng.integers(1, 6)) if p == 2 else 1  # several moves of other noise take a second each
-    schedule = NoisyAnswersSchedule(
+    schedule = NoisyAnswersSpec(
         answers=changed + int(rng.integers(0, 3)), changed=changed, sensitivity=unit, p=p, sigma=unit / shift,
         adjacency=_pick(rng, *ADJACENCIES),
     )  # fmt: skip
@@ -152,7 +150,7 @@ def answers(rng: Rng) -> Trial:
 def largest_norm(rng: Rng) -> Trial:
     """All k answers move by the sensitivity s: that every one exceeds t >= s has probability e^(s - t) / 2^k."""
     k, shift, unit = int(rng.integers(1, 6)), _log(rng, 0.05, 6.0), _unit(rng)
-    schedule = LargestNormSchedule(
+    schedule = MaxNormSpec(
         answers=k, changed=k, sensitivity=unit, scale=unit / shift, adjacency=_pick(rng, *ADJACENCIES)
     )
     if k == 1:
@@ -171,9 +169,9 @@ def whitened(rng: Rng) -> Trial:
     constants = Constants(
         n=n, lipschitz=slope * row, row_norm=row, adjacency="add-remove" if add else "replace-one"
     )
-    schedule = WhitenedSchedule(
-        moment_noise_std=1 / (n * moment), noise_std=slope / (n * step), n_steps=steps, step_size=1.0, reach=1.0,
-        looks=looks,
+    schedule = WhitenedSpec(
+        moment_noise_std=1 / (n * moment), noise_std=slope / (n * step), n_steps=steps, step_size=1.0, coef_bound=1.0,
+        n_moment_releases=looks,
     )  # fmt: skip
     steps, schedule = _approached(rng, steps, schedule)
     turned = looks * moment**2 + steps * step**2
@@ -181,20 +179,20 @@ def whitened(rng: Rng) -> Trial:
     return _gaussian("whitened", math.sqrt(square), schedule, constants)
 
 
-def _approached(rng: Rng, steps: int, schedule: WhitenedSchedule) -> tuple[float, WhitenedSchedule]:
+def _approached(rng: Rng, steps: int, schedule: WhitenedSpec) -> tuple[float, WhitenedSpec]:
     """Perhaps with an approach: how many steps of the stated noise cost as much as the run with any number of steps."""
     if steps < 2 or rng.random() < 0.5:
         return steps, schedule
     first, ratio = int(rng.integers(1, steps)), _log(rng, 0.3, 3.0)
     changed = replace(
         schedule,
-        approach=first,
+        n_approach_steps=first,
         approach_noise_std=ratio * schedule.noise_std,
         average_from=first,
-        longest=100,
+        max_steps=100,
     )
-    total = changed.steps(float(rng.uniform(0, 9)))
-    noises = np.array([changed.noise(t, total) for t in range(total)]) / schedule.noise_std
+    total = changed.choose_n_steps(float(rng.uniform(0, 9)))
+    noises = np.array([changed.noise_at_step(t, total) for t in range(total)]) / schedule.noise_std
     return float((1 / noises**2).sum()), changed
 
 
@@ -208,7 +206,7 @@ def whitened_objective(rng: Rng) -> Trial:
         n=n, lipschitz=slope * row, smoothness=1e-9 * ridge, row_norm=row, adjacency=adjacency, dimension=1,
         hessian_rank=1,
     )  # fmt: skip
-    schedule = WhitenedObjectiveSchedule(
+    schedule = WhitenedObjectiveSpec(
         moment_density_scale=1 / (n * moment), ridge=ridge, density_scale=noise, tolerance=_PRECISE * slope * row,
         release_density_scale=1e-3 * noise / (n * ridge),
     )  # fmt: skip
@@ -230,7 +228,7 @@ def underdamped(rng: Rng) -> Trial:
     return _gaussian(
         "underdamped",
         mu * (1 - 1e-9),
-        UnderdampedSchedule(
+        UnderdampedSpec(
             inverse_temperature=beta / loss, friction=gamma, inverse_mass=u, step_size=eta, n_steps=steps
         ),
         Constants(n=n, lipschitz=loss, adjacency=adjacency),
@@ -242,8 +240,8 @@ def learned(rng: Rng) -> Trial:
     adjacency, scale = _pick(rng, *ADJACENCIES), _log(rng, 0.5, 30.0)
     numbers, labels = int(rng.integers(0, 4)), int(rng.integers(1, 4))
     threshold = 1 + scale * rng.uniform(0.5, 6.0)
-    schedule = LearnedSchemaSchedule(
-        numbers=numbers, cells=8, categories=labels, noise="gaussian", scale=scale, threshold=threshold,
+    schedule = LearnedSchemaSpec(
+        n_numbers=numbers, n_cells=8, n_categories=labels, noise="gaussian", scale=scale, threshold=threshold,
         adjacency=adjacency,
     )  # fmt: skip
     seen = float(ndtr((1 - threshold) / scale)) * (1 - 1e-12)
@@ -269,8 +267,8 @@ def learned(rng: Rng) -> Trial:
 def selection(rng: Rng) -> Trial:
     """Scores N(0, 1) against N(mu, 1), the largest of K released: half-lines, by the generating function of K."""
     law, mu = _pick(rng, "poisson", "geometric", "logarithmic"), _log(rng, 0.01, 2.0)
-    mean = _log(rng, FEWEST if law == "poisson" else 1.1, 300.0)
-    schedule = RepeatedSelectionSchedule(mu=mu, repetitions=mean, law=law, adjacency=_pick(rng, *ADJACENCIES))
+    mean = _log(rng, MIN_POISSON_REPETITIONS if law == "poisson" else 1.1, 300.0)
+    schedule = RepeatedSelectionSpec(mu=mu, repetitions=mean, law=law, adjacency=_pick(rng, *ADJACENCIES))
     gamma = schedule.gamma if law == "logarithmic" else 1 / mean
 
     def beyond(miss: Any) -> Any:  # Pr[some score is above the cut], each with probability `miss`
@@ -297,13 +295,13 @@ def minimiser(rng: Rng) -> Trial:
     )  # fmt: skip
     sides = _sides(adjacency)
     if rng.random() < 0.5:
-        schedule: Any = OutputPerturbationSchedule(
+        schedule: Any = OutputPerturbationSpec(
             density_scale=sides * loss / (n * ridge * mu), tolerance=_PRECISE * loss, noise="gaussian"
         )
         return _gaussian("minimiser", mu, schedule, constants)
     # the sum of losses is tilted by N(0, noise^2); the release noise is far below and blurs a little
     noise = sides * loss / mu
-    schedule = ObjectivePerturbationSchedule(
+    schedule = ObjectivePerturbationSpec(
         density_scale=noise,
         tolerance=_PRECISE * loss,
         release_density_scale=1e-3 * noise / (n * ridge),
@@ -324,7 +322,7 @@ def moments(rng: Rng) -> Trial:
         n=50, lipschitz=1.0, row_norm=row, label_bound=label, weight_bound=weight, adjacency=adjacency
     )
     gram, cross = _log(rng, 0.01, 3.0), _log(rng, 0.01, 3.0)
-    schedule = SufficientStatisticsSchedule(
+    schedule = SufficientStatisticsSpec(
         gram_noise_std=weight * row**2 / gram,
         cross_noise_std=weight * row * label / cross,
         eigenvalue_floor=1.0,
@@ -345,7 +343,7 @@ def mirror(rng: Rng) -> Trial:
         int(rng.integers(1, 30)),
     )
     each = np.exp(rng.uniform(-5, 0, steps))
-    schedule = PublicMirrorSchedule(
+    schedule = PublicMirrorSpec(
         step_size=1.0, noise_std=tuple((_sides(adjacency) * loss / (n * each)).tolist()), n_steps=steps
     )
     constants = Constants(n=n, lipschitz=loss, adjacency=adjacency)
@@ -372,7 +370,7 @@ def draw(rng: Rng) -> Trial:
             dimension=1,
         )
         beta = mu**2 * ridge * (n / (sides * loss)) ** 2
-        return _gaussian("draw", mu * (1 - 1e-9), GibbsSchedule(inverse_temperature=beta), constants)
+        return _gaussian("draw", mu * (1 - 1e-9), GibbsSpec(inverse_temperature=beta), constants)
     constants = Constants(
         n=n, lipschitz=loss, diameter=1.0, smoothness=loss, adjacency=adjacency, dimension=1
     )
@@ -384,7 +382,7 @@ def draw(rng: Rng) -> Trial:
         np.concatenate([here, 1 - there]) * (1 - 1e-9), np.concatenate([there, 1 - here]) * (1 + 1e-9) + 1e-12
     )
     return Trial(
-        kind="draw", constants=constants, schedule=ExponentialSchedule(inverse_temperature=beta), truth=truth
+        kind="draw", constants=constants, schedule=ExponentialSpec(inverse_temperature=beta), truth=truth
     )
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dplangevin.families.draws.schedule import ExponentialSchedule, IteratedExponentialSchedule
-from dplangevin.families.noisy_answers.schedule import CorrectedAnswersSchedule, NoisyAnswersSchedule
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.noisy_answers.spec import CorrectedAnswersSpec, NoisyAnswersSpec
+from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec
+from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.problem.constants import ADJACENCIES, Constants
 from privacy._accountant_draws import Rng, _log, _pick
 from privacy._accountant_trials import Floats, Trial, Truth, gaussian_truth, tests_truth
@@ -87,7 +87,7 @@ def rashomon_draws(rng: Rng) -> Trial:
     adjacency, loss, width = _pick(rng, *ADJACENCIES), 10.0 ** int(rng.integers(-12, 13)), _range(rng)
     draws = int(rng.integers(1, 5))
     n, slopes = _slopes(rng, adjacency, width)
-    beta = slopes[0] / loss  # every record has slope `loss`, but for one
+    beta = slopes[0] / loss  # every record has slope `privacy_loss`, but for one
     psi, ramp = (float(_pick(rng, 0.0, rng.uniform(0, 0.5))) * loss for _ in range(2))
     cuts = np.linspace(0.0, 1.0, 81)
 
@@ -109,13 +109,13 @@ def rashomon_draws(rng: Rng) -> Trial:
         adjacency=adjacency,
     )  # fmt: skip
     tolerance = 1e-11 * n * loss
-    schedule = RashomonSchedule(
+    schedule = RashomonSpec(
         n_models=draws,
         threshold=psi,
         ramp=ramp,
         inverse_temperature=beta,
         tolerance=tolerance,
-        excess=2 * loss,
+        max_excess=2 * loss,
     )
     return Trial(kind="rashomon draws", constants=constants, schedule=schedule, truth=truth)
 
@@ -142,9 +142,9 @@ def rashomon_chains(rng: Rng) -> Trial:
         n=n, lipschitz=loss, smoothness=2 * ridge, strong_convexity=ridge, diameter=diameter, dimension=1,
         adjacency=adjacency,
     )  # fmt: skip
-    schedule = RashomonChainSchedule(
+    schedule = RashomonChainSpec(
         n_models=chains, threshold=0.0, inverse_temperature=beta, tolerance=1e-11 * n * loss,
-        full_lipschitz=loss + ridge * diameter, step_size=eta, n_steps=steps, interior=True,
+        full_lipschitz=loss + ridge * diameter, step_size=eta, n_steps=steps, interior_minimizers=True,
         release=_pick(rng, "last-iterate", "trajectory"),
     )  # fmt: skip
     stops = range(max(1, steps // 2), max(2, steps))
@@ -166,8 +166,8 @@ def iterated(rng: Rng) -> Trial:
     constants = Constants(
         n=n, lipschitz=loss, smoothness=loss, diameter=1.0, dimension=1, adjacency=adjacency
     )
-    schedule = IteratedExponentialSchedule(
-        draws=tuple(ExponentialSchedule(inverse_temperature=beta) for beta in betas), radii=(radius,)
+    schedule = IteratedExponentialSpec(
+        draws=tuple(ExponentialSpec(inverse_temperature=beta) for beta in betas), radii=(radius,)
     )
     cuts = (
         np.linspace(radius, 1 - radius, 61)[:-1],
@@ -198,9 +198,13 @@ def sparse_vector(rng: Rng) -> Trial:
     ):  # an error that is found more often than not: the answer is nearly all that is seen
         p, shift, search, answer, level = 1.0, 0.03, 0.03, _range(rng) / 1.02, 0.0
     scales = 4 / search, 2 / search  # in units of D, as everything below
-    noise = NoisyAnswersSchedule(answers=1, changed=1, sensitivity=unit, p=p, sigma=unit / shift)
-    schedule = CorrectedAnswersSchedule(
-        noise=noise, hits=1, search_epsilon=search, answer_epsilon=answer, threshold=level * unit / shift
+    noise = NoisyAnswersSpec(answers=1, changed=1, sensitivity=unit, p=p, sigma=unit / shift)
+    schedule = CorrectedAnswersSpec(
+        noise=noise,
+        max_corrections=1,
+        search_epsilon=search,
+        answer_epsilon=answer,
+        threshold=level * unit / shift,
     )
 
     def density(x: Floats) -> Floats:
@@ -248,7 +252,7 @@ def secure_descent(rng: Rng) -> Trial:
         adjacency=adjacency,
         dimension=1,
     )
-    schedule = DiscreteGradientSchedule(
+    schedule = DiscreteGradientSpec(
         step_size=1.0, noise_std=gradient * sigma / n, n_steps=steps, resolution=resolution,
         release=_pick(rng, "last-iterate", "trajectory"),
     )  # fmt: skip

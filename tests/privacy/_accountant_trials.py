@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.accounting.theorem import Spec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Trial:
 
     kind: str
     constants: Constants | None
-    schedule: Schedule
+    schedule: Spec
     truth: Truth
     mu: float | None = None
 
@@ -112,7 +112,7 @@ def mixture_truth(first: tuple[Floats, Floats], second: tuple[Floats, Floats], d
     return tests_truth(np.concatenate([here, there]) * down, np.concatenate([there, here]) * up + 1e-300)
 
 
-def chain_truth(run: _Run, schedule: NoisyGradientSchedule, position: int) -> Truth:
+def chain_truth(run: _Run, schedule: NoisyGradientSpec, position: int) -> Truth:
     """The Gaussian path of a record that acts at every step t = position modulo the length of an epoch."""
     factors, noises = run.factors, run.steps * run.noises
     acts = (np.arange(len(factors)) - position) % run.length == 0

@@ -18,20 +18,20 @@ import numpy as np
 from scipy.signal import fftconvolve
 
 from dplangevin._arrays import Floats
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.filter import FilterState, PrivacyFilter
-from dplangevin.privacy.gdp_envelope import slack_floor
-from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise, GeneralizedGaussian
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.opposite_mixtures import OppositeMixtures
-from dplangevin.privacy.parts import (
+from dplangevin.accounting import conversions as cv
+from dplangevin.accounting.filter import FilterState, PrivacyFilter
+from dplangevin.accounting.gdp_envelope import slack_floor
+from dplangevin.accounting.generalized_gaussian import CorrectedNoise, GeneralizedGaussian
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.opposite_mixtures import OppositeMixtures
+from dplangevin.accounting.parts import (
     Approximate,
     BoundedRange,
     Concentrated,
     Gaussian,
     Profile,
     Pure,
-    Renyi,
+    RenyiCurve,
     SampledGaussian,
 )
 from unit._ledger import promise
@@ -159,8 +159,8 @@ KINDS: dict[str, Callable[[float, float, Any], Guarantee]] = {
     "pair": lambda mu, delta, rng: promise(Approximate(value=mu, slack=delta * rng.uniform(0.01, 0.3))),
     "bounded range": lambda mu, delta, rng: promise(BoundedRange(value=2 * mu)),
     "zCDP": lambda mu, delta, rng: promise(Concentrated(rho=mu**2 / 2)),
-    "Renyi": lambda mu, delta, rng: promise(
-        Renyi(orders=(2.0, 4.0, 8.0, 32.0), values=tuple(mu**2 / 2 * a for a in (2.0, 4.0, 8.0, 40.0)))
+    "RenyiCurve": lambda mu, delta, rng: promise(
+        RenyiCurve(orders=(2.0, 4.0, 8.0, 32.0), values=tuple(mu**2 / 2 * a for a in (2.0, 4.0, 8.0, 40.0)))
     ),
     "poisson": lambda mu, delta, rng: promise(
         SampledGaussian(rate=0.2, noise_multiplier=0.6 / mu, sampling="poisson", count=2)
@@ -178,7 +178,7 @@ KINDS: dict[str, Callable[[float, float, Any], Guarantee]] = {
     "corrected noise": lambda mu, delta, rng: promise(
         CorrectedNoise(
             noise=GeneralizedGaussian(p=4.0, shift=mu, changed=1, answers=8),
-            hits=1,
+            n_corrections=1,
             search_epsilon=mu / 3,
             answer_epsilon=mu / 3,
         )
@@ -207,7 +207,7 @@ def random_game(rng: np.random.Generator, *, quick: bool = False) -> tuple[Game,
         rule = PrivacyFilter(
             epsilon=epsilon,
             delta=delta,
-            delta_share=float(rng.choice([0.01, 0.1, 0.25, 0.5])),
+            delta_fraction=float(rng.choice([0.01, 0.1, 0.25, 0.5])),
             pure_reserve=float(rng.choice([0.0, 0.0, 0.3])) * epsilon,
             split_at_once=bool(rng.random() < 0.4),
         )

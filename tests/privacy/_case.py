@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dplangevin.audit import AuditResult, attack
-from dplangevin.audit.search import scores
-from dplangevin.families.noisy_answers import secure
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.samplers import rounded
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.audit import AuditResult, many_run_attack
+from dplangevin.audit.auditor import score_runs
+from dplangevin.mechanisms.noisy_answers import mechanism
+from dplangevin.sampling import exact_noise
 
 Draw = Callable[[int, int, np.random.Generator], np.ndarray]
 CONFIDENCE = 0.999
@@ -51,9 +51,9 @@ class Case:
         with secure_bytes(seed):
             first, second = (np.asarray(draw(side, many * self.runs, rng), float) for side in (0, 1))
         if first.ndim == 2:
-            first, second = scores(first, second, None)
+            first, second = score_runs(first, second, None)
         delta = self.claim.at_delta or 0.0
-        return attack(
+        return many_run_attack(
             first, second, self.claim, delta=delta, confidence=CONFIDENCE, canary=self.configuration
         )
 
@@ -62,7 +62,7 @@ class Case:
 def secure_bytes(seed: int) -> Iterator[None]:
     """Secure noise made of bytes of a seeded generator instead of the system's, so that no audit varies."""
     source, kept = np.random.default_rng(seed + 1000).bytes, {}
-    for module in (rounded, secure):
+    for module in (exact_noise, mechanism):
         for function in vars(module).values():
             if inspect.isfunction(function) and os.urandom in (function.__defaults__ or ()):
                 kept[function] = function.__defaults__

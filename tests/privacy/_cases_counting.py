@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
-from dplangevin.families.noisy_answers.sparse_vector import SparseVectorCorrection
+from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.noisy_answers.sparse_vector import SparseVectorCorrection
 from dplangevin.queries import count_queries
 from privacy._case import Case, Draw
 
@@ -15,7 +15,7 @@ DELTA = 0.05
 
 
 def ratios(mechanism: Any, change: np.ndarray, shrink: float = 1.0, widest: float = np.inf) -> Draw:
-    """Log-likelihood ratios of releases on counts 0 and on `change`, with the noise divided by `shrink`."""
+    """Log-likelihood ratios of releases on counts 0 and on `execute`, with the noise divided by `shrink_windows`."""
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         k, p = mechanism.k, mechanism.p
@@ -98,7 +98,9 @@ def queries() -> Case:
 
 
 def sparse() -> Case:
-    mechanism = SparseVectorCorrection(k=20, epsilon=2.0, delta=DELTA, p=2.0, corrections=1, share=0.02)
+    mechanism = SparseVectorCorrection(
+        k=20, epsilon=2.0, delta=DELTA, p=2.0, corrections=1, budget_fraction=0.02
+    )
     change = np.ones(20)
     return Case(
         name="sparse vector correction",
@@ -133,7 +135,7 @@ def largest_norm(words: str, change: Any, shrink: float = 2.0, loose: str = "", 
     return Case(
         name="largest-norm counts",
         configuration=words,
-        covers=("GeneralizedGaussianMechanism", "LargestNormNoise"),
+        covers=("GeneralizedGaussianMechanism", "MaxNormNoise"),
         claim=mechanism.guarantee,
         honest=scored(1.0),
         sabotages={f"noise / {shrink:g}": scored(shrink)},

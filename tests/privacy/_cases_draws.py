@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.theorem import Spec
 from dplangevin.audit import density_attack
 from dplangevin.data import ArrayDataset
-from dplangevin.families.draws.schedule import ExponentialSchedule, GibbsSchedule, IteratedExponentialSchedule
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.discrete_schedule import DiscreteGradientSchedule
-from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
-from dplangevin.families.underdamped.schedule import UnderdampedSchedule
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
+from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.problem import Ball, Bump, Clipped, DataBounds, Problem, RecordLoss, Squared, WholeSpace
 from privacy._case import Case, Draw
 from privacy._cases_gradient import FAR
@@ -36,16 +34,16 @@ def problem(n: int, ridge: float, radius: float) -> Problem:
     )
 
 
-def runs_of(of: Problem, schedule: Schedule, delta: float, *, seeded: bool = True) -> Draw:
+def runs_of(of: Problem, schedule: Spec, delta: float, *, seeded: bool = True) -> Draw:
     """Released values when all records pull up, and when the last one pulls down."""
-    plan = Plan(problem=of, schedule=schedule, delta=delta)
+    plan = Plan(problem=of, spec=schedule, delta=delta)
     tables = [
         ArrayDataset(np.ones((of.n, 1)), FAR * np.append(np.ones(of.n - 1), pull), of) for pull in (1, -1)
     ]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         return np.array(
-            [run(plan, tables[side], rng if seeded else None).value.ravel()[0] for _ in range(runs)]
+            [run_plan(plan, tables[side], rng if seeded else None).value.ravel()[0] for _ in range(runs)]
         )
 
     return draw
@@ -56,7 +54,7 @@ def pair(
 ) -> Case:
     honest, broken = schedules
     sabotage, seeded = more.pop("sabotage", "noise / 2"), more.pop("seeded", True)
-    claim = Plan(problem=of, schedule=honest, delta=delta).guarantee
+    claim = Plan(problem=of, spec=honest, delta=delta).guarantee
     return Case(
         name=name,
         configuration=words,
@@ -72,10 +70,10 @@ def langevin() -> Case:
     """Strongly convex, 8 steps: the last iterate is Gaussian, and the claim is its exact mu."""
     of, schedule = (
         problem(1, 0.4, math.inf),
-        LangevinSchedule(inverse_temperature=1.0, step_size=0.2, n_steps=8),
+        langevin_spec(inverse_temperature=1.0, step_size=0.2, n_steps=8),
     )
     weak = replace(schedule, noise_std=schedule.noise_std / 2)  # the same drift, half of the noise
-    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     powers = (1 - 0.2 * 0.4) ** np.arange(8)
     exact = 2 * 0.2 * powers.sum() / math.sqrt(2 * 0.2 * np.sum(powers**2))
     return pair("Langevin diffusion (SGLD)", "strongly convex, 8 steps, last iterate", of, (schedule, weak), 1e-2,
@@ -84,7 +82,7 @@ def langevin() -> Case:
 
 def underdamped() -> Case:
     """Straight losses: the last position is Gaussian; the promise is for the whole path."""
-    schedule = UnderdampedSchedule(inverse_temperature=0.6, step_size=0.2, n_steps=15)
+    schedule = UnderdampedSpec(inverse_temperature=0.6, step_size=0.2, n_steps=15)
     return pair("underdamped Langevin", "straight losses, 15 steps, last position", problem(1, 0.4, math.inf),
                 (schedule, replace(schedule, inverse_temperature=3.6)), 1e-2, "UnderdampedLangevin", runs=400,
                 sabotage="temperature / 6",
@@ -92,7 +90,7 @@ def underdamped() -> Case:
 
 
 def discrete() -> Case:
-    schedule = DiscreteGradientSchedule(step_size=0.5, noise_std=3.0, n_steps=3)
+    schedule = DiscreteGradientSpec(step_size=0.5, noise_std=3.0, n_steps=3)
     return pair("discrete gradient descent", "secure mode, 3 steps, last iterate", problem(1, 0.4, math.inf),
                 (schedule, replace(schedule, noise_std=0.5)), 1e-2, "DiscreteGradientDescent", seeded=False, runs=400,
                 sabotage="noise / 6",
@@ -102,10 +100,10 @@ def discrete() -> Case:
 def gibbs() -> Case:
     """Straight losses and a ridge: N(+-1/2, 1/(2 beta)), which the ball of radius 5 hardly touches."""
     of = problem(1, 2.0, 5.0)
-    schedule = GibbsSchedule(inverse_temperature=1.0)
-    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    schedule = GibbsSpec(inverse_temperature=1.0)
+    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     exact = density_attack(_log(1.0, 1.0, 2.0), _log(-1.0, 1.0, 2.0), [(-5.0, 5.0)], claim, delta=1e-2)
-    weak = GibbsSchedule(inverse_temperature=4.0)
+    weak = GibbsSpec(inverse_temperature=4.0)
     return pair("Gibbs mechanism", "straight losses and a ridge", of, (schedule, weak), 1e-2, "ExponentialMechanism",
                 exact_ratio=exact.mu_lower / (claim.mu or math.nan), runs=400, sabotage="temperature / 4")  # fmt: skip
 
@@ -113,7 +111,7 @@ def gibbs() -> Case:
 def exponential() -> Case:
     """Two records on an interval: e^{theta / 2} against the uniform law, exact / claimed 0.54 in epsilon."""
     return pair("exponential mechanism", "two records on an interval", problem(2, 0.0, 1.0),
-                (ExponentialSchedule(inverse_temperature=0.5), ExponentialSchedule(inverse_temperature=4.0)), 0.0,
+                (ExponentialSpec(inverse_temperature=0.5), ExponentialSpec(inverse_temperature=4.0)), 0.0,
                 "ExponentialMechanism", sabotage="temperature / 8", runs=400,
                 loose="exact / claimed is 0.54; it tends to 1 with more records, at vanishing probability")  # fmt: skip
 
@@ -123,9 +121,9 @@ def _log(pull: float, beta: float, ridge: float) -> Any:
 
 
 def iterated() -> Case:
-    def stages(beta: float) -> IteratedExponentialSchedule:
-        draws = tuple(ExponentialSchedule(inverse_temperature=factor * beta) for factor in (0.4, 0.6))
-        return IteratedExponentialSchedule(draws=draws, radii=(0.8,))
+    def stages(beta: float) -> IteratedExponentialSpec:
+        draws = tuple(ExponentialSpec(inverse_temperature=factor * beta) for factor in (0.4, 0.6))
+        return IteratedExponentialSpec(draws=draws, radii=(0.8,))
 
     return pair("iterated exponential mechanism", "two stages, the last draw", problem(2, 0.4, 1.0),
                 (stages(1.0), stages(16.0)), 0.0, "IteratedExponentialMechanism", sabotage="temperature / 16", runs=400,
@@ -133,8 +131,8 @@ def iterated() -> Case:
 
 
 def rashomon() -> Case:
-    schedule = RashomonSchedule(
-        n_models=1, threshold=0.05, inverse_temperature=1.0, tolerance=1e-6, excess=10.0
+    schedule = RashomonSpec(
+        n_models=1, threshold=0.05, inverse_temperature=1.0, tolerance=1e-6, max_excess=10.0
     )
     return pair("Rashomon draws", "one model, threshold 0.05", problem(2, 0.4, 1.0),
                 (schedule, replace(schedule, inverse_temperature=8.0)), 0.0, "RashomonDraws",
@@ -150,7 +148,7 @@ def chains() -> Case:
         "tolerance": 1e-6,
         "full_lipschitz": 2.0,
     }
-    schedule = RashomonChainSchedule(**options, inverse_temperature=0.1, step_size=1.0, n_steps=8)
+    schedule = RashomonChainSpec(**options, inverse_temperature=0.1, step_size=1.0, n_steps=8)
     weak = replace(schedule, inverse_temperature=250.0, step_size=0.0004)
     return pair("Rashomon chains", "one model, ramp 0.5, 8 steps", problem(2, 0.4, 1.0), (schedule, weak), 1e-2,
                 "RashomonChains", sabotage="noise / 50", runs=400,
@@ -170,9 +168,9 @@ class Steep(RecordLoss):
 def own_loss() -> Case:
     """Two steps of noisy descent: the pulls add up, and the last iterate shows all that composition counts."""
     of = replace(problem(1, 0.0, math.inf), loss=Steep())
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=3.0, n_steps=2)
+    schedule = NoisyGradientSpec(step_size=0.5, noise_std=3.0, n_steps=2)
     exact = 2 * 2 / (3.0 * math.sqrt(2))
-    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     return pair("noisy gradient descent", "a user's loss, two steps", of,
                 (schedule, replace(schedule, noise_std=1.5)), 1e-2, "NoisyGradientDescent",
                 exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
@@ -187,10 +185,12 @@ def cells() -> Case:
     tables = [ArrayDataset(np.array([[0.5], [side]]), np.zeros(2), of) for side in (0.5, -0.5)]
 
     def draws(beta: float) -> Draw:
-        plan = Plan(problem=of, schedule=ExponentialSchedule(inverse_temperature=beta), delta=0.0)
-        return lambda side, runs, rng: np.array([run(plan, tables[side], rng).value[0] for _ in range(runs)])
+        plan = Plan(problem=of, spec=ExponentialSpec(inverse_temperature=beta), delta=0.0)
+        return lambda side, runs, rng: np.array(
+            [run_plan(plan, tables[side], rng).value[0] for _ in range(runs)]
+        )
 
-    claim = Plan(problem=of, schedule=ExponentialSchedule(inverse_temperature=0.5), delta=0.0).guarantee
+    claim = Plan(problem=of, spec=ExponentialSpec(inverse_temperature=0.5), delta=0.0).guarantee
     return Case(
         name="exponential mechanism", configuration="not convex, envelope of cells", covers=("ExponentialMechanism",),
         claim=claim, honest=draws(0.5), sabotages={"temperature / 24": draws(12.0)}, runs=400,

@@ -14,9 +14,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.estimators import DPAdditiveClassifier, DPAdditiveRegressor, DPPoissonRegressor, _base
-from dplangevin.families.mechanism import run
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
 from estimators._models import CLASSIFIERS, EVERY, made
 from privacy._case import Case
 
@@ -27,11 +27,11 @@ CURVE = {"columns": {"x": {"range": [-1.0, 1.0]}}}
 
 def weak_run(plan: Plan, *args: Any, **kwargs: Any) -> Any:
     """The mechanism with half of the noise that was paid for; a quarter for curves, whose rows are never opposite."""
-    schedule: Any = plan.schedule
+    schedule: Any = plan.spec
     weaker = replace(
         schedule, density_scale=schedule.density_scale / (2 if plan.problem.n_columns == 1 else 4)
     )
-    return run(Plan(problem=plan.problem, schedule=weaker, delta=plan.delta), *args, **kwargs)
+    return run_plan(Plan(problem=plan.problem, spec=weaker, delta=plan.delta), *args, **kwargs)
 
 
 def fitted(cls: type, side: int, random_state: Any) -> Any:
@@ -45,7 +45,7 @@ def fitted(cls: type, side: int, random_state: Any) -> Any:
         options["target_bounds"] = (0.0, 4.0)
     if cls in ADDITIVE:
         del options["data_norm"]
-        options |= {"schema": CURVE, "hats": 2, **ADDITIVE[cls]}
+        options |= {"schema": CURVE, "n_knots": 2, **ADDITIVE[cls]}
     target = [4.0] if cls is DPPoissonRegressor else [1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -58,7 +58,7 @@ def case(cls: type) -> Case:
         return np.array([float(np.ravel(fitted(cls, side, rng).coef_)[0]) for _ in range(runs)])
 
     def weak(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        with patch.object(_base, "run", weak_run):
+        with patch.object(_base, "run_plan", weak_run):
             return honest(side, runs, rng)
 
     return Case(
@@ -80,11 +80,11 @@ def _ratio(cls: type) -> float:
     minima = []
     for side in (0, 1):
         plan = fitted(cls, side, 0).plan_.plan
-        schedule = replace(plan.schedule, density_scale=1e-9 * plan.schedule.density_scale)
-        silent = Plan(problem=plan.problem, schedule=schedule, delta=DELTA)
-        with patch.object(_base, "run", lambda _plan, *a, silent=silent, **k: run(silent, *a, **k)):
+        schedule = replace(plan.spec, density_scale=1e-9 * plan.spec.density_scale)
+        silent = Plan(problem=plan.problem, spec=schedule, delta=DELTA)
+        with patch.object(_base, "run_plan", lambda _plan, *a, silent=silent, **k: run_plan(silent, *a, **k)):
             minima.append(float(np.ravel(fitted(cls, side, 0).coef_)[0]))
-    scale = model.plan_.plan.schedule.density_scale
+    scale = model.plan_.plan.spec.density_scale
     return abs(minima[0] - minima[1]) / scale / model.privacy_.mu
 
 

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data import ArrayDataset
-from dplangevin.estimators import _metrics
+from dplangevin.estimators import _scoring
 from dplangevin.estimators._interval_plan import plan_with_intervals
 from dplangevin.estimators._scoring import Scoring
 from dplangevin.estimators.evaluation import private_score
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.families.noisy_answers.curvature import _sums
-from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
-from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
-from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
+from dplangevin.mechanisms.noisy_answers.curvature import _exact_sums
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
+from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max, calibrate_noisy_sums
 from dplangevin.planner.request import Request
-from dplangevin.privacy.plan import Price
 from privacy._case import Case, Draw
 
 
@@ -36,7 +35,7 @@ class Model:
         return np.column_stack([1 - score, score])
 
 
-def runs_of(plan: NoisySumsSchedule, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
+def runs_of(plan: NoisySumsSpec, sides: tuple[list[np.ndarray], list[np.ndarray]], factor: float) -> Draw:
     """Noisy sums scored by the likelihood ratio (geometric noise), or projected on the direction that differs."""
     weaker = replace(plan, groups=tuple(replace(group, scale=group.scale / factor) for group in plan.groups))
     run = priced(weaker)
@@ -55,11 +54,11 @@ def runs_of(plan: NoisySumsSchedule, sides: tuple[list[np.ndarray], list[np.ndar
     return draw
 
 
-def priced(schedule: Any) -> Price:
-    return Price(schedule=schedule, delta=1e-6 if getattr(schedule, "noise", "") == "gaussian" else 0.0)
+def priced(schedule: Any) -> CertifiedSpec:
+    return CertifiedSpec(spec=schedule, delta=1e-6 if getattr(schedule, "noise", "") == "gaussian" else 0.0)
 
 
-def exact(plan: NoisySumsSchedule, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
+def exact(plan: NoisySumsSpec, sides: tuple[list[np.ndarray], list[np.ndarray]]) -> float:
     """epsilon (mu) of this pair over the claim: how far the sums move, in units of the noise."""
     order = 1 if plan.noise == "geometric" else 2
     moves = [
@@ -90,7 +89,7 @@ def losses(metric: str, adjacency: str, *, secure: bool = False, delta: float = 
     best, worst = np.array([0.0, 0.3, 0.6]), np.array([1.0, 0.3, 0.6])
     if adjacency == "add-remove":
         best = best[1:]
-    plan = scoring.plan(1.0, delta, 1, secure=secure).schedule
+    plan = scoring.plan_release(1.0, delta, 1, secure=secure).spec
     return sums(
         f"private score, {metric}",
         adjacency + (", secure" if secure else "") + (", Gaussian" if plan.noise == "gaussian" else ""),
@@ -102,13 +101,13 @@ def losses(metric: str, adjacency: str, *, secure: bool = False, delta: float = 
 
 def histogram(adjacency: str) -> Case:
     """Sabotage by 2: under replace-one that is the noise of someone who forgot that two counts move."""
-    edges = _metrics.bin_edges(4)
+    edges = _scoring.bin_edges(4)
     X, y = np.array([[0.1], [0.9], [0.4]]), np.array([0, 1, 1])
     other_X, other_y = X[1:], y[1:]
     if adjacency == "replace-one":
         other_X, other_y = np.array([[0.95], [0.9], [0.4]]), np.array([1, 1, 1])
-    plan = calibrated_sums([(8, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency=adjacency)  # type: ignore[arg-type]
-    found = [_metrics.histogram(Model(), *rows, edges) for rows in ((X, y), (other_X, other_y))]
+    plan = calibrate_noisy_sums([(8, 1, 1.0)], epsilon=1.0, noise="geometric", adjacency=adjacency)  # type: ignore[arg-type]
+    found = [_scoring.score_histogram(Model(), *rows, edges) for rows in ((X, y), (other_X, other_y))]
     return sums(
         "histogram of scores", adjacency, plan, ([found[0]], [found[1]]), two=adjacency == "replace-one"
     )
@@ -116,7 +115,7 @@ def histogram(adjacency: str) -> Case:
 
 def selection(adjacency: str, *, secure: bool = False) -> Case:
     """From a tie: candidate 0 then has to overcome a gap of 2 (or 1), and exp(-gap / scale) is attained."""
-    plan = calibrated_max(candidates=2, unit=1, epsilon=2.0, adjacency=adjacency, secure=secure)  # type: ignore[arg-type]
+    plan = calibrate_noisy_max(candidates=2, unit=1, epsilon=2.0, adjacency=adjacency, secure=secure)  # type: ignore[arg-type]
     totals = [np.array([5.0, 5.0]), np.array([4.0, 6.0] if adjacency == "replace-one" else [5.0, 6.0])]
 
     def draw(factor: float) -> Draw:
@@ -152,9 +151,9 @@ def curvature(delta: float, model: str = "logistic") -> Case:
     _, both = plan_with_intervals(0.6, Request(**options))
     worst = {"logistic": [0.0, 0.0], "svc": [0.01, 0.01], "multinomial": [0.0, 0.0, -40.0] * 2}
     problem, theta = both.plan.problem, np.array(worst[model])
-    schedule: Any = both.curvature.schedule
+    schedule: Any = both.curvature.spec
     first, second = (
-        _sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, schedule.sizes)
+        _exact_sums(ArrayDataset([row, [0.6, 0.0]], [1, 1], problem), theta, schedule.sizes)
         for row in ([1.0, 0.0], [0.0, 1.0])
     )
     words = f"{model}, {'Gaussian noise' if delta else 'pure'}"
@@ -193,9 +192,9 @@ def intervals() -> Case:
         "theorem": None, "weight_bound": 1.0,
     }  # fmt: skip
     _, both = plan_with_intervals(0.15, Request(**options))
-    schedule: Any = both.plan.schedule
+    schedule: Any = both.plan.spec
     weak = replace(
-        both, plan=replace(both.plan, schedule=replace(schedule, density_scale=schedule.density_scale / 16))
+        both, plan=replace(both.plan, spec=replace(schedule, density_scale=schedule.density_scale / 16))
     )
     tables = [ArrayDataset([[1.0], [1.0]], labels, both.plan.problem) for labels in ([1, 1], [0, 1])]
 

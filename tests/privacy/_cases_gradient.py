@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import Clipped, DataBounds, Problem, Softmax, Squared
 from privacy._case import Case, Draw
 
@@ -38,8 +38,8 @@ def runs_of(plan: Plan, sides: tuple[list[int], list[int]]) -> Draw:
     ]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        releases = [run(plan, tables[side], rng) for _ in range(runs)]
-        if plan.schedule.release in ("trajectory", "checkpoints"):
+        releases = [run_plan(plan, tables[side], rng) for _ in range(runs)]
+        if plan.spec.release in ("trajectory", "checkpoints"):
             return np.array([np.concatenate(list(release.iterates.values())) for release in releases])
         return np.array([release.value[0] for release in releases])
 
@@ -58,14 +58,14 @@ def pair(
     **more: Any,
 ) -> Case:
     of = linear_problem(max(map(len, sides)), adjacency, ridge)
-    schedule = NoisyGradientSchedule(**options)
+    schedule = NoisyGradientSpec(**options)
     theorem = "composition" if schedule.sampling == "shuffle" else None
-    honest = Plan(problem=of, schedule=schedule, delta=1e-2, theorem=theorem)
+    honest = Plan(problem=of, spec=schedule, delta=1e-2, theorem=theorem)
     weak = replace(schedule, noise_std=options["noise_std"] / 2)
-    sabotages = {"noise / 2": runs_of(Plan(problem=of, schedule=weak, delta=1e-2, theorem=theorem), sides)}
+    sabotages = {"noise / 2": runs_of(Plan(problem=of, spec=weak, delta=1e-2, theorem=theorem), sides)}
     if leak:
         every = replace(schedule, release="trajectory")
-        sabotages["iterates leak"] = runs_of(Plan(problem=of, schedule=every, delta=1e-2), sides)
+        sabotages["iterates leak"] = runs_of(Plan(problem=of, spec=every, delta=1e-2), sides)
     return Case(
         name="noisy gradient descent",
         configuration=name,
@@ -85,9 +85,9 @@ def step(**options: Any) -> dict[str, Any]:
 def no_factor_two() -> Case:
     """Replace-one needs twice the noise of add-remove: calibrated for the latter, run against the former."""
     of = linear_problem(1, "replace-one", 0.4)
-    right = NoisyGradientSchedule(step_size=0.5, noise_std=2.0, n_steps=2)
-    honest = Plan(problem=of, schedule=right, delta=1e-2)
-    wrong = Plan(problem=of, schedule=replace(right, noise_std=1.0), delta=1e-2)
+    right = NoisyGradientSpec(step_size=0.5, noise_std=2.0, n_steps=2)
+    honest = Plan(problem=of, spec=right, delta=1e-2)
+    wrong = Plan(problem=of, spec=replace(right, noise_std=1.0), delta=1e-2)
     return Case(
         name="noisy gradient descent",
         configuration="full batch, sensitivity of replace-one",
@@ -117,13 +117,11 @@ def classes() -> Case:
         n_features=2,
         fit_intercept=False,
     )
-    plan = Plan(
-        problem=of, schedule=NoisyGradientSchedule(step_size=0.5, noise_std=0.2, n_steps=1), delta=1e-2
-    )
+    plan = Plan(problem=of, spec=NoisyGradientSpec(step_size=0.5, noise_std=0.2, n_steps=1), delta=1e-2)
     tables = [ArrayDataset(np.array([[side, 0.0]]), np.zeros(1), of) for side in (1.0, -1.0)]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        return np.array([run(plan, tables[side], rng).value for _ in range(runs)])
+        return np.array([run_plan(plan, tables[side], rng).value for _ in range(runs)])
 
     def shared(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         return draw(side, runs, SharedClasses(np.random.PCG64(int(rng.integers(2**31)))))

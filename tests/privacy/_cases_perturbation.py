@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.accounting.conversions import gdp_epsilon
+from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.theorem import Spec
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
-from dplangevin.families.moments.schedule import SufficientStatisticsSchedule
-from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
-from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.privacy.conversions import gdp_epsilon
-from dplangevin.privacy.plan import Plan
-from dplangevin.privacy.schedule import Schedule
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
+from dplangevin.mechanisms.perturbation.theorem import (
+    calibrate_objective_perturbation,
+    calibrate_output_perturbation,
+)
 from dplangevin.problem import Clipped, DataBounds, Huber, Problem, Squared
 from privacy._case import Case, Draw
 
@@ -33,15 +35,15 @@ def flat_problem(adjacency: str, norm: float) -> Problem:
     )
 
 
-def runs_of(of: Problem, schedule: Schedule, delta: float) -> Draw:
+def runs_of(of: Problem, schedule: Spec, delta: float) -> Draw:
     """Released values on the record (norm, 1) against (norm, -1), or against no record."""
-    plan, norm = Plan(problem=of, schedule=schedule, delta=delta), of.bounds.data_norm
+    plan, norm = Plan(problem=of, spec=schedule, delta=delta), of.bounds.data_norm
     other = ([[norm]], [-1.0]) if of.adjacency == "replace-one" else (np.zeros((0, 1)), np.zeros(0))
     tables = [ArrayDataset(*rows, of) for rows in (([[norm]], [1.0]), other)]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         seed = None if getattr(schedule, "secure", False) else rng
-        return np.array([run(plan, tables[side], seed).value[0] for _ in range(runs)])
+        return np.array([run_plan(plan, tables[side], seed).value[0] for _ in range(runs)])
 
     return draw
 
@@ -50,7 +52,7 @@ def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **mo
     """reach : how far the noiseless answer moves, in units in which the noise has scale `density_scale`."""
     weakened = more.pop("weakened", ("density_scale",))
     cover = more.pop("cover")
-    claim = Plan(problem=of, schedule=schedule, delta=delta).guarantee
+    claim = Plan(problem=of, spec=schedule, delta=delta).guarantee
     scale = getattr(schedule, weakened[-1])
     exact = gdp_epsilon(reach / scale, delta) if delta else reach / scale
     weak = replace(schedule, **{part: getattr(schedule, part) / 2 for part in weakened})
@@ -71,7 +73,7 @@ def pair(name: str, of: Problem, schedule: Any, delta: float, reach: float, **mo
 def objective(adjacency: str, norm: float, delta: float) -> Case:
     of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
-    schedule = calibrated_objective_perturbation(of.constants, **options)
+    schedule = calibrate_objective_perturbation(of.constants, **options)
     name = "objective perturbation, " + ("pure" if delta == 0 else "Gaussian")
     return pair(name, of, schedule, delta, records * PULL * norm, cover="ObjectivePerturbation")
 
@@ -79,7 +81,7 @@ def objective(adjacency: str, norm: float, delta: float) -> Case:
 def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -> Case:
     of, records = flat_problem(adjacency, norm), 2 if adjacency == "replace-one" else 1
     options: dict[str, Any] = {"epsilon": 0.8} if delta == 0 else {"epsilon": 1.5, "delta": delta}
-    schedule = calibrated_output_perturbation(of.constants, secure=secure, **options)
+    schedule = calibrate_output_perturbation(of.constants, secure=secure, **options)
     name = "output perturbation, " + ("pure" if delta == 0 else "Gaussian")
     more: dict[str, Any] = {"runs": 1600, "slow": True} if secure else {}
     return pair(name, of, schedule, delta, records * PULL / (200 * norm), cover="OutputPerturbation", **more)
@@ -88,7 +90,7 @@ def output(adjacency: str, norm: float, delta: float, *, secure: bool = False) -
 def moments(norm: float, *, secure: bool = False) -> Case:
     """A high floor makes theta the noisy cross moment over it; the worst replacement keeps the row and flips y."""
     of = replace(flat_problem("replace-one", norm), loss=Clipped(Squared(), 1.0), ridge=0.0)
-    schedule = SufficientStatisticsSchedule(
+    schedule = SufficientStatisticsSpec(
         gram_noise_std=3 * norm**2, cross_noise_std=2 * norm, eigenvalue_floor=1e9, secure=secure
     )
     return pair("sufficient statistics", of, schedule, 1e-2, 2 * norm, cover="SufficientStatistics",

@@ -10,44 +10,44 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 
-from dplangevin.estimators import DPLogisticRegression, _raw, _raw_records
-from dplangevin.families.learned_schema.mechanism import Counts, LearnedCounts
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule, calibrated_learning
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
-from dplangevin.families.repeated_selection.mechanism import Attempts, RepeatedSelection
-from dplangevin.families.repeated_selection.schedule import RepeatedSelectionSchedule
-from dplangevin.privacy.plan import Plan, Price
+from dplangevin.accounting.plan import CertifiedSpec, Plan
+from dplangevin.estimators import DPLogisticRegression, _raw_fit, _raw_table
+from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec, calibrate_learned_schema
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
+from dplangevin.mechanisms.repeated_selection.mechanism import CandidateAttempts, RepeatedSelection
+from dplangevin.mechanisms.repeated_selection.spec import RepeatedSelectionSpec
 from dplangevin.schema import Schema
 from privacy._case import Case, Draw
 
 DELTA, COLUMNS, MU, TAIL = 0.05, 9, 1.5, 0.02
 
 
-def _ranges(schedule: LearnedSchemaSchedule) -> Draw:
+def _ranges(schedule: LearnedSchemaSpec) -> Draw:
     """A record in the first cell of every column, or in the second."""
-    plan = Price(schedule=schedule, delta=DELTA)
+    plan = CertifiedSpec(spec=schedule, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-        cells = np.zeros((COLUMNS, schedule.cells))
+        cells = np.zeros((COLUMNS, schedule.n_cells))
         cells[:, side] = 1
-        exact = Counts(cells, [])
-        found = [LearnedCounts().run(plan, lambda: exact, rng).cells for _ in range(runs)]
+        exact = CellCounts(cells, [])
+        found = [LearnedSchemaMechanism().run(plan, lambda: exact, rng).cells for _ in range(runs)]
         return np.array([float((noisy[:, 0] - noisy[:, 1]).sum()) for noisy in found])
 
     return draw
 
 
-def _categories(schedule: LearnedSchemaSchedule) -> Draw:
+def _categories(schedule: LearnedSchemaSpec) -> Draw:
     """A record with a common label in one column and its own in the other, or with other labels in both."""
-    plan = Price(schedule=schedule, delta=DELTA)
+    plan = CertifiedSpec(spec=schedule, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         first = {"a": 1000 + side, "b": 1001 - side}
         second = {"usual": 1000} if side else {"usual": 999, "own": 1}
-        exact, scores = Counts(np.zeros((0, 0)), [first, second]), []
+        exact, scores = CellCounts(np.zeros((0, 0)), [first, second]), []
         for _ in range(runs):
-            labels = LearnedCounts().run(plan, lambda: exact, rng).labels
+            labels = LearnedSchemaMechanism().run(plan, lambda: exact, rng).labels
             score = labels[0]["b"] - labels[0]["a"] - labels[1]["usual"] + 1000
             scores.append(1e6 if "own" in labels[1] else score)
         return np.array(scores)
@@ -80,7 +80,7 @@ def _person(side: int, rng: Any) -> Any:
         fit_intercept=False,
         bad_rows="zero",
         person="who",
-        n=1,
+        n_public=1,
         max_rows_per_person=2,
     )
     table = pd.DataFrame({"x": [1.0 - 2.0 * side] * 8, "y": 1, "who": "a"})
@@ -92,7 +92,7 @@ def _persons(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def _everybody(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-    with patch.object(_raw_records, "kept_rows", lambda codes, most, rng: codes >= 0):
+    with patch.object(_raw_table, "select_person_rows", lambda codes, most, rng: codes >= 0):
         return _persons(side, runs, rng)
 
 
@@ -113,43 +113,47 @@ def _wholes(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
 
 def _third(plan: Plan, *args: Any, **kwargs: Any) -> Any:
     """The fit with a third of the noise that was paid for."""
-    schedule: Any = plan.schedule
+    schedule: Any = plan.spec
     weaker = replace(schedule, density_scale=schedule.density_scale / 3)
-    return run(Plan(problem=plan.problem, schedule=weaker, delta=plan.delta), *args, **kwargs)
+    return run_plan(Plan(problem=plan.problem, spec=weaker, delta=plan.delta), *args, **kwargs)
 
 
 def _weak_wholes(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
-    with patch.object(_raw, "run", _third):
+    with patch.object(_raw_fit, "run_plan", _third):
         return _wholes(side, runs, rng)
 
 
-def _selected(schedule: RepeatedSelectionSchedule, noise: float) -> Draw:
+def _selected(schedule: RepeatedSelectionSpec, noise: float) -> Draw:
     """Attempts that release a record's number with noise, the largest of which wins."""
-    plan = Price(schedule=schedule, delta=DELTA)
+    plan = CertifiedSpec(spec=schedule, delta=DELTA)
     group = SumGroup(answers=1, unit=1.0, scale=(1 + 1e-8) / schedule.mu)
-    price = Price(
-        schedule=NoisySumsSchedule(groups=(group,), noise="gaussian", adjacency="replace-one"), delta=DELTA
+    price = CertifiedSpec(
+        spec=NoisySumsSpec(groups=(group,), noise="gaussian", adjacency="replace-one"), delta=DELTA
     )
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         def attempt(_: int, rng: np.random.Generator) -> tuple[float, None, str]:
             return side + noise / schedule.mu * float(rng.standard_normal()), None, ""
 
-        attempts = Attempts(fits=(price,), scores=(price,), attempt=attempt)
+        attempts = CandidateAttempts(fit_specs=(price,), score_specs=(price,), run_attempt=attempt)
         return np.array([RepeatedSelection().run(plan, attempts, rng).score for _ in range(runs)])
 
     return draw
 
 
-SELECTION = RepeatedSelectionSchedule(mu=0.5, repetitions=10, adjacency="replace-one")
-RANGES = calibrated_learning(numbers=COLUMNS, cells=5, categories=0, adjacency="replace-one", mu=MU)
-LABELS = calibrated_learning(numbers=0, cells=0, categories=2, adjacency="replace-one", mu=MU, tail=TAIL)
+SELECTION = RepeatedSelectionSpec(mu=0.5, repetitions=10, adjacency="replace-one")
+RANGES = calibrate_learned_schema(
+    n_numbers=COLUMNS, n_cells=5, n_categories=0, adjacency="replace-one", mu=MU
+)
+LABELS = calibrate_learned_schema(
+    n_numbers=0, n_cells=0, n_categories=2, adjacency="replace-one", mu=MU, threshold_delta=TAIL
+)
 CASES = (
     Case(
         name="repeat and select",
         configuration="10 attempts on average, geometric, the largest noisy number",
         covers=("RepeatedSelection",),
-        claim=Price(schedule=SELECTION, delta=DELTA).guarantee,
+        claim=CertifiedSpec(spec=SELECTION, delta=DELTA).guarantee,
         honest=_selected(SELECTION, 1.0),
         sabotages={"noise / 6": _selected(SELECTION, 1 / 6)},
         loose="the score carries what is released, so the pair of the proof is not attained",
@@ -157,8 +161,8 @@ CASES = (
     Case(
         name="learned ranges",
         configuration=f"Gaussian cells, {COLUMNS} columns jointly, replace-one",
-        covers=("LearnedCounts",),
-        claim=Price(schedule=RANGES, delta=DELTA).guarantee,
+        covers=("LearnedSchemaMechanism",),
+        claim=CertifiedSpec(spec=RANGES, delta=DELTA).guarantee,
         honest=_ranges(RANGES),
         sabotages={"sensitivity of one column": _ranges(replace(RANGES, scale=RANGES.scale / COLUMNS**0.5))},
         exact_ratio=1.0,
@@ -166,8 +170,8 @@ CASES = (
     Case(
         name="learned categories",
         configuration="Gaussian threshold, 2 columns jointly, replace-one",
-        covers=("LearnedCounts",),
-        claim=Price(schedule=LABELS, delta=DELTA).guarantee,
+        covers=("LearnedSchemaMechanism",),
+        claim=CertifiedSpec(spec=LABELS, delta=DELTA).guarantee,
         honest=_categories(LABELS),
         sabotages={
             "threshold without its delta": _categories(replace(LABELS, threshold=1.0)),

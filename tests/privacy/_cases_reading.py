@@ -13,10 +13,10 @@ import polars as pl
 import pyarrow as pa
 
 from dplangevin.estimators import DPLogisticRegression
-from dplangevin.queries.count import planned
+from dplangevin.queries.count import plan_counts
 from dplangevin.queries.marginals import Marginals
 from dplangevin.schema import Schema
-from dplangevin.tables import Files, Table, table_of
+from dplangevin.tables import Table, TableFiles, as_table
 from fuzz._odd_objects import Jax, Tensor
 from fuzz._old_reader import old_column
 from privacy._case import Case, Draw
@@ -25,8 +25,8 @@ DELTA = 1e-6
 PEOPLE = 400
 SCHEMA = Schema.from_dict({"columns": {"x": {"categories": ["1", "2"]}}, "missing": "middle"})
 SIDES: tuple[list[Any], list[Any]] = ([1] * PEOPLE, [None, *[1] * (PEOPLE - 1)])
-CELLS = Marginals.over(SCHEMA)
-MECHANISM = planned(tables=CELLS, epsilon=1.0, delta=DELTA, p=2.0)
+CELLS = Marginals.from_schema(SCHEMA)
+MECHANISM = plan_counts(tables=CELLS, epsilon=1.0, delta=DELTA, p=2.0)
 
 
 def noisy(counts: tuple[np.ndarray, np.ndarray]) -> Draw:
@@ -72,7 +72,7 @@ def entry(name: str, read: Callable[[list[Any]], Table], old: Callable[[list[Any
 def labels() -> Case:
     """Labels as a list, one of them odd: once everyone became the first class."""
     lists = [1] * PEOPLE, ["?", *[1] * (PEOPLE - 1)]
-    encode = DPLogisticRegression(data_norm=1.0, classes=[0, 1]).encoder()
+    encode = DPLogisticRegression(data_norm=1.0, classes=[0, 1]).target_encoder()
 
     def old(given: list[Any]) -> np.ndarray:
         return (np.asarray(given) == np.array([0, 1])[1]).astype(float)
@@ -96,7 +96,7 @@ def labels() -> Case:
 def scalars(name: str, make: Callable[[int], Any]) -> Case:
     """Labels as a list of scalars of an array library, one of them None: NumPy read them all, the rule none."""
     lists = [make(1) for _ in range(PEOPLE)], [None, *[make(1) for _ in range(PEOPLE - 1)]]
-    encode = DPLogisticRegression(data_norm=1.0, classes=[0, 1]).encoder()
+    encode = DPLogisticRegression(data_norm=1.0, classes=[0, 1]).target_encoder()
 
     def counts(read: Any) -> Draw:
         totals = [np.array([int(np.sum(read(given))), 0]) for given in lists]
@@ -120,25 +120,25 @@ def cases() -> tuple[Case, ...]:
         return (
             entry(
                 "list",
-                lambda c: table_of([[x] for x in c], ["x"]),
+                lambda c: as_table([[x] for x in c], ["x"]),
                 lambda c: np.array(c, float if None in c else int),
             ),
-            entry("pandas", lambda c: table_of(pd.DataFrame({"x": c})), lambda c: pd.Series(c)),
+            entry("pandas", lambda c: as_table(pd.DataFrame({"x": c})), lambda c: pd.Series(c)),
             entry(
                 "pandas, nullable",
-                lambda c: table_of(pd.DataFrame({"x": pd.array(c, dtype="Int64")})),
+                lambda c: as_table(pd.DataFrame({"x": pd.array(c, dtype="Int64")})),
                 lambda c: pd.array(c, dtype="Int64").to_numpy(float, na_value=np.nan) if None in c else c,
             ),
-            entry("polars", lambda c: table_of(pl.DataFrame({"x": c})), lambda c: pl.Series(c).to_numpy()),
-            entry("Arrow", lambda c: table_of(pa.table({"x": c})), lambda c: pa.array(c).to_pandas()),
+            entry("polars", lambda c: as_table(pl.DataFrame({"x": c})), lambda c: pl.Series(c).to_numpy()),
+            entry("Arrow", lambda c: as_table(pa.table({"x": c})), lambda c: pa.array(c).to_pandas()),
             entry(
                 "CSV",
-                lambda c: Files(csv_file(c, folder)).table(),
+                lambda c: TableFiles(csv_file(c, folder)).read_table(),
                 lambda c: pd.read_csv(csv_file(c, folder), skip_blank_lines=False)["x"],
             ),
             entry(
                 "Parquet",
-                lambda c: Files(parquet_file(c, folder)).table(),
+                lambda c: TableFiles(parquet_file(c, folder)).read_table(),
                 lambda c: pd.read_parquet(parquet_file(c, folder))["x"],
             ),
             labels(),

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.data import ArrayDataset
-from dplangevin.families.noisy_answers.mechanism import NoisySums
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
-from dplangevin.families.rashomon_region.flips import flip_totals
-from dplangevin.families.rashomon_region.mechanism import NoisySlack
-from dplangevin.families.rashomon_region.objective import RegionObjective
-from dplangevin.families.rashomon_region.plan import _curvature, _flips, _slack
-from dplangevin.families.rashomon_region.schedule import SlackSchedule
-from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
-from dplangevin.privacy.plan import Price
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
+from dplangevin.mechanisms.rashomon_region.flips import flip_totals
+from dplangevin.mechanisms.rashomon_region.mechanism import NoisySlack
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, clipped_excess_sums, majorant_sum
+from dplangevin.mechanisms.rashomon_region.planning import _curvature_spec, _flip_spec, _slack_spec
+from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
 from dplangevin.problem import DataBounds, Logistic, Problem
 from privacy._case import Case, Draw
 
@@ -23,18 +22,20 @@ DELTA, MU = 0.05, 1.5
 PROBLEM = Problem(
     loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=1, n_features=2, fit_intercept=False
 )
-OBJECTIVE = RegionObjective.of(PROBLEM, Logistic(), 0.0)
+OBJECTIVE = RegionObjective.from_problem(PROBLEM, Logistic(), 0.0)
 
 
 def _totals() -> list[float]:
     """One record pulls a point up by its whole share, its replacement down by as much."""
     centre, step, tilt = np.array([300.0, 0.0]), np.array([[0.0], [1.0]]), 0.03
-    limits = OBJECTIVE.limits(centre, centre[:, None] + step)[None]
+    limits = OBJECTIVE.loss_difference_bounds(centre, centre[:, None] + step)[None]
     found = []
     for side, label in ((tilt, 0.0), (-tilt, 1.0)):
         row = np.array([[side, 1.0]]) / np.hypot(tilt, 1.0)
         data = ArrayDataset(row, [label], PROBLEM)
-        found.append(float(data.summed(excess_sums, OBJECTIVE, centre, step, np.ones(1), limits)[0]))
+        found.append(
+            float(data.sum_over_blocks(clipped_excess_sums, OBJECTIVE, centre, step, np.ones(1), limits)[0])
+        )
     return found
 
 
@@ -48,8 +49,8 @@ def _flip_totals() -> list[float]:
     return found
 
 
-def _slack_runs(schedule: SlackSchedule, totals: list[float]) -> Draw:
-    plan = Price(schedule=schedule, delta=DELTA)
+def _slack_runs(schedule: SlackSpec, totals: list[float]) -> Draw:
+    plan = CertifiedSpec(spec=schedule, delta=DELTA)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         exact = [np.array([totals[side]])]
@@ -58,10 +59,10 @@ def _slack_runs(schedule: SlackSchedule, totals: list[float]) -> Draw:
     return draw
 
 
-def _curvature_runs(schedule: NoisySumsSchedule) -> Draw:
-    plan, centre = Price(schedule=schedule, delta=DELTA), np.zeros(2)
+def _curvature_runs(schedule: NoisySumsSpec) -> Draw:
+    plan, centre = CertifiedSpec(spec=schedule, delta=DELTA), np.zeros(2)
     tables = [ArrayDataset(np.eye(2)[[i]], [0.0], PROBLEM) for i in (0, 1)]
-    sums = [data.summed(majorant_sum, OBJECTIVE, centre) for data in tables]
+    sums = [data.sum_over_blocks(majorant_sum, OBJECTIVE, centre) for data in tables]
     along = sums[0] - sums[1]
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -73,29 +74,29 @@ def _curvature_runs(schedule: NoisySumsSchedule) -> Draw:
 
 
 def slack() -> Case:
-    honest = _slack(OBJECTIVE, MU)
-    one = _slack(replace(OBJECTIVE, adjacency="add-remove"), MU)  # a reach of one record instead of two
+    honest = _slack_spec(OBJECTIVE, MU)
+    one = _slack_spec(replace(OBJECTIVE, adjacency="add-remove"), MU)  # a reach of one record instead of two
     totals = _totals()
     return Case(
         name="slack of a region",
         configuration="one record, centre far out, one point across",
         covers=("NoisySlack",),
-        claim=Price(schedule=honest, delta=DELTA).guarantee,
+        claim=CertifiedSpec(spec=honest, delta=DELTA).guarantee,
         honest=_slack_runs(honest, totals),
         sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)},
-        exact_ratio=abs(totals[0] - totals[1]) / honest.reach,
+        exact_ratio=abs(totals[0] - totals[1]) / honest.sensitivity,
     )
 
 
 def curvature() -> Case:
-    honest = _curvature(OBJECTIVE, MU)
+    honest = _curvature_spec(OBJECTIVE, MU)
     group = honest.groups[0]
     half = replace(honest, groups=(replace(group, scale=group.scale / 2),))
     return Case(
         name="curvature of a region",
         configuration="one record, two rows at right angles",
         covers=("NoisySums",),
-        claim=Price(schedule=honest, delta=DELTA).guarantee,
+        claim=CertifiedSpec(spec=honest, delta=DELTA).guarantee,
         honest=_curvature_runs(honest),
         sabotages={"noise / 2": _curvature_runs(half)},
         exact_ratio=1.0,
@@ -103,17 +104,17 @@ def curvature() -> Case:
 
 
 def flips() -> Case:
-    honest = _flips(OBJECTIVE, MU, 1)
-    one = _flips(replace(OBJECTIVE, adjacency="add-remove"), MU, 1)
+    honest = _flip_spec(OBJECTIVE, MU, 1)
+    one = _flip_spec(replace(OBJECTIVE, adjacency="add-remove"), MU, 1)
     totals = _flip_totals()
     return Case(
         name="flip-cost level of a region",
         configuration="one record, one input at the end of the ball",
         covers=("NoisySlack",),
-        claim=Price(schedule=honest, delta=DELTA).guarantee,
+        claim=CertifiedSpec(spec=honest, delta=DELTA).guarantee,
         honest=_slack_runs(honest, totals),
         sabotages={"reach of one instead of two": _slack_runs(replace(honest, scale=one.scale), totals)},
-        exact_ratio=abs(totals[0] - totals[1]) / honest.reach,
+        exact_ratio=abs(totals[0] - totals[1]) / honest.sensitivity,
         slow=True,
     )
 

@@ -13,18 +13,28 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.families.mechanism import run
-from dplangevin.families.whitened import mechanism
-from dplangevin.families.whitened.geometry import Frame, Geometry, Spectrum
-from dplangevin.families.whitened.mechanism import Walk, begun, blurred, descend, looked
-from dplangevin.families.whitened.schedule import WhitenedSchedule
-from dplangevin.families.whitened.sums import second_moment
-from dplangevin.families.whitened.theorem import WhitenedComposition
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Gaussian
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.whitened import mechanism
+from dplangevin.mechanisms.whitened.mechanism import (
+    DescentState,
+    add_symmetric_noise,
+    initial_state,
+    release_second_moments,
+    run_descent,
+)
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened.theorem import WhitenedComposition
+from dplangevin.mechanisms.whitened.whitening import (
+    Spectrum,
+    WhitenedGeometry,
+    WhiteningTransform,
+    second_moment_sum,
+)
 from dplangevin.problem import Clipped, DataBounds, Logistic, Problem
 from privacy._case import Case, Draw
 
@@ -33,7 +43,7 @@ COVERS = ("WhitenedDescent",)
 DELTA, NORM = 1e-2, 3.0
 STRETCH = 4.0
 FIXED = np.diag([0.5, 0.02])  # the moment that was released before
-SCHEDULE = WhitenedSchedule(moment_noise_std=1.0, noise_std=0.5, n_steps=1, step_size=4.0, reach=10.0)
+SCHEDULE = WhitenedSpec(moment_noise_std=1.0, noise_std=0.5, n_steps=1, step_size=4.0, coef_bound=10.0)
 
 
 def problem(adjacency: str) -> Problem:
@@ -72,7 +82,9 @@ def first_moments(adjacency: str, noise: float) -> Draw:
     schedule = replace(SCHEDULE, moment_noise_std=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        return np.array([isometric(looked(schedule, sides[side], rng)[0]) for _ in range(runs)])
+        return np.array(
+            [isometric(release_second_moments(schedule, sides[side], rng)[0]) for _ in range(runs)]
+        )
 
     return draw
 
@@ -80,21 +92,25 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 def second_moments(adjacency: str, noise: float) -> Draw:
     """The second look, the first one fixed: its own rows at right angles are those of the stretched coordinates."""
     sides = tables(adjacency, NORM * np.eye(2), (1.0, 1.0))
-    schedule, frame = replace(SCHEDULE, moment_noise_std=noise), Frame(STRETCH * np.eye(2), 2.0)
+    schedule, frame = replace(SCHEDULE, moment_noise_std=noise), WhiteningTransform(STRETCH * np.eye(2), 2.0)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        exact = second_moment(sides[side], frame) / sides[side].problem.n
-        return np.array([isometric(blurred(schedule, exact, rng)) for _ in range(runs)])
+        exact = second_moment_sum(sides[side], frame) / sides[side].problem.n
+        return np.array([isometric(add_symmetric_noise(schedule, exact, rng)) for _ in range(runs)])
 
     return draw
 
 
-def stretched() -> Geometry:
+def stretched() -> WhitenedGeometry:
     found = Spectrum(
-        values=np.ones(2), vectors=np.eye(2), resolved=np.ones(2, bool), top=np.ones(2), edge=0.1
+        values=np.ones(2),
+        vectors=np.eye(2),
+        above_noise=np.ones(2, bool),
+        upper_bounds=np.ones(2),
+        edge=0.1,
     )
-    frame = Frame(STRETCH * np.eye(2), 2.0)
-    return Geometry(frame=frame, moments=np.ones(2), tops=np.ones(2), spectrum=found)
+    frame = WhiteningTransform(STRETCH * np.eye(2), 2.0)
+    return WhitenedGeometry(transform=frame, moments=np.ones(2), curvature_bounds=np.ones(2), spectrum=found)
 
 
 class WrongCoordinates:
@@ -107,7 +123,7 @@ class WrongCoordinates:
         return np.asarray(self.rng.standard_normal(shape) / STRETCH)
 
 
-def by_label(data: Dataset, block: Block, frame: Frame, kept: object = None) -> Floats:
+def by_label(data: Dataset, block: Block, frame: WhiteningTransform, kept: object = None) -> Floats:
     """Weights that look at y: a positive record keeps its whole row, beyond the bound."""
     return np.where(block.labels > 0, 1.0, 0.5)
 
@@ -121,15 +137,15 @@ def steps(adjacency: str, *, wrong: bool = False, labelled: bool = False) -> Dra
         with mock.patch.object(mechanism, "row_weights", weights):
             for _ in range(runs):
                 start = np.zeros((2, 1))
-                walk = Walk(
+                walk = DescentState(
                     moments=FIXED[None],
                     step=0,
-                    steps=1,
+                    n_steps=1,
                     theta=start,
                     previous=start,
                     totals=np.zeros((3, 2, 1)),
                 )
-                made.append(descend(SCHEDULE, sides[side], stretched(), walk, used)[:, 0])  # type: ignore[arg-type]
+                made.append(run_descent(SCHEDULE, sides[side], stretched(), walk, used)[:, 0])  # type: ignore[arg-type]
         return np.array(made)
 
     return draw
@@ -140,17 +156,19 @@ def first_moment_of_run(plan: Plan, data: Dataset, rng: np.random.Generator) -> 
     made: list[Floats] = []
 
     def release_and_keep(*arguments: Any) -> Floats:
-        made.append(looked(*arguments))
+        made.append(release_second_moments(*arguments))
         return made[-1]
 
-    with mock.patch.object(mechanism, "looked", release_and_keep):
-        run(plan, data, rng)
+    with mock.patch.object(mechanism, "release_second_moments", release_and_keep):
+        run_plan(plan, data, rng)
     return made[0][0]
 
 
 def whole(noise: float, moment_noise_std: float) -> Draw:
-    schedule = replace(SCHEDULE, moment_noise_std=moment_noise_std, noise_std=noise, looks=2, n_steps=2)
-    plan = Plan(problem=problem("replace-one"), schedule=schedule, delta=DELTA)
+    schedule = replace(
+        SCHEDULE, moment_noise_std=moment_noise_std, noise_std=noise, n_moment_releases=2, n_steps=2
+    )
+    plan = Plan(problem=problem("replace-one"), spec=schedule, delta=DELTA)
     sides = tables("replace-one", NORM * np.eye(2), (1.0, 0.0))
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
@@ -166,19 +184,19 @@ def chosen_steps(forgotten: bool = False) -> Draw:
     Noise that forgets how many steps were chosen is that of the short descent.
     """
     sides = tables("add-remove", NORM * np.array([[0.6, 0.8], [0.6, 0.8]]), (1.0, 0.0))
-    noise = WhitenedSchedule.noise
+    noise = WhitenedSpec.noise_at_step
 
-    def short(schedule: WhitenedSchedule, step: int, steps: int) -> float:
+    def short(schedule: WhitenedSpec, step: int, steps: int) -> float:
         return noise(schedule, step, schedule.n_steps if forgotten else steps)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         made = []
-        with mock.patch.object(WhitenedSchedule, "noise", short):
+        with mock.patch.object(WhitenedSpec, "noise_at_step", short):
             for _ in range(runs):
-                walk = begun(APPROACHED, sides[side].problem, FIXED[None])
+                walk = initial_state(APPROACHED, sides[side].problem, FIXED[None])
                 walk.theta = walk.previous = np.array([[-6.0], [-8.0]])
-                made.append(descend(APPROACHED, sides[side], stretched(), walk, rng)[:, 0])
-                assert walk.steps == 12
+                made.append(run_descent(APPROACHED, sides[side], stretched(), walk, rng)[:, 0])
+                assert walk.n_steps == 12
         return np.array(made)
 
     return draw
@@ -217,10 +235,10 @@ APPROACHED = replace(
     SCHEDULE,
     n_steps=2,
     noise_std=1.0,
-    approach=1,
+    n_approach_steps=1,
     approach_noise_std=1.0,
     average_from=1,
-    longest=12,
+    max_steps=12,
     step_size=0.01,
 )
 """Short steps, so that the answer hangs on all gradients alike."""
@@ -230,7 +248,7 @@ CASES = (
         configuration="add-remove, moments fixed, twelve steps instead of two",
         covers=COVERS,
         claim=Plan(
-            problem=problem("add-remove"), schedule=replace(APPROACHED, moment_noise_std=1e3), delta=DELTA
+            problem=problem("add-remove"), spec=replace(APPROACHED, moment_noise_std=1e3), delta=DELTA
         ).guarantee,
         honest=chosen_steps(),
         sabotages={"noise of the stated number of steps": chosen_steps(forgotten=True)},
@@ -249,7 +267,7 @@ CASES = (
         covers=COVERS,
         claim=Plan(
             problem=problem("replace-one"),
-            schedule=replace(SCHEDULE, looks=2, n_steps=2, noise_std=4.0, moment_noise_std=2.0),
+            spec=replace(SCHEDULE, n_moment_releases=2, n_steps=2, noise_std=4.0, moment_noise_std=2.0),
             delta=DELTA,
         ).guarantee,
         honest=whole(4.0, 2.0),

@@ -13,23 +13,23 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Pure
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Dataset
-from dplangevin.families.mechanism import run
-from dplangevin.families.whitened_objective import mechanism, rows
-from dplangevin.families.whitened_objective.mechanism import look, minimised
-from dplangevin.families.whitened_objective.schedule import WhitenedObjectiveSchedule
-from dplangevin.families.whitened_objective.theorem import WhitenedObjectiveTheorem
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.whitened_objective import mechanism
+from dplangevin.mechanisms.whitened_objective.mechanism import minimize_perturbed, release_second_moment
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
+from dplangevin.mechanisms.whitened_objective.theorem import WhitenedObjectiveTheorem
 from dplangevin.problem import DataBounds, Huber, Problem
 from privacy._case import Case, Draw
 
 Floats = NDArray[np.float64]
 COVERS = ("WhitenedObjective",)
 NORM, PULL, STRETCH = 3.0, 0.1, 20.0
-SCHEDULE = WhitenedObjectiveSchedule(
+SCHEDULE = WhitenedObjectiveSpec(
     moment_density_scale=1.0,
     ridge=2000.0,
     density_scale=PULL * NORM,
@@ -72,7 +72,7 @@ def moments(adjacency: str, noise: float) -> Draw:
     schedule = replace(SCHEDULE, moment_density_scale=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        made = np.array([look(schedule, sides[side], rng) for _ in range(runs)])
+        made = np.array([release_second_moment(schedule, sides[side], rng) for _ in range(runs)])
         return np.asarray(made[:, 0, 0] - (made[:, 1, 1] if size == 2 else 0.0))
 
     return draw
@@ -90,8 +90,10 @@ def minimisers(adjacency: str, *, wrong: bool = False, free: bool = False) -> Dr
     basis = np.array([[STRETCH]])
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        with mock.patch.object(rows, "weighted", unweighted if free else rows.weighted):
-            return np.array([minimised(schedule, sides[side], basis, rng)[0] for _ in range(runs)])
+        with mock.patch.object(
+            mechanism, "whiten_and_weight", unweighted if free else mechanism.whiten_and_weight
+        ):
+            return np.array([minimize_perturbed(schedule, sides[side], basis, rng)[0] for _ in range(runs)])
 
     return draw
 
@@ -101,17 +103,17 @@ def moment_of_run(plan: Plan, data: Dataset, rng: np.random.Generator) -> Floats
     made: list[Floats] = []
 
     def release_and_keep(*arguments: Any) -> Floats:
-        made.append(look(*arguments))
+        made.append(release_second_moment(*arguments))
         return made[-1]
 
-    with mock.patch.object(mechanism, "look", release_and_keep):
-        run(plan, data, rng)
+    with mock.patch.object(mechanism, "release_second_moment", release_and_keep):
+        run_plan(plan, data, rng)
     return made[0]
 
 
 def whole(**changes: Any) -> Draw:
     schedule = replace(SCHEDULE, **changes)
-    plan = Plan(problem=problem("replace-one", 2), schedule=schedule, delta=0.0)
+    plan = Plan(problem=problem("replace-one", 2), spec=schedule, delta=0.0)
     sides = tables("replace-one", NORM * np.eye(2))
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
@@ -163,7 +165,7 @@ CASES = (
         name="whitened objective, the whole",
         configuration="replace-one",
         covers=COVERS,
-        claim=Plan(problem=problem("replace-one", 2), schedule=SCHEDULE, delta=0.0).guarantee,
+        claim=Plan(problem=problem("replace-one", 2), spec=SCHEDULE, delta=0.0).guarantee,
         honest=whole(),
         sabotages={"a tenth of the noise of the moment": whole(moment_density_scale=0.1)},
         loose="the attack looks at the moment, one of two releases",

@@ -12,19 +12,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from dplangevin.accounting.conversions import gdp_epsilon
+from dplangevin.accounting.plan import CertifiedSpec, Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_answers.curvature import packed
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.perturbation.theorems.output import calibrated_output_perturbation
-from dplangevin.families.rashomon_region.objective import RegionObjective
-from dplangevin.families.rashomon_region.plan import RegionPlan, plan_region
-from dplangevin.families.rashomon_region.release import RegionRelease, run_region
-from dplangevin.families.rashomon_region.shape import Ellipsoid
-from dplangevin.families.rashomon_region.sums import excess_sums, majorant_sum
-from dplangevin.families.release import Release
-from dplangevin.privacy.conversions import gdp_epsilon
-from dplangevin.privacy.plan import Plan, Price
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_answers.curvature import pack_symmetric
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.perturbation.theorem import calibrate_output_perturbation
+from dplangevin.mechanisms.rashomon_region.ellipsoid import Ellipsoid
+from dplangevin.mechanisms.rashomon_region.mechanism import RegionRelease, run_region
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective, clipped_excess_sums, majorant_sum
+from dplangevin.mechanisms.rashomon_region.planning import RegionPlan, plan_region
+from dplangevin.mechanisms.release import Release
 from dplangevin.problem import DataBounds, Huber, Problem
 from privacy._case import Case, Draw
 
@@ -49,7 +48,7 @@ def tables(of: Problem, last: list[tuple[np.ndarray, float]]) -> list[ArrayDatas
 
 
 def ends(centre: np.ndarray, shape: Ellipsoid, lengths: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    end = shape.ends(ALONG[None] if len(centre) == 2 else np.ones((1, 1)))
+    end = shape.row_directions(ALONG[None] if len(centre) == 2 else np.ones((1, 1)))
     return np.column_stack([end, -end])
 
 
@@ -58,27 +57,30 @@ def attacked(plan: RegionPlan, sides: list[ArrayDataset], centre: Log, honest: R
 
     The centre is so near to 0 that the exact matrices and shares are those of 0; only the offset of the slack varies.
     """
-    of, curvature, slack = honest.objective, honest.curvature.schedule.groups[0], honest.slack.schedule  # type: ignore[attr-defined]
+    of, curvature, slack = honest.objective, honest.curvature.spec.groups[0], honest.slack.spec  # type: ignore[attr-defined]
     zero, end = np.zeros(of.dimension), 1e-3 * (ALONG if of.dimension == 2 else np.ones(1))[:, None]
-    bound = of.limits(zero, end)[None]
-    matrices = [data.summed(majorant_sum, of, zero) for data in sides]
-    shares = [float(data.summed(excess_sums, of, zero, end, np.ones(1), bound)[0]) for data in sides]
+    bound = of.loss_difference_bounds(zero, end)[None]
+    matrices = [data.sum_over_blocks(majorant_sum, of, zero) for data in sides]
+    shares = [
+        float(data.sum_over_blocks(clipped_excess_sums, of, zero, end, np.ones(1), bound)[0])
+        for data in sides
+    ]
 
     def score(release: RegionRelease) -> float:
         assert release.slack is not None
-        point = release.centre[:, None] + release.lengths[0] * release.directions[:, :1]
-        noisy = of.n * (release.slack - plan.quantile * plan.slack_deviation)
-        noisy += of.n * PSI / float(of.limits(release.centre, point)[0])
-        away = [float(np.square(of.n * packed(release.matrix) - one).sum()) for one in matrices]
+        point = release.center[:, None] + release.lengths[0] * release.directions[:, :1]
+        noisy = of.n * (release.slack - plan.noise_quantile * plan.slack_noise_std)
+        noisy += of.n * PSI / float(of.loss_difference_bounds(release.center, point)[0])
+        away = [float(np.square(of.n * pack_symmetric(release.matrix) - one).sum()) for one in matrices]
         found = (away[1] - away[0]) / (2 * curvature.scale**2)
         found += ((noisy - shares[1]) ** 2 - (noisy - shares[0]) ** 2) / (2 * slack.scale**2)  # type: ignore[attr-defined]
-        return found + float(centre(release.centre))
+        return found + float(centre(release.center))
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         data = sides[side]
 
         def fitted(more: np.random.Generator) -> Release:
-            return run(plan.centre, data, more)
+            return run_plan(plan.center, data, more)
 
         return np.array([score(run_region(plan, data, fitted, ends, rng)) for _ in range(runs)])
 
@@ -94,32 +96,32 @@ def gaussian(
     small = math.sqrt(0.1) * MU
     middle = Plan(
         problem=of,
-        schedule=NoisyGradientSchedule(step_size=STEP, n_steps=1, noise_std=mean / small),
+        spec=NoisyGradientSpec(step_size=STEP, n_steps=1, noise_std=mean / small),
         delta=DELTA,
     )
     honest = plan_region(
         middle,
-        RegionObjective.of(of, of.loss, 0.0),
+        RegionObjective.from_problem(of, of.loss, 0.0),
         thresholds=(PSI,),
         epsilon=gdp_epsilon(MU, DELTA),
         delta=DELTA,
     )
     sides = tables(of, last)
     steps = [-STEP * data.gradient_sum(of.loss, np.zeros((2, 1)))[:, 0] / of.n for data in sides]
-    deviation = STEP * middle.schedule.noise_std  # type: ignore[attr-defined]
+    deviation = STEP * middle.spec.noise_std  # type: ignore[attr-defined]
 
     def centre(theta: np.ndarray) -> np.ndarray:
         first, second = (np.square(theta - step).sum() for step in steps)
         return np.asarray((second - first) / (2 * deviation**2))
 
     if part == "slack":  # the noise of add-remove
-        schedule = replace(honest.slack.schedule, scale=honest.slack.schedule.scale / 2)  # type: ignore[attr-defined]
-        broken = replace(honest, slack=Price(schedule=schedule, delta=DELTA))
+        schedule = replace(honest.slack.spec, scale=honest.slack.spec.scale / 2)  # type: ignore[attr-defined]
+        broken = replace(honest, slack=CertifiedSpec(spec=schedule, delta=DELTA))
     else:
-        group = honest.curvature.schedule.groups[0]  # type: ignore[attr-defined]
+        group = honest.curvature.spec.groups[0]  # type: ignore[attr-defined]
         groups = (replace(group, scale=group.scale / 2),)
-        schedule = replace(honest.curvature.schedule, groups=groups)  # type: ignore[type-var]
-        broken = replace(honest, curvature=Price(schedule=schedule, delta=DELTA))
+        schedule = replace(honest.curvature.spec, groups=groups)  # type: ignore[type-var]
+        broken = replace(honest, curvature=CertifiedSpec(spec=schedule, delta=DELTA))
     parts = (middle, honest.curvature, honest.slack)
     exact = math.sqrt(
         sum((share * (one.guarantee.mu or 0)) ** 2 for share, one in zip(shares, parts, strict=True))
@@ -136,10 +138,10 @@ def pure() -> Case:
     of = replace(problem(200.0), n_features=1)
     sides = [ArrayDataset(np.ones((4, 1)), [-KAPPA] * 3 + [label], of) for label in (KAPPA, -KAPPA)]
     own, small = math.sqrt(0.5) * MU, 1e-5
-    right = calibrated_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small), delta=small)
-    wrong = calibrated_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small))
-    middle, pure_middle = (Plan(problem=of, schedule=one, delta=DELTA) for one in (right, wrong))
-    objective = RegionObjective.of(of, of.loss, 0.0)
+    right = calibrate_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small), delta=small)
+    wrong = calibrate_output_perturbation(of.constants, epsilon=gdp_epsilon(own, small))
+    middle, pure_middle = (Plan(problem=of, spec=one, delta=DELTA) for one in (right, wrong))
+    objective = RegionObjective.from_problem(of, of.loss, 0.0)
     honest = plan_region(middle, objective, thresholds=(PSI,), epsilon=gdp_epsilon(MU, DELTA), delta=DELTA)
     means = [-data.gradient_sum(of.loss, np.zeros((1, 1)))[0, 0] / (of.n * of.ridge) for data in sides]
 
@@ -151,7 +153,7 @@ def pure() -> Case:
         first, second = (abs(theta[0] - mean) for mean in means)
         return np.asarray((second - first) / wrong.density_scale)
 
-    broken = replace(honest, centre=pure_middle)
+    broken = replace(honest, center=pure_middle)
     exact = math.sqrt((middle.guarantee.mu or 0) ** 2 + (honest.slack.guarantee.mu or 0) ** 2)
     return Case(
         name="region as one release",

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dplangevin.cli.main import run
-from dplangevin.datasets import income
+from dplangevin.cli.main import run_command_line
+from dplangevin.datasets import load_income
 from dplangevin.estimators.model_file import load_model
 from dplangevin.ledger import Ledger
 
@@ -42,7 +42,7 @@ def start(words: list[str], name: str) -> int:
             os.dup2(file, number)
         code = 1
         try:
-            code = run(words)
+            code = run_command_line(words)
             sys.stdout.flush()
             if name == "warm":
                 Path("modules").write_text("\n".join(sys.modules))
@@ -146,7 +146,7 @@ if __name__ == "__main__":
         signal.SIGINT, signal.default_int_handler
     )  # ignored where a shell started this in the background
     os.environ["DPLANGEVIN_STATE"] = str(Path("state").absolute())
-    people, schema = income(n=2000)
+    people, schema = load_income(n=2000)
     people.to_csv("people.csv", index=False)
     schema.save("schema.json")
     Ledger.create(URL).declare("people", epsilon=1000.0, delta=0.5)

@@ -18,8 +18,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dplangevin.errors import BudgetExceeded
-from dplangevin.families.mechanism import run
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.mechanism import run_plan
 from unit._ledger import tiny_data, tiny_plan
 
 PLAN = tiny_plan()
@@ -31,7 +31,7 @@ def fit(url: str, folder: Path, name: str) -> bool:
     """One release under the ledger, published as a file named after it; False when the budget is spent."""
     budget = Ledger.open(url).dataset("tiny", label=name)
     try:
-        release = run(PLAN, DATA, ledger=budget)
+        release = run_plan(PLAN, DATA, ledger=budget)
     except BudgetExceeded:
         return False
     draft = folder / f"{name}.draft"

@@ -16,17 +16,17 @@ import pytest
 from scipy.special import ndtr
 
 from _families import THEOREMS
+from dplangevin.accounting.generalized_gaussian import CorrectedNoise
+from dplangevin.accounting.plan import certify_plan
+from dplangevin.accounting.registry import theorems_for
+from dplangevin.accounting.theorem import round_up
 from dplangevin.errors import AssumptionFailed, InvalidParameter, NotPrivateError
-from dplangevin.families.noisy_gradient.theorems import (
-    _varying_batches,
+from dplangevin.mechanisms.noisy_gradient.theorems import (
     composition,
-    cyclic_shift,
+    epoch_shift,
     optimal_shift,
+    varying_batches as _varying_batches,
 )
-from dplangevin.privacy.generalized_gaussian_part import CorrectedNoise
-from dplangevin.privacy.plan import certify
-from dplangevin.privacy.registry import theorems_for
-from dplangevin.privacy.theorem import inflated
 from privacy import _accountant_others as others, _accountant_sets as sets
 from privacy._accountant_draws import KINDS, chain, random_walk, trials, varying_batches, walk
 from privacy._accountant_others import OTHERS, other_trials
@@ -117,7 +117,7 @@ def test_the_accountant_answers_every_kind_of_run() -> None:
         for _ in range(1 if "batches" in draw.__name__ or draw is random_walk else 3):
             trial = draw(rng)
             try:
-                found = certify(trial.constants, trial.schedule, delta=1e-5)
+                found = certify_plan(trial.constants, trial.schedule, delta=1e-5)
             except NotPrivateError:
                 continue
             assert not wrong(1e-5, trial.truth(found.epsilon() * (1 + 1e-9) + 1e-12))
@@ -143,20 +143,22 @@ def test_clamped_walks_are_enclosed(noise: float) -> None:
 
 
 def _forget_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (optimal_shift, cyclic_shift):
+    for module in (optimal_shift, epoch_shift):
         monkeypatch.setattr(module, "released_segments", lambda schedule: (schedule.n_steps, []))
 
 
 def _forget_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = optimal_shift.OptimalShift._segment
+    known = optimal_shift.OptimalShift._segment_mu
     monkeypatch.setattr(
-        optimal_shift.OptimalShift, "_segment", staticmethod(lambda u, t, _: known(u, t, "data-independent"))
+        optimal_shift.OptimalShift,
+        "_segment_mu",
+        staticmethod(lambda u, t, _: known(u, t, "data-independent")),
     )
 
 
 def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (optimal_shift, cyclic_shift, composition):
-        monkeypatch.setattr(module, "inflated", lambda value: 0.999 * inflated(value))
+    for module in (optimal_shift, epoch_shift, composition):
+        monkeypatch.setattr(module, "round_up", lambda value: 0.999 * round_up(value))
 
 
 @pytest.mark.parametrize(
@@ -166,28 +168,28 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
         for family, draw in (
             ("noisy_gradient.theorems.discrete_composition", sets.secure_descent),
             ("rashomon_region.theorem", others.slack),
-            ("noisy_answers.theorems.noisy_sums", others.sums),
-            ("noisy_answers.theorems.noisy_sums", others.counts),
+            ("noisy_answers.theorem", others.sums),
+            ("noisy_answers.theorem", others.counts),
             ("whitened.theorem", others.whitened),
             ("whitened_objective.theorem", others.whitened_objective),
             ("underdamped.theorem", others.underdamped),
             ("learned_schema.theorem", others.learned),
             ("moments.theorem", others.moments),
             ("mirror_descent.theorem", others.mirror),
-            ("perturbation.theorems.output", others.minimiser),
-            ("noisy_answers.theorems.noisy_max", others.noisy_max),
-            ("draws.theorems.gibbs", others.draw),
+            ("perturbation.theorem", others.minimiser),
+            ("noisy_answers.theorem", others.noisy_max),
+            ("exponential.law_guarantees", others.draw),
         )
     ]
     + [
-        ("draws.theorems.exponential_mechanism", sets.rashomon_draws, 0.8),
-        ("draws.theorems.exponential_mechanism", sets.iterated, 0.8),
+        ("exponential.law_guarantees", sets.rashomon_draws, 0.8),
+        ("exponential.law_guarantees", sets.iterated, 0.8),
         (
             "noisy_gradient.theorems.langevin_process",
             sets.rashomon_chains,
             0.7,
         ),  # half of the steps may be all
-        ("noisy_answers.theorems.counts", sets.sparse_vector, 0.5),
+        ("noisy_answers.theorem", sets.sparse_vector, 0.5),
     ],
 )
 def test_a_shaved_claim_of_another_mechanism_is_caught(
@@ -197,7 +199,7 @@ def test_a_shaved_claim_of_another_mechanism_is_caught(
 
     The bound on selections is too loose for this; its mutants are pinned.
     """
-    module = import_module(f"dplangevin.families.{family}")
+    module = import_module(f"dplangevin.mechanisms.{family}")
     if draw is sets.sparse_vector:
         parts = ("search_epsilon", "answer_epsilon")
         monkeypatch.setattr(
@@ -206,7 +208,7 @@ def test_a_shaved_claim_of_another_mechanism_is_caught(
             lambda **k: CorrectedNoise(**k | {name: share * k[name] for name in parts}),
         )
     else:
-        monkeypatch.setattr(module, "inflated", lambda value: share * inflated(value))
+        monkeypatch.setattr(module, "round_up", lambda value: share * round_up(value))
     rng = np.random.default_rng(5)
     for _ in range(200):
         if any(wrong(claimed, attained) for _, claimed, attained in comparisons(draw(rng))):
@@ -216,7 +218,7 @@ def test_a_shaved_claim_of_another_mechanism_is_caught(
 
 def _forget_early_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Varying batches whose steps before a restart move nothing."""
-    monkeypatch.setattr(_varying_batches, "distances", lambda run: np.zeros(len(run.shifts) + 1))
+    monkeypatch.setattr(_varying_batches, "max_distances", lambda run: np.zeros(len(run.shifts) + 1))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from dplangevin.accounting import conversions as cv
+from dplangevin.accounting.filter import PrivacyFilter
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian, Pure
 from dplangevin.errors import BudgetExceeded
 from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.filter import PrivacyFilter
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Gaussian, Pure
 from privacy._adaptive_spenders import KINDS, SLOW_KINDS, Game, jump, lattice_law, random_game
 from unit._ledger import gaussian, promise, pure
 
@@ -25,8 +25,8 @@ def largest(budget: DatasetBudget, release: object, high: float) -> float:
     """The largest size that the ledger would admit, from its rule and present state; nothing is charged."""
     from dplangevin.ledger import _admission
 
-    owner, books = budget._read()
-    rule, (state,) = _admission.rule_of(owner), books.standing.on("").values()
+    owner, books = budget._read_row_and_cache()
+    rule, (state,) = _admission.declared_filter(owner), books.standing.states_for("").values()
     low = 0.0
     for _ in range(40):
         middle = (low + high) / 2
@@ -71,7 +71,7 @@ def test_256_rare_jumps_stay_within_the_budget(chance: float) -> None:
     """After a jump among the first k, one more as likely as the rule lets it be: under the old rule delta / k each."""
     epsilon, delta, first, last = 3.0, 1e-6, 2.9, 2.95
     keep, total, old, before = 1 - math.exp(epsilon - first - last), 0.0, 0.0, 0
-    rule = PrivacyFilter(epsilon=epsilon, delta=delta, delta_share=0.5)
+    rule = PrivacyFilter(epsilon=epsilon, delta=delta, delta_fraction=0.5)
     state, cost, admitted = rule.start(), promise(jump(first, chance)), 0
     for k in (1, 2, 4, 8, 16, 32, 64, 128, 256):
         while admitted < k:
@@ -106,7 +106,7 @@ def test_the_menus_that_broke_the_old_rule() -> None:
         for rule in (
             PrivacyFilter(epsilon=epsilon, delta=delta),
             PrivacyFilter(epsilon=epsilon, delta=delta, split_at_once=True),
-            PrivacyFilter(epsilon=epsilon, delta=delta, pure_reserve=0.3 * epsilon, delta_share=0.01),
+            PrivacyFilter(epsilon=epsilon, delta=delta, pure_reserve=0.3 * epsilon, delta_fraction=0.01),
         ):
             assert game.against_filter(rule) <= 1
 
@@ -135,12 +135,12 @@ def test_a_filter_that_forgets_a_charge_is_caught(monkeypatch: pytest.MonkeyPatc
     """The programme can fail: a pure release charged e^2 / 2, half of what it costs where much is left."""
     from fractions import Fraction
 
-    from dplangevin.privacy import filter as module
+    from dplangevin.accounting import filter as module
 
     epsilon, delta = BUDGETS[1]
     mu = cv.gdp_mu(epsilon, delta)
     game = Game(epsilon, delta, [gaussian(0.4 * mu), pure(0.4 * mu)], epsilon / 200)
-    rule = PrivacyFilter(epsilon=epsilon, delta=delta, delta_share=0.01, split_at_once=True)
+    rule = PrivacyFilter(epsilon=epsilon, delta=delta, delta_fraction=0.01, split_at_once=True)
     assert game.against_filter(rule) <= 1
 
     def careless(value: float, square: Fraction) -> Fraction | None:
@@ -167,9 +167,9 @@ def test_every_kind_of_cost_is_on_the_menu() -> None:
             assert 0.9 * cost.delta(epsilon) - 1e-11 <= found <= cost.delta(epsilon) * (1 + 1e-6) + 1e-11, (
                 name
             )
-    from dplangevin.privacy.serialize import _NAMES
+    from dplangevin.accounting.serialize import _PART_NAMES
 
-    assert covered == set(_NAMES)
+    assert covered == set(_PART_NAMES)
 
 
 def _largest_excess(count: int, seed: int, *, quick: bool = False) -> tuple[float, float]:

@@ -6,9 +6,9 @@ import pytest
 
 from _families import MECHANISMS
 from dplangevin import estimators
-from dplangevin.families.noisy_gradient.lower_bounds import lower_bound_epsilon
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.plan import Price
+from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 from privacy._case import TIGHT, Case, attained
 from privacy.audit_table import CASES
@@ -60,8 +60,8 @@ def test_every_mechanism_and_estimator_has_a_row() -> None:
 def test_bounded_sets_have_no_tight_configuration() -> None:
     """Without strong convexity the exact walk is far below every proved bound as T grows: an open gap, said openly."""
     constants = Constants(n=1, lipschitz=0.5, smoothness=1e-9, diameter=4.0, gradient_sensitivity=0.1)
-    schedule = NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=2000)
-    plan = Price(constants=constants, schedule=schedule, delta=1e-5)
+    schedule = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=2000)
+    plan = CertifiedSpec(constants=constants, spec=schedule, delta=1e-5)
     lower = lower_bound_epsilon(constants, schedule, 1e-5)
     assert lower is not None
     assert 0 < lower < TIGHT * plan.guarantee.epsilon()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from dplangevin.accounting import conversions as cv
 from dplangevin.errors import BudgetExceeded
 from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.privacy import conversions as cv
 from unit._ledger import tiny_plan
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.audit import attack
+from dplangevin.accounting.plan import Plan
+from dplangevin.audit import many_run_attack
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.public_sample import public_map
-from dplangevin.families.mirror_descent.schedule import PublicMirrorSchedule
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 
 RUNS, FAR, DELTA = 2000, 1e6, 1e-2
@@ -36,11 +36,11 @@ CASES: dict[str, tuple[dict[str, Any], str, list[int], list[int]]] = {
 
 def scores(plan: Plan, pulls: list[int], seed: int) -> np.ndarray:
     """The released coefficient along the record, mapped back to the metric in which the noise is isotropic."""
-    mirror = public_map(X_PUBLIC, Y_PUBLIC, plan.problem)
+    mirror = public_mirror_map(X_PUBLIC, Y_PUBLIC, plan.problem)
     rows = ArrayDataset(np.tile([0.6, 0.8], (len(pulls), 1)), FAR * np.array(pulls, float), plan.problem)
     rng = np.random.default_rng(seed)
     values = np.array([PublicMirrorDescent(mirror).run(plan, rows, rng).value for _ in range(RUNS)])
-    if plan.schedule.mode == "mirror":  # type: ignore[attr-defined]
+    if plan.spec.mode == "mirror":  # type: ignore[attr-defined]
         values = mirror.gradient(values.T).T
     return values @ np.array([0.6, 0.8])
 
@@ -58,13 +58,17 @@ def test_audit_pair(name: str) -> None:
         loss=Clipped(Squared(), 1.0), bounds=DataBounds(data_norm=1.0, target=(-FAR, FAR)), n=1, n_features=2,
         fit_intercept=False, adjacency=adjacency,  # type: ignore[arg-type]
     )  # fmt: skip
-    schedule = PublicMirrorSchedule(step_size=0.3, noise_std=2.0, n_steps=4, **options)
-    honest = Plan(problem=of, schedule=schedule, delta=DELTA)
-    weak = Plan(problem=of, schedule=replace(schedule, noise_std=0.5), delta=DELTA)
+    schedule = PublicMirrorSpec(step_size=0.3, noise_std=2.0, n_steps=4, **options)
+    honest = Plan(problem=of, spec=schedule, delta=DELTA)
+    weak = Plan(problem=of, spec=replace(schedule, noise_std=0.5), delta=DELTA)
     claim = honest.guarantee
-    fair = attack(scores(honest, first, 1), scores(honest, second, 2), claim, delta=DELTA, confidence=0.9999)
+    fair = many_run_attack(
+        scores(honest, first, 1), scores(honest, second, 2), claim, delta=DELTA, confidence=0.9999
+    )
     assert not fair.refuted
     assert claim.mu is not None
     assert fair.mu_lower > 0.7 * claim.mu  # the attack has power: the claim is attained
-    foul = attack(scores(weak, first, 3), scores(weak, second, 4), claim, delta=DELTA, confidence=0.9999)
+    foul = many_run_attack(
+        scores(weak, first, 3), scores(weak, second, 4), claim, delta=DELTA, confidence=0.9999
+    )
     assert foul.refuted

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dplangevin.audit import attack
+from dplangevin.accounting.plan import Plan
+from dplangevin.audit import many_run_attack
 from dplangevin.data import ArrayDataset
-from dplangevin.families.rashomon.mechanism import _chains, _draws
-from dplangevin.families.rashomon.schedule import RashomonChainSchedule, RashomonSchedule
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.rashomon.mechanism import _run_chains, _sample_draws
+from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.problem import Ball, DataBounds, Huber, Problem
 from dplangevin.rashomon import plan_rashomon
 
@@ -37,34 +37,34 @@ def problem() -> Problem:
     )
 
 
-def scores(schedule: RashomonSchedule, label: float, seed: int) -> np.ndarray:
+def scores(schedule: RashomonSpec, label: float, seed: int) -> np.ndarray:
     data = ArrayDataset([[1.0]], [label], problem())
-    theta = _draws(replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
+    theta = _sample_draws(replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
     return theta.reshape(RUNS, MODELS).sum(axis=1)
 
 
 @pytest.mark.parametrize("tier", ["exact", "pure"])
 def test_five_draws_keep_their_promise_and_an_unsplit_budget_does_not(tier: str) -> None:
     recipe = plan_rashomon(problem(), threshold=0.005, n_models=MODELS, epsilon=EPSILON, tier=tier)
-    honest, claim = recipe.schedule, recipe.plan.guarantee
-    assert isinstance(honest, RashomonSchedule)
+    honest, claim = recipe.spec, recipe.plan.guarantee
+    assert isinstance(honest, RashomonSpec)
     assert claim.epsilon(0.0) == pytest.approx(EPSILON, rel=0.01)
     first, second = scores(honest, 1.0, 1), scores(honest, -1.0, 2)
-    found = attack(first, second, claim, delta=0.0, confidence=0.9999)
+    found = many_run_attack(first, second, claim, delta=0.0, confidence=0.9999)
     assert not found.refuted
     assert 0.3 < found.epsilon_lower < EPSILON  # the sum of five draws sees part of what they hold
     unsplit = replace(honest, inverse_temperature=MODELS * honest.inverse_temperature)
-    assert Plan(problem=problem(), schedule=unsplit, delta=0.0).guarantee.epsilon() > 4.5 * EPSILON
+    assert Plan(problem=problem(), spec=unsplit, delta=0.0).guarantee.epsilon() > 4.5 * EPSILON
     first, second = scores(unsplit, 1.0, 3), scores(unsplit, -1.0, 4)
-    broken = attack(first, second, claim, delta=0.0, confidence=0.9999)
+    broken = many_run_attack(first, second, claim, delta=0.0, confidence=0.9999)
     assert broken.refuted
     assert broken.epsilon_lower > 3 * found.epsilon_lower
 
 
-def chain_scores(schedule: RashomonChainSchedule, label: float, seed: int) -> np.ndarray:
+def chain_scores(schedule: RashomonChainSpec, label: float, seed: int) -> np.ndarray:
     """Sum of the last points of five chains, for each run."""
     data = ArrayDataset([[1.0]], [label], problem())
-    theta = _chains(None, replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
+    theta = _run_chains(None, replace(schedule, n_models=MODELS * RUNS), data, np.random.default_rng(seed))
     return theta.last.reshape(RUNS, MODELS).sum(axis=1)
 
 
@@ -73,10 +73,10 @@ def test_five_chains_keep_their_promise_and_an_eighth_of_the_noise_does_not() ->
         problem(), threshold=0.005, n_models=MODELS, epsilon=EPSILON, delta=1e-5, route="ramp", tier="process",
         ramp=0.05, n_steps=12,
     )  # fmt: skip
-    honest, claim = recipe.schedule, recipe.plan.guarantee
-    assert isinstance(honest, RashomonChainSchedule)
+    honest, claim = recipe.spec, recipe.plan.guarantee
+    assert isinstance(honest, RashomonChainSpec)
     assert claim.epsilon(1e-5) <= EPSILON
-    found = attack(
+    found = many_run_attack(
         chain_scores(honest, 1.0, 5), chain_scores(honest, -1.0, 6), claim, delta=1e-5, confidence=0.9999
     )
     assert not found.refuted
@@ -85,7 +85,7 @@ def test_five_chains_keep_their_promise_and_an_eighth_of_the_noise_does_not() ->
     weak = replace(
         honest, inverse_temperature=64 * honest.inverse_temperature, step_size=honest.step_size / 64
     )
-    broken = attack(
+    broken = many_run_attack(
         chain_scores(weak, 1.0, 7), chain_scores(weak, -1.0, 8), claim, delta=1e-5, confidence=0.9999
     )
     assert broken.refuted

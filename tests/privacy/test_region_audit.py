@@ -10,11 +10,11 @@ import math
 
 import pytest
 
-from dplangevin.families.rashomon_region.objective import RegionObjective
-from dplangevin.families.rashomon_region.plan import centre_epsilon, plan_region
-from dplangevin.planner.choose import choose
-from dplangevin.privacy.compose import gaussian_mu
-from dplangevin.privacy.conversions import gdp_delta, gdp_mu
+from dplangevin.accounting.compose import gaussian_mu
+from dplangevin.accounting.conversions import gdp_delta, gdp_mu
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective
+from dplangevin.mechanisms.rashomon_region.planning import center_epsilon, plan_region
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Logistic
 
 DELTA = 1e-5
@@ -35,8 +35,8 @@ def exact_delta(pure: float, mu: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize(("n", "p", "epsilon"), [(500, 3, 1.0), (2000, 5, 4.0)])
 def test_a_pure_centre_is_composed_and_not_counted_as_gaussian(n: int, p: int, epsilon: float) -> None:
-    centre = choose(
-        model="logistic", n=n, n_features=p, epsilon=centre_epsilon(epsilon, DELTA), delta=DELTA,
+    centre = plan_fit(
+        model="logistic", n=n, n_features=p, epsilon=center_epsilon(epsilon, DELTA), delta=DELTA,
         adjacency="replace-one", data_norm=1.0, fit_intercept=False, mechanism="objective-perturbation",
     ).plan  # fmt: skip
     pure = centre.guarantee.epsilon(0.0)
@@ -44,7 +44,7 @@ def test_a_pure_centre_is_composed_and_not_counted_as_gaussian(n: int, p: int, e
     assert math.isfinite(pure)
     plan = plan_region(
         centre,
-        RegionObjective.of(centre.problem, Logistic(), 0.0),
+        RegionObjective.from_problem(centre.problem, Logistic(), 0.0),
         thresholds=(0.05,),
         epsilon=epsilon,
         delta=DELTA,

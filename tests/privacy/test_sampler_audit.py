@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.audit import attack
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.plan import Plan
+from dplangevin.audit import many_run_attack
 from dplangevin.data import ArrayDataset
-from dplangevin.families.draws._draw import draw
-from dplangevin.families.draws.chains import certified_chain, pure_chain
-from dplangevin.families.draws.schedule import (
-    DrawSchedule,
-    ExponentialSchedule,
-    GibbsSchedule,
-    IteratedExponentialSchedule,
+from dplangevin.mechanisms.exponential.sampler import sample_gibbs
+from dplangevin.mechanisms.exponential.spec import (
+    DrawSpec,
+    ExponentialSpec,
+    GibbsSpec,
+    IteratedExponentialSpec,
 )
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.langevin_schedule import LangevinSchedule
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.exponential.tiers import plan_certified_chain, plan_pure_chain
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_gradient.spec import langevin_spec
 from dplangevin.problem import Ball, DataBounds, Huber, Problem, WholeSpace
 
 PULL = 0.1
@@ -46,17 +46,17 @@ def data(of: Problem, sign: float) -> ArrayDataset:
 
 def scores(of: Problem, schedule: Any, sign: float, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    if isinstance(schedule, DrawSchedule):  # many independent draws at once, by the code of a single one
-        return draw(schedule, data(of, sign), rng, size=RUNS)[0]
-    plan, records = Plan(problem=of, schedule=schedule, delta=1e-6), data(of, sign)
-    return np.array([run(plan, records, rng).value[0] for _ in range(RUNS // 5)])
+    if isinstance(schedule, DrawSpec):  # many independent draws at once, by the code of a single one
+        return sample_gibbs(schedule, data(of, sign), rng, size=RUNS)[0]
+    plan, records = Plan(problem=of, spec=schedule, delta=1e-6), data(of, sign)
+    return np.array([run_plan(plan, records, rng).value[0] for _ in range(RUNS // 5)])
 
 
 def verdicts(of: Problem, schedule: Any, weak: Any, claim: Guarantee, delta: float) -> tuple[bool, bool]:
     found = []
     for tried in (schedule, weak):
         first, second = scores(of, tried, 1.0, 1), scores(of, tried, -1.0, 2)
-        found.append(attack(first, second, claim, delta=delta, confidence=0.9999).refuted)
+        found.append(many_run_attack(first, second, claim, delta=delta, confidence=0.9999).refuted)
     return found[0], found[1]
 
 
@@ -65,7 +65,7 @@ def warmer(schedule: Any) -> Any:
 
 
 def chain(of: Problem, beta: float, tier: str) -> dict[str, Any]:
-    found = (pure_chain if tier == "pure" else certified_chain)(of.constants, beta, 1e-5)
+    found = (plan_pure_chain if tier == "pure" else plan_certified_chain)(of.constants, beta, 1e-5)
     return {"tier": tier, "step_size": found.step_size, "n_steps": found.n_steps}
 
 
@@ -75,8 +75,8 @@ def test_exponential_mechanism(tier):
     of = problem(1 if tier == "exact" else 2, 1.0)
     beta = 2.0 / (2 * PULL * 2.0)  # epsilon = 2
     fields = {} if tier == "exact" else chain(of, beta, tier)
-    schedule = ExponentialSchedule(inverse_temperature=beta, **fields)
-    claim = Plan(problem=of, schedule=schedule, delta=1e-3, theorem="exponential-mechanism").guarantee
+    schedule = ExponentialSpec(inverse_temperature=beta, **fields)
+    claim = Plan(problem=of, spec=schedule, delta=1e-3, theorem="exponential-mechanism").guarantee
     assert claim.epsilon(1e-3) == pytest.approx(2.0, rel=0.05)
     weak = warmer(warmer(schedule)) if tier != "exact" else warmer(schedule)
     assert verdicts(of, schedule, weak, claim, 1e-3) == (False, True)
@@ -84,8 +84,8 @@ def test_exponential_mechanism(tier):
 
 def test_exponential_mechanism_on_a_grid():
     of = problem(1, 1.0)
-    schedule = ExponentialSchedule(inverse_temperature=2.0 / (4 * PULL), grid=101)
-    claim = Plan(problem=of, schedule=schedule, delta=0.0).guarantee
+    schedule = ExponentialSpec(inverse_temperature=2.0 / (4 * PULL), grid=101)
+    claim = Plan(problem=of, spec=schedule, delta=0.0).guarantee
     assert verdicts(of, schedule, warmer(schedule), claim, 0.0) == (False, True)
 
 
@@ -95,8 +95,8 @@ def test_gibbs_mechanism(tier):
     of = problem(1, 8.0, ridge=0.1) if tier == "exact" else problem(2, None, ridge=0.1)
     beta = 0.1 * (1.0 / (2 * PULL)) ** 2  # mu = 1
     fields = {} if tier == "exact" else chain(of, beta, "certified")
-    schedule = GibbsSchedule(inverse_temperature=beta, **fields)
-    claim = Plan(problem=of, schedule=schedule, delta=1e-2, theorem="strongly-convex-gibbs").guarantee
+    schedule = GibbsSpec(inverse_temperature=beta, **fields)
+    claim = Plan(problem=of, spec=schedule, delta=1e-2, theorem="strongly-convex-gibbs").guarantee
     assert claim.delta(1.0) == pytest.approx(0.1269, abs=2e-4)  # mu = 1
     assert verdicts(of, schedule, warmer(schedule), claim, 1e-2) == (False, True)
 
@@ -105,9 +105,9 @@ def test_gibbs_mechanism(tier):
 def test_iterated_mechanism():
     of = problem(1, 1.0, ridge=0.05)
     betas = (1.0 / (4 * PULL), 2.0 / (2 * PULL))
-    draws = tuple(ExponentialSchedule(inverse_temperature=beta) for beta in betas)
-    schedule = IteratedExponentialSchedule(draws=draws, radii=(0.5,))
-    claim = Plan(problem=of, schedule=schedule, delta=0.0).guarantee
+    draws = tuple(ExponentialSpec(inverse_temperature=beta) for beta in betas)
+    schedule = IteratedExponentialSpec(draws=draws, radii=(0.5,))
+    claim = Plan(problem=of, spec=schedule, delta=0.0).guarantee
     weak = replace(
         schedule, draws=tuple(replace(d, inverse_temperature=6 * d.inverse_temperature) for d in draws)
     )
@@ -118,8 +118,8 @@ def test_iterated_mechanism():
 def test_langevin_mechanism(release):
     """AR(1): the last-iterate bound is exact; noise / 4 at the same learning rate falls."""
     of = problem(1, None, ridge=0.5)
-    schedule = LangevinSchedule(inverse_temperature=10.0, step_size=0.05, n_steps=6, release=release)
-    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    schedule = langevin_spec(inverse_temperature=10.0, step_size=0.05, n_steps=6, release=release)
+    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     weak = replace(schedule, noise_std=schedule.noise_std / 4)
     assert verdicts(of, schedule, weak, claim, 1e-2) == (False, True)
 
@@ -127,8 +127,8 @@ def test_langevin_mechanism(release):
 def test_last_iterate_claim_is_attained():
     """Exact mu of the AR(1) chain: 2 shift / standard deviation equals the claim."""
     of = problem(1, None, ridge=0.5)
-    schedule = LangevinSchedule(inverse_temperature=10.0, step_size=0.05, n_steps=6)
-    claim = Plan(problem=of, schedule=schedule, delta=1e-2).guarantee
+    schedule = langevin_spec(inverse_temperature=10.0, step_size=0.05, n_steps=6)
+    claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     keep = (1 - 0.5 * 0.5) ** np.arange(6)
     shift, spread = 2 * 0.5 * PULL * keep.sum(), np.sqrt(2 * 0.05 * (keep**2).sum())
     assert claim.mu == pytest.approx(shift / spread, rel=1e-6)

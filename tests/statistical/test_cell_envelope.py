@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from dplangevin import Plan, plan_sampler, run
+from dplangevin import Plan, plan_sampler, run_plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.families import ExponentialSchedule
-from dplangevin.families.draws.exact_methods import cells_per_axis, exact_method
+from dplangevin.mechanisms import ExponentialSpec
+from dplangevin.mechanisms.exponential.sampler import choose_cells_per_axis, choose_exact_method
 from dplangevin.problem import Ball, Box, Bump, DataBounds, Problem, RecordLoss, Sigmoid
 from dplangevin.problem.packed_bumps import PackedBumps
-from dplangevin.samplers import BallBody, BoxBody, FunctionPotential
-from dplangevin.samplers.cell_envelope import cell_envelope
+from dplangevin.sampling import BallSupport, BoxSupport, FunctionPotential
+from dplangevin.sampling.rejection import sample_cell_envelope
 
 
 def hilly(theta: np.ndarray) -> np.ndarray:
@@ -66,13 +66,13 @@ def drawn(radius: float, smooth: bool, size: int, per_axis: int, seed: int) -> t
         strong_convexity=0.0,
         lipschitz=lipschitz,
     )
-    square = BoxBody(low=-np.ones(2), high=np.ones(2))
-    body = square if math.isinf(radius) else BallBody(dimension=2, radius=radius)
-    found = cell_envelope(
+    square = BoxSupport(low=-np.ones(2), high=np.ones(2))
+    body = square if math.isinf(radius) else BallSupport(dimension=2, radius=radius)
+    found = sample_cell_envelope(
         potential, body, -np.ones(2), np.ones(2), per_axis, lipschitz, smoothness if smooth else math.inf, size,
         np.random.default_rng(seed),
     )  # fmt: skip
-    return found.theta, found.proposals
+    return found.theta, found.n_proposals
 
 
 @pytest.mark.parametrize(("radius", "smooth"), [(math.inf, True), (1.0, True), (1.0, False)])
@@ -99,9 +99,11 @@ def test_the_comparison_can_fail() -> None:
     potential = FunctionPotential(
         value_function=hilly, gradient_function=slope, smoothness=1.0, strong_convexity=0.0, lipschitz=24.0
     )
-    body = BoxBody(low=-np.ones(2), high=np.ones(2))
+    body = BoxSupport(low=-np.ones(2), high=np.ones(2))
     with pytest.raises(AssumptionFailed):
-        cell_envelope(potential, body, -np.ones(2), np.ones(2), 8, 1e3, 1.0, 2000, np.random.default_rng(0))
+        sample_cell_envelope(
+            potential, body, -np.ones(2), np.ones(2), 8, 1e3, 1.0, 2000, np.random.default_rng(0)
+        )
 
 
 def sigmoid(n: int, p: int, constraint: object) -> Problem:
@@ -114,17 +116,15 @@ def sigmoid(n: int, p: int, constraint: object) -> Problem:
 def test_the_mechanism_draws_the_exponential_law_of_a_loss_that_is_not_convex() -> None:
     """Counts of a public partition against quadrature; fails by chance once in 10,000 times."""
     task = sigmoid(40, 1, Box(low=-3.0, high=3.0))
-    assert exact_method(task) == "cells"
+    assert choose_exact_method(task) == "cells"
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (40, 1)), (rng.random(40) < 0.5).astype(float)
     data = ArrayDataset(X, y, task)
     planned = plan_sampler(task, 4.0, tier="exact", verbose=False)
     assert planned.plan.guarantee.epsilon(0.0) <= 4.0
-    draws = np.array([run(planned.plan, data, rng).value[0] for _ in range(700)])
+    draws = np.array([run_plan(planned.plan, data, rng).value[0] for _ in range(700)])
     nodes = np.linspace(-3, 3, 6001)
-    weights = np.exp(
-        -planned.plan.schedule.inverse_temperature * data.loss_sum(task.loss, nodes[None, :]) / 40
-    )
+    weights = np.exp(-planned.plan.spec.inverse_temperature * data.loss_sum(task.loss, nodes[None, :]) / 40)
     edges = np.linspace(-3, 3, 9)
     expected = np.array([weights[(nodes >= a) & (nodes < b)].sum() for a, b in pairwise(edges)])
     found = np.histogram(draws, edges)[0]
@@ -135,7 +135,7 @@ def test_pure_epsilon_by_enumeration() -> None:
     """The density ratio between neighbours on a grid of the plane, for 30 replacements: at most epsilon."""
     n, epsilon = 12, 1.5
     task = sigmoid(n, 2, Ball(2.0))
-    beta = plan_sampler(task, epsilon, tier="exact", verbose=False).plan.schedule.inverse_temperature
+    beta = plan_sampler(task, epsilon, tier="exact", verbose=False).plan.spec.inverse_temperature
     nodes = np.linspace(-2, 2, 61)
     grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij")).reshape(2, -1)
     grid = grid[:, np.linalg.norm(grid, axis=0) <= 2]
@@ -156,35 +156,35 @@ def test_pure_epsilon_by_enumeration() -> None:
 
 def test_resolution_and_refusals() -> None:
     task = sigmoid(1000, 2, Ball(1.0))
-    assert cells_per_axis(task, 10.0) < cells_per_axis(task, 2000.0) <= 401
-    with pytest.raises(AssumptionFailed, match="reject almost everything"):
-        cells_per_axis(sigmoid(1000, 3, Ball(1.0)), 1e9)
+    assert choose_cells_per_axis(task, 10.0) < choose_cells_per_axis(task, 2000.0) <= 401
+    with pytest.raises(AssumptionFailed, match="reject almost every proposal"):
+        choose_cells_per_axis(sigmoid(1000, 3, Ball(1.0)), 1e9)
     with pytest.raises(AssumptionFailed, match="up to three parameters"):
-        exact_method(sigmoid(1000, 4, Ball(1.0)))
+        choose_exact_method(sigmoid(1000, 4, Ball(1.0)))
 
 
 def test_packed_bumps_are_a_problem_that_runs() -> None:
     """Votes for 13 centres of the plane: draws of the exponential mechanism find the favourite, and the bound holds."""
-    bumps = PackedBumps.on_grid(dimension=2, width=0.25)
+    bumps = PackedBumps.from_grid(dimension=2, width=0.25)
     rng, n, epsilon = np.random.default_rng(3), 200, 20.0
-    votes = rng.integers(0, bumps.centres.shape[1], n)
+    votes = rng.integers(0, bumps.centers.shape[1], n)
     votes[:80] = 5
     task = Problem(
         loss=Bump(width=0.25), bounds=DataBounds(data_norm=1.0, target=(0, 1)), n=n, n_features=2,
         constraint=Ball(1.0), fit_intercept=False,
     )  # fmt: skip
-    data = ArrayDataset(bumps.centres[:, votes].T, np.zeros(n), task)
-    one_hot = np.eye(bumps.centres.shape[1], dtype=bool)[votes]
+    data = ArrayDataset(bumps.centers[:, votes].T, np.zeros(n), task)
+    one_hot = np.eye(bumps.centers.shape[1], dtype=bool)[votes]
     points = rng.uniform(-0.7, 0.7, (2, 50))
     np.testing.assert_allclose(
-        data.loss_sum(task.loss, points) / n, bumps.values(points, one_hot), atol=1e-12
+        data.loss_sum(task.loss, points) / n, bumps.mean_losses(points, one_hot), atol=1e-12
     )
     planned = plan_sampler(task, epsilon, tier="exact", verbose=False)
     assert planned.plan.guarantee.epsilon(0.0) <= epsilon
-    draws = np.stack([run(planned.plan, data, rng).value for _ in range(2)], axis=1)
-    excess = data.loss_sum(task.loss, draws) / n - bumps.minimum(one_hot)
+    draws = np.stack([run_plan(planned.plan, data, rng).value for _ in range(2)], axis=1)
+    excess = data.loss_sum(task.loss, draws) / n - bumps.min_mean_loss(one_hot)
     assert excess.mean() <= planned.excess_risk
-    assert np.linalg.norm(draws - bumps.centres[:, [5]], axis=0).max() < 0.25
+    assert np.linalg.norm(draws - bumps.centers[:, [5]], axis=0).max() < 0.25
 
 
 def test_another_bump_is_not_believed() -> None:
@@ -196,9 +196,9 @@ def test_another_bump_is_not_believed() -> None:
         loss=Steep(width=0.5), bounds=DataBounds(data_norm=1.0, target=(0, 1)), n=20, n_features=1,
         constraint=Ball(1.0), fit_intercept=False,
     )  # fmt: skip
-    plan = Plan(problem=task, schedule=ExponentialSchedule(inverse_temperature=3.0), delta=0.0)
+    plan = Plan(problem=task, spec=ExponentialSpec(inverse_temperature=3.0), delta=0.0)
     with pytest.raises(InvalidParameter, match="not known to be bounded"):
-        run(plan, ArrayDataset(np.zeros((20, 1)), np.zeros(20), task))
+        run_plan(plan, ArrayDataset(np.zeros((20, 1)), np.zeros(20), task))
 
 
 def test_a_users_loss_cannot_be_drawn() -> None:
@@ -213,6 +213,6 @@ def test_a_users_loss_cannot_be_drawn() -> None:
         loss=Own(), bounds=DataBounds(data_norm=1.0, target=(0, 1)), n=20, n_features=2, constraint=Ball(1.0),
         fit_intercept=False,
     )  # fmt: skip
-    plan = Plan(problem=task, schedule=ExponentialSchedule(inverse_temperature=3.0), delta=0.0)
+    plan = Plan(problem=task, spec=ExponentialSpec(inverse_temperature=3.0), delta=0.0)
     with pytest.raises(InvalidParameter, match="needs a loss of linear scores"):
-        run(plan, ArrayDataset(np.zeros((20, 2)), np.zeros(20), task))
+        run_plan(plan, ArrayDataset(np.zeros((20, 2)), np.zeros(20), task))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.linalg import eigh
 
-from dplangevin.privacy.proximal_certificate import (
-    contraction,
+from dplangevin.accounting.proximal_certificate import (
+    contraction_factor,
     poincare_constant,
     sup_norm_after,
     sup_norm_steps,
@@ -22,9 +22,9 @@ from dplangevin.privacy.proximal_certificate import (
     total_variation_steps,
     uniform_start_ratio,
 )
-from dplangevin.samplers.bodies import BoxBody
-from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.starts import warm_start
+from dplangevin.sampling.potential import FunctionPotential
+from dplangevin.sampling.starts import make_warm_start
+from dplangevin.sampling.supports import BoxSupport
 
 X = (np.arange(300) + 0.5) / 150 - 1
 
@@ -72,7 +72,7 @@ def test_distance_is_below_the_certificate_at_every_step(name, eta):
     potential, curvature = POTENTIALS[name]
     target, transition = chain(potential, eta)
     poincare = poincare_constant(curvature, 2.0)
-    assert second_eigenvalue(target, transition) <= contraction(eta, poincare) * (1 + 1e-3)
+    assert second_eigenvalue(target, transition) <= contraction_factor(eta, poincare) * (1 + 1e-3)
     start_ratio = max(float(np.ptp(potential)), 1e-9)
     law = np.full(X.size, 1 / X.size)
     for k in range(1, 61):
@@ -99,7 +99,7 @@ def test_rate_of_random_convex_potentials(seed, pieces, steep, m, eta):
         np.max(slopes * X + rng.standard_normal((pieces, 1)), axis=0) + m * (X - rng.uniform(-1, 1)) ** 2 / 2
     )
     value = second_eigenvalue(*chain(potential, eta))
-    assert value <= contraction(eta, poincare_constant(m, 2.0)) * (1 + 1e-3)
+    assert value <= contraction_factor(eta, poincare_constant(m, 2.0)) * (1 + 1e-3)
 
 
 @settings(max_examples=15, deadline=None)
@@ -118,7 +118,7 @@ def test_warm_started_chain_meets_its_goals(curvature, centre, stated, eta, at):
         smoothness=curvature / stated,
         strong_convexity=curvature * stated,
     )
-    start = warm_start(potential, BoxBody(low=-np.ones(1), high=np.ones(1)), np.array([at]))
+    start = make_warm_start(potential, BoxSupport(low=-np.ones(1), high=np.ones(1)), np.array([at]))
     exponent = start.linear[0] * X - start.precision * X**2 / 2
     law = np.exp(exponent - exponent.max())
     law /= law.sum()

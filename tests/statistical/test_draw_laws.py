@@ -9,15 +9,14 @@ import pytest
 from scipy import stats
 
 from dplangevin.data import ArrayDataset
-from dplangevin.families.draws._draw import draw, grid_points
-from dplangevin.families.draws.chains import certified_chain, pure_chain
-from dplangevin.families.draws.plan_sampler import plan_sampler
-from dplangevin.families.draws.schedule import DrawSchedule, ExponentialSchedule
+from dplangevin.mechanisms.exponential.sampler import grid_points, sample_gibbs
+from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
+from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec
+from dplangevin.mechanisms.exponential.tiers import plan_certified_chain, plan_pure_chain
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, SmoothedHinge, Squared
-from dplangevin.samplers.bodies import BallBody
-from dplangevin.samplers.lens import LensBody
-from dplangevin.samplers.minimise import approximate_minimiser
-from dplangevin.samplers.problem_potential import ProblemPotential
+from dplangevin.sampling.potential import ProblemPotential
+from dplangevin.sampling.starts import approximate_minimizer
+from dplangevin.sampling.supports import BallSupport, LensSupport
 
 
 def data(n: int = 300, p: int = 2, radius: float = 1.0, ridge: float = 0.05, **more: object) -> ArrayDataset:
@@ -36,9 +35,9 @@ def data(n: int = 300, p: int = 2, radius: float = 1.0, ridge: float = 0.05, **m
     return ArrayDataset(rows, labels, problem)
 
 
-def chained(of: ArrayDataset, beta: float, tier: str) -> ExponentialSchedule:
-    found = (pure_chain if tier == "pure" else certified_chain)(of.problem.constants, beta, 1e-3)
-    return ExponentialSchedule(
+def chained(of: ArrayDataset, beta: float, tier: str) -> ExponentialSpec:
+    found = (plan_pure_chain if tier == "pure" else plan_certified_chain)(of.problem.constants, beta, 1e-3)
+    return ExponentialSpec(
         inverse_temperature=beta,
         tier=tier,
         step_size=found.step_size,
@@ -70,41 +69,47 @@ def agreement(draws: np.ndarray, potential: ProblemPotential, body: object) -> f
 @pytest.mark.parametrize("radius", [0.7, 3.0])
 def test_logistic_draws(tier, radius):
     of = data(radius=radius)
-    schedule: DrawSchedule = ExponentialSchedule(inverse_temperature=150.0)
+    schedule: DrawSpec = ExponentialSpec(inverse_temperature=150.0)
     if tier != "exact":
         schedule = chained(of, 150.0, tier)
-    draws = draw(schedule, of, np.random.default_rng(1), size=3000)
-    potential, body = ProblemPotential(of, 150.0), BallBody(dimension=2, radius=radius)
+    draws = sample_gibbs(schedule, of, np.random.default_rng(1), size=3000)
+    potential, body = ProblemPotential(of, 150.0), BallSupport(dimension=2, radius=radius)
     assert agreement(draws, potential, body) > 1e-4
     if tier == "exact":  # the comparison can fail
-        colder = draw(replace(schedule, inverse_temperature=300.0), of, np.random.default_rng(1), size=3000)
+        colder = sample_gibbs(
+            replace(schedule, inverse_temperature=300.0), of, np.random.default_rng(1), size=3000
+        )
         assert agreement(colder, potential, body) < 1e-4
 
 
 def test_line_and_quadratic_draws_agree_with_the_chain():
     line = data(p=1)
-    exact = draw(ExponentialSchedule(inverse_temperature=60.0), line, np.random.default_rng(2), size=4000)
-    chain = draw(chained(line, 60.0, "pure"), line, np.random.default_rng(3), size=4000)
+    exact = sample_gibbs(ExponentialSpec(inverse_temperature=60.0), line, np.random.default_rng(2), size=4000)
+    chain = sample_gibbs(chained(line, 60.0, "pure"), line, np.random.default_rng(3), size=4000)
     assert stats.ks_2samp(exact[0], chain[0]).pvalue > 1e-4
     bounds = DataBounds(data_norm=1.0, target=(-1, 1))
     square = data(loss=Clipped(Squared(), 2.0), bounds=bounds, ridge=0.2)
-    exact = draw(ExponentialSchedule(inverse_temperature=60.0), square, np.random.default_rng(4), size=4000)
-    chain = draw(chained(square, 60.0, "certified"), square, np.random.default_rng(5), size=4000)
+    exact = sample_gibbs(
+        ExponentialSpec(inverse_temperature=60.0), square, np.random.default_rng(4), size=4000
+    )
+    chain = sample_gibbs(chained(square, 60.0, "certified"), square, np.random.default_rng(5), size=4000)
     for side in (0, 1):
         assert stats.ks_2samp(exact[side], chain[side]).pvalue > 1e-4
 
 
 def test_hinge_draws_without_a_ridge():
     of = data(loss=SmoothedHinge(width=0.5), ridge=0.0)
-    draws = draw(chained(of, 40.0, "certified"), of, np.random.default_rng(6), size=1000)
-    assert agreement(draws, ProblemPotential(of, 40.0), BallBody(dimension=2, radius=1.0)) > 1e-4
+    draws = sample_gibbs(chained(of, 40.0, "certified"), of, np.random.default_rng(6), size=1000)
+    assert agreement(draws, ProblemPotential(of, 40.0), BallSupport(dimension=2, radius=1.0)) > 1e-4
 
 
 def test_draws_on_a_lens():
     of = data(ridge=1.0)
-    lens = LensBody(centre=np.array([0.6, 0.5]), outer=1.0, inner=0.4)
-    draws = draw(chained(of, 40.0, "certified"), of, np.random.default_rng(7), size=3000, body=lens)
-    body = BallBody(dimension=2, radius=1.0)
+    lens = LensSupport(center=np.array([0.6, 0.5]), outer=1.0, inner=0.4)
+    draws = sample_gibbs(
+        chained(of, 40.0, "certified"), of, np.random.default_rng(7), size=3000, support=lens
+    )
+    body = BallSupport(dimension=2, radius=1.0)
     lens_on_grid = type(
         "Inside", (), {"diameter": body.diameter, "contains": lambda self, x: lens.contains(x)}
     )()
@@ -113,9 +118,9 @@ def test_draws_on_a_lens():
 
 def test_grid_draws():
     of = data(ridge=0.0)
-    schedule = ExponentialSchedule(inverse_temperature=30.0, grid=7)
-    draws = draw(schedule, of, np.random.default_rng(8), size=20_000)
-    points = grid_points(BallBody(dimension=2, radius=1.0), 7)
+    schedule = ExponentialSpec(inverse_temperature=30.0, grid=7)
+    draws = sample_gibbs(schedule, of, np.random.default_rng(8), size=20_000)
+    points = grid_points(BallSupport(dimension=2, radius=1.0), 7)
     which = np.argmin(np.linalg.norm(draws[:, :, None] - points[:, None, :], axis=0), axis=1)
     chance = np.exp(-ProblemPotential(of, 30.0).value(points))
     counts = np.bincount(which, minlength=points.shape[1])
@@ -128,8 +133,8 @@ def test_utility_of_the_exponential_mechanism(p):
     of = data(n=20_000, p=p, radius=8.0, ridge=0.01)
     beta = 4 * 20_000 / 32  # epsilon = 4
     potential = ProblemPotential(of, beta)
-    best = potential.value(approximate_minimiser(potential, BallBody(dimension=p, radius=8.0))[:, None])[0]
-    draws = draw(ExponentialSchedule(inverse_temperature=beta), of, np.random.default_rng(9), size=300)
+    best = potential.value(approximate_minimizer(potential, BallSupport(dimension=p, radius=8.0))[:, None])[0]
+    draws = sample_gibbs(ExponentialSpec(inverse_temperature=beta), of, np.random.default_rng(9), size=300)
     excess = (potential.value(draws).mean() - best) / beta
     assert p / (4 * beta) < excess < p / beta
     assert 0.5 < excess / (p / (2 * beta)) < 2
@@ -138,10 +143,10 @@ def test_utility_of_the_exponential_mechanism(p):
 def test_planned_pure_draw_is_near_the_exact_one():
     of = data(n=2000, p=3, ridge=0.01)
     plan = plan_sampler(of.problem, 1.0, verbose=False).plan
-    assert isinstance(plan.schedule, DrawSchedule)
-    assert plan.schedule.tier == "pure"
-    chain = draw(plan.schedule, of, np.random.default_rng(10), size=1200)
-    same = ExponentialSchedule(inverse_temperature=plan.schedule.inverse_temperature)
-    exact = draw(same, of, np.random.default_rng(11), size=1200)
+    assert isinstance(plan.spec, DrawSpec)
+    assert plan.spec.tier == "pure"
+    chain = sample_gibbs(plan.spec, of, np.random.default_rng(10), size=1200)
+    same = ExponentialSpec(inverse_temperature=plan.spec.inverse_temperature)
+    exact = sample_gibbs(same, of, np.random.default_rng(11), size=1200)
     for side in range(3):
         assert stats.ks_2samp(exact[side], chain[side]).pvalue > 1e-4

@@ -18,22 +18,31 @@ import pytest
 from scipy import stats
 
 from dplangevin import Ledger, account
-from dplangevin._check import LARGEST, MAX_INTEGER_SCALE, SMALLEST
+from dplangevin._check import MAX_INTEGER_SCALE, MAX_PARAMETER, MIN_PARAMETER
+from dplangevin.accounting import compose
+from dplangevin.accounting.parts import Pure
+from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.families.learned_schema.schedule import LearnedSchemaSchedule
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import draw
-from dplangevin.families.noisy_answers.mechanism import NoisySums
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumGroup
-from dplangevin.families.underdamped.schedule import UnderdampedSchedule
-from dplangevin.privacy import compose
-from dplangevin.privacy.parts import Pure
-from dplangevin.privacy.plan import Price
-from dplangevin.privacy.registry import mechanism_for
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
+from dplangevin.mechanisms.noisy_answers.noisy_counts import sample_generalized_gaussian
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumGroup
+from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.problem import DataBounds, Logistic, Problem
-from dplangevin.samplers.gamma_norm import discrete_laplace, gamma_norm
-from dplangevin.samplers.rounded import WIDEST, geometric_noise, rounded_gaussian, rounded_noise, rounded_sums
-from dplangevin.samplers.underdamped_chain import UnderdampedStep
-from dplangevin.samplers.wishart import wishart_difference
+from dplangevin.sampling.exact_noise import (
+    MAX_SCALE,
+    add_rounded_noise,
+    sample_geometric_noise,
+    sample_rounded_gaussian,
+    sample_rounded_noise,
+)
+from dplangevin.sampling.float_noise import (
+    sample_discrete_laplace,
+    sample_gamma_norm,
+    sample_wishart_difference,
+)
+from dplangevin.sampling.langevin import UnderdampedStep
 
 SIZE = 20_000
 UNDERFLOWING = [(1e-60, 1e-60)]
@@ -47,7 +56,7 @@ def rng() -> np.random.Generator:
 def wishart_entries(scale: float) -> Any:
     """Diagonals of 1 x 1 differences: of chi-square(2) / 2, exponential, so Laplace."""
     generator = rng()
-    return np.array([wishart_difference(1, scale, generator)[0, 0] for _ in range(SIZE)])
+    return np.array([sample_wishart_difference(1, scale, generator)[0, 0] for _ in range(SIZE)])
 
 
 def secure(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -57,24 +66,27 @@ def secure(function: Callable[..., Any], *arguments: Any) -> Any:
 
 SAMPLERS: dict[str, tuple[Callable[[float], Any], float, float, float]] = {
     # name: noise of a scale, smallest and largest scale, median of |noise| / scale
-    "normal": (lambda s: s * rng().standard_normal(SIZE), SMALLEST, LARGEST, HALF_NORMAL),
-    "gamma norm": (lambda s: gamma_norm(1, s, SIZE, rng())[0], SMALLEST, LARGEST, LAPLACE),
-    "wishart": (wishart_entries, SMALLEST, LARGEST, LAPLACE),
-    "discrete laplace": (lambda s: discrete_laplace(s, SIZE, rng()), 8.0, MAX_INTEGER_SCALE, LAPLACE),
-    "generalized gaussian 1": (lambda s: s * draw(SIZE, 1.0, rng()), SMALLEST, LARGEST, LAPLACE),
-    "generalized gaussian 2": (
-        lambda s: s * draw(SIZE, 2.0, rng()), SMALLEST, LARGEST, HALF_NORMAL / math.sqrt(2)
+    "normal": (lambda s: s * rng().standard_normal(SIZE), MIN_PARAMETER, MAX_PARAMETER, HALF_NORMAL),
+    "gamma norm": (lambda s: sample_gamma_norm(1, s, SIZE, rng())[0], MIN_PARAMETER, MAX_PARAMETER, LAPLACE),
+    "wishart": (wishart_entries, MIN_PARAMETER, MAX_PARAMETER, LAPLACE),
+    "discrete laplace": (lambda s: sample_discrete_laplace(s, SIZE, rng()), 8.0, MAX_INTEGER_SCALE, LAPLACE),
+    "generalized gaussian 1": (
+        lambda s: s * sample_generalized_gaussian(SIZE, 1.0, rng()), MIN_PARAMETER, MAX_PARAMETER, LAPLACE
     ),
-    "secure laplace": (lambda s: secure(rounded_noise, s, 1.0, SIZE, None), 8.0, WIDEST, LAPLACE),
+    "generalized gaussian 2": (
+        lambda s: s * sample_generalized_gaussian(SIZE, 2.0, rng()), MIN_PARAMETER, MAX_PARAMETER,
+        HALF_NORMAL / math.sqrt(2)
+    ),
+    "secure laplace": (lambda s: secure(sample_rounded_noise, s, 1.0, SIZE, None), 8.0, MAX_SCALE, LAPLACE),
     "secure gaussian": (
-        lambda s: secure(rounded_noise, s, 2.0, SIZE, None), 8.0, WIDEST, HALF_NORMAL / math.sqrt(2)
+        lambda s: secure(sample_rounded_noise, s, 2.0, SIZE, None), 8.0, MAX_SCALE, HALF_NORMAL / math.sqrt(2)
     ),
     "secure whole gaussian": (
-        lambda s: secure(rounded_gaussian, round(math.log2(s)), SIZE), 8.0, 2.0**40, HALF_NORMAL
+        lambda s: secure(sample_rounded_gaussian, round(math.log2(s)), SIZE), 8.0, 2.0**40, HALF_NORMAL
     ),
-    "secure geometric": (lambda s: secure(geometric_noise, s, SIZE), 8.0, WIDEST, LAPLACE),
+    "secure geometric": (lambda s: secure(sample_geometric_noise, s, SIZE), 8.0, MAX_SCALE, LAPLACE),
     "secure sums": (
-        lambda s: secure(rounded_sums, np.zeros(SIZE, np.int64), 2.0**-20, s, 2.0), 2.0**-6, 2.0**30,
+        lambda s: secure(add_rounded_noise, np.zeros(SIZE, np.int64), 2.0**-20, s, 2.0), 2.0**-6, 2.0**30,
         HALF_NORMAL / math.sqrt(2),
     ),
 }  # fmt: skip
@@ -97,9 +109,9 @@ def test_an_underdamped_step_has_its_noise_or_is_refused(friction: float, step_s
     """The position's own noise is at least a tenth of its whole noise for a step below 1 / friction."""
     if (friction, step_size) in UNDERFLOWING:
         with pytest.raises(InvalidParameter, match="underflows"):
-            UnderdampedStep.exact(friction, 1.0, step_size)
+            UnderdampedStep.from_parameters(friction, 1.0, step_size)
         return
-    step = UnderdampedStep.exact(friction, 1.0, step_size)
+    step = UnderdampedStep.from_parameters(friction, 1.0, step_size)
     assert step.own_noise > 0.1 * math.sqrt(step.variance_x) > 0
     if friction * step_size < 1e-3:  # to leading order u^3 / (6 gamma^2), without the velocity's part
         exact = friction * step_size * step_size**2 / 6
@@ -108,25 +120,25 @@ def test_an_underdamped_step_has_its_noise_or_is_refused(friction: float, step_s
 
 def test_an_underdamped_run_without_noise_is_refused_before_it_is_charged(tmp_path: Any) -> None:
     problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=10, n_features=2)
-    schedule = UnderdampedSchedule(
+    schedule = UnderdampedSpec(
         inverse_temperature=1.0, friction=1e-60, inverse_mass=1.0, step_size=1e-60, n_steps=2
     )
     with pytest.raises(InvalidParameter, match="underflows"):
-        mechanism_for(UnderdampedSchedule).check(schedule, problem)
+        mechanism_for(UnderdampedSpec).check_problem(schedule, problem)
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: NoisySumsSchedule(
+        lambda: NoisySumsSpec(
             groups=(SumGroup(answers=1, unit=1.0, scale=1e20),), noise="geometric", adjacency="replace-one"
         ),
-        lambda: NoisySumsSchedule(
+        lambda: NoisySumsSpec(
             groups=(SumGroup(answers=1, unit=1.0, scale=1e20),), noise="gaussian", adjacency="replace-one",
             secure=True,
         ),
-        lambda: LearnedSchemaSchedule(
-            numbers=1, cells=4, categories=0, noise="geometric", scale=1e20, adjacency="replace-one"
+        lambda: LearnedSchemaSpec(
+            n_numbers=1, n_cells=4, n_categories=0, noise="geometric", scale=1e20, adjacency="replace-one"
         ),
     ],
 )  # fmt: skip
@@ -138,11 +150,11 @@ def test_scales_beyond_the_range_are_refused_when_they_are_stated(make: Callable
 
 def test_exact_counts_are_never_released_at_a_tiny_epsilon(tmp_path: Any) -> None:
     budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=1.0, delta=0.0)
-    schedule = NoisySumsSchedule(
+    schedule = NoisySumsSpec(
         groups=(SumGroup(answers=3, unit=1.0, scale=1e13),), noise="geometric", adjacency="replace-one"
     )
     released = NoisySums().run(
-        Price(schedule=schedule, delta=0.0), lambda: [np.array([1.0, 2.0, 3.0])], ledger=budget
+        CertifiedSpec(spec=schedule, delta=0.0), lambda: [np.array([1.0, 2.0, 3.0])], ledger=budget
     )
     assert np.abs(released.values[0]).min() > 1e9
 
@@ -156,13 +168,15 @@ def test_a_formula_that_overflows_proves_nothing(monkeypatch: pytest.MonkeyPatch
             raise OverflowError("math range error")
 
     part = Extreme(value=3.0)
-    assert compose.epsilon((part, part), 1e-5) == 6.0  # the sum is proved before the other formulas are asked
-    assert compose.delta((part, part), 1.0) == 1.0
-    from dplangevin.families.noisy_gradient.theorems.composition import Composition
+    assert (
+        compose.compose_epsilon((part, part), 1e-5) == 6.0
+    )  # the sum is proved before the other formulas are asked
+    assert compose.compose_delta((part, part), 1.0) == 1.0
+    from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 
-    monkeypatch.setattr(Composition, "promise", lambda *_: 10.0**400)
+    monkeypatch.setattr(Composition, "derive_guarantee", lambda *_: 10.0**400)
     with pytest.raises(AssumptionFailed, match="overflows"):
         account(
-            n=5, batch_size=4, sampling="without-replacement", steps=250_000, release="checkpoints", checkpoints=(9,),
+            n=5, batch_size=4, sampling="without-replacement", n_steps=250_000, release="checkpoints", checkpoints=(9,),
             lipschitz=1.0, noise_std=1.0, step_size=0.1, delta=1e-5, theorem="composition",
         )  # fmt: skip

@@ -13,25 +13,30 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from dplangevin.data import ArrayDataset
-from dplangevin.families.rashomon.hit import law_hit_probability
-from dplangevin.families.rashomon.mechanism import _draws
-from dplangevin.families.rashomon.schedule import RashomonSchedule
-from dplangevin.families.rashomon.theorem import start_ratio, start_scale
-from dplangevin.privacy.proximal_certificate import (
-    contraction,
+from dplangevin.accounting.proximal_certificate import (
+    contraction_factor,
     poincare_constant,
     sup_norm_after,
     total_variation_after,
 )
+from dplangevin.data import ArrayDataset
+from dplangevin.mechanisms.rashomon.calibrate import law_hit_probability
+from dplangevin.mechanisms.rashomon.mechanism import _sample_draws
+from dplangevin.mechanisms.rashomon.spec import RashomonSpec
+from dplangevin.mechanisms.rashomon.theorem import start_log_ratio, start_scale
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
-from dplangevin.problem.reach import largest_excess
+from dplangevin.problem.problem import max_excess
 from dplangevin.problem.risk import hit_probability
-from dplangevin.samplers.bodies import BallBody
-from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.score import ScorePotential, _ScoreOracle, score_proximal
-from dplangevin.samplers.score_envelope import FlatEnvelope, score_envelope
-from dplangevin.samplers.self_concordance import Anchor
+from dplangevin.sampling.logistic_envelope import Anchor
+from dplangevin.sampling.potential import FunctionPotential
+from dplangevin.sampling.score import (
+    FlatEnvelope,
+    ScorePotential,
+    _ScoreOracle,
+    run_score_chain,
+    sample_score_envelope,
+)
+from dplangevin.sampling.supports import BallSupport
 
 LEAST_P = 1e-3
 
@@ -56,13 +61,13 @@ def quadratic_problem(
     return problem, ArrayDataset(X, y, problem), hessian, np.linalg.solve(hessian, X.T @ y / n)
 
 
-def schedule(problem: Problem, beta: float, psi: float, models: int, **options: object) -> RashomonSchedule:
-    return RashomonSchedule(
+def schedule(problem: Problem, beta: float, psi: float, models: int, **options: object) -> RashomonSpec:
+    return RashomonSpec(
         n_models=models,
         threshold=psi,
         inverse_temperature=beta,
         tolerance=1e-8 * problem.n,
-        excess=largest_excess(problem),
+        max_excess=max_excess(problem),
         **options,  # type: ignore[arg-type]
     )
 
@@ -73,7 +78,7 @@ def quadratic_draws() -> tuple[np.ndarray, float, float]:
     problem, data, hessian, centre = quadratic_problem()
     psi, beta = 0.01, 400.0
     chosen = schedule(problem, beta, psi, 2500, tier="certified", step_size=0.05, n_steps=80)
-    theta = _draws(chosen, data, np.random.default_rng(1))
+    theta = _sample_draws(chosen, data, np.random.default_rng(1))
     root = np.linalg.cholesky(hessian).T
     return root @ (theta - centre[:, None]), psi, beta
 
@@ -177,7 +182,7 @@ def test_logistic_draws_against_a_grid(tier: str, radius: float, ramp: float) ->
     beta, psi = 150.0, 0.02
     chain = {} if tier == "exact" else {"step_size": 0.1 * radius**2, "n_steps": 60}
     chosen = schedule(problem, beta, psi, 400, tier=tier, ramp=ramp, **chain)
-    theta = _draws(chosen, data, np.random.default_rng(3))
+    theta = _sample_draws(chosen, data, np.random.default_rng(3))
     axis, both = grid_marginals(data, beta, psi, ramp)
     for row, distribution in zip(theta, both, strict=True):
         law = lambda t, d=distribution: np.interp(t, axis + (axis[1] - axis[0]) / 2, d)  # noqa: E731
@@ -192,7 +197,7 @@ def test_one_parameter_draws_are_exact() -> None:
         ridge=0.05, fit_intercept=False,
     )  # fmt: skip
     data = ArrayDataset(X, y, problem)
-    theta = _draws(schedule(problem, 60.0, 0.03, 3000), data, np.random.default_rng(4))[0]
+    theta = _sample_draws(schedule(problem, 60.0, 0.03, 3000), data, np.random.default_rng(4))[0]
     axis = np.linspace(-2, 2, 40_001)
     values = data.loss_sum(problem.loss, axis[None]) / 50 + 0.025 * axis**2
     weight = np.exp(-60 * np.maximum(values - values.min() - 0.03, 0))
@@ -201,14 +206,14 @@ def test_one_parameter_draws_are_exact() -> None:
 
 
 def test_flat_envelope_has_its_radial_law() -> None:
-    from dplangevin.samplers.elliptical_envelope import EllipticalEnvelope
+    from dplangevin.sampling.logistic_envelope import EllipticalEnvelope
 
     rng = np.random.default_rng(6)
     for core, level in ((3.0, 2.0), (3.0, 9.0), (math.inf, 4.0)):
         shape = FlatEnvelope(
             EllipticalEnvelope(values=np.ones(3), vectors=np.eye(3), core=core, shrinkage=1.0), level
         )
-        moved, height = shape.draw(4000, rng)
+        moved, height = shape.sample(4000, rng)
         rho = np.linalg.norm(moved, axis=0)
         grid = np.linspace(1e-6, 60, 200_001)
         energy = np.where(grid <= core, grid**2 / 2, (core if math.isfinite(core) else 0.0) * grid / 2)
@@ -243,10 +248,10 @@ def test_certificate_against_the_kernel_on_a_grid(minimiser: float, ramp: float)
     # contraction with the constant of the diameter: thresholded potentials are only convex
     rate = poincare_constant(0.0, 2.0)
     second = np.sort(np.abs(np.linalg.eigvals(P)))[-2]
-    assert second <= contraction(eta, rate) + 1e-6
+    assert second <= contraction_factor(eta, rate) + 1e-6
     # the start, the interval shrunk towards the minimiser, has density at most e^w times the law's
     excess = float(F.max())
-    s, w = start_scale(1, beta, psi, excess), start_ratio(1, beta, psi, excess)
+    s, w = start_scale(1, beta, psi, excess), start_log_ratio(1, beta, psi, excess)
     centre = axis[np.argmin(F)]
     start = ((axis >= centre - s * (1 + centre)) & (axis <= centre + s * (1 - centre))).astype(float)
     start /= start.sum()
@@ -269,27 +274,27 @@ def test_oracle_minorants_never_exceed_the_score() -> None:
     )
     for ramp in (0.0, 1.0):
         score = ScorePotential(square, 0.0, 2.0, ramp)
-        body = BallBody(dimension=5, radius=3.0)
-        draws = score_proximal(score, body, body.uniform(50, rng), 0.1, 20, rng)
+        body = BallSupport(dimension=5, radius=3.0)
+        draws = run_score_chain(score, body, body.sample_uniform(50, rng), 0.1, 20, rng)
         assert np.all(np.linalg.norm(draws, axis=0) <= 3.0 * (1 + 1e-9))
         oracle = _ScoreOracle(score, body, 0.1)
-        oracle.draw(draws + 0.1**0.5 * rng.standard_normal(draws.shape), rng)
-        assert oracle.accepted == 50
+        oracle.sample(draws + 0.1**0.5 * rng.standard_normal(draws.shape), rng)
+        assert oracle.n_accepted == 50
 
 
 def test_a_wrong_floor_is_seen_by_the_exact_envelope() -> None:
     # a data Hessian fifty times too large makes a false envelope: the draw must stop, not clip
     _, data = logistic_problem(4.0)
     from dplangevin.errors import AssumptionFailed
-    from dplangevin.families.draws._draw import logistic_hessian
-    from dplangevin.samplers.problem_potential import ProblemPotential
+    from dplangevin.mechanisms.exponential.sampler import logistic_hessian
+    from dplangevin.sampling.potential import ProblemPotential
 
     potential = ProblemPotential(data, 500.0)
-    from dplangevin.samplers.minimise import approximate_minimiser
+    from dplangevin.sampling.starts import approximate_minimizer
 
-    body = BallBody(dimension=2, radius=4.0)
-    centre = approximate_minimiser(potential, body)
+    body = BallSupport(dimension=2, radius=4.0)
+    centre = approximate_minimizer(potential, body)
     score = ScorePotential(potential, float(potential.value(centre[:, None])[0]), 5.0)
     hessian = 50 * logistic_hessian(potential, centre)
     with pytest.raises(AssumptionFailed, match="envelope lies below"):
-        score_envelope(score, body, Anchor(centre, hessian, 10.0, 1.0), 500, np.random.default_rng(0))
+        sample_score_envelope(score, body, Anchor(centre, hessian, 10.0, 1.0), 500, np.random.default_rng(0))

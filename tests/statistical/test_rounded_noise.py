@@ -15,15 +15,15 @@ import pytest
 from scipy import special, stats
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.samplers.rounded import (
-    MARGIN,
-    _decided,
-    _survival,
-    exact_cells,
-    gaussian_scale,
-    geometric_noise,
-    rounded_noise,
-    rounded_sums,
+from dplangevin.sampling.exact_noise import (
+    DECISION_MARGIN,
+    _decide_cell,
+    _survival_function,
+    add_rounded_noise,
+    gaussian_density_scale,
+    sample_exact_cells,
+    sample_geometric_noise,
+    sample_rounded_noise,
     survival_bounds,
 )
 
@@ -53,26 +53,27 @@ def _chi_square(draws: np.ndarray, support: np.ndarray, chances: np.ndarray) -> 
 
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize("fraction", [0.0, 0.3125])
-@pytest.mark.parametrize(("margin", "count"), [(MARGIN, 100_000), (2.0, 1_000)])
+@pytest.mark.parametrize(("margin", "count"), [(DECISION_MARGIN, 100_000), (2.0, 1_000)])
 def test_rounded_noise_has_its_law(p: float, fraction: float, margin: float, count: int) -> None:
     """A margin of 2 sends every draw through the exact comparison."""
     support = np.arange(-90, 91)
     fractions = np.full(count, fraction)
     seed = [int(10 * p), int(16 * fraction), count]
     source = np.random.default_rng(seed).bytes
-    draws = rounded_noise(4.3, p, count, fractions, source, margin=margin)
+    draws = sample_rounded_noise(4.3, p, count, fractions, source, margin=margin)
     assert _chi_square(draws, support, rounded_law(4.3, p, fraction, support)) > ALARM
-    if margin == MARGIN:  # the test sees a scale that is 5% off
+    if margin == DECISION_MARGIN:  # the test sees a scale that is 5% off
         assert _chi_square(draws, support, rounded_law(4.3 * 1.05, p, fraction, support)) < ALARM
 
 
 @pytest.mark.parametrize(
-    ("scale", "margin", "count"), [(0.7, MARGIN, 100_000), (6.1, MARGIN, 100_000), (2.2, 2.0, 1_000)]
+    ("scale", "margin", "count"),
+    [(0.7, DECISION_MARGIN, 100_000), (6.1, DECISION_MARGIN, 100_000), (2.2, 2.0, 1_000)],
 )
 def test_geometric_noise_has_its_law(scale: float, margin: float, count: int) -> None:
     support = np.arange(-300, 301)
     chances = np.exp(-np.abs(support) / scale) * math.tanh(1 / (2 * scale))
-    draws = geometric_noise(scale, count, np.random.default_rng(int(10 * scale)).bytes, margin=margin)
+    draws = sample_geometric_noise(scale, count, np.random.default_rng(int(10 * scale)).bytes, margin=margin)
     assert _chi_square(draws, support, chances) > ALARM
 
 
@@ -80,13 +81,13 @@ def test_geometric_noise_has_its_law(scale: float, margin: float, count: int) ->
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.65])
 def test_the_law_of_secure_counts_at_a_million_draws_and_its_tail_at_ten_million(p: float) -> None:
     support = np.arange(-4000, 4001)
-    draws = rounded_noise(60.7, p, 1_000_000, source=_bytes(int(100 * p)))  # type: ignore[arg-type]
+    draws = sample_rounded_noise(60.7, p, 1_000_000, source=_bytes(int(100 * p)))  # type: ignore[arg-type]
     assert _chi_square(draws, support, rounded_law(60.7, p, 0.0, support)) > ALARM
     beyond, scale, total = 0, 2.0**20 * 1.37, 10_000_000
     deviation = scale * math.sqrt(special.gamma(3 / p) / special.gamma(1 / p))
     edge = math.ceil(3 * deviation)
     for part in range(10):
-        found = rounded_noise(scale, p, total // 10, source=_bytes(7 + part))  # type: ignore[arg-type]
+        found = sample_rounded_noise(scale, p, total // 10, source=_bytes(7 + part))  # type: ignore[arg-type]
         beyond += int((np.abs(found) > edge).sum())
     chance = float(2 * stats.gennorm(p, scale=scale).sf(edge + 0.5))
     assert stats.binomtest(beyond, total, chance).pvalue > ALARM
@@ -96,7 +97,7 @@ def test_the_law_of_secure_counts_at_a_million_draws_and_its_tail_at_ten_million
 def test_the_tail_beyond_three_deviations(p: float) -> None:
     scale, total = 2.0**20 * 1.37, 200_000
     deviation = scale * math.sqrt(special.gamma(3 / p) / special.gamma(1 / p))
-    found = rounded_noise(scale, p, total, source=_bytes(3))  # type: ignore[arg-type]
+    found = sample_rounded_noise(scale, p, total, source=_bytes(3))  # type: ignore[arg-type]
     edge = math.ceil(3 * deviation)
     chance = float(2 * stats.gennorm(p, scale=scale).sf(edge + 0.5))
     assert stats.binomtest(int((np.abs(found) > edge).sum()), total, chance).pvalue > ALARM
@@ -116,7 +117,7 @@ def test_doubles_are_far_within_the_margin_and_decimals_hold_the_truth() -> None
                 low, high = survival_bounds(Fraction(float(edge)), p, 45)
                 assert _real(low) <= exact <= _real(high)
                 assert high - low <= Fraction(3, 10**45)
-                assert abs(_survival(p, np.array([edge]))[0] - exact) < MARGIN / 64
+                assert abs(_survival_function(p, np.array([edge]))[0] - exact) < DECISION_MARGIN / 64
 
 
 def test_a_number_at_the_edge_of_a_cell_falls_on_its_side() -> None:
@@ -128,13 +129,13 @@ def test_a_number_at_the_edge_of_a_cell_falls_on_its_side() -> None:
         for later, beyond in ((rest - 1, True), (rest + 1, False)):
             source = lambda size, later=later: later.to_bytes(size, "big")  # noqa: E731
             for guess in (cell - 1, cell, cell + 2):
-                assert _decided(first, scale, p, offset, guess, source) == cell + beyond
+                assert _decide_cell(first, scale, p, offset, guess, source) == cell + beyond
 
 
 def test_a_broken_source_is_noticed() -> None:
     for count in (1, 100):
         with pytest.raises(InvalidParameter, match="source of random bytes is broken"):
-            geometric_noise(1.0, count, lambda size: bytes(size))
+            sample_geometric_noise(1.0, count, lambda size: bytes(size))
 
 
 @pytest.mark.slow
@@ -144,7 +145,7 @@ def test_opendp_draws_nearly_the_same_law() -> None:
     opendp.enable_features("contrib")
     space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="f64")
     theirs = np.array(opendp.m.make_gaussian(*space, scale=8.0)([0] * 20_000))
-    ours = rounded_noise(math.sqrt(2) * 8, 2.0, 20_000, source=_bytes(5))  # type: ignore[arg-type]
+    ours = sample_rounded_noise(math.sqrt(2) * 8, 2.0, 20_000, source=_bytes(5))  # type: ignore[arg-type]
     edges = np.arange(-24, 25, 4)
     table = np.array([np.histogram(np.clip(x, -24, 24), edges)[0] for x in (ours, theirs)])
     assert stats.chi2_contingency(table).pvalue > ALARM / 10  # theirs cannot be seeded: false alarms 1e-5
@@ -153,22 +154,22 @@ def test_opendp_draws_nearly_the_same_law() -> None:
 def test_sums_are_rounded_after_the_noise() -> None:
     """Sums that are no multiples of the grid: the law is that of round(sum + noise), whatever the low bits of a sum."""
     whole = np.full(100_000, 5 * 2**25 + 12345)
-    draws = rounded_sums(whole, 1.0, 2.0**40, 2.0, np.random.default_rng(1).bytes)
+    draws = add_rounded_noise(whole, 1.0, 2.0**40, 2.0, np.random.default_rng(1).bytes)
     assert np.array_equal(draws, np.rint(draws / 2**20) * 2**20)
     assert stats.kstest((draws - whole[0]) / 2.0**40, stats.gennorm(2).cdf).pvalue > ALARM
-    near = rounded_sums(np.full(50_000, 3), 2.0**-22, 1.0, 2.0, np.random.default_rng(2).bytes)
+    near = add_rounded_noise(np.full(50_000, 3), 2.0**-22, 1.0, 2.0, np.random.default_rng(2).bytes)
     assert near.mean() == pytest.approx(3 * 2.0**-22, abs=5 * math.sqrt(0.5 / 50_000))
 
 
 def test_what_the_sampler_refuses() -> None:
     with pytest.raises(InvalidParameter, match="no exact sampler"):
-        exact_cells(1.0, 51.0, np.zeros(1))
+        sample_exact_cells(1.0, 51.0, np.zeros(1))
     with pytest.raises(InvalidParameter, match="no exact sampler"):
-        rounded_noise(2.0**51, 2.0, 1)
+        sample_rounded_noise(2.0**51, 2.0, 1)
     with pytest.raises(InvalidParameter, match="fractions"):
-        rounded_noise(1.0, 2.0, 2, np.array([0.0, 1.0]))
-    assert rounded_noise(1.0, 2.0, 0).shape == (0,)
-    assert rounded_noise(1.0, 1.0, 70_000).shape == (70_000,)
+        sample_rounded_noise(1.0, 2.0, 2, np.array([0.0, 1.0]))
+    assert sample_rounded_noise(1.0, 2.0, 0).shape == (0,)
+    assert sample_rounded_noise(1.0, 1.0, 70_000).shape == (70_000,)
 
 
 def _real(value: Fraction) -> mpmath.mpf:
@@ -178,5 +179,5 @@ def _real(value: Fraction) -> mpmath.mpf:
 @pytest.mark.parametrize("deviation", [0.3, 1.0, 7.0, 2.0**20])
 def test_the_scale_of_gaussian_noise_has_its_deviation_or_a_hair_more(deviation: float) -> None:
     """exp(-(x / a)^2) has the variance a^2 / 2, in exact arithmetic."""
-    ratio = Fraction(gaussian_scale(deviation)) ** 2 / 2 / Fraction(deviation) ** 2
+    ratio = Fraction(gaussian_density_scale(deviation)) ** 2 / 2 / Fraction(deviation) ** 2
     assert 1 <= ratio < 1 + Fraction(1, 10**14)

@@ -13,23 +13,20 @@ import pytest
 from scipy import stats
 from scipy.special import expit, gammainc
 
-from dplangevin.privacy.proximal_certificate import (
+from dplangevin.accounting.proximal_certificate import (
     best_step_size,
     poincare_constant,
     sup_norm_steps,
     total_variation_steps,
 )
-from dplangevin.samplers.active_ball import active_ball
-from dplangevin.samplers.adaptive_rejection import adaptive_rejection
-from dplangevin.samplers.bodies import BallBody, BoxBody
-from dplangevin.samplers.elliptical_envelope import elliptical_envelope
-from dplangevin.samplers.minimise import approximate_minimiser
-from dplangevin.samplers.potential import FunctionPotential
-from dplangevin.samplers.proximal_chain import proximal
-from dplangevin.samplers.self_concordance import Anchor
-from dplangevin.samplers.starts import warm_start
-from dplangevin.samplers.truncated import gamma_above, gamma_below, truncated_normal
-from dplangevin.samplers.truncated_gaussian import isotropic_gaussian
+from dplangevin.sampling.log_concave import sample_adaptive_rejection
+from dplangevin.sampling.logistic_envelope import Anchor, sample_active_ball, sample_elliptical_envelope
+from dplangevin.sampling.potential import FunctionPotential
+from dplangevin.sampling.proximal import run_proximal_chain
+from dplangevin.sampling.rejection import sample_isotropic_gaussian
+from dplangevin.sampling.starts import approximate_minimizer, make_warm_start
+from dplangevin.sampling.supports import BallSupport, BoxSupport
+from dplangevin.sampling.truncated import sample_gamma_above, sample_gamma_below, sample_truncated_normal
 
 RIDGE = 0.01
 
@@ -100,17 +97,17 @@ def test_truncated_normals():
         (-0.1, 0.05),
         (0.6, 1.0),
     ]:
-        x = truncated_normal(np.zeros(20_000), 1.0, low, high, rng)
+        x = sample_truncated_normal(np.zeros(20_000), 1.0, low, high, rng)
         assert stats.kstest(x, stats.truncnorm(low, high).cdf).pvalue > 1e-3
 
 
 def test_truncated_gammas():
     rng = np.random.default_rng(2)
     for shape, top in [(0.5, 0.1), (0.5, 1.0), (10, 3.0), (10, 8.0), (49.5, 40.0), (49.5, 43.0), (9.5, 0.01)]:
-        g = gamma_below(shape, np.full(20_000, top), rng)
+        g = sample_gamma_below(shape, np.full(20_000, top), rng)
         assert stats.kstest(g, lambda v, a=shape, t=top: gammainc(a, v) / gammainc(a, t)).pvalue > 1e-3
     for shape, bottom in [(20, 18.0), (20, 30.0), (1, 3.0), (5, 50.0)]:
-        g = gamma_above(shape, bottom, 20_000, rng)
+        g = sample_gamma_above(shape, bottom, 20_000, rng)
         law = stats.gamma(shape)
         assert stats.kstest(g, lambda v, b=bottom, d=law: 1 - d.sf(v) / d.sf(b)).pvalue > 1e-3
 
@@ -118,7 +115,7 @@ def test_truncated_gammas():
 def test_adaptive_rejection_of_a_logistic_potential():
     rows, labels = data(p=1)
     potential, _ = Logistic.on(rows, labels, 150.0, 1.0)
-    draws = adaptive_rejection(potential, -1, 1, 50_000, np.random.default_rng(3)).theta[0]
+    draws = sample_adaptive_rejection(potential, -1, 1, 50_000, np.random.default_rng(3)).theta[0]
     x = np.linspace(-1, 1, 20_001)
     density = np.exp(-(potential.value(x[None]) - potential.value(x[None]).min()))
     area = np.concatenate([[0], np.cumsum((density[1:] + density[:-1]) / 2)])
@@ -131,11 +128,13 @@ def test_adaptive_rejection_of_a_logistic_potential():
 )
 def test_gaussian_on_a_ball(p, precision, centre):
     """Coordinate along the centre and squared norm, by one-dimensional quadrature of the structured density."""
-    body = BallBody(dimension=p, radius=1.0)
+    body = BallSupport(dimension=p, radius=1.0)
     mean = np.zeros(p)
     mean[0] = centre
-    x = isotropic_gaussian(mean, 1 / precision, body, 20_000, np.random.default_rng(4))
-    forced = body._structured(np.tile(precision * mean[:, None], 20_000), precision, np.random.default_rng(5))
+    x = sample_isotropic_gaussian(mean, 1 / precision, body, 20_000, np.random.default_rng(4))
+    forced = body._sample_by_coordinate(
+        np.tile(precision * mean[:, None], 20_000), precision, np.random.default_rng(5)
+    )
     t = -np.cos(np.pi * np.linspace(0, 1, 20_001))
     rest = gammainc((p - 1) / 2, precision * (1 - t**2) / 2)
     density = np.exp(-precision * ((t - centre) ** 2 - max(centre - 1, 0) ** 2) / 2) * rest
@@ -159,23 +158,27 @@ def test_elliptical_envelope_law():
     """n = 300, p = 2, R = 5, eps = 3: beta = 45."""
     rows, labels = data()
     potential, hessian = Logistic.on(rows, labels, 3 * 300 / (2 * 10), 5.0)
-    body = BallBody(dimension=2, radius=5.0)
-    anchor = approximate_minimiser(potential, body)
+    body = BallSupport(dimension=2, radius=5.0)
+    anchor = approximate_minimizer(potential, body)
     assert np.linalg.norm(anchor) < 5
     ridge, rng = potential.strong_convexity, np.random.default_rng(6)
-    draws = elliptical_envelope(potential, body, Anchor(anchor, hessian(anchor), ridge, 1.0), 20_000, rng)
+    draws = sample_elliptical_envelope(
+        potential, body, Anchor(anchor, hessian(anchor), ridge, 1.0), 20_000, rng
+    )
     assert min(agree(draws.theta, marginals(potential, 5.0))) > 1e-3
-    assert 20_000 / draws.proposals > 0.4
+    assert 20_000 / draws.n_proposals > 0.4
 
 
 def test_elliptical_envelope_from_a_poor_anchor():
     """The law does not depend on the anchor, only the acceptance does."""
     rows, labels = data()
     potential, hessian = Logistic.on(rows, labels, 5.0, 1.0)
-    body = BallBody(dimension=2, radius=1.0)
+    body = BallSupport(dimension=2, radius=1.0)
     anchor = np.array([-0.3, 0.4])
     ridge, rng = potential.strong_convexity, np.random.default_rng(7)
-    draws = elliptical_envelope(potential, body, Anchor(anchor, hessian(anchor), ridge, 1.0), 5000, rng)
+    draws = sample_elliptical_envelope(
+        potential, body, Anchor(anchor, hessian(anchor), ridge, 1.0), 5000, rng
+    )
     assert min(agree(draws.theta, marginals(potential, 1.0))) > 1e-3
 
 
@@ -183,9 +186,9 @@ def test_active_ball_law():
     """n = 300, p = 2, R = .7, eps = 5: the minimiser lies on the circle."""
     rows, labels = data()
     potential, hessian = Logistic.on(rows, labels, 5 * 300 / (2 * 1.4), 0.7)
-    anchor = approximate_minimiser(potential, BallBody(dimension=2, radius=0.7))
+    anchor = approximate_minimizer(potential, BallSupport(dimension=2, radius=0.7))
     anchor *= 0.7 / np.linalg.norm(anchor)
-    draws = active_ball(
+    draws = sample_active_ball(
         potential,
         0.7,
         Anchor(anchor, hessian(anchor), potential.strong_convexity, 1.0),
@@ -193,7 +196,7 @@ def test_active_ball_law():
         np.random.default_rng(8),
     )
     assert min(agree(draws.theta, marginals(potential, 0.7))) > 1e-3
-    assert 20_000 / draws.proposals > 0.4
+    assert 20_000 / draws.n_proposals > 0.4
     assert np.all(np.linalg.norm(draws.theta, axis=0) <= 0.7 * (1 + 1e-9))
 
 
@@ -203,7 +206,7 @@ def test_active_ball_law():
 def proximal_draws(potential, body, goal, size, seed):
     """Certified draws from the warm start: `goal` maps (w, eta, C) to a number of steps."""
     rng = np.random.default_rng(seed)
-    start = warm_start(potential, body, approximate_minimiser(potential, body))
+    start = make_warm_start(potential, body, approximate_minimizer(potential, body))
     poincare = poincare_constant(potential.strong_convexity, body.diameter)
 
     def steps(eta):
@@ -212,14 +215,14 @@ def proximal_draws(potential, body, goal, size, seed):
     eta = best_step_size(
         steps, poincare, potential.strong_convexity, potential.smoothness / 2, body.dimension
     )
-    return proximal(potential, body, start.draw(size, rng), eta, steps(eta), rng).theta
+    return run_proximal_chain(potential, body, start.sample(size, rng), eta, steps(eta), rng).theta
 
 
 @pytest.mark.parametrize(("radius", "epsilon"), [(5.0, 3.0), (0.7, 5.0)])
 def test_certified_law(radius, epsilon):
     rows, labels = data()
     potential, _ = Logistic.on(rows, labels, epsilon * 300 / (4 * radius), radius)
-    body = BallBody(dimension=2, radius=radius)
+    body = BallSupport(dimension=2, radius=radius)
     draws = proximal_draws(potential, body, lambda w, e, c: total_variation_steps(1e-3, w, e, c), 4000, 9)
     assert min(agree(draws, marginals(potential, radius))) > 1e-3
 
@@ -227,7 +230,7 @@ def test_certified_law(radius, epsilon):
 def test_pure_law():
     rows, labels = data()
     potential, _ = Logistic.on(rows, labels, 300 / 4, 1.0)
-    body = BallBody(dimension=2, radius=1.0)
+    body = BallSupport(dimension=2, radius=1.0)
     draws = proximal_draws(potential, body, lambda w, e, c: sup_norm_steps(0.005, w, e, c, 2.0), 4000, 10)
     assert min(agree(draws, marginals(potential, 1.0))) > 1e-3
 
@@ -240,7 +243,7 @@ def test_proximal_in_a_box():
         smoothness=40.0,
         strong_convexity=6.0,
     )
-    body = BoxBody(low=-np.ones(2), high=np.ones(2))
+    body = BoxSupport(low=-np.ones(2), high=np.ones(2))
     draws = proximal_draws(potential, body, lambda w, e, c: total_variation_steps(1e-3, w, e, c), 8000, 11)
     first, second = 1 / math.sqrt(40), 1 / math.sqrt(6)
     laws = [
@@ -261,9 +264,9 @@ def test_quadratic_in_fifty_dimensions():
         smoothness=33.0,
         strong_convexity=25.0,
     )
-    body = BallBody(dimension=p, radius=1.0)
+    body = BallSupport(dimension=p, radius=1.0)
     draws = proximal_draws(potential, body, lambda w, e, c: total_variation_steps(1e-3, w, e, c), k, 12)
-    exact = isotropic_gaussian(centre[:, 0], 1 / 30, body, 20_000, np.random.default_rng(13))
+    exact = sample_isotropic_gaussian(centre[:, 0], 1 / 30, body, 20_000, np.random.default_rng(13))
     assert stats.ks_2samp(draws[0], exact[0]).pvalue > 1e-3
     assert stats.ks_2samp(np.linalg.norm(draws, axis=0), np.linalg.norm(exact, axis=0)).pvalue > 1e-3
     assert stats.ks_2samp(draws[7], exact[7]).pvalue > 1e-3
@@ -273,9 +276,9 @@ def test_the_comparison_can_fail():
     """A chain stopped after one step from a far start is refuted, and so is a target a third colder."""
     rows, labels = data()
     potential, _ = Logistic.on(rows, labels, 75.0, 1.0)
-    body = BallBody(dimension=2, radius=1.0)
+    body = BallSupport(dimension=2, radius=1.0)
     rng = np.random.default_rng(14)
-    early = proximal(potential, body, np.full((2, 4000), -0.7), 0.01, 1, rng).theta
+    early = run_proximal_chain(potential, body, np.full((2, 4000), -0.7), 0.01, 1, rng).theta
     assert min(agree(early, marginals(potential, 1.0))) < 1e-6
     colder, _ = Logistic.on(rows, labels, 100.0, 1.0)
     draws = proximal_draws(potential, body, lambda w, e, c: total_variation_steps(1e-3, w, e, c), 4000, 15)
@@ -287,12 +290,12 @@ def test_long_runs():
     """1e5 draws of each exact and certified sampler."""
     rows, labels = data()
     potential, hessian = Logistic.on(rows, labels, 5 * 300 / 2.8, 0.7)
-    body = BallBody(dimension=2, radius=0.7)
+    body = BallSupport(dimension=2, radius=0.7)
     cdfs = marginals(potential, 0.7)
-    anchor = approximate_minimiser(potential, body)
+    anchor = approximate_minimizer(potential, body)
     anchor *= 0.7 / np.linalg.norm(anchor)
     ridge = potential.strong_convexity
-    draws = active_ball(
+    draws = sample_active_ball(
         potential, 0.7, Anchor(anchor, hessian(anchor), ridge, 1.0), 100_000, np.random.default_rng(16)
     )
     assert min(agree(draws.theta, cdfs)) > 1e-3
@@ -301,10 +304,10 @@ def test_long_runs():
     )
     assert min(agree(certified, cdfs)) > 1e-3
     wide, hessian = Logistic.on(rows, labels, 45.0, 5.0)
-    body = BallBody(dimension=2, radius=5.0)
-    anchor = approximate_minimiser(wide, body)
+    body = BallSupport(dimension=2, radius=5.0)
+    anchor = approximate_minimizer(wide, body)
     rng = np.random.default_rng(18)
-    draws = elliptical_envelope(
+    draws = sample_elliptical_envelope(
         wide, body, Anchor(anchor, hessian(anchor), wide.strong_convexity, 1.0), 100_000, rng
     )
     assert min(agree(draws.theta, marginals(wide, 5.0))) > 1e-3

@@ -21,21 +21,21 @@ from dplangevin import (
     DPAdditiveRegressor,
     DplangevinError,
     DPLogisticRegression,
+    DPModelSearch,
     DPRidge,
-    DPSearchCV,
     Ledger,
     Schema,
     private_score,
     private_selection,
 )
-from dplangevin.privacy.registry import recipe_names
+from dplangevin.accounting.registry import plannable_mechanisms
 from dplangevin.queries import Marginals, column, count_file, count_marginals, count_queries
 from dplangevin.rashomon import RashomonRegion, RashomonSampler
 from estimators._models import CLASSIFIERS, EVERY, made, table
 
 FEATURES = (
     "replace-one", "add-remove", "pure", "secure", "weights", "class weights", "rows per person", "person", "files",
-    "Dask", "sparse", "schema", "learned schema", "state", "ledger", "intervals", "public data",
+    "Dask", "sparse", "schema", "learned schema", "checkpoint", "ledger", "intervals", "public data",
 )  # fmt: skip
 YES, NO_OPTION = "yes", "no option"
 N = 400
@@ -157,10 +157,10 @@ def _options(feature: str, folder: Path, taken: Any, **known: Any) -> dict[str, 
         "add-remove": {"adjacency": "add-remove"},
         "replace-one": {"adjacency": "replace-one"},
         "class weights": {"class_weight": {0: 0.5, 1: 1.0}},
-        "person": {"person": "who", "max_rows_per_person": 2, "n": N, "schema": SCHEMA},
+        "person": {"person": "who", "max_rows_per_person": 2, "n_public": N, "schema": SCHEMA},
         "schema": {"schema": SCHEMA},
         "learned schema": {"schema": TO_LEARN},
-        "state": {"state": folder / "run.state"},
+        "checkpoint": {"checkpoint": folder / "run.state"},
         "ledger": {"ledger": _budget(folder)} if feature == "ledger" else {},
         "intervals": {"intervals": True},
         "public data": {},
@@ -301,7 +301,7 @@ def counted(call: Callable[..., Any]) -> Trial:
             where = folder / "records.parquet"
             if feature == "Dask":
                 where = _called(feature, lambda: _table_at(feature, frame, folder))
-            done = call(where, marginals=Marginals.over(SCHEMA), **({"schema": SCHEMA} | settings))
+            done = call(where, marginals=Marginals.from_schema(SCHEMA), **({"schema": SCHEMA} | settings))
         return Released(promise=done.guarantee, budget=options.get("ledger"))
 
     return trial
@@ -329,9 +329,13 @@ ROWS: dict[str, Trial] = {
     **{cls.__name__: fit(cls) for cls in EVERY},
     "DPAdditiveClassifier": additive(DPAdditiveClassifier, DPLogisticRegression),
     "DPAdditiveRegressor": additive(DPAdditiveRegressor, DPRidge),
-    **{f'mechanism="{name}"': _by_name(name) for name in recipe_names() if not name.endswith("-secure")},
-    "DPSearchCV": around(DPSearchCV, grid={"alpha": [0.001, 1.0]}),
-    "RashomonSampler": around(RashomonSampler, threshold=0.3, n_models=2),
+    **{
+        f'mechanism="{name}"': _by_name(name)
+        for name in plannable_mechanisms()
+        if not name.endswith("-secure")
+    },
+    "DPModelSearch": around(DPModelSearch, grid={"alpha": [0.001, 1.0]}),
+    "RashomonSampler": around(RashomonSampler, thresholds=0.3, n_models=2),
     "RashomonRegion": around(RashomonRegion, thresholds=0.05, n_models=2),
     "private_score": score,
     "private_selection": selection,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dplangevin import DPRidge, InvalidParameter
-from support._page import PAGE, general, rendered, written
+from support._page import PAGE, generalize_refusal, read_page, render_page
 from support._trials import FEATURES, NO_OPTION, ROWS, YES, Ignored, Released, cell, fit
 
 CELLS = [(row, feature) for row in ROWS for feature in FEATURES]
@@ -16,7 +16,7 @@ SLOW = ("Dask", "public data", "intervals")
 
 def _quick(row: str, feature: str, turn: int) -> bool:
     """Refusals are quick, and a fifth of the runs."""
-    if written().get((row, feature)) != YES:
+    if read_page().get((row, feature)) != YES:
         return (row, feature) != ('mechanism="noisy-sgd"', "rows per person")
     return turn % 5 == 0 and feature not in SLOW and "noisy-sgd" not in row
 
@@ -25,25 +25,25 @@ QUICK = [each for turn, each in enumerate(CELLS) if _quick(*each, turn)]
 
 
 def test_every_cell_is_on_the_page() -> None:
-    assert list(written()) == CELLS
-    assert len({*written().values()} - {YES, NO_OPTION}) > 10
-    assert rendered(written()) == PAGE.read_text(encoding="utf-8")
+    assert list(read_page()) == CELLS
+    assert len({*read_page().values()} - {YES, NO_OPTION}) > 10
+    assert render_page(read_page()) == PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("row", "feature"), QUICK)
 def test_some_cells_are_as_written(row: str, feature: str) -> None:
-    assert general(row, cell(ROWS[row], feature)) == written()[row, feature]
+    assert generalize_refusal(row, cell(ROWS[row], feature)) == read_page()[row, feature]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("row", "feature"), CELLS)
 def test_every_cell_is_as_written(row: str, feature: str) -> None:
-    assert general(row, cell(ROWS[row], feature)) == written()[row, feature]
+    assert generalize_refusal(row, cell(ROWS[row], feature)) == read_page()[row, feature]
 
 
 def test_the_sampler_of_cells_meets_every_row_and_kind() -> None:
     assert {row for row, _ in QUICK} == set(ROWS)
-    found = {written()[each] for each in QUICK}
+    found = {read_page()[each] for each in QUICK}
     assert {YES, NO_OPTION} < found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support._page import PAGE, rendered
+from support._page import PAGE, render_page
 from support._trials import FEATURES, ROWS, cell
 
 
@@ -13,7 +13,7 @@ def main() -> None:
         for feature in FEATURES:
             cells[row, feature] = cell(trial, feature)
         print(row, flush=True)
-    PAGE.write_text(rendered(cells), encoding="utf-8")
+    PAGE.write_text(render_page(cells), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,16 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import (
+    Approximate,
+    BoundedRange,
+    Gaussian,
+    PrivacyPart,
+    Pure,
+    SampledGaussian,
+)
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Approximate, BoundedRange, Gaussian, Part, Pure, SampledGaussian
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import Ball, DataBounds, Logistic
 from dplangevin.problem.problem import Problem
 
 
-def promise(*parts: Part, adjacency: Any = "replace-one", **more: Any) -> Guarantee:
+def promise(*parts: PrivacyPart, adjacency: Any = "replace-one", **more: Any) -> Guarantee:
     return Guarantee(
         parts=parts, adjacency=adjacency, release="draw", theorem="composition", reference="none", **more
     )
@@ -40,8 +47,8 @@ def tiny_plan(adjacency: Any = "replace-one") -> Plan:
         fit_intercept=False,
         adjacency=adjacency,
     )
-    schedule = NoisyGradientSchedule(step_size=0.5, noise_std=0.5, n_steps=3)
-    return Plan(problem=problem, schedule=schedule, delta=1e-5, theorem="composition")
+    schedule = NoisyGradientSpec(step_size=0.5, noise_std=0.5, n_steps=3)
+    return Plan(problem=problem, spec=schedule, delta=1e-5, theorem="composition")
 
 
 def tiny_data(plan: Plan) -> ArrayDataset:
@@ -49,7 +56,7 @@ def tiny_data(plan: Plan) -> ArrayDataset:
     return ArrayDataset(rng.standard_normal((20, 2)), rng.integers(0, 2, 20).astype(float), plan.problem)
 
 
-def mixed(count: int, seed: int = 0) -> list[Part]:
+def mixed(count: int, seed: int = 0) -> list[PrivacyPart]:
     """Distinct releases of every common kind."""
     rng = np.random.default_rng(seed)
     kinds = [

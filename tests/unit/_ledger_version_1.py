@@ -6,9 +6,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from dplangevin.ledger._rows import digest_of
-from dplangevin.privacy import serialize
-from dplangevin.privacy.guarantee import Guarantee
+from dplangevin.accounting import serialize
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.ledger._rows import content_digest
 
 TABLES = """
 CREATE TABLE dplangevin_ledger (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -40,8 +40,8 @@ def statements(charges: list[tuple[str, str, str, Guarantee]]) -> list[tuple[str
         for part in dict.fromkeys(charge[1] for charge in own if charge[1]):
             found.append(("INSERT INTO dplangevin_part VALUES (?, ?)", (name, part)))
         for place, (_, part, token, guarantee) in enumerate(own, start=1):
-            content = serialize.dumps(guarantee)
-            values = (digest_of(content), content)
+            content = serialize.guarantee_to_json(guarantee)
+            values = (content_digest(content), content)
             found.append(("INSERT INTO dplangevin_guarantee VALUES (?, ?) ON CONFLICT DO NOTHING", values))
             entry = (name, place, token, part, "Ada", "2025-01-02", values[0], "{}", "0.1.0")
             found.append(

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from dplangevin import _files, report, signing
-from dplangevin.cli.main import run as command
+from dplangevin.accounting.plan import load_plan, save_plan
+from dplangevin.cli.main import run_command_line as command
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPRidge, model_file
-from dplangevin.privacy.plan_file import load_plan, save_plan
 from dplangevin.queries import count_marginals
 from dplangevin.schema import Schema
-from unit.families.test_run_state import plan
+from unit.mechanisms.test_run_state import plan
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and modes of POSIX")
 
@@ -55,18 +55,19 @@ replace = os.replace
 os.replace = lambda *names: os.kill(os.getpid(), 9)
 """
 WRITERS = {
-    "plan.json": "from dplangevin.privacy.plan_file import save_plan\n"
-    "from unit.families.test_run_state import plan\nsave_plan(plan(), 'plan.json')",
+    "plan.json": "from dplangevin.accounting.plan import save_plan\n"
+    "from unit.mechanisms.test_run_state import plan\nsave_plan(plan(), 'plan.json')",
     "schema.toml": "from dplangevin.schema import Schema\n"
     "Schema.from_dict({'columns': {'a': {'range': [0, 1]}}}).save('schema.toml')",
-    "out.json": "from dplangevin.cli.main import run\nfrom dplangevin.ledger import Ledger\n"
-    "Ledger.create('sqlite:///l.db')\nrun(['ledger', 'export', '--ledger', 'sqlite:///l.db', '-o', 'out.json'])",
-    "numbers.csv": "from dplangevin.papers.gallery._draw import table\n"
-    "table(Path('numbers.csv'), ['a'], [[1.5]])",
-    "picture.svg": "from dplangevin.papers.gallery._draw import figure, save\n"
-    "save(figure()[0], Path('picture.svg'))",
-    "report.html": "from dplangevin import report\nfrom unit.families.test_run_state import plan\n"
-    "report.write(plan(), 'report.html')",
+    "out.json": "from dplangevin.cli.main import run_command_line\nfrom dplangevin.ledger import Ledger\n"
+    "Ledger.create('sqlite:///l.db')\n"
+    "run_command_line(['ledger', 'export', '--ledger', 'sqlite:///l.db', '-o', 'out.json'])",
+    "numbers.csv": "from dplangevin.papers.gallery._draw import write_table\n"
+    "write_table(Path('numbers.csv'), ['a'], [[1.5]])",
+    "picture.svg": "from dplangevin.papers.gallery._draw import make_figure, save_figure\n"
+    "save_figure(make_figure()[0], Path('picture.svg'))",
+    "report.html": "from dplangevin import report\nfrom unit.mechanisms.test_run_state import plan\n"
+    "report.write_report(plan(), 'report.html')",
 }
 
 
@@ -133,7 +134,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("cryptography")
     folder = tmp_path_factory.mktemp("keys")
     assert command(["keys", "new", str(folder / "ada"), "--signer", "Ada --> Lovelace"]) == 0
-    signing.new_key(folder / "eve", "Ada --> Lovelace")  # a name is no proof
+    signing.create_key(folder / "eve", "Ada --> Lovelace")  # a name is no proof
     assert stat.S_IMODE((folder / "ada").stat().st_mode) == 0o600
     return folder
 
@@ -151,7 +152,7 @@ def model(tmp_path: Path) -> Path:
 def files(folder: Path, model: Path) -> list[Path]:
     save_plan(plan(), folder / "plan.json")
     for suffix in ("html", "md", "json"):
-        report.write(plan(), folder / f"report.{suffix}")
+        report.write_report(plan(), folder / f"report.{suffix}")
     return [model, folder / "plan.json", *(folder / f"report.{suffix}" for suffix in ("html", "md", "json"))]
 
 
@@ -159,47 +160,47 @@ def test_signed_files_verify_and_altered_ones_do_not(
     keys: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in files(tmp_path, model):
-        assert signing.verify(path) is None
+        assert signing.verify_file(path) is None
         with pytest.raises(InvalidParameter, match="not signed"):
-            signing.verify(path, keys / "ada.pub")
-        signing.sign(path, keys / "eve")
-        signing.sign(path, keys / "ada")  # replaces the first
-        found = signing.verify(path, keys / "ada.pub")
+            signing.verify_file(path, keys / "ada.pub")
+        signing.sign_file(path, keys / "eve")
+        signing.sign_file(path, keys / "ada")  # replaces the first
+        found = signing.verify_file(path, keys / "ada.pub")
         assert found is not None
         assert found.signer == "Ada --> Lovelace"
         assert command(["verify", str(path), "--key", str(keys / "ada.pub")]) == 0
         assert "signed by Ada --> Lovelace" in capsys.readouterr().out
         with pytest.raises(InvalidParameter, match="another key"):
-            signing.verify(path, keys / "eve.pub")
+            signing.verify_file(path, keys / "eve.pub")
         good = path.read_text()
         for old, new in (("epsilon", "Epsilon"), ("2", "3"), ("Ada", "Eva"), ("T", "U")):
             at = good.index(old)
             path.write_text(good[:at] + new + good[at + len(old) :])
             with pytest.raises(InvalidParameter):
-                signing.verify(path, keys / "ada.pub")
+                signing.verify_file(path, keys / "ada.pub")
         path.write_text(good)
-        signing.verify(path, keys / "ada.pub")
+        signing.verify_file(path, keys / "ada.pub")
     assert command(["verify", str(model), "--key", str(keys / "eve.pub")]) == 2
     assert load_plan(tmp_path / "plan.json") == plan()
     assert model_file.load_model(model).predict(np.zeros((1, 2))).shape == (1,)
 
 
 def test_json_may_be_written_anew(keys: Path, model: Path) -> None:
-    signing.sign(model, keys / "ada")
+    signing.sign_file(model, keys / "ada")
     model.write_text(json.dumps(json.loads(model.read_text()), sort_keys=True))
-    assert signing.verify(model, keys / "ada.pub") is not None
+    assert signing.verify_file(model, keys / "ada.pub") is not None
 
 
 def test_a_byte_order_mark_is_an_alteration(keys: Path, model: Path, tmp_path: Path) -> None:
     """Every byte before a signature is covered, and the first three are bytes too."""
-    signing.sign(model, keys / "ada")
-    report.write(model_file.load_model(model), tmp_path / "report.md", sign=keys / "ada")
+    signing.sign_file(model, keys / "ada")
+    report.write_report(model_file.load_model(model), tmp_path / "report.md", sign=keys / "ada")
     for path in (model, tmp_path / "report.md"):
-        assert signing.verify(path, keys / "ada.pub") is not None
+        assert signing.verify_file(path, keys / "ada.pub") is not None
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
         for key in (None, keys / "ada.pub"):
             with pytest.raises(InvalidParameter, match="byte order mark"):
-                signing.verify(path, key)
+                signing.verify_file(path, key)
 
 
 def test_every_number_of_a_signed_model_is_covered(keys: Path, model: Path) -> None:
@@ -207,26 +208,26 @@ def test_every_number_of_a_signed_model_is_covered(keys: Path, model: Path) -> N
     from dplangevin import _plain
     from fuzz._states import changed
 
-    signing.sign(model, keys / "ada")
+    signing.sign_file(model, keys / "ada")
     plain, rng = json.loads(model.read_text()), np.random.default_rng(3)
     for _ in range(60):
         found = changed(plain, rng)
         if isinstance(found.get("digest"), str):
-            found = _plain.with_digest(json.loads(json.dumps(found), parse_constant=str))
+            found = _plain.add_digest(json.loads(json.dumps(found), parse_constant=str))
         if found == plain:  # the digest was changed, and mended
             continue
         model.write_text(json.dumps(found), encoding="utf-8", errors="surrogatepass")
         with pytest.raises(InvalidParameter):
-            signing.verify(model, keys / "ada.pub")
+            signing.verify_file(model, keys / "ada.pub")
 
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])
 def test_reports_say_who_signed(suffix: str, keys: Path, model: Path, tmp_path: Path) -> None:
-    signing.sign(model, keys / "ada")
+    signing.sign_file(model, keys / "ada")
     out = tmp_path / f"out.{suffix}"
     assert command(["report", str(model), str(out), "--sign", str(keys / "eve")]) == 0
     text = out.read_text()
-    found = signing.verify(out, keys / "eve.pub")
+    found = signing.verify_file(out, keys / "eve.pub")
     assert found is not None
     ada = signing.Signer(keys / "ada").key
     assert "signed by Ada" in text
@@ -252,10 +253,20 @@ def test_the_command_line_signs_what_it_writes(keys: Path, tmp_path: Path) -> No
     words += ["--target-bounds=-1,1", "--quiet", "--output", str(tmp_path / "m.json")]
     assert command([*words, "--report", str(tmp_path / "m.html"), "--sign", str(keys / "ada")]) == 0
     for name in ("m.json", "m.html"):
-        assert signing.verify(tmp_path / name, keys / "ada.pub") is not None
-    asked = ["plan", "--n", "500", "--p", "3", "--epsilon", "1", "--output", str(tmp_path / "p.json")]
+        assert signing.verify_file(tmp_path / name, keys / "ada.pub") is not None
+    asked = [
+        "plan",
+        "--n",
+        "500",
+        "--n-features",
+        "3",
+        "--epsilon",
+        "1",
+        "--output",
+        str(tmp_path / "p.json"),
+    ]
     assert command([*asked, "--sign", str(keys / "ada")]) == 0
-    assert signing.verify(tmp_path / "p.json", keys / "ada.pub") is not None
+    assert signing.verify_file(tmp_path / "p.json", keys / "ada.pub") is not None
     (tmp_path / "m.json").unlink()
     assert command([*words, "--sign", str(keys / "ada.pub")]) == 2  # told before anything is made
     assert not (tmp_path / "m.json").exists()
@@ -265,23 +276,23 @@ def test_what_is_no_key_is_refused(keys: Path, model: Path, tmp_path: Path) -> N
     (tmp_path / "no").write_text("signer: Ada\nno key")
     for bad in (tmp_path / "no", tmp_path / "absent", keys / "ada.pub", model):
         with pytest.raises(InvalidParameter):
-            signing.sign(model, bad)
-    signing.sign(model, keys / "ada")
+            signing.sign_file(model, bad)
+    signing.sign_file(model, keys / "ada")
     for bad in (tmp_path / "no", tmp_path / "absent", keys / "ada"):
         with pytest.raises(InvalidParameter):
-            signing.verify(model, bad)
+            signing.verify_file(model, bad)
     with pytest.raises(InvalidParameter, match="not overwritten"):
-        signing.new_key(keys / "ada")
+        signing.create_key(keys / "ada")
 
 
 def test_without_the_extra_it_says_so(
     keys: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    signing.sign(model, keys / "ada")
+    signing.sign_file(model, keys / "ada")
     monkeypatch.setitem(sys.modules, "dplangevin._ed25519", None)
     monkeypatch.delattr("dplangevin._ed25519", raising=False)
     with pytest.raises(InvalidParameter, match=r"dplangevin\[sign\]"):
-        signing.verify(model, keys / "ada.pub")
+        signing.verify_file(model, keys / "ada.pub")
     assert command(["report", str(model), str(tmp_path / "m.md")]) == 0
     assert "was not checked" in (tmp_path / "m.md").read_text()
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dplangevin._rng import generator, generator_name
+from dplangevin._rng import make_generator, noise_source_name
 
 
 def test_unseeded_noise_comes_from_chacha20_under_a_fresh_key() -> None:
     randomgen = pytest.importorskip("randomgen", reason="the extra `crypto` is not installed here")
-    first, seeded = generator(None)
+    first, seeded = make_generator(None)
     assert not seeded
     assert isinstance(first.bit_generator, randomgen.ChaCha)
-    assert generator_name() == "ChaCha"
-    second, _ = generator(None)
+    assert noise_source_name() == "ChaCha"
+    second, _ = make_generator(None)
     assert not np.array_equal(first.integers(0, 2**63, 4), second.integers(0, 2**63, 4))
     # not seeded: false alarms 1e-6
     assert stats.kstest(first.standard_normal(20_000), "norm").pvalue > 1e-6
@@ -35,11 +35,11 @@ def test_its_stream_is_that_of_the_cipher() -> None:
 
 def test_without_the_extra_it_is_pcg64(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "randomgen", None)
-    first, second = generator(None)[0], generator(None)[0]
+    first, second = make_generator(None)[0], make_generator(None)[0]
     assert isinstance(first.bit_generator, np.random.PCG64)
     assert first.integers(0, 2**63) != second.integers(0, 2**63)
 
 
 def test_seeded_results_do_not_depend_on_it() -> None:
-    assert isinstance(generator(3)[0].bit_generator, np.random.PCG64)
-    assert generator(3)[0].integers(0, 2**63) == np.random.default_rng(3).integers(0, 2**63)
+    assert isinstance(make_generator(3)[0].bit_generator, np.random.PCG64)
+    assert make_generator(3)[0].integers(0, 2**63) == np.random.default_rng(3).integers(0, 2**63)

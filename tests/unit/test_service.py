@@ -14,8 +14,8 @@ import pytest
 
 from dplangevin.errors import BudgetExceeded
 from dplangevin.estimators import DPLogisticRegression, DPRidge
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-0.5, 0.5, (400, 3))
@@ -103,4 +103,4 @@ def test_coroutines_fit_under_one_budget(tmp_path: Path) -> None:
     assert 4 <= len(paid) < 24
     assert len(set(paid)) == len(paid) == len(budget.history())
     assert all(entry.release_hash for entry in budget.history())
-    assert budget.remaining().unfitting == 0
+    assert budget.remaining().n_over_budget == 0

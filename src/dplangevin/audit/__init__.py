@@ -1,30 +1,28 @@
-"""Attack a run and bound its epsilon from below, or find a record that changes how others are read."""
+"""Audits: lower bounds on epsilon by attacks, replays on neighbours, and checks that a pipeline is row by row."""
 
-from dplangevin.audit.attack import attack, runs_needed
+from dplangevin.audit.adversarial_cells import ADVERSARIAL_CELLS
 from dplangevin.audit.auditor import audit
-from dplangevin.audit.canaries import Canary, canaries
-from dplangevin.audit.claim import gaussian_claim
+from dplangevin.audit.canaries import Canary, make_canaries
+from dplangevin.audit.claim import AuditResult, gaussian_claim
 from dplangevin.audit.density import density_attack
-from dplangevin.audit.neighbour_result import Finding, NeighbourResult
-from dplangevin.audit.neighbours import neighbours
+from dplangevin.audit.many_run import many_run_attack, runs_needed
 from dplangevin.audit.one_run import one_run_attack, one_run_epsilon
+from dplangevin.audit.pipeline_audit import Finding, PipelineAuditResult, audit_pipeline
 from dplangevin.audit.replay import ReplayResult, replay
-from dplangevin.audit.result import AuditResult
-from dplangevin.audit.troublemakers import TROUBLEMAKERS
 
 __all__ = [
-    "TROUBLEMAKERS",
+    "ADVERSARIAL_CELLS",
     "AuditResult",
     "Canary",
     "Finding",
-    "NeighbourResult",
+    "PipelineAuditResult",
     "ReplayResult",
-    "attack",
     "audit",
-    "canaries",
+    "audit_pipeline",
     "density_attack",
     "gaussian_claim",
-    "neighbours",
+    "make_canaries",
+    "many_run_attack",
     "one_run_attack",
     "one_run_epsilon",
     "replay",

@@ -1,7 +1,7 @@
-"""Noise that can be followed: arrays that remember which linear function of which draws they are.
+"""Traced noise: arrays that record which linear function of which random draws they are.
 
-Adding one to an ordinary array is a release. A tape records the releases of a first run and answers a second one with
-them. Draws that go through anything but linear arithmetic become ordinary numbers.
+Adding traced noise to an ordinary array is a release. A tape records the releases of a first run and returns them in a
+second run. Draws that go through anything but linear arithmetic become ordinary numbers.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin._rng import noise_observer
 
-_ROUNDING = 1e-9
-"""A shift outside the span of the noise by less than this part of it is rounding."""
+_ROUNDING_TOLERANCE = 1e-9
+"""A relative part of the shift outside the span of the noise that is attributed to rounding."""
 PURE_LAWS = ("laplace", "geometric", "norm", "nuclear")
 
 
 class TracedNoise(np.ndarray):
-    """An array that knows which linear function of which draws it is.
+    """An array that records which linear function of which draws it is.
 
-    law : "gaussian", "laplace" (density exp(-|x|)), "geometric" (one-sided, of whole numbers), "norm" (density
-        exp(-|x|_2)), "nuclear" (log density Lipschitz in the nuclear norm).
+    law : distribution of the draws: "gaussian", "laplace" (density exp(-|x|)), "geometric" (one-sided, of whole
+        numbers), "norm" (density exp(-|x|_2)), "nuclear" (log density Lipschitz in the nuclear norm).
     terms : draw -> coefficients [*shape, entries of the draw].
     """
 
@@ -35,66 +35,68 @@ class TracedNoise(np.ndarray):
     terms: dict[int, Floats]
 
     @classmethod
-    def of(cls, values: Any, tape: NoiseTape, law: str, terms: dict[int, Floats]) -> Self:
-        """Wrap plain values."""
-        made = np.asarray(values).view(cls)
-        made.tape, made.law, made.terms = tape, law, terms
-        return made
+    def wrap(cls, values: Any, tape: NoiseTape, law: str, terms: dict[int, Floats]) -> Self:
+        """Return plain values as traced noise."""
+        traced = np.asarray(values).view(cls)
+        traced.tape, traced.law, traced.terms = tape, law, terms
+        return traced
 
     @property
-    def plain(self) -> Any:
-        """The numbers alone."""
+    def plain_values(self) -> Any:
+        """The values as an ordinary array."""
         return self.view(np.ndarray)
 
-    def _with(self, values: Any, change: Callable[[Floats], Floats]) -> TracedNoise:
-        return TracedNoise.of(values, self.tape, self.law, {key: change(c) for key, c in self.terms.items()})
+    def _with_coefficients(self, values: Any, change: Callable[[Floats], Floats]) -> TracedNoise:
+        return TracedNoise.wrap(
+            values, self.tape, self.law, {key: change(c) for key, c in self.terms.items()}
+        )
 
     def reshape(self, *shape: Any, **options: Any) -> Any:
-        """The same noise in another shape."""
-        values = self.plain.reshape(*shape, **options)
-        return self._with(values, lambda c: c.reshape(*values.shape, c.shape[-1]))
+        """Return the same noise in another shape."""
+        values = self.plain_values.reshape(*shape, **options)
+        return self._with_coefficients(values, lambda c: c.reshape(*values.shape, c.shape[-1]))
 
     def ravel(self, *arguments: Any, **options: Any) -> Any:
-        """The same noise in one row."""
+        """Return the same noise in one dimension."""
         return self.reshape(-1)
 
     @property
     def T(self) -> Any:
         """The transposed noise."""
         axes = tuple(reversed(range(self.ndim)))
-        return self._with(self.plain.T, lambda c: c.transpose(*axes, self.ndim))
+        return self._with_coefficients(self.plain_values.T, lambda c: c.transpose(*axes, self.ndim))
 
     def astype(self, dtype: Any, *arguments: Any, **options: Any) -> Any:
-        """The same noise as other numbers."""
-        return self._with(self.plain.astype(dtype), lambda c: c)
+        """Return the same noise with another dtype."""
+        return self._with_coefficients(self.plain_values.astype(dtype), lambda c: c)
 
     def __getitem__(self, index: Any) -> Any:
-        values = self.plain[index]
+        values = self.plain_values[index]
         if not isinstance(values, np.ndarray) or (isinstance(index, tuple) and Ellipsis in index):
             return values
-        return self._with(values, lambda c: c[index])
+        return self._with_coefficients(values, lambda c: c[index])
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
         if method == "__call__" and not options and len(inputs) <= 2:
-            result = _linear(ufunc, *inputs)
+            result = _apply_linear(ufunc, *inputs)
             if result is not None:
                 if out is None:
                     return result
                 np.copyto(out[0], np.asarray(result))
                 return out[0]
-        plain = [value.plain if isinstance(value, TracedNoise) else value for value in inputs]
-        target = None if out is None else tuple(_plain_of(each) for each in out)
+        plain = [value.plain_values if isinstance(value, TracedNoise) else value for value in inputs]
+        target = None if out is None else tuple(_strip_array(each) for each in out)
         return getattr(ufunc, method)(*plain, **options, **({} if target is None else {"out": target}))
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
         return function(*_strip_tracing(arguments), **_strip_tracing(options))
 
 
-def _plain_of(value: Any) -> Any:
-    return value.plain if isinstance(value, TracedNoise) else value
+def _strip_array(value: Any) -> Any:
+    return value.plain_values if isinstance(value, TracedNoise) else value
 
 
 def _strip_tracing(value: Any) -> Any:
@@ -102,32 +104,34 @@ def _strip_tracing(value: Any) -> Any:
         return type(value)(_strip_tracing(each) for each in value)
     if isinstance(value, dict):
         return {name: _strip_tracing(each) for name, each in value.items()}
-    return _plain_of(value)
+    return _strip_array(value)
 
 
-def _linear(ufunc: Any, *inputs: Any) -> Any:
-    """The result of an operation that keeps noise linear, or makes a release of it; None for any other one."""
+def _apply_linear(ufunc: Any, *inputs: Any) -> Any:
+    """Return the result of an operation that is linear in the noise or makes a release; None for any other."""
     first, second = inputs[0], inputs[-1]
     if ufunc is np.negative:
-        return first._with(-first.plain, lambda c: -c)
+        return first._with_coefficients(-first.plain_values, lambda c: -c)
     both = isinstance(first, TracedNoise) and isinstance(second, TracedNoise)
     if ufunc in (np.add, np.subtract):
         sign = 1 if ufunc is np.add else -1
         if both:
-            return _combined(first, second, sign)
+            return _combine_traced(first, second, sign)
         if isinstance(first, TracedNoise):
-            return first.tape.release(sign * np.asarray(second), first, 1)
-        return second.tape.release(np.asarray(first), second, sign)
+            return first.tape.record_sum(sign * np.asarray(second), first, 1)
+        return second.tape.record_sum(np.asarray(first), second, sign)
     if both:
         return None
     noise, other = (first, second) if isinstance(first, TracedNoise) else (second, first)
     if ufunc is np.multiply or (ufunc is np.true_divide and noise is first):
         factor = np.asarray(other, float)
         factor = factor if ufunc is np.multiply else 1 / factor
-        values = ufunc(_plain_of(first), _plain_of(second))
-        return noise._with(values, lambda c: _scale_coefficients(c, factor, values.shape))
+        values = ufunc(_strip_array(first), _strip_array(second))
+        return noise._with_coefficients(values, lambda c: _scale_coefficients(c, factor, values.shape))
     if ufunc is np.matmul and noise is second and np.ndim(other) == 2:
-        return noise._with(other @ noise.plain, lambda c: np.tensordot(other, c, axes=(1, 0)))
+        return noise._with_coefficients(
+            other @ noise.plain_values, lambda c: np.tensordot(other, c, axes=(1, 0))
+        )
     return None
 
 
@@ -136,37 +140,40 @@ def _scale_coefficients(coefficients: Floats, factor: Floats, shape: tuple[int, 
     return np.broadcast_to(coefficients, (*shape, entries)) * np.broadcast_to(factor, shape)[..., None]
 
 
-def _combined(first: TracedNoise, second: TracedNoise, sign: int) -> Any:
+def _combine_traced(first: TracedNoise, second: TracedNoise, sign: int) -> Any:
     if first.law != second.law or first.shape != second.shape:
         return None
-    values = first.plain + sign * second.plain
+    values = first.plain_values + sign * second.plain_values
     terms = dict(first.terms)
     for key, coefficients in second.terms.items():
         terms[key] = terms[key] + sign * coefficients if key in terms else sign * coefficients
-    return TracedNoise.of(values, first.tape, first.law, terms)
+    return TracedNoise.wrap(values, first.tape, first.law, terms)
 
 
 @dataclass(kw_only=True, eq=False)
 class NoisyRelease:
-    """One release: exact values, what left, and the noise between them as [entries, draws] coefficients."""
+    """One release: exact values, released values, and the noise between them as [entries, draws] coefficients.
+
+    neighbor_exact : exact values of the neighbouring table, once the second run has reached this release.
+    """
 
     law: str
     exact: Floats
     released: Any
     spread: Floats
-    other: Floats | None = None
+    neighbor_exact: Floats | None = None
 
     @property
     def noise_std(self) -> Floats:
-        """Of each entry, for Gaussian noise; of other laws, the length of the entry's coefficients."""
+        """Standard deviation of each entry for Gaussian noise; otherwise the norm of the entry's coefficients."""
         return np.asarray(np.sqrt((self.spread**2).sum(axis=1)))
 
     @property
     def cost(self) -> float:
         """mu^2 of the shift between the two tables for Gaussian noise, epsilon for pure noise."""
-        if self.other is None:
+        if self.neighbor_exact is None:
             return math.inf
-        shift = (np.asarray(self.other, float) - np.asarray(self.exact, float)).ravel()
+        shift = (np.asarray(self.neighbor_exact, float) - np.asarray(self.exact, float)).ravel()
         if not shift.any():
             return 0.0
         if not np.isfinite(shift).all():
@@ -175,8 +182,8 @@ class NoisyRelease:
             matrix = shift.reshape(np.shape(self.exact))
             return float(np.linalg.norm(matrix, "nuc") / self.spread[0, 0])
         draws, *_ = np.linalg.lstsq(self.spread, shift, rcond=1e-12)
-        if np.linalg.norm(self.spread @ draws - shift) > _ROUNDING * np.linalg.norm(shift):
-            return math.inf  # a direction that the noise does not reach
+        if np.linalg.norm(self.spread @ draws - shift) > _ROUNDING_TOLERANCE * np.linalg.norm(shift):
+            return math.inf  # a direction without noise
         if self.law == "gaussian":
             return float(draws @ draws)
         if self.law == "norm":
@@ -185,29 +192,29 @@ class NoisyRelease:
             self.law == "geometric"
             and not ((self.spread > 0).any(axis=1) & (self.spread < 0).any(axis=1)).all()
         ):
-            return math.inf  # one-sided noise: only a difference of two covers a shift
+            return math.inf  # one-sided noise: only a difference of two draws hides a shift
         return float(np.abs(draws).sum())
 
 
 @dataclass(eq=False)
 class NoiseTape:
-    """What a first run released, and how far a second one is along it."""
+    """The releases of a first run, and the position of a second run among them."""
 
     releases: list[NoisyRelease] = field(default_factory=list)
-    drawn: list[str] = field(default_factory=list)
+    draw_laws: list[str] = field(default_factory=list)
     position: int | None = None
     faults: list[str] = field(default_factory=list)
 
-    def draw(self, values: Any, law: str, scale: float = 1.0) -> TracedNoise:
-        """Independent noise of a law, entry by entry, traced from here on."""
-        key = len(self.drawn)
-        self.drawn.append(law)
+    def trace_draw(self, values: Any, law: str, scale: float = 1.0) -> TracedNoise:
+        """Return independent noise of a distribution as traced noise."""
+        key = len(self.draw_laws)
+        self.draw_laws.append(law)
         size = int(np.size(values))
         coefficients = (scale * np.eye(size)).reshape(*np.shape(values), size)
-        return TracedNoise.of(values, self, law, {key: coefficients})
+        return TracedNoise.wrap(values, self, law, {key: coefficients})
 
-    def release(self, exact: Any, noise: TracedNoise, sign: int) -> Any:
-        """Something exact plus noise: recorded in the first run, answered from the record in the second."""
+    def record_sum(self, exact: Any, noise: TracedNoise, sign: int) -> Any:
+        """Record a sum of exact values and noise in the first run; return the recorded one in the second."""
         shape = np.broadcast_shapes(np.shape(exact), noise.shape)
         spread = np.concatenate(
             [
@@ -216,103 +223,108 @@ class NoiseTape:
             ],
             axis=1,
         )
-        released = np.asarray(exact) + sign * noise.plain
-        return self.note(np.broadcast_to(np.asarray(exact), shape).copy(), released, noise.law, spread)
+        released = np.asarray(exact) + sign * noise.plain_values
+        return self.record_release(
+            np.broadcast_to(np.asarray(exact), shape).copy(), released, noise.law, spread
+        )
 
-    def note(self, exact: Any, released: Any, law: str, spread: Floats) -> Any:
-        """Record a release, or answer with the recorded one."""
+    def record_release(self, exact: Any, released: Any, law: str, spread: Floats) -> Any:
+        """Record a release in the first run; return the recorded one in the second."""
         if self.position is None:
             self.releases.append(
                 NoisyRelease(law=law, exact=exact, released=np.copy(released), spread=spread)
             )
             return released
         if self.position >= len(self.releases):
-            self.faults.append("the second run makes a release that the first one does not")
+            self.faults.append("the second run makes a release that the first run does not make")
             return released
-        known = self.releases[self.position]
+        recorded = self.releases[self.position]
         self.position += 1
         if (
-            known.law != law
-            or np.shape(known.exact) != np.shape(exact)
-            or not np.array_equal(known.spread, spread)
+            recorded.law != law
+            or np.shape(recorded.exact) != np.shape(exact)
+            or not np.array_equal(recorded.spread, spread)
         ):
             self.faults.append(
-                f"release {self.position} has other noise in the second run: {known.law}, {np.shape(known.exact)} "
+                f"release {self.position} has other noise in the second run: {recorded.law}, "
+                f"{np.shape(recorded.exact)} "
                 f"against {law}, {np.shape(exact)}, or another scale"
             )
             return released
-        known.other = exact
-        return np.copy(known.released)
+        recorded.neighbor_exact = exact
+        return np.copy(recorded.released)
 
-    # what samplers that draw their own bytes report (see dplangevin._rng.noise_observer)
+    # callbacks of samplers that draw their own bytes (see dplangevin._rng.noise_observer)
     def observe_noise(self, values: Any, law: str, scale: float) -> Any:
-        """Noise that will be added to something exact."""
-        return self.draw(values, law, scale)
+        """Trace noise that will be added to exact values."""
+        return self.trace_draw(values, law, scale)
 
     def observe_sum(self, exact: Any, released: Any, law: str, scale: float) -> Any:
-        """A sampler that adds its noise itself."""
-        return self.note(np.copy(exact), released, law, scale * np.eye(int(np.size(exact))))
+        """Record the release of a sampler that adds its noise itself."""
+        return self.record_release(np.copy(exact), released, law, scale * np.eye(int(np.size(exact))))
 
-    def observe_minimiser(
-        self, tilt: Any, minimise: Callable[[Any], Any], gradient: Callable[[Any], Any]
+    def observe_minimizer(
+        self, tilt: Any, minimize: Callable[[Any], Any], gradient: Callable[[Any], Any]
     ) -> Any:
-        """A perturbed minimiser: the gradient over the records at the released point is minus the tilt."""
+        """Record a perturbed minimiser: the gradient over the records at the released point is minus the tilt."""
         if not isinstance(tilt, TracedNoise):
-            return minimise(tilt)
+            return minimize(tilt)
         spread = np.concatenate([c.reshape(tilt.size, -1) for c in tilt.terms.values()], axis=1)
         if self.position is None or self.position >= len(self.releases):
-            point = minimise(tilt.plain)
+            point = minimize(tilt.plain_values)
         else:
             point = self.releases[self.position].released
-        return self.note(gradient(point), point, tilt.law, spread)
+        return self.record_release(gradient(point), point, tilt.law, spread)
 
 
 class TracingGenerator(np.random.Generator):
     """A generator whose normal, Laplace and geometric numbers are traced; every other draw is an ordinary number.
 
-    Each call draws from a stream of its own, so that one call that takes more numbers (a coin for a row more) leaves
-    the later ones as they are.
+    Each call draws from a separate stream, so that a call that takes more numbers (say, for one row more) does not
+    change later calls.
     """
 
     def __init__(self, seed: tuple[int, ...], tape: NoiseTape | None = None) -> None:
         super().__init__(np.random.PCG64(seed))
         self._seed, self._calls, self._tape = seed, 0, tape or NoiseTape()
 
-    def _renew(self) -> None:
+    def _next_stream(self) -> None:
         self._calls += 1
         self.bit_generator.state = np.random.PCG64((*self._seed, self._calls)).state
 
     def standard_normal(self, size: Any = None, *arguments: Any, **options: Any) -> Any:
-        self._renew()
+        self._next_stream()
         values = super().standard_normal(size, *arguments, **options)
-        return self._tape.draw(values, "gaussian") if size is not None else values
+        return self._tape.trace_draw(values, "gaussian") if size is not None else values
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         noise = scale * self.standard_normal(np.shape(scale) if size is None else size)
         return noise if np.ndim(loc) == 0 and loc == 0 else loc + noise
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        self._renew()
+        self._next_stream()
         if size is None:
             return super().laplace(loc, scale)
-        noise = scale * self._tape.draw(super().laplace(0.0, 1.0, size), "laplace")
+        noise = scale * self._tape.trace_draw(super().laplace(0.0, 1.0, size), "laplace")
         return noise if np.ndim(loc) == 0 and loc == 0 else loc + noise
 
     def geometric(self, p: Any, size: Any = None) -> Any:
-        self._renew()
+        self._next_stream()
         values = super().geometric(p, size)
-        return values if size is None else self._tape.draw(values, "geometric", -1 / math.log1p(-float(p)))
+        return (
+            values if size is None else self._tape.trace_draw(values, "geometric", -1 / math.log1p(-float(p)))
+        )
 
     def spawn(self, n_children: int) -> Any:
-        self._renew()
+        self._next_stream()
         return [
             TracingGenerator((*self._seed, self._calls, child), self._tape) for child in range(n_children)
         ]
 
 
-def _ordinary(name: str) -> Callable[..., Any]:
+def _untraced_method(name: str) -> Callable[..., Any]:
     def method(self: TracingGenerator, *arguments: Any, **options: Any) -> Any:
-        self._renew()
+        self._next_stream()
         return getattr(np.random.Generator, name)(self, *arguments, **options)
 
     return method
@@ -322,12 +334,12 @@ for _name in (
     "random", "integers", "choice", "permutation", "permuted", "shuffle", "bytes", "uniform", "beta", "binomial",
     "exponential", "gamma", "gumbel", "logseries", "lognormal", "poisson", "standard_exponential", "standard_gamma",
 ):  # fmt: skip
-    setattr(TracingGenerator, _name, _ordinary(_name))
+    setattr(TracingGenerator, _name, _untraced_method(_name))
 
 
 @contextmanager
 def trace_noise(tape: NoiseTape, seed: int) -> Iterator[TracingGenerator]:
-    """A generator that writes on the tape; samplers that draw their own bytes write on it too."""
+    """Yield a generator that records on the tape; samplers that draw their own bytes record on it too."""
     token = noise_observer.set(tape)
     try:
         yield TracingGenerator((seed,), tape)

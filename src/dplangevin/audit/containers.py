@@ -1,37 +1,40 @@
-"""Tables rebuilt from raw records, each kind as its library would build it: types are guessed anew every time.
+"""Tables built from raw records by each library, and results of pipelines in a form that can be compared exactly.
 
-A slice of a table keeps the table's types and hides what one record does to them; a table that is built again does not.
+A slice of a table keeps the table's column types and hides the effect of one record on them; a table that is built
+again from records does not, since its types are inferred again.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dplangevin.audit.troublemakers import LONG, SHORT
+from dplangevin.audit.adversarial_cells import LONG_RECORD, SHORT_RECORD
 from dplangevin.errors import InvalidParameter
 
 Record = Mapping[str, Any]
-Build = Callable[[Sequence[Record], Path, int | None], Any]
+TableBuilder = Callable[[Sequence[Record], Path, int | None], Any]
 
 
-def records_of(table: Any, names: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The records of a list of mappings, an array, a pandas, polars or Arrow table, or a CSV or Parquet file."""
+def read_records(table: Any, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the records of a list of mappings, an array, a pandas, polars or Arrow table, or a CSV or Parquet file."""
     if isinstance(table, str | os.PathLike):
-        return _from_file(Path(table))
+        return _read_file(Path(table))
     if isinstance(table, np.ndarray):
         if table.ndim != 2:
             raise InvalidParameter(f"table must have rows and columns, got {table.ndim} dimensions.")
-        fits = len(names) == table.shape[1]
-        known = list(names) if fits else [str(position) for position in range(table.shape[1])]
-        return [dict(zip(known, row, strict=True)) for row in table.tolist()]
+        names_fit = len(names) == table.shape[1]
+        column_names = list(names) if names_fit else [str(position) for position in range(table.shape[1])]
+        return [dict(zip(column_names, row, strict=True)) for row in table.tolist()]
     if hasattr(table, "to_pylist"):
         rows = table.to_pylist()
     elif hasattr(table, "to_dicts"):
@@ -48,25 +51,27 @@ def records_of(table: Any, names: Sequence[str] = ()) -> list[dict[str, Any]]:
     return [{str(name): cell for name, cell in row.items()} for row in rows]
 
 
-def _from_file(path: Path) -> list[dict[str, Any]]:
+def _read_file(path: Path) -> list[dict[str, Any]]:
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             import pyarrow.parquet
 
-            return records_of(pyarrow.parquet.read_table(path))
+            return read_records(pyarrow.parquet.read_table(path))
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [dict(row) for row in csv.DictReader(file, restval="", restkey=LONG)]
+            rows = [dict(row) for row in csv.DictReader(file, restval="", restkey=LONG_RECORD)]
     except ImportError:
         raise InvalidParameter('Parquet needs pyarrow: pip install "dplangevin[tables]".') from None
     except OSError as error:
         raise InvalidParameter(f"the table {path} cannot be read: {error.strerror}.") from None
     except Exception:  # the parser's own message would show cells
         raise InvalidParameter(f"{path} could not be read as a CSV or Parquet table.") from None
-    return records_of([{name: _typed(cell) for name, cell in row.items() if name != LONG} for row in rows])
+    return read_records(
+        [{name: _parse_cell(cell) for name, cell in row.items() if name != LONG_RECORD} for row in rows]
+    )
 
 
-def _typed(text: str) -> Any:
-    """The number whose own text this is, None for an empty cell, else the text (so 02139 stays text)."""
+def _parse_cell(text: str) -> Any:
+    """Return a number if the text is exactly its repr, None for an empty cell, else the text (02139 stays text)."""
     if text == "":
         return None
     for kind in (int, float):
@@ -79,7 +84,7 @@ def _typed(text: str) -> Any:
     return text
 
 
-def _array(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
+def _build_array(records: Sequence[Record], folder: Path, replaced_row: int | None) -> Any:
     rows = [list(record.values()) for record in records]
     try:
         array = np.array(rows)
@@ -90,60 +95,64 @@ def _array(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
     return np.array(rows, dtype=object)
 
 
-def _pandas(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
+def _build_pandas(records: Sequence[Record], folder: Path, replaced_row: int | None) -> Any:
     import pandas as pd
 
-    def series(cells: list[Any]) -> Any:
+    def build_series(cells: list[Any]) -> Any:
         try:
             return pd.Series(cells)
-        except Exception:  # pandas' own texts hold no lone surrogate; its objects do
+        except Exception:  # pandas strings cannot hold a lone surrogate; objects can
             return pd.Series(cells, dtype=object)
 
-    return pd.DataFrame({name: series(cells) for name, cells in _columns(records).items()})
+    return pd.DataFrame({name: build_series(cells) for name, cells in _cells_by_column(records).items()})
 
 
-def _polars(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
+def _build_polars(records: Sequence[Record], folder: Path, replaced_row: int | None) -> Any:
     import polars as pl
 
-    def series(cells: list[Any]) -> Any:
+    def build_series(cells: list[Any]) -> Any:
         return pl.Series(cells, strict=False)
 
-    return pl.DataFrame({name: _made(series, cells) for name, cells in _columns(records).items()})
+    return pl.DataFrame(
+        {name: _build_or_use_texts(build_series, cells) for name, cells in _cells_by_column(records).items()}
+    )
 
 
-def _arrow(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
+def _build_arrow(records: Sequence[Record], folder: Path, replaced_row: int | None) -> Any:
     import pyarrow as pa
 
-    def array(cells: list[Any]) -> Any:
+    def build_array(cells: list[Any]) -> Any:
         kinds = {isinstance(cell, date) for cell in cells if cell is not None}
         if len(kinds) > 1:
             raise TypeError(
-                "beside a date Arrow takes a number for days since 1970: no reader could undo that"
+                "next to a date, Arrow reads a number as days since 1970: no reader could undo that"
             )
         return pa.array(cells)
 
-    return pa.table({name: _made(array, cells) for name, cells in _columns(records).items()})
+    return pa.table(
+        {name: _build_or_use_texts(build_array, cells) for name, cells in _cells_by_column(records).items()}
+    )
 
 
-def _parquet(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
+def _build_parquet(records: Sequence[Record], folder: Path, replaced_row: int | None) -> Any:
     import pyarrow.parquet
 
     path = folder / "table.parquet"
-    pyarrow.parquet.write_table(_arrow(records, folder, odd), path)
+    pyarrow.parquet.write_table(_build_arrow(records, folder, replaced_row), path)
     return path
 
 
-def _csv(records: Sequence[Record], folder: Path, odd: int | None) -> Any:
-    """A text file; the odd record's cells stand in it as they are: files hold what nobody escaped."""
-    path, lines = folder / "table.csv", [_line(records[0 if odd != 0 else -1].keys())]
+def _build_csv(records: Sequence[Record], folder: Path, replaced_row: int | None) -> Any:
+    """Write a text file; the replaced record's cells are not escaped, as in files that were written carelessly."""
+    path, lines = folder / "table.csv", [_csv_line(records[0 if replaced_row != 0 else -1].keys())]
     for position, record in enumerate(records):
-        cells = [_text(cell) for cell in record.values()]
-        lines.append(b",".join(cells) + b"\n" if position == odd else _line(cells))
+        cells = [_cell_bytes(cell) for cell in record.values()]
+        lines.append(b",".join(cells) + b"\n" if position == replaced_row else _csv_line(cells))
     path.write_bytes(b"".join(lines))
     return path
 
 
-def _line(cells: Any) -> bytes:
+def _csv_line(cells: Any) -> bytes:
     buffer = io.StringIO()
     decoded = (
         cell.decode("utf-8", "surrogateescape") if isinstance(cell, bytes) else str(cell) for cell in cells
@@ -152,27 +161,27 @@ def _line(cells: Any) -> bytes:
     return buffer.getvalue().encode("utf-8", "surrogateescape")
 
 
-def _text(cell: Any) -> bytes:
+def _cell_bytes(cell: Any) -> bytes:
     if isinstance(cell, bytes):
         return cell
     return b"" if cell is None else str(cell).encode("utf-8", "surrogatepass")
 
 
-def _columns(records: Sequence[Record]) -> dict[str, list[Any]]:
+def _cells_by_column(records: Sequence[Record]) -> dict[str, list[Any]]:
     return {name: [record.get(name) for record in records] for name in records[0]}
 
 
-def _made(build: Callable[[list[Any]], Any], cells: list[Any]) -> Any:
-    """What the library builds from these cells; from their texts where it cannot; without what no text can hold."""
+def _build_or_use_texts(build: Callable[[list[Any]], Any], cells: list[Any]) -> Any:
+    """Return what the library builds from these cells, or from their texts where it cannot (None for non-text)."""
     try:
         return build(cells)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # polars panics are no Exception
-        return build([_holdable(cell) for cell in cells])
+        return build([_text_or_none(cell) for cell in cells])
 
 
-def _holdable(cell: Any) -> str | None:
+def _text_or_none(cell: Any) -> str | None:
     if cell is None:
         return None
     try:
@@ -183,17 +192,131 @@ def _holdable(cell: Any) -> str | None:
     return text
 
 
-CONTAINERS: Mapping[str, Build] = {
-    "records": lambda records, folder, odd: [dict(record) for record in records],
-    "numpy": _array,
-    "pandas": _pandas,
-    "polars": _polars,
-    "arrow": _arrow,
-    "csv": _csv,
-    "parquet": _parquet,
+CONTAINER_BUILDERS: Mapping[str, TableBuilder] = {
+    "records": lambda records, folder, replaced_row: [dict(record) for record in records],
+    "numpy": _build_array,
+    "pandas": _build_pandas,
+    "polars": _build_polars,
+    "arrow": _build_arrow,
+    "csv": _build_csv,
+    "parquet": _build_parquet,
 }
-WHOLE_RECORD = {
-    SHORT: ("records", "csv"),
-    LONG: ("records", "csv"),
-}  # where a record may have a length of its own
-UNHELD = {("csv", "line break")}  # a record of a text file is one line
+WHOLE_RECORD_CONTAINERS = {
+    SHORT_RECORD: ("records", "csv"),
+    LONG_RECORD: ("records", "csv"),
+}  # containers whose records may differ in length
+UNSUPPORTED_CELLS = {("csv", "line break")}  # a record of a text file is one line
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineOutcome:
+    """The result of a pipeline: a key per row, names and types of columns, numbers, warnings; or an error's type.
+
+    Two rows are equal when their keys are: NaN equals NaN, and 1 differs from 1.0.
+    """
+
+    rows: tuple[Hashable, ...] = ()
+    names: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    numbers: Any = field(default=None, compare=False)
+    warnings: frozenset[str] = frozenset()
+    error: str | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows of the result."""
+        return len(self.rows)
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """The part that must agree for two results to be equal."""
+        return self.rows, self.names, self.error
+
+    def with_warnings(self, counts: Mapping[str, int]) -> PipelineOutcome:
+        """Return the result with the locations of its warnings and how often each was raised."""
+        return replace(self, warnings=frozenset(f"{name} x {times}" for name, times in counts.items()))
+
+
+def read_outcome(result: Any) -> PipelineOutcome:
+    """Return the outcome for an array, table, sparse matrix or list, or for a tuple or mapping of them."""
+    names: list[str] = []
+    types: list[str] = []
+    columns: list[list[Hashable]] = []
+    numbers: list[Any] = []
+    for prefix, part in _result_parts(result):
+        for name, cells in _split_columns(part):
+            names.append(f"{prefix}{name}")
+            keys, kind = _cell_keys(cells)
+            types.append(kind)
+            columns.append(keys)
+            numbers.append(cells)
+    rows = tuple(zip(*columns, strict=True)) if columns else ()
+    return PipelineOutcome(rows=rows, names=tuple(names), types=tuple(types), numbers=numbers)
+
+
+def _result_parts(result: Any) -> list[tuple[str, Any]]:
+    if isinstance(result, tuple) and not hasattr(result, "dtype"):
+        return [(f"{position}.", part) for position, part in enumerate(result) if part is not None]
+    if isinstance(result, Mapping):
+        return [(f"{name}.", part) for name, part in result.items()]
+    return [("", result)]
+
+
+def _split_columns(part: Any) -> list[tuple[str, Any]]:
+    """Return columns with their names."""
+    if hasattr(part, "collect"):  # a lazy table
+        part = part.collect()
+    if hasattr(part, "compute"):
+        part = part.compute()
+    if hasattr(part, "toarray"):
+        part = part.toarray()
+    if hasattr(part, "iloc") and hasattr(part, "columns"):
+        return [(str(name), part.iloc[:, i].to_numpy()) for i, name in enumerate(part.columns)]
+    if hasattr(part, "column_names") and hasattr(part, "to_pydict"):
+        return [
+            (str(name), _as_cells(column.to_pylist()))
+            for name, column in zip(part.column_names, part.columns, strict=True)
+        ]
+    if hasattr(part, "get_columns"):
+        return [(column.name, column.to_numpy()) for column in part.get_columns()]
+    array = part.to_numpy() if hasattr(part, "to_numpy") else _as_cells(part)
+    if array.ndim == 0:
+        array = array[None]
+    flat = array.reshape(len(array), -1)
+    return [(str(i), flat[:, i]) for i in range(flat.shape[1])]
+
+
+def _as_cells(values: Any) -> Any:
+    """Return an array; of objects where the values do not form a rectangle."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biufcO" or not isinstance(values, list):
+            return array
+    except (ValueError, OverflowError):
+        pass
+    array = np.empty(len(values), dtype=object)  # texts and numbers in one list keep their types
+    array[:] = [tuple(each) if isinstance(each, list) else each for each in values]
+    return array
+
+
+def _cell_keys(cells: Any) -> tuple[list[Hashable], str]:
+    kind = "text" if cells.dtype.kind in "US" else str(cells.dtype)
+    if cells.dtype.kind in "biufc":
+        return [(kind, repr(cell)) for cell in cells.tolist()], kind
+    return [(type(cell).__name__, repr(cell)) for cell in cells.tolist()], kind
+
+
+def outcome_distance(first: PipelineOutcome, second: PipelineOutcome, norm: str) -> float:
+    """Return the norm of the difference of two results; infinite if shapes differ or entries are not numbers."""
+    try:
+        one, two = (
+            np.concatenate([np.asarray(part, complex) for part in each.numbers]) for each in (first, second)
+        )
+    except (TypeError, ValueError, OverflowError):
+        return math.inf
+    if one.shape != two.shape:
+        return math.inf
+    gap = np.abs(one - two)
+    gap = np.where((one == two) | (np.isnan(one) & np.isnan(two)), 0.0, gap)
+    size = {"l2": np.linalg.norm(gap), "l1": gap.sum(), "max": gap.max(initial=0.0)}[norm]
+    return math.inf if math.isnan(size) else float(size)

@@ -1,4 +1,4 @@
-"""Files that a command writes: checked before anything is charged, and never lost once it is paid for."""
+"""Files that a command writes: checked before the budget is charged, and delivered once it has been."""
 
 from __future__ import annotations
 
@@ -15,109 +15,112 @@ from typing import TYPE_CHECKING
 import typer
 
 from dplangevin import _files
-from dplangevin.cli.groups import Payer
+from dplangevin.cli.option_groups import BudgetOptions
 from dplangevin.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dplangevin.privacy.delivery import Delivery
+    from dplangevin.accounting.delivery import Delivery
 
-_SQLITE = "sqlite:///"
-_ROOM = bytes(2**16)  # a small model: a full disk is noticed before the charge
-COMMAND: ContextVar[Sequence[str]] = ContextVar("dplangevin_command", default=())
-"""The words of the command line: the same words in the same folder are the same command."""
+_SQLITE_PREFIX = "sqlite:///"
+_PROBE_BYTES = bytes(2**16)  # a small model: a full disk is noticed before the charge
+COMMAND_WORDS: ContextVar[Sequence[str]] = ContextVar("dplangevin_command", default=())
+"""Arguments of the command line: the same arguments in the same folder are the same command."""
 
 
-def ready(
-    files: Mapping[str, Path | None],
+def check_outputs(
+    path_by_flag: Mapping[str, Path | None],
     *,
     reads: Iterable[Path | None] = (),
     ledger: str | None = None,
     sign: Path | None = None,
 ) -> None:
-    """Refuse outputs (flag to path) that cannot be written, that a command also reads, or that are one file twice.
+    """Check that outputs (path by flag) can be written, are not also read by the command, and are distinct files.
 
-    A key that cannot sign is refused as well.
+    The signing key is checked as well.
     """
-    taken = {_place(path): "a file that the command reads" for path in (*reads, sign) if path is not None}
+    used_paths = {
+        _resolve_path(path): "a file that the command reads" for path in (*reads, sign) if path is not None
+    }
     if sign is not None:
         from dplangevin.signing import Signer
 
         Signer(sign)
-    if ledger is not None and ledger.startswith(_SQLITE):
-        taken[_place(Path(ledger.removeprefix(_SQLITE)))] = "the ledger"
-    for flag, path in files.items():
+    if ledger is not None and ledger.startswith(_SQLITE_PREFIX):
+        used_paths[_resolve_path(Path(ledger.removeprefix(_SQLITE_PREFIX)))] = "the ledger"
+    for flag, path in path_by_flag.items():
         if path is None:
             continue
         if flag == "--report":
-            from dplangevin.report.document import checked_path
+            from dplangevin.report.document import check_report_path
 
-            checked_path(path)  # the suffix
-        place = _place(path)
-        if place in taken:
-            raise InvalidParameter(f"{flag} {str(path)!r} is {taken[place]}; choose another name.")
-        taken[place] = f"the file of {flag}"
+            check_report_path(path)  # the suffix
+        resolved = _resolve_path(path)
+        if resolved in used_paths:
+            raise InvalidParameter(f"{flag} {str(path)!r} is {used_paths[resolved]}; choose another name.")
+        used_paths[resolved] = f"the file of {flag}"
         if path.is_dir():
             raise InvalidParameter(f"{flag} {str(path)!r} is a directory; give the name of a file.")
-        if not place.parent.is_dir():
+        if not resolved.parent.is_dir():
             raise InvalidParameter(f"{flag}: the directory of {str(path)!r} does not exist; create it first.")
         if path.exists() and not os.access(path, os.W_OK):
             raise InvalidParameter(f"{flag} {str(path)!r} cannot be written: permission denied.")
-        if path.is_file() or not path.exists():  # written beside, and renamed
-            _try(flag, place.parent)
+        if path.is_file() or not path.exists():  # the file is written under another name, then renamed
+            _check_writable(flag, resolved.parent)
 
 
-def folder_ready(flag: str, folder: Path | None) -> None:
-    """Make the directory, and refuse one that cannot be written in."""
+def prepare_folder(flag: str, folder: Path | None) -> None:
+    """Create a directory and check that files can be written in it."""
     if folder is None:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidParameter(
-            f"{flag}: the directory {str(folder)!r} cannot be made: {error.strerror}."
+            f"{flag}: the directory {str(folder)!r} cannot be created: {error.strerror}."
         ) from None
-    _try(flag, folder)
+    _check_writable(flag, folder)
 
 
 @contextmanager
-def delivering(payer: Payer) -> Iterator[Delivery]:
-    """The delivery of a command's results; what an earlier command on the same ledger left is settled first."""
-    from dplangevin.privacy.delivery import Delivery
-    from dplangevin.privacy.settlement import settle
+def deliver_results(budget_options: BudgetOptions) -> Iterator[Delivery]:
+    """Yield the delivery of a command's results, after pending results of earlier commands on the same ledger."""
+    from dplangevin.accounting.delivery import Delivery, deliver_pending
 
-    words = COMMAND.get()
-    fingerprint = hashlib.sha256(json.dumps([os.getcwd(), *words]).encode()).hexdigest()
-    shown = None
-    if payer.ledger is not None and payer.dataset is not None:
+    command_words = COMMAND_WORDS.get()
+    fingerprint = hashlib.sha256(json.dumps([os.getcwd(), *command_words]).encode()).hexdigest()
+    display_url = None
+    if budget_options.ledger is not None and budget_options.dataset is not None:
         from dplangevin.ledger import Ledger
 
-        ledger = Ledger.open(payer.ledger)
-        shown = ledger.shown
-        if settle(shown, ledger.dataset, note, fingerprint=fingerprint):
+        ledger = Ledger.open(budget_options.ledger)
+        display_url = ledger.display_url
+        if deliver_pending(display_url, ledger.dataset, print_note, fingerprint=fingerprint):
             raise typer.Exit
-    with Delivery(next(iter(words), "?"), fingerprint, shown, payer.dataset, note) as delivery:
+    with Delivery(
+        next(iter(command_words), "?"), fingerprint, display_url, budget_options.dataset, print_note
+    ) as delivery:
         yield delivery
 
 
-def note(words: str) -> None:
-    """A sentence on a result that somebody paid for: said even where the command is quiet, and never an error."""
+def print_note(message: str) -> None:
+    """Print a note on a result that was already charged: even with --quiet, and never as an error."""
     with suppress(OSError):
-        typer.echo(f"note: {words}", err=True)
+        typer.echo(f"note: {message}", err=True)
 
 
-def put_text(delivery: Delivery, what: str, place: Path | None, text: str) -> None:
-    """A result that is a text; on standard output where no place is named."""
-    delivery.put(what, place, lambda path: _files.write_text(path, text), lambda: text)
+def deliver_text(delivery: Delivery, name: str, output: Path | None, text: str) -> None:
+    """Deliver a text to a file, or to standard output where no file is named."""
+    delivery.add_result(name, output, lambda path: _files.write_text(path, text), lambda: text)
 
 
-def _place(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     return path.expanduser().resolve()
 
 
-def _try(flag: str, folder: Path) -> None:
+def _check_writable(flag: str, folder: Path) -> None:
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".dplangevin-") as file:
-            file.write(_ROOM)
+            file.write(_PROBE_BYTES)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

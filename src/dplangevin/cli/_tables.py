@@ -8,63 +8,68 @@ from pathlib import Path
 from typing import Any
 
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.tables import Cells, Dialect, Files, Table
+from dplangevin.tables import CellColumn, Dialect, Table, TableFiles
 
 
-def dialect(separator: str | None) -> Dialect | None:
-    """The stated dialect of text files; None is the one of the file's suffix."""
-    if separator is None:
+def text_dialect(delimiter: str | None) -> Dialect | None:
+    """Return the dialect of text files with this delimiter; None lets the file's suffix decide."""
+    if delimiter is None:
         return None
-    return Dialect(separator={"\\t": "\t", "tab": "\t"}.get(separator, separator))
+    return Dialect(delimiter={"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter))
 
 
-def read(path: Path, separator: str | None = None) -> Table:
-    """A Parquet, Arrow or text file, its cells unread."""
+def read_table(path: Path, delimiter: str | None = None) -> Table:
+    """Open a Parquet, Arrow or text file as a table whose cells are not parsed yet."""
     try:
-        return Files(path, dialect(separator)).table()
+        return TableFiles(path, text_dialect(delimiter)).read_table()
     except DplangevinError:
         raise
     except Exception:  # the parser's own message would show values of the table
         raise InvalidParameter(f"{path} could not be read as a {path.suffix or 'CSV'} table.") from None
 
 
-def target(table: Table, name: str) -> tuple[Table, Cells]:
-    """The table without its target column, and the column."""
+def split_target(table: Table, name: str) -> tuple[Table, CellColumn]:
+    """Return the table without its target column, and the target column."""
     if name not in table.names:
         raise InvalidParameter(f"there is no column {name!r}; the table has {', '.join(table.names)}.")
-    return table.without(name), table.column(name)
+    return table.drop_columns(name), table.column(name)
 
 
-def labels(text: str | None) -> list[str] | None:
-    """The public set of labels, a,b,c."""
+def parse_labels(text: str | None) -> list[str] | None:
+    """Parse the public set of labels, a,b,c."""
     if text is None:
         return None
-    found = [part.strip() for part in text.split(",")]
-    if len(found) < 2 or not all(found):
+    values = [part.strip() for part in text.split(",")]
+    if len(values) < 2 or not all(values):
         raise InvalidParameter(f"--classes must be a list of labels such as no,yes; got {text!r}.")
-    return found
+    return values
 
 
-def stated_schema(
-    path: Path | None, learn: str | None, numeric_target: str | None, names: Callable[[], Iterable[str]]
+def read_stated_schema(
+    path: Path | None,
+    learn: str | None,
+    numeric_target: str | None,
+    feature_names: Callable[[], Iterable[str]],
 ) -> Any:
-    """The schema of --schema or of --learn a=number,b=category, which learns the range of a numeric target too.
+    """Return the schema of --schema or of --learn a=number,b=category, or None.
 
-    names : of the table's columns without the target, for the template.
+    --learn also learns the range of `numeric_target`. `feature_names` returns the names of the table's columns
+    without the target; an error message shows them.
     """
-    from dplangevin.schema import Schema, load_any
+    from dplangevin.schema import Schema, load_schema
 
     if learn is None:
-        return None if path is None else load_any(path)
+        return None if path is None else load_schema(path)
     if path is not None:
         raise InvalidParameter('--schema and --learn are both given; a schema file may itself say "learn".')
     kinds = {}
     for part in learn.split(","):
-        name, said, kind = part.partition("=")
-        if not said:
+        name, equals, kind = part.partition("=")
+        if not equals:
             raise InvalidParameter(
                 f"--learn does not say what {part!r} is, number or category, and no type is guessed: fill in --learn "
-                f"'{','.join(f'{name}=number|category' for name in names())}', with the columns that are wanted."
+                f"'{','.join(f'{name}=number|category' for name in feature_names())}', with the columns that "
+                "are wanted."
             )
         if not name.strip() or name.strip() in kinds:
             raise InvalidParameter(f"--learn must be like age=number,job=category; got {learn!r}.")
@@ -73,12 +78,15 @@ def stated_schema(
     return Schema.learn(kinds, target=target)
 
 
-def stated_classes(schema: Any, classes: list[str] | None) -> Any:
-    """The labels of a classifier, from the command line or the schema's target: never from the table."""
+def resolve_classes(schema: Any, classes: list[str] | None) -> Any:
+    """Return the stated labels of a classifier, or None where the schema's target lists them.
+
+    Labels are never read from the table.
+    """
     if classes is not None:
         return classes
-    found = getattr(getattr(schema, "target", None), "categories", None)
-    if found is None:
+    categories = getattr(getattr(schema, "target", None), "categories", None)
+    if categories is None:
         raise InvalidParameter(
             "state the public set of labels with --classes a,b or as the target of --schema: reading it from the "
             "table would publish every label in it."
@@ -87,8 +95,8 @@ def stated_classes(schema: Any, classes: list[str] | None) -> Any:
 
 
 @contextmanager
-def usable(path: Path, schema: Any = None) -> Iterator[None]:
-    """Errors of other libraries about the table's cells become ours: theirs would show values of the table."""
+def hide_cell_errors(path: Path, schema: Any = None) -> Iterator[None]:
+    """Replace errors of other libraries about the table's cells: their messages would show values of the table."""
     try:
         yield
     except DplangevinError:

@@ -1,8 +1,11 @@
-"""`dplangevin audit`: attack the plan of a model (or, with `pipeline`, your own code), and say what that proves."""
+"""`dplangevin audit`: attack the plan of a model, or check that a pipeline treats each record on its own."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,17 +13,89 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dplangevin._progress import watching
-from dplangevin.cli.audit_pipeline import pipeline
-from dplangevin.cli.groups import AsJson, Quiet, Seed
-from dplangevin.cli.models import MODELS, Adjacency, Alpha, Delta, Epsilon, Radius
+from dplangevin import _files
+from dplangevin._progress import progress
+from dplangevin.cli.models import ESTIMATOR_BY_MODEL, Adjacency, Alpha, Delta, Epsilon, Radius
+from dplangevin.cli.option_groups import AsJson, Quiet, RandomState
 from dplangevin.errors import InvalidParameter
 
-_REFUTED = 3
+_EXIT_FAILED = 3
 
 
-class _ModelFirst(TyperGroup):
-    """`audit --model ...` is `audit model --model ...`."""
+def audit_pipeline_command(
+    pipeline: Annotated[
+        str, typer.Argument(help="What to run on a table: MODULE:FUNCTION.", metavar="MODULE:FUNCTION")
+    ],
+    table: Annotated[Path, typer.Option("--table", help="A few dozen records, .csv or .parquet.")],
+    schema: Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")] = None,
+    container: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--container",
+            help="records, numpy, pandas, polars, arrow, csv or parquet (repeat); default: all that run.",
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", help="Only this column (repeat); default: all.")
+    ] = None,
+    row: Annotated[
+        list[int] | None,
+        typer.Option("--row", help="Replace this record (repeat); default: the first and the last."),
+    ] = None,
+    bound: Annotated[
+        float | None,
+        typer.Option(
+            "--bound", help="Bound on the change by one record of a result that is not one per row."
+        ),
+    ] = None,
+    norm: Annotated[str, typer.Option("--norm", help="Norm of --bound: l2, l1 or max.")] = "l2",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the result as JSON.")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run your own code on a table and on its neighbours. Exit code 3 if one record changes another's result."""
+    from dplangevin.audit import audit_pipeline
+    from dplangevin.cli import _outputs
+    from dplangevin.schema import Schema
+
+    _outputs.check_outputs({"--output": output}, reads=(table, schema))
+    result = audit_pipeline(
+        _import_object(pipeline), table, None if schema is None else Schema.load(schema), containers=container or None,
+        columns=column or None, rows=row or (0, -1), bound=bound, norm=norm,  # type: ignore[arg-type]
+    )  # fmt: skip
+    if output is not None:
+        _files.write_text(output, result.to_json() + "\n")
+    if as_json:
+        typer.echo(result.to_json())
+    elif not quiet:
+        typer.echo(repr(result))
+    if not result.has_passed:
+        raise typer.Exit(_EXIT_FAILED)
+
+
+def _import_object(spec: str) -> Any:
+    """Import the object that MODULE:FUNCTION names; modules in the working directory can be imported as well."""
+    module, _, name = spec.partition(":")
+    if not module or not name:
+        raise InvalidParameter(f"the pipeline must be named MODULE:FUNCTION, got {spec!r}.")
+    folder = os.getcwd()
+    sys.path.insert(0, folder)
+    try:
+        imported: Any = importlib.import_module(module)
+        for part in name.split("."):
+            imported = getattr(imported, part)
+    except (ImportError, AttributeError) as error:
+        raise InvalidParameter(f"there is no pipeline {spec!r}: {error}.") from None
+    finally:
+        sys.path.remove(folder)
+    return imported
+
+
+_EXIT_REFUTED = 3
+
+
+class _DefaultToModel(TyperGroup):
+    """A group that reads `audit --model ...` as `audit model --model ...`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in ("--help", *self.commands):
@@ -30,22 +105,23 @@ class _ModelFirst(TyperGroup):
 
 app = typer.Typer(
     name="audit",
-    cls=_ModelFirst,
-    help="Attack a model's plan (`audit --model ...`), or find a record that changes how your code reads others.",
+    cls=_DefaultToModel,
+    help="Attack a model's plan (`audit --model ...`), or find a record that changes how your code treats others.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command("pipeline")(pipeline)
+app.command("pipeline")(audit_pipeline_command)
 
 
 @app.command("model")
-def audit(
-    model: Annotated[str, typer.Option("--model", help=f"What to attack: {', '.join(MODELS)}.")],
+def audit_model(
+    model: Annotated[str, typer.Option("--model", help=f"What to attack: {', '.join(ESTIMATOR_BY_MODEL)}.")],
     epsilon: Epsilon,
     n: Annotated[
-        int, typer.Option("--n", help="Records of the data set that is attacked; few is sharpest.")
+        int,
+        typer.Option("--n", help="Records in the attacked data set; few records give the sharpest bound."),
     ] = 1,
-    p: Annotated[int, typer.Option("--p", help="Number of features.")] = 1,
+    n_features: Annotated[int, typer.Option("--n-features", help="Number of features.")] = 1,
     delta: Delta = 1e-5,
     data_norm: Annotated[float, typer.Option("--data-norm", help="Stated bound on a row.")] = 1.0,
     adjacency: Adjacency = "replace-one",
@@ -56,68 +132,71 @@ def audit(
     radius: Radius = None,
     alpha: Alpha = None,
     runs: Annotated[int, typer.Option("--runs", help="Runs, both data sets together.")] = 4000,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of every statement.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Confidence level of every bound.")
+    ] = 0.95,
     method: Annotated[str, typer.Option("--method", help="many-run, one-run or density.")] = "many-run",
     canary: Annotated[
         str | None, typer.Option("--canary", help="A canary by name; default: the strongest.")
     ] = None,
     search: Annotated[int, typer.Option("--search", help="Random changes of the canary to try.")] = 0,
-    sabotage: Annotated[
-        float, typer.Option("--sabotage", help="Divide the noise that runs by this; the claim stays.")
+    noise_divisor: Annotated[
+        float,
+        typer.Option("--noise-divisor", help="Divide the noise of the run, but not of the claim, by this."),
     ] = 1.0,
     report: Annotated[Path | None, typer.Option("--report", help="Also write .html, .md or .json.")] = None,
-    seed: Seed = None,
+    random_state: RandomState = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Attack a model's plan with canaries and bound its epsilon from below. Exit code 3 when the claim is refuted."""
     from dplangevin import audit as auditing
     from dplangevin.cli import _outputs
-    from dplangevin.families.perturbation.schedule import OutputPerturbationSchedule
-    from dplangevin.planner.choose import choose
-    from dplangevin.report.audit import plain_text
+    from dplangevin.mechanisms.perturbation.spec import OutputPerturbationSpec
+    from dplangevin.planner.fit_plan import plan_fit
+    from dplangevin.report.audit import audit_text
 
-    if model not in MODELS:
-        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    _outputs.ready({"--report": report})
+    if model not in ESTIMATOR_BY_MODEL:
+        raise InvalidParameter(f"--model must be one of {', '.join(ESTIMATOR_BY_MODEL)}; got {model!r}.")
+    _outputs.check_outputs({"--report": report})
     bounds: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
-    plan = choose(
-        model=model, n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
-        fit_intercept=False, mechanism=mechanism or OutputPerturbationSchedule.mechanism,
+    plan = plan_fit(
+        model=model, n=n, n_features=n_features, epsilon=epsilon, delta=delta, adjacency=adjacency, data_norm=data_norm,
+        fit_intercept=False, mechanism=mechanism or OutputPerturbationSpec.mechanism,
         radius=radius, alpha=alpha, **bounds,
     ).plan  # fmt: skip
-    with watching(quiet=quiet, log=True):
+    with progress(quiet=quiet, log=True):
         result = auditing.audit(
-            _weakened(plan, sabotage), claim=plan.guarantee, delta=delta, canary=canary, method=method, runs=runs,
-            confidence=confidence, search=search, random_state=seed,
+            _weaken_noise(plan, noise_divisor), claim=plan.guarantee, delta=delta, canary=canary, method=method,
+            runs=runs, confidence=confidence, search=search, random_state=random_state,
         )  # fmt: skip
     if report is not None:
-        from dplangevin.report import write
+        from dplangevin.report import write_report
 
-        write(result, report)
+        write_report(result, report)
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=1))
     elif quiet:
         typer.echo(f"{result.epsilon_lower:.6g}")
     else:
-        typer.echo(plain_text(result))
+        typer.echo(audit_text(result))
     if result.refuted:
-        raise typer.Exit(_REFUTED)
+        raise typer.Exit(_EXIT_REFUTED)
 
 
-def _weakened(plan: Any, factor: float) -> Any:
-    """The plan with its noise divided by a factor: the fault that an audit must find."""
+def _weaken_noise(plan: Any, factor: float) -> Any:
+    """Return the plan with its noise divided by a factor: a broken variant that an audit must refute."""
     if factor == 1:
         return plan
     if not factor > 0:
-        raise InvalidParameter(f"--sabotage must be positive, got {factor!r}.")
-    noises = [
-        part.name for part in fields(plan.schedule) if part.name.endswith(("noise_std", "density_scale"))
+        raise InvalidParameter(f"--noise-divisor must be positive, got {factor!r}.")
+    noise_fields = [
+        field.name for field in fields(plan.spec) if field.name.endswith(("noise_std", "density_scale"))
     ]
-    if not noises:
-        raise InvalidParameter(f"--sabotage does not know the noise of {plan.schedule.mechanism}.")
+    if not noise_fields:
+        raise InvalidParameter(f"--noise-divisor does not know the noise of {plan.spec.mechanism}.")
     weaker = {
         name: tuple(x / factor for x in value) if isinstance(value, tuple) else value / factor
-        for name, value in ((name, getattr(plan.schedule, name)) for name in noises)
+        for name, value in ((name, getattr(plan.spec, name)) for name in noise_fields)
     }
-    return replace(plan, schedule=replace(plan.schedule, **weaker), theorem=None)
+    return replace(plan, spec=replace(plan.spec, **weaker), theorem=None)

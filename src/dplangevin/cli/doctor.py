@@ -1,4 +1,4 @@
-"""`dplangevin doctor`: versions, arithmetic, kernels, generator, clock and ledger in one table."""
+"""`dplangevin doctor`: check versions, arithmetic, kernels, random generator, clock and ledger."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import typer
 if TYPE_CHECKING:
     from dplangevin.ledger.inspection import Diagnosis
 
-_NEEDED = ("numpy", "scipy", "scikit-learn", "dp-accounting")
-_OPTIONAL = (
+_REQUIRED_LIBRARIES = ("numpy", "scipy", "scikit-learn", "dp-accounting")
+_OPTIONAL_LIBRARIES = (
     "pandas", "pyarrow", "polars", "duckdb", "numba", "dask", "psycopg", "cryptography", "randomgen", "matplotlib",
 )  # fmt: skip
 
 
-def doctor(
+def run_doctor(
     ledger: Annotated[
         str | None,
         typer.Option(
             "--ledger",
-            help="URL of a ledger to look at.",
+            help="URL of a ledger to inspect.",
             metavar="URL",
             envvar="DPLANGEVIN_LEDGER",
             show_envvar=True,
@@ -35,86 +35,98 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Is everything in place for a release? Exit code 2 when something is not; nothing is changed."""
-    from dplangevin.ledger.inspection import inspect
+    """Check that this installation is fit for releases. Exit code 2 if not; nothing is changed."""
+    from dplangevin.ledger.inspection import inspect_ledger
 
-    found = [*_versions(), _arithmetic(), _kernels(), _generator(), _clock()]
+    diagnoses = [
+        *_check_versions(),
+        _check_arithmetic(),
+        _check_kernels(),
+        _check_generator(),
+        _check_clock(),
+    ]
     if ledger is not None:
-        found += inspect(ledger)
+        diagnoses += inspect_ledger(ledger)
     if as_json:
-        typer.echo(json.dumps([asdict(each) for each in found], indent=2))
+        typer.echo(json.dumps([asdict(each) for each in diagnoses], indent=2))
     else:
-        width = max(len(each.what) for each in found)
-        for each in found:
-            typer.echo(f"{each.what:<{width}}  {each.state:<7}  {each.words}")
-    if any(each.state == "failure" for each in found):
+        width = max(len(each.subject) for each in diagnoses)
+        for each in diagnoses:
+            typer.echo(f"{each.subject:<{width}}  {each.status:<7}  {each.message}")
+    if any(each.status == "failure" for each in diagnoses):
         raise typer.Exit(2)
 
 
-def _finding(what: str, state: str, words: str) -> Diagnosis:
+def _make_diagnosis(subject: str, status: str, message: str) -> Diagnosis:
     from dplangevin.ledger.inspection import Diagnosis
 
-    return Diagnosis(what=what, state=state, words=words)
+    return Diagnosis(subject=subject, status=status, message=message)
 
 
-def _versions() -> list[Diagnosis]:
+def _check_versions() -> list[Diagnosis]:
     from dplangevin._version import __version__
 
-    where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    found = [_finding("dplangevin", "ok", f"{__version__} on {where}")]
-    for names, absent in ((_NEEDED, "failure"), (_OPTIONAL, "ok")):
-        versions = {name: _version(name) for name in names}
+    python_version = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    diagnoses = [_make_diagnosis("dplangevin", "ok", f"{__version__} on {python_version}")]
+    for names, status_if_missing in ((_REQUIRED_LIBRARIES, "failure"), (_OPTIONAL_LIBRARIES, "ok")):
+        versions = {name: _installed_version(name) for name in names}
         missing = [name for name, version in versions.items() if version is None]
         shown = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
-        words = shown + (f"; not installed: {', '.join(missing)}" if missing else "")
-        what = "libraries" if names is _NEEDED else "optional libraries"
-        found.append(_finding(what, absent if missing else "ok", words))
-    return found
+        versions_text = shown + (f"; not installed: {', '.join(missing)}" if missing else "")
+        subject = "libraries" if names is _REQUIRED_LIBRARIES else "optional libraries"
+        diagnoses.append(_make_diagnosis(subject, status_if_missing if missing else "ok", versions_text))
+    return diagnoses
 
 
-def _version(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _arithmetic() -> Diagnosis:
-    """Bounds rest on IEEE doubles that round to nearest and keep subnormal numbers."""
+def _check_arithmetic() -> Diagnosis:
+    """Check that numbers are IEEE doubles, rounded to nearest, with subnormal numbers: the bounds rely on it."""
     import numpy as np
 
     tiny = np.array([5e-324]) * 1.0
     exact = sys.float_info.mant_dig == 53 and 1.0 + 2.0**-53 == 1.0 and 1.0 + 3 * 2.0**-53 == 1.0 + 2.0**-51
     if not exact or not tiny[0] > 0:
-        words = (
+        message = (
             "not IEEE double precision, or some library flushes small numbers to zero: bounds may not hold"
         )
-        return _finding("arithmetic", "failure", words)
-    return _finding("arithmetic", "ok", "IEEE double precision, subnormal numbers kept")
+        return _make_diagnosis("arithmetic", "failure", message)
+    return _make_diagnosis("arithmetic", "ok", "IEEE double precision, subnormal numbers kept")
 
 
-def _kernels() -> Diagnosis:
-    from dplangevin.data._kernels import kernel_for, threads
+def _check_kernels() -> Diagnosis:
+    from dplangevin.data._kernels import choose_kernel, thread_count
     from dplangevin.problem import Logistic
 
-    kernel = kernel_for(Logistic(), 2**40)
+    kernel = choose_kernel(Logistic(), 2**40)
     stated = os.environ.get("DPLANGEVIN_KERNEL", "auto")
-    return _finding("kernels", "ok", f"{kernel.describe()} for large data ({stated}); threads: {threads()}")
-
-
-def _generator() -> Diagnosis:
-    first, second = os.urandom(32), os.urandom(32)
-    if first == second or len(set(first)) < 8:
-        return _finding("generator", "failure", "the operating system's random bytes repeat; release nothing")
-    from dplangevin._rng import generator
-
-    name = type(generator()[0].bit_generator).__name__
-    return _finding(
-        "generator", "ok", f"operating system's bytes for secure noise; {name} seeded by them for plain"
+    return _make_diagnosis(
+        "kernels", "ok", f"{kernel.describe()} for large data ({stated}); threads: {thread_count()}"
     )
 
 
-def _clock() -> Diagnosis:
+def _check_generator() -> Diagnosis:
+    first, second = os.urandom(32), os.urandom(32)
+    if first == second or len(set(first)) < 8:
+        return _make_diagnosis(
+            "generator", "failure", "the random bytes of the operating system repeat; release nothing"
+        )
+    from dplangevin._rng import make_generator
+
+    name = type(make_generator()[0].bit_generator).__name__
+    return _make_diagnosis(
+        "generator",
+        "ok",
+        f"random bytes of the operating system for secure noise; {name}, seeded by them, otherwise",
+    )
+
+
+def _check_clock() -> Diagnosis:
     now = datetime.now(UTC)
     sane = now.year >= 2025
-    return _finding("system clock", "ok" if sane else "warning", now.isoformat(timespec="seconds"))
+    return _make_diagnosis("system clock", "ok" if sane else "warning", now.isoformat(timespec="seconds"))

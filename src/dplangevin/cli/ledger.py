@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dplangevin.cli.groups import grouped
+from dplangevin.cli.option_groups import expand_option_groups
 
 app = typer.Typer(
     name="ledger",
@@ -28,30 +28,28 @@ Url = Annotated[
         show_envvar=True,
     ),
 ]
-Name = Annotated[str, typer.Option("--dataset", help="Name of the data set.", metavar="NAME")]
-SomeName = Annotated[
+DatasetName = Annotated[str, typer.Option("--dataset", help="Name of the data set.", metavar="NAME")]
+OptionalDatasetName = Annotated[
     str | None, typer.Option("--dataset", help="Only this data set.", metavar="NAME", show_default="all")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 Epsilon = Annotated[float | None, typer.Option(help="Budget of all releases together.", metavar="X")]
-Delta = Annotated[float | None, typer.Option(help="0 admits pure promises only.", metavar="X")]
+Delta = Annotated[float | None, typer.Option(help="0 admits pure guarantees only.", metavar="X")]
 Adjacency = Annotated[
     str | None,
     typer.Option(help="A neighbour: replace-one or add-remove.", metavar="WORD", show_default="replace-one"),
 ]
-Rows = Annotated[
+MaxRows = Annotated[
     int | None,
-    typer.Option(
-        help="The budget is for all rows of a person, at most so many.", metavar="N", show_default="1"
-    ),
+    typer.Option(help="The budget covers all rows of a person, at most N.", metavar="N", show_default="1"),
 ]
 Strict = Annotated[
     bool | None,
     typer.Option(
         "--strict/--not-strict",
-        help="Refuse promises and errors that depend on the data.",
+        help="Refuse guarantees and errors that depend on the data.",
         show_default="not",
     ),
 ]
@@ -62,7 +60,7 @@ Parts = Annotated[
 Expects = Annotated[
     str | None,
     typer.Option(
-        help="What will be released: fits, counts or mixed; it fixes how the budget is split.",
+        help="What will be released: fits, counts or mixed; this fixes how the budget is split.",
         metavar="WORD",
         show_default="mixed",
     ),
@@ -71,110 +69,112 @@ Heads = Annotated[
     list[str] | None,
     typer.Argument(help="Heads, or model files and JSON reports that carry one.", metavar="HEAD_OR_FILE..."),
 ]
-Expected = Annotated[
+ExpectedHeads = Annotated[
     list[str] | None,
     typer.Option("--expect", help="A head, or a file that carries one.", metavar="HEAD_OR_FILE"),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
-    """The budget of a data set."""
+class DeclaredBudget:
+    """Options that declare the budget of a data set."""
 
     epsilon: Epsilon = None
     delta: Delta = None
     adjacency: Adjacency = None
-    max_rows_per_person: Rows = None
+    max_rows_per_person: MaxRows = None
     strict: Strict = None
     expects: Expects = None
     part: Parts = None
 
 
 @app.command("init")
-@grouped
-def init(url: Url, *, dataset: SomeName = None, budget: Declared) -> None:
-    """Create a ledger, once, and perhaps declare its first data set; who creates it is its owner."""
+@expand_option_groups
+def init_ledger(url: Url, *, dataset: OptionalDatasetName = None, budget: DeclaredBudget) -> None:
+    """Create a ledger and, with --dataset, declare its first data set; whoever creates it is its owner."""
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.create(url)
-    typer.echo(f"created {ledger.shown}")
+    typer.echo(f"created {ledger.display_url}")
     if dataset is not None:
-        _declare(ledger, dataset, budget)
+        _declare_and_print(ledger, dataset, budget)
 
 
 @app.command("declare")
-@grouped
-def declare(url: Url, *, dataset: Name, budget: Declared) -> None:
-    """Declare the budget of a data set, or more parts of it, as the owner."""
+@expand_option_groups
+def declare_dataset(url: Url, *, dataset: DatasetName, budget: DeclaredBudget) -> None:
+    """Declare the budget of a data set, or further parts of it, as the owner."""
     from dplangevin.ledger import Ledger
 
-    _declare(Ledger.open(url), dataset, budget)
+    _declare_and_print(Ledger.open(url), dataset, budget)
 
 
-def _declare(ledger: Any, name: str, stated: Declared) -> None:
-    given = asdict(stated)
-    budget = ledger.declare(name, parts=given.pop("part") or (), **given)
-    left = budget.remaining()
-    typer.echo(f"{budget.name}: epsilon = {left.epsilon:g}, delta = {left.delta:g} ({left.adjacency})")
+def _declare_and_print(ledger: Any, name: str, declared: DeclaredBudget) -> None:
+    options = asdict(declared)
+    budget = ledger.declare(name, parts=options.pop("part") or (), **options)
+    remaining = budget.remaining()
+    typer.echo(
+        f"{budget.name}: epsilon = {remaining.epsilon:g}, delta = {remaining.delta:g} ({remaining.adjacency})"
+    )
 
 
 @app.command("show")
-def show(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
-    """The budget of each data set, how many releases were charged to it, and what would still fit."""
+def show_budgets(url: Url, dataset: OptionalDatasetName = None, as_json: AsJson = False) -> None:
+    """Show the budget of each data set, how many releases were charged to it, and what would still fit."""
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.open(url)
-    left = {name: ledger.dataset(name).remaining() for name in _names(ledger, dataset)}
+    remaining_by_name = {name: ledger.dataset(name).remaining() for name in _selected_names(ledger, dataset)}
     if as_json:
-        typer.echo(_text({name: asdict(each) for name, each in left.items()}))
+        typer.echo(_to_json({name: asdict(each) for name, each in remaining_by_name.items()}))
         return
-    if not left:
+    if not remaining_by_name:
         typer.echo("no data set yet; declare one with `dplangevin ledger declare`")
-    for name, each in left.items():
+    for name, each in remaining_by_name.items():
         typer.echo(
             f"{name}: budget epsilon = {each.epsilon:g}, delta = {each.delta:g} ({each.adjacency}), "
-            f"{each.entries} releases charged; would fit: {each.would_fit()}"
-            + (f" ({each.rule()})" if each.rule() else "")
+            f"{each.entries} releases charged; would fit: {each.fitting_text()}"
+            + (f" ({each.exceptions_text()})" if each.exceptions_text() else "")
         )
 
 
 @app.command("history")
-def history(url: Url, dataset: Name, as_json: AsJson = False) -> None:
-    """Every charge of a data set, in order."""
+def show_history(url: Url, dataset: DatasetName, as_json: AsJson = False) -> None:
+    """List the charges of a data set, in order."""
     from dplangevin.ledger import Ledger
 
     entries = Ledger.open(url).dataset(dataset).history()
     if as_json:
-        typer.echo(_text([entry.to_dict() for entry in entries]))
+        typer.echo(_to_json([entry.to_dict() for entry in entries]))
         return
     costs: dict[Any, float] = {}
     for entry in entries:
         guarantee = entry.guarantee
         delta = guarantee.at_delta or 0.0
-        if guarantee not in costs:  # searches repeat the same promise many times
+        if guarantee not in costs:  # model searches repeat the same guarantee many times
             costs[guarantee] = guarantee.epsilon(delta)
-        where = f" [{entry.part}]" if entry.part else ""
-        paid = f"release {entry.release_hash[:12]}" if entry.release_hash else "no release came back"
+        part_text = f" [{entry.part}]" if entry.part else ""
+        release_text = f"release {entry.release_hash[:12]}" if entry.release_hash else "no release came back"
         typer.echo(
-            f"{entry.sequence} {entry.created}{where} epsilon = {costs[guarantee]:.6g} at delta = {delta:g}, "
-            f"{entry.plan.get('mechanism', '?')}, {guarantee.theorem}, {paid}: {entry.label or 'no label'}"
+            f"{entry.sequence} {entry.created}{part_text} epsilon = {costs[guarantee]:.6g} at delta = {delta:g}, "
+            f"{entry.plan.get('mechanism', '?')}, {guarantee.theorem}, {release_text}: {entry.label or 'no label'}"
         )
 
 
 @app.command("export")
-def export(
+def export_ledger(
     url: Url,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write here.", metavar="FILE", show_default="stdout")
     ] = None,
 ) -> None:
-    """The whole ledger as JSON, every entry with its guarantee and plan."""
+    """Export the whole ledger as JSON, every entry with its guarantee and plan."""
     from dplangevin import _files
     from dplangevin.cli import _outputs
     from dplangevin.ledger import Ledger
 
-    _outputs.ready({"--output": output}, ledger=url)
-    text = _text(Ledger.open(url).export())
+    _outputs.check_outputs({"--output": output}, ledger=url)
+    text = _to_json(Ledger.open(url).export())
     if output is None:
         typer.echo(text)
     else:
@@ -183,46 +183,48 @@ def export(
 
 
 @app.command("head")
-def head(url: Url, dataset: SomeName = None, as_json: AsJson = False) -> None:
-    """The head of each data set's chain: keep it elsewhere, and `verify` notices an older ledger."""
+def show_heads(url: Url, dataset: OptionalDatasetName = None, as_json: AsJson = False) -> None:
+    """Show the head of each data set's hash chain; store it elsewhere, and `verify` detects an older ledger."""
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.open(url)
     heads = ledger.heads() if dataset is None else {dataset: ledger.dataset(dataset).head()}
     if as_json:
-        typer.echo(_text(heads))
+        typer.echo(_to_json(heads))
         return
     for name, text in heads.items():
         typer.echo(f"{text} {name}")
 
 
 @app.command("verify")
-def verify(
+def verify_ledger(
     url: Url,
     heads: Heads = None,
     head: Annotated[
         list[str] | None, typer.Option("--head", help="The same; may be repeated.", metavar="HEAD_OR_FILE")
     ] = None,
 ) -> None:
-    """Check every entry, and that the ledger is no older than these heads or the files that carry them."""
+    """Check every entry, and that the ledger contains these heads (or those of the given files)."""
     from dplangevin.ledger import Ledger
 
-    given = [*(heads or ()), *(head or ())]
-    now = Ledger.open(url).verify(*_heads(given))
-    typer.echo(f"every entry of {len(now)} data sets is in its place; {len(given)} heads are held")
+    heads_given = [*(heads or ()), *(head or ())]
+    now = Ledger.open(url).verify(*_read_heads(heads_given))
+    typer.echo(f"every entry of {len(now)} data sets is in its place; {len(heads_given)} heads are held")
 
 
 @app.command("upgrade")
-def upgrade(url: Url) -> None:
-    """Bring a ledger of an older version to the present one, as the owner; every charge is kept."""
+def upgrade_ledger(url: Url) -> None:
+    """Upgrade a ledger of an older version, as the owner; every charge is preserved."""
     from dplangevin.ledger import Ledger
 
     typer.echo(Ledger.upgrade(url))
 
 
 @app.command("backup")
-def backup(url: Url, output: Annotated[Path, typer.Argument(help="A new file.", metavar="FILE")]) -> None:
-    """A consistent copy of an SQLite ledger while others spend (PostgreSQL: pg_dump)."""
+def backup_ledger(
+    url: Url, output: Annotated[Path, typer.Argument(help="A new file.", metavar="FILE")]
+) -> None:
+    """Copy an SQLite ledger consistently, even while it is in use (PostgreSQL: pg_dump)."""
     from dplangevin.ledger import Ledger
 
     ledger = Ledger.open(url)
@@ -230,38 +232,38 @@ def backup(url: Url, output: Annotated[Path, typer.Argument(help="A new file.", 
 
 
 @app.command("restore")
-def restore(
+def restore_ledger(
     url: Url,
     source: Annotated[Path, typer.Argument(help="A backup.", metavar="FILE")],
-    expect: Expected = None,
+    expect: ExpectedHeads = None,
 ) -> None:
-    """Put a backup where no ledger is; what was charged after it must be entered again."""
+    """Restore a backup where no ledger is; what was charged after it must be entered again."""
     from dplangevin.ledger import Ledger
 
-    ledger = Ledger.restore(url, source, expect=_heads(expect))
+    ledger = Ledger.restore(url, source, expect=_read_heads(expect))
     typer.echo(
-        f"restored {ledger.shown}; charges after the backup are forgotten: see `dplangevin ledger enter`"
+        f"restored {ledger.display_url}; charges after the backup are forgotten: see `dplangevin ledger enter`"
     )
 
 
 @app.command("pending")
-def pending(url: Url) -> None:
-    """Deliver or report what interrupted commands of this user left of the ledger: nothing is charged."""
+def settle_pending_results(url: Url) -> None:
+    """Deliver or report the results of interrupted commands of this user; nothing is charged."""
+    from dplangevin.accounting.delivery import deliver_pending
     from dplangevin.cli import _outputs
     from dplangevin.ledger import Ledger
-    from dplangevin.privacy.settlement import settle
 
     ledger = Ledger.open(url)
-    settle(ledger.shown, ledger.dataset, _outputs.note, everything=True)
+    deliver_pending(ledger.display_url, ledger.dataset, _outputs.print_note, everything=True)
 
 
 @app.command("accept-restore")
-def accept_restore(url: Url) -> None:
-    """Accept a ledger that lacks entries you have seen, as its owner: what they charged is forgotten."""
+def accept_ledger_restore(url: Url) -> None:
+    """Accept a ledger that lacks entries you have seen, as its owner: their charges are forgotten."""
     from dplangevin.ledger import Ledger
 
-    for name, words in Ledger.open(url).accept_restore().items():
-        typer.echo(f"forgotten of {name}: {words}")
+    for name, what_is_lost in Ledger.open(url).accept_restore().items():
+        typer.echo(f"forgotten of {name}: {what_is_lost}")
     typer.echo(
         "accepted, and written into the ledger. Releases whose entries are lost still exist and still count: enter "
         "their model files with `dplangevin ledger enter`."
@@ -269,53 +271,55 @@ def accept_restore(url: Url) -> None:
 
 
 @app.command("enter")
-def enter(
+def enter_release(
     url: Url,
-    dataset: Name,
+    dataset: DatasetName,
     file: Annotated[Path, typer.Argument(help="A model file.", metavar="FILE")],
-    label: Annotated[str, typer.Option(help="Who and what.", metavar="WORDS")] = "entered afterwards",
+    label: Annotated[
+        str, typer.Option(help="Label of the entry: who released what.", metavar="TEXT")
+    ] = "entered afterwards",
 ) -> None:
-    """Enter the release of a model file that the ledger has forgotten, whether or not it still fits."""
-    from dplangevin.ledger import Ledger, entered_file
+    """Enter the release of a model file that the ledger has forgotten, even if it exceeds the budget."""
+    from dplangevin.ledger import Ledger, read_release_file
 
-    guarantee, digest, lost = entered_file(file)
+    guarantee, digest, lost_head = read_release_file(file)
     budget = Ledger.open(url).dataset(dataset, label=label)
-    budget.enter(guarantee, digest, lost_head=lost)
+    budget.enter_release(guarantee, digest, lost_head=lost_head)
     typer.echo(f"entered {file} in {budget.name}: {budget.head()}")
 
 
 @app.command("grant")
-def grant(
+def grant_role(
     url: Url,
     role: Annotated[str, typer.Option(help="A role of the PostgreSQL server.", metavar="NAME")],
-    may: Annotated[str, typer.Option("--as", help="spender, reader or nothing.", metavar="WORD")],
+    privilege: Annotated[str, typer.Option("--as", help="spender, reader or nothing.", metavar="WORD")],
 ) -> None:
     """Let another role of a PostgreSQL server spend or read, as the owner."""
     from dplangevin.ledger import Ledger
 
-    Ledger.open(url).grant(role, may)
-    typer.echo(f"{role}: {may}")
+    Ledger.open(url).grant(role, privilege)
+    typer.echo(f"{role}: {privilege}")
 
 
-def _heads(given: list[str] | None) -> list[str]:
-    """Heads as they are, files by the head they carry."""
-    from dplangevin.ledger import head_in
+def _read_heads(heads_or_files: list[str] | None) -> list[str]:
+    """Return the given heads, and for files the heads that they carry."""
+    from dplangevin.ledger import read_head
 
-    return [head_in(Path(each)) if Path(each).is_file() else each for each in given or ()]
-
-
-def _names(ledger: Any, wanted: str | None) -> tuple[str, ...]:
-    return (wanted,) if wanted is not None else ledger.names()
+    return [read_head(Path(each)) if Path(each).is_file() else each for each in heads_or_files or ()]
 
 
-def _text(plain: Any) -> str:
-    """JSON; the one number that JSON lacks, an infinite cost, is the word "inf"."""
-    return json.dumps(_finite(plain), indent=2, allow_nan=False)
+def _selected_names(ledger: Any, name: str | None) -> tuple[str, ...]:
+    return (name,) if name is not None else ledger.dataset_names()
 
 
-def _finite(plain: Any) -> Any:
+def _to_json(plain: Any) -> str:
+    """Return JSON text; an infinite cost, which JSON cannot express, becomes the string "inf"."""
+    return json.dumps(_replace_infinity(plain), indent=2, allow_nan=False)
+
+
+def _replace_infinity(plain: Any) -> Any:
     if isinstance(plain, dict):
-        return {name: _finite(value) for name, value in plain.items()}
+        return {name: _replace_infinity(value) for name, value in plain.items()}
     if isinstance(plain, (list, tuple)):
-        return [_finite(item) for item in plain]
+        return [_replace_infinity(item) for item in plain]
     return "inf" if plain == float("inf") else plain

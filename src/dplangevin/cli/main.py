@@ -1,40 +1,142 @@
-"""Entry point of the `dplangevin` command.
+"""Entry point of the `dplangevin` command: its subcommands, exit codes, errors and warnings.
 
-Exit codes: 0 done, 2 bad input, 3 a promise was refused, 1 anything else. Errors are one sentence on stderr.
+Exit codes: 0 done, 2 bad input, 3 a guarantee was refused, 1 anything else. Errors and warnings are one sentence
+on standard error and name the flags of the command line instead of the library's parameters.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Annotated
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any
 
 import typer
 
 from dplangevin import errors
 from dplangevin._results import silence_stdout
 from dplangevin._version import __version__
-from dplangevin.cli import _messages, _outputs
-from dplangevin.cli.account import account_command
+from dplangevin.cli import _outputs
+from dplangevin.cli.account import account_command, calibrate_command
 from dplangevin.cli.audit import app as audit_app
-from dplangevin.cli.calibrate import calibrate_command
-from dplangevin.cli.choose_epsilon import choose_epsilon
-from dplangevin.cli.count import count
-from dplangevin.cli.demo import demo
-from dplangevin.cli.doctor import doctor
+from dplangevin.cli.count import count_table
+from dplangevin.cli.demo import reproduce_figures, run_demo
+from dplangevin.cli.doctor import run_doctor
 from dplangevin.cli.ledger import app as ledger_app
-from dplangevin.cli.models import fit, plan, predict
-from dplangevin.cli.rashomon import rashomon
-from dplangevin.cli.report import report
-from dplangevin.cli.reproduce import reproduce
-from dplangevin.cli.sample import sample
+from dplangevin.cli.models import choose_epsilon_command, fit_model, plan_model, predict_table
+from dplangevin.cli.rashomon import rashomon_command
+from dplangevin.cli.report import keys, report_command, sign_command, verify_command
+from dplangevin.cli.sample import sample_coefficients
 from dplangevin.cli.schema import app as schema_app
-from dplangevin.cli.signing import keys, sign, verify
 
-_BAD_INPUT, _REFUSED = 2, 3
-_REFUSALS = (
+# Parameters of the library whose flag has another name; all others are named like their flag, with underscores.
+_OPTION_NAMES = {
+    "random_state": "random_state",
+    "public_data": "public",
+    "n_models": "n_models",
+    "n_features": "n_features",
+    "target_bounds": "target_bounds",
+}
+_FLAG_EXAMPLES = {
+    "--target-bounds": "--target-bounds LOW,HIGH",
+    "--classes": "--classes A,B,...",
+    "--public": "--public FILE",
+}
+_SUGGESTION_PATTERN = re.compile(r"(?<=; did you mean )\w+|(?<=; the options are )[\w, ]+")
+_CLASS_PATTERN = re.compile(r"\bDP[A-Z]\w+ (?=needs|must)")
+_FIRST_WORD_PATTERN = re.compile(r"^([a-z]\w*)(?= (?:(?:must|needs|has|is|and|differs)\b|= ))")
+
+
+def flags_by_parameter(command: Any) -> dict[str, str]:
+    """Return the flags of a command by the library's parameter names: --data-norm for data_norm."""
+    flag_by_option = {
+        part.name: max(part.opts, key=len)
+        for part in command.params
+        if part.opts and part.opts[0].startswith("-")
+    }
+    flags = dict(flag_by_option)
+    for library_name, option_name in _OPTION_NAMES.items():
+        if option_name in flag_by_option:
+            flags[library_name] = flag_by_option[option_name]
+    return flags
+
+
+def find_command(group: Any, arguments: Sequence[str]) -> Any:
+    """Return the command that these arguments run."""
+    command = group
+    for word in arguments:
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            break
+        if word in inner:
+            command = inner[word]
+        elif "model" in inner and word.startswith("-"):  # `audit --model ...`
+            command = inner["model"]
+            break
+    return command
+
+
+def rewrite_with_flags(message: str, flags: Mapping[str, str]) -> str:
+    """Return the message with flags in place of the library's parameter names.
+
+    A name with an underscore is replaced everywhere; a single word only before "=" or at the beginning, since it
+    may be prose elsewhere.
+
+    Examples
+    --------
+    >>> flags = {"data_norm": "--data-norm", "epsilon": "--epsilon", "secure": "--secure"}
+    >>> rewrite_with_flags("DPRidge needs data_norm, or epsilon with secure=True; state data_norm=1.0.", flags)
+    'the model needs --data-norm, or epsilon with --secure; state --data-norm 1.0.'
+    >>> rewrite_with_flags("epsilon must be positive, got -1.", flags)
+    '--epsilon must be positive, got -1.'
+    >>> rewrite_with_flags("alfa is not an option; the options are epsilon, secure.", flags)
+    'alfa is not an option; the options are --epsilon, --secure.'
+    >>> rewrite_with_flags("epsilon = -1 is not positive.", flags)
+    '--epsilon = -1 is not positive.'
+    """
+    text = _CLASS_PATTERN.sub("the model ", message)
+    text = _FIRST_WORD_PATTERN.sub(lambda match: flags.get(match[1], match[1]), text)
+    text = _SUGGESTION_PATTERN.sub(
+        lambda match: ", ".join(flags.get(name, name) for name in match[0].split(", ")), text
+    )
+    for name, flag in flags.items():
+        name_pattern = r"(?<![\w.\-'\"])" + re.escape(name)
+        text = re.sub(name_pattern + r"=True\b", flag, text)
+        text = re.sub(name_pattern + r"=(?:\([^)]*\)|\[[^\]]*\])", _FLAG_EXAMPLES.get(flag, flag), text)
+        text = re.sub(name_pattern + r"=(?=[\w'\"])", f"{flag} ", text)
+        if "_" in name:
+            text = re.sub(name_pattern + r"\b(?![=(.])", flag, text)
+    return text
+
+
+@contextmanager
+def print_short_warnings(arguments: Sequence[str], flags: Mapping[str, str]) -> Iterator[None]:
+    """Print warnings of the library as one line on standard error, and none with -q.
+
+    Warnings of other libraries (NumPy, pandas, ...) are hidden: their text may depend on a single record.
+    """
+    quiet = any(word in ("-q", "--quiet") for word in arguments)
+
+    def print_warning(message: Any, category: type[Warning], *_: Any) -> None:
+        if category is UserWarning and not quiet:
+            typer.echo("warning: " + rewrite_with_flags(" ".join(str(message).split()), flags), err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = print_warning  # type: ignore[assignment]
+        yield
+
+
+def command_arguments(arguments: Sequence[str] | None) -> list[str]:
+    """Return the given arguments, or those of the process where they are None."""
+    return list(sys.argv[1:] if arguments is None else arguments)
+
+
+_EXIT_BAD_INPUT, _EXIT_REFUSED = 2, 3
+_REFUSAL_ERRORS = (
     errors.AssumptionFailed,
     errors.BudgetExceeded,
     errors.CalibrationFailed,
@@ -43,39 +145,39 @@ _REFUSALS = (
 
 app = typer.Typer(
     name="dplangevin",
-    help="Differentially private convex learning: what a run promises, and how much noise a promise needs.",
+    help="Differentially private convex learning: the guarantee of a run, and the noise that a guarantee needs.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("account")(account_command)
 app.command("calibrate")(calibrate_command)
-app.command("plan")(plan)
-app.command("fit")(fit)
-app.command("predict")(predict)
-app.command("choose-epsilon")(choose_epsilon)
-app.command("sample")(sample)
-app.command("count")(count)
-app.command("report")(report)
-app.command("reproduce")(reproduce)
-app.command("rashomon")(rashomon)
-app.command("demo")(demo)
-app.command("doctor")(doctor)
-app.command("sign")(sign)
-app.command("verify")(verify)
+app.command("plan")(plan_model)
+app.command("fit")(fit_model)
+app.command("predict")(predict_table)
+app.command("choose-epsilon")(choose_epsilon_command)
+app.command("sample")(sample_coefficients)
+app.command("count")(count_table)
+app.command("report")(report_command)
+app.command("reproduce")(reproduce_figures)
+app.command("rashomon")(rashomon_command)
+app.command("demo")(run_demo)
+app.command("doctor")(run_doctor)
+app.command("sign")(sign_command)
+app.command("verify")(verify_command)
 app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys, name="keys")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"dplangevin {__version__}")
         raise typer.Exit
 
 
 @app.callback(invoke_without_command=True)
-def _root(
+def _show_help(
     context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
@@ -87,34 +189,35 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
-    code = run(arguments)
+    code = run_command_line(arguments)
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # `fit ... | head -1`: the reader has what it wanted, and the files are written
         silence_stdout()
     except OSError as error:
-        code = code or _say(error, 1)
+        code = code or _print_error(error, 1)
         silence_stdout()
     sys.exit(code)
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, never a traceback (unless DPLANGEVIN_TRACEBACK is set)."""
-    words = _messages.given(arguments)
-    _outputs.COMMAND.set(tuple(words))
-    flags = _messages.flags_of(_messages.command_of(typer.main.get_command(app), words))
+    command_words = command_arguments(arguments)
+    _outputs.COMMAND_WORDS.set(tuple(command_words))
+    flags = flags_by_parameter(find_command(typer.main.get_command(app), command_words))
     try:
-        with _messages.short_warnings(words, flags):
-            code = app(args=words, prog_name="dplangevin", standalone_mode=False)
+        with print_short_warnings(command_words, flags):
+            code = app(args=command_words, prog_name="dplangevin", standalone_mode=False)
     except errors.DplangevinError as error:
-        return _say(
-            _messages.in_flags(str(error), flags), _REFUSED if isinstance(error, _REFUSALS) else _BAD_INPUT
+        return _print_error(
+            rewrite_with_flags(str(error), flags),
+            _EXIT_REFUSED if isinstance(error, _REFUSAL_ERRORS) else _EXIT_BAD_INPUT,
         )
     except BrokenPipeError:
         silence_stdout()
         return 0
     except OSError as error:
-        return _say(error, _BAD_INPUT)
+        return _print_error(error, _EXIT_BAD_INPUT)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):  # how click ends where nobody reads
             silence_stdout()
@@ -124,12 +227,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's and click's own errors, whichever of them is installed
-            said = error.format_message()  # empty where the help was shown
-            return _say(said, _BAD_INPUT) if said else _BAD_INPUT
+            message = error.format_message()  # empty where the help was shown
+            return _print_error(message, _EXIT_BAD_INPUT) if message else _EXIT_BAD_INPUT
         if os.environ.get("DPLANGEVIN_TRACEBACK"):
             raise
         # its text may quote a record
-        return _say(
+        return _print_error(
             f"internal error, please report it: {type(error).__name__}; DPLANGEVIN_TRACEBACK=1 shows where, and "
             "perhaps cells of the table",
             1,
@@ -137,8 +240,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _say(message: object, code: int) -> int:
-    """One line, and below it one for each reason where there are several."""
+def _print_error(message: object, code: int) -> int:
+    """Print an error in one line, followed by one line for each reason where there are several."""
     first, *reasons = (" ".join(part.split()) for part in str(message).split("\n - "))
     with suppress(OSError):  # nobody reads standard error
         typer.echo("\n - ".join((f"error: {first}", *reasons)), err=True)

@@ -1,4 +1,4 @@
-"""`dplangevin plan`, `fit` and `predict`: a private model from a table, as a JSON file."""
+"""`dplangevin plan`, `fit`, `predict` and `choose-epsilon`: private models of a table, stored as JSON files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from dplangevin import _files
-from dplangevin._progress import watching
-from dplangevin.cli.groups import AsJson, Separator, Shown, Spending, StatedTable, grouped
+from dplangevin._progress import progress
+from dplangevin.cli.option_groups import (
+    AsJson,
+    Delimiter,
+    OutputFormat,
+    PublicTableOptions,
+    ReleaseOptions,
+    expand_option_groups,
+)
 from dplangevin.errors import InvalidParameter
 
-MODELS = {
+ESTIMATOR_BY_MODEL = {
     "logistic": "DPLogisticRegression",
     "svc": "DPLinearSVC",
     "ridge": "DPRidge",
@@ -31,11 +38,12 @@ Model = Annotated[
     ),
 ]
 Epsilon = Annotated[float, typer.Option("--epsilon", help="The epsilon to meet.")]
-Delta = Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure promise.")]
-Divisor = Annotated[
+Delta = Annotated[float, typer.Option("--delta", help="The delta to meet; 0 for a pure guarantee.")]
+PublicDivisor = Annotated[
     int | None,
     typer.Option(
-        "--n", help="Public divisor under add-remove; by default the number of rows, which is then public."
+        "--n-public",
+        help="Public divisor under add-remove; by default the number of rows, which is then public.",
     ),
 ]
 Adjacency = Annotated[str, typer.Option("--adjacency", help="replace-one or add-remove.")]
@@ -59,32 +67,38 @@ SignKey = Annotated[
     Path | None, typer.Option("--sign", help="Private key to sign the file (and the report) with.")
 ]
 CLASSIFIERS = ("logistic", "svc", "additive")
-_FITS_AS = {"additive": "logistic", "additive-regression": "ridge"}
+_PLANNED_AS = {"additive": "logistic", "additive-regression": "ridge"}
 Learn = Annotated[
     str | None,
     typer.Option(
         "--learn",
-        help="Columns whose ranges and categories are learned inside the promise: age=number,job=category.",
+        help="Columns whose ranges and categories are learned privately: age=number,job=category.",
     ),
 ]
-Person = Annotated[str | None, typer.Option("--person", help="Column that says whose a row is; needs --n.")]
+Person = Annotated[
+    str | None, typer.Option("--person", help="Column that identifies the owner of a row; needs --n-public.")
+]
 RowsPerPerson = Annotated[
     int,
-    typer.Option("--max-rows-per-person", help="The promise covers all rows of a person, so many are used."),
+    typer.Option(
+        "--max-rows-per-person", help="The guarantee covers all rows of a person; at most N are used."
+    ),
 ]
 
 
-def plan(
+def plan_model(
     n: Annotated[int, typer.Option("--n", help="Public number of rows.")],
-    p: Annotated[int, typer.Option("--p", help="Number of features.")],
+    n_features: Annotated[int, typer.Option("--n-features", help="Number of features.")],
     epsilon: Epsilon,
     delta: Delta = 1e-5,
     model: Model = "logistic",
     data_norm: Annotated[float, typer.Option("--data-norm", help="Stated bound on a row.")] = 1.0,
     adjacency: Adjacency = "replace-one",
-    more_rows: Annotated[
+    allow_more_rows: Annotated[
         bool,
-        typer.Option("--more-rows", help="As `fit --n`: the table may have more than n rows (add-remove)."),
+        typer.Option(
+            "--allow-more-rows", help="As `fit --n-public`: the table may have more than n rows (add-remove)."
+        ),
     ] = False,
     mechanism: Mechanism = "auto",
     radius: Radius = None,
@@ -94,38 +108,38 @@ def plan(
     sign: SignKey = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a fit would do, why, and what it would promise; no data is needed."""
+    """Show what a fit would do, why, and its guarantee; no data is needed."""
+    from dplangevin.accounting.plan import save_plan
     from dplangevin.cli import _outputs
-    from dplangevin.planner.choose import choose
-    from dplangevin.privacy.plan_file import save_plan
-    from dplangevin.signing import sign as sign_file
+    from dplangevin.planner.fit_plan import plan_fit
+    from dplangevin.signing import sign_file as sign_file
 
-    _known(model)
-    _outputs.ready({"--output": output}, sign=sign)
+    _check_model_name(model)
+    _outputs.check_outputs({"--output": output}, sign=sign)
     extra: dict[str, Any] = {"poisson": {"target_bounds": (0.0, 10.0)}}.get(model, {})
-    recipe = choose(
-        model=_FITS_AS.get(model, model), n=n, n_features=p, epsilon=epsilon, delta=delta, adjacency=adjacency,
-        data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
-        more_rows=more_rows, **extra,
+    fit_plan = plan_fit(
+        model=_PLANNED_AS.get(model, model), n=n, n_features=n_features, epsilon=epsilon, delta=delta,
+        adjacency=adjacency, data_norm=data_norm, fit_intercept=True, mechanism=mechanism, radius=radius, alpha=alpha,
+        secure=secure, allow_more_rows=allow_more_rows, **extra,
     )  # fmt: skip
     if output is not None:
-        save_plan(recipe.plan, output)
+        save_plan(fit_plan.plan, output)
         if sign is not None:
             sign_file(output, sign)
     if as_json:
         plain = {
-            "mechanism": recipe.plan.schedule.mechanism,
-            "reasons": list(recipe.reasons),
-            "predicted_excess_risk": recipe.predicted_excess_risk,
-            "guarantee": recipe.plan.guarantee.to_dict(),
+            "mechanism": fit_plan.plan.spec.mechanism,
+            "reasons": list(fit_plan.reasons),
+            "predicted_excess_risk": fit_plan.predicted_excess_risk,
+            "guarantee": fit_plan.plan.guarantee.to_dict(),
         }
         typer.echo(json.dumps(plain, indent=1))
     else:
-        typer.echo(str(recipe))
+        typer.echo(str(fit_plan))
 
 
-@grouped
-def fit(
+@expand_option_groups
+def fit_model(
     data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     epsilon: Epsilon,
@@ -133,23 +147,23 @@ def fit(
     *,
     delta: Delta = 1e-5,
     model: Model = "logistic",
-    table: StatedTable,
+    table: PublicTableOptions,
     learn: Learn = None,
     person: Person = None,
     max_rows_per_person: RowsPerPerson = 1,
     adjacency: Adjacency = "replace-one",
-    n: Divisor = None,
+    n_public: PublicDivisor = None,
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
     secure: Secure = False,
-    spending: Spending,
+    release_options: ReleaseOptions,
     public: PublicFile = None,
     public_method: PublicMethod = "mirror",
     compare: Compare = False,
     report: ReportFile = None,
     sign: SignKey = None,
-    shown: Shown,
+    output_format: OutputFormat,
 ) -> None:
     """Fit a model under (epsilon, delta) and write it, with its guarantee, to a JSON file."""
     import numpy as np
@@ -157,131 +171,142 @@ def fit(
     from dplangevin import estimators
     from dplangevin.cli import _outputs, _tables
 
-    _known(model)
-    outputs = {"--output": output, "--report": report, "--state": spending.state}
-    _outputs.ready(outputs, reads=(data, table.schema, public), ledger=spending.ledger, sign=sign)
-    stated, bounds = _stated(model, target, table, learn, data)
-    paid = spending.budget()
-    estimator = getattr(estimators, MODELS[model])(
-        epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=stated, adjacency=adjacency, n=n,
-        mechanism=mechanism, radius=radius, alpha=alpha, secure=secure, random_state=spending.seed,
-        state=spending.state, ledger=paid, person=person, max_rows_per_person=max_rows_per_person,
-        **bounds,
-        public_data=_public(public, data, target, table.separator), public_method=public_method, compare=compare,
+    _check_model_name(model)
+    outputs = {"--output": output, "--report": report, "--checkpoint": release_options.checkpoint}
+    _outputs.check_outputs(
+        outputs, reads=(data, table.schema, public), ledger=release_options.ledger, sign=sign
+    )
+    loaded_schema, target_options = _public_statements(model, target, table, learn, data)
+    budget = release_options.open_budget()
+    estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
+        epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
+        n_public=n_public, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
+        random_state=release_options.random_state,
+        checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,
+        **target_options,
+        public_data=_read_public_table(public, data, target, table.delimiter), public_method=public_method,
+        compare=compare,
     )  # fmt: skip
-    features, labels = _tables.target(_tables.read(data, table.separator), target)
-    with _outputs.delivering(spending) as delivery:
-        with _tables.usable(data, stated), watching(quiet=shown.quiet, log=True):
+    features, labels = _tables.split_target(_tables.read_table(data, table.delimiter), target)
+    with _outputs.deliver_results(release_options) as delivery:
+        with _tables.hide_cell_errors(data, loaded_schema), progress(quiet=output_format.quiet, log=True):
             estimator.fit(features, labels)
-        if stated is None:
+        if loaded_schema is None:
             estimator.feature_names_in_ = np.array(features.names, dtype=object)
-        _deliver(delivery, estimator, output, report, sign)
-    _tell(estimator, output, delta, shown)
+        _deliver_model(delivery, estimator, output, report, sign)
+    _print_result(estimator, output, delta, output_format)
 
 
-def _stated(
-    model: str, target: str, table: StatedTable, learn: str | None, data: Path
+def _public_statements(
+    model: str, target: str, table: PublicTableOptions, learn: str | None, data: Path
 ) -> tuple[Any, dict[str, Any]]:
-    """What is public about the table: its schema, and the range or the classes of its target."""
+    """Return what is public about the table: its schema, and the range or the classes of its target."""
     from dplangevin.cli import _tables
 
     classifier = model in CLASSIFIERS
     numeric = target if table.target_bounds is None and not classifier else None
 
-    def columns() -> list[str]:
-        return [name for name in _tables.read(data, table.separator).names if name != target]
+    def feature_names() -> list[str]:
+        return [name for name in _tables.read_table(data, table.delimiter).names if name != target]
 
-    stated = _tables.stated_schema(table.schema, learn, numeric, columns)
-    return stated, table.of_target(stated, classifier=classifier)
+    schema = _tables.read_stated_schema(table.schema, learn, numeric, feature_names)
+    return schema, table.target_options(schema, classifier=classifier)
 
 
-def _deliver(delivery: Any, estimator: Any, output: Path, report: Path | None, sign: Path | None) -> None:
+def _deliver_model(
+    delivery: Any, estimator: Any, output: Path, report: Path | None, sign: Path | None
+) -> None:
     from dplangevin.cli import _outputs
     from dplangevin.estimators import model_file
-    from dplangevin.report import write
+    from dplangevin.report import write_report
     from dplangevin.signing import Signer
 
-    text = model_file.dumps(estimator)
+    text = model_file.model_to_json(estimator)
     if sign is not None:
-        text = Signer(sign).signed(text)
-    _outputs.put_text(delivery, "the model", output, text)
+        text = Signer(sign).sign_text(text)
+    _outputs.deliver_text(delivery, "the model", output, text)
     if report is not None:
-        again = f"`dplangevin report {output} FILE` writes the report again."
-        delivery.put("the report", report, lambda path: write(estimator, path, sign=sign), lambda: again)
+        advice = f"`dplangevin report {output} FILE` writes the report again."
+        delivery.add_result(
+            "the report", report, lambda path: write_report(estimator, path, sign=sign), lambda: advice
+        )
     delivery.finish()
 
 
-def _tell(estimator: Any, output: Path, delta: float, shown: Shown) -> None:
-    from dplangevin.schema import SchemaToLearn
+def _print_result(estimator: Any, output: Path, delta: float, output_format: OutputFormat) -> None:
+    from dplangevin.schema import LearnableSchema
 
-    promise = estimator.privacy_.to_dict(delta)
-    raw = estimator.schema if isinstance(estimator.schema, SchemaToLearn) else None
-    if shown.as_json:
-        learned = {} if raw is None else {"schema": estimator.schema_.to_dict()}
-        typer.echo(json.dumps({"output": str(output), "guarantee": promise, **learned}, indent=1))
-    elif not shown.quiet:
+    guarantee = estimator.privacy_.to_dict(delta)
+    schema_to_learn = estimator.schema if isinstance(estimator.schema, LearnableSchema) else None
+    if output_format.as_json:
+        learned = {} if schema_to_learn is None else {"schema": estimator.schema_.to_dict()}
+        typer.echo(json.dumps({"output": str(output), "guarantee": guarantee, **learned}, indent=1))
+    elif not output_format.quiet:
         typer.echo(str(estimator.plan_))
-        for column in () if raw is None else raw.unknown:
+        for column in () if schema_to_learn is None else schema_to_learn.learned_columns:
             typer.echo(
-                f"Learned {_shown(estimator.schema_.column(column.name).to_dict())} for {column.name}."
+                f"Learned {_describe_learned(estimator.schema_.column(column.name).to_dict())} for {column.name}."
             )
         typer.echo(
-            f"Wrote {output}: epsilon = {promise['epsilon']:.4g}, delta = {delta:g}, {promise['adjacency']}."
+            f"Wrote {output}: epsilon = {guarantee['epsilon']:.4g}, delta = {delta:g}, {guarantee['adjacency']}."
         )
 
 
-def _shown(entry: dict[str, Any]) -> str:
-    """A learned range or list in a line; labels are cut short, and written so that a terminal obeys none of them."""
+def _describe_learned(entry: dict[str, Any]) -> str:
+    """Return a learned range or list of categories in a line.
+
+    Labels are truncated and escaped, so that a terminal does not interpret control characters in them.
+    """
     if "range" in entry:
         low, high = entry["range"]
         scale = " on the scale log(1 + x)" if entry.get("transform") == "log1p" else ""
         return f"the range {low:.6g} to {high:.6g}{scale}"
-    return "the categories " + ", ".join(repr(str(word)[:40]) for word in entry["categories"])
+    return "the categories " + ", ".join(repr(str(category)[:40]) for category in entry["categories"])
 
 
-def predict(
+def predict_table(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a CSV file.")] = None,
-    separator: Separator = None,
+    delimiter: Delimiter = None,
 ) -> None:
-    """Predictions of a model file for the rows of a table, as CSV."""
+    """Predict the rows of a table with a model file, as CSV."""
     import numpy as np
 
     from dplangevin.cli import _outputs, _tables
     from dplangevin.estimators import model_file
 
-    _outputs.ready({"--output": output}, reads=(model, data))
-    fitted = model_file.load_model(model)
-    rows = _tables.read(data, separator)
-    if fitted.schema is None:
-        rows = _features(fitted, rows)
-    with _tables.usable(data, fitted.schema):
-        columns = {"prediction": fitted.predict(rows)}
-        if hasattr(fitted, "predict_proba"):
-            for label, column in zip(fitted.classes_, fitted.predict_proba(rows).T, strict=True):
+    _outputs.check_outputs({"--output": output}, reads=(model, data))
+    loaded_model = model_file.load_model(model)
+    rows = _tables.read_table(data, delimiter)
+    if loaded_model.schema is None:
+        rows = _select_features(loaded_model, rows)
+    with _tables.hide_cell_errors(data, loaded_model.schema):
+        columns = {"prediction": loaded_model.predict(rows)}
+        if hasattr(loaded_model, "predict_proba"):
+            for label, column in zip(loaded_model.classes_, loaded_model.predict_proba(rows).T, strict=True):
                 columns[f"probability of {label}"] = np.round(column, 6)
-    text = _csv(columns)
+    text = _to_csv(columns)
     if output is None:
         typer.echo(text, nl=False)
     else:
         _files.write_text(output, text)
 
 
-def _features(fitted: Any, table: Any) -> Any:
-    """The columns that the model was fitted on, by name: the table may still hold the target, and more."""
-    names = getattr(fitted, "feature_names_in_", None)
+def _select_features(model: Any, table: Any) -> Any:
+    """Select by name the columns that the model was fitted on: the table may hold others, such as the target."""
+    names = getattr(model, "feature_names_in_", None)
     if names is None:  # a file without names: columns by position
         return table
-    absent = [name for name in names if name not in table.names]
-    if absent:
+    missing = [name for name in names if name not in table.names]
+    if missing:
         raise InvalidParameter(
-            f"the table has no column {', '.join(map(repr, absent))}, which the model was fitted on."
+            f"the table has no column {', '.join(map(repr, missing))}, which the model was fitted on."
         )
-    return table.only(*names)
+    return table.select_columns(*names)
 
 
-def _csv(columns: dict[str, Any]) -> str:
+def _to_csv(columns: dict[str, Any]) -> str:
     import csv
     import io
 
@@ -292,18 +317,81 @@ def _csv(columns: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def _public(path: Path | None, private: Path, target: str, separator: str | None) -> tuple[Any, Any] | None:
-    """The public table; the private file itself is refused, since its rows would have no protection."""
+def _read_public_table(
+    path: Path | None, private: Path, target: str, delimiter: str | None
+) -> tuple[Any, Any] | None:
+    """Read the public table; the private file itself is refused, since its rows would have no protection."""
     from dplangevin.cli import _tables
 
     if path is None:
         return None
-    table = _tables.read(path, separator)
+    table = _tables.read_table(path, delimiter)
     if path.resolve() == private.resolve():
         raise InvalidParameter("--public names the private table itself; its rows would have no protection.")
-    return _tables.target(table, target)
+    return _tables.split_target(table, target)
 
 
-def _known(model: str) -> None:
-    if model not in MODELS:
-        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
+def _check_model_name(model: str) -> None:
+    if model not in ESTIMATOR_BY_MODEL:
+        raise InvalidParameter(f"--model must be one of {', '.join(ESTIMATOR_BY_MODEL)}; got {model!r}.")
+
+
+PLOT_HELP = "Also draw the curve with its bands."
+
+
+def choose_epsilon_command(
+    n: Annotated[int, typer.Option("--n", help="Public number of rows.")],
+    schema: Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")] = None,
+    n_features: Annotated[
+        int | None, typer.Option("--n-features", help="Number of columns, without a schema.")
+    ] = None,
+    model: Annotated[str, typer.Option("--model", help="logistic or ridge.")] = "logistic",
+    accuracy: Annotated[
+        float | None, typer.Option("--accuracy", help="Goal: fraction of correct labels.")
+    ] = None,
+    log_loss: Annotated[float | None, typer.Option("--log-loss", help="Goal: mean log-loss.")] = None,
+    excess: Annotated[
+        float | None, typer.Option("--excess", help="Goal: excess loss over a fit without noise.")
+    ] = None,
+    delta: Annotated[float, typer.Option("--delta", help="The delta of the guarantee.")] = 1e-6,
+    public: Annotated[
+        Path | None, typer.Option("--public", help="Table of public rows to simulate on; NOT protected.")
+    ] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Column to predict, with --public.")] = None,
+    n_repeats: Annotated[int, typer.Option("--n-repeats", help="Simulated fits at each epsilon.")] = 6,
+    plot: Annotated[Path | None, typer.Option("--plot", help=PLOT_HELP, metavar="FILE.png|.svg")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find by simulation the smallest epsilon that reaches a goal.
+
+    The simulation fits models on synthetic data generated from the schema, or on public rows; no private table is read.
+    """
+    from dplangevin.cli import _outputs, _tables
+    from dplangevin.estimators.epsilon_choice import choose_epsilon
+    from dplangevin.schema import Schema
+
+    _outputs.check_outputs({"--plot": plot}, reads=(schema, public))
+    rows: Any = None
+    if public is not None:
+        if target is None or schema is None:
+            raise InvalidParameter("--public needs --target, the column to predict, and --schema.")
+        features, labels = _tables.split_target(_tables.read_table(public), target)
+        texts = labels.numbers() if model == "ridge" else labels.texts().astype(str)
+        rows = (features, texts)
+    choice = choose_epsilon(
+        model, None if schema is None else Schema.load(schema), n_features=n_features, n=n, accuracy=accuracy,
+        log_loss=log_loss, excess=excess, delta=delta, public_data=rows, n_repeats=n_repeats,
+    )  # fmt: skip
+    if plot is not None:
+        choice.plot(plot)
+    if as_json:
+        curve = [vars(point) for point in choice.curve]
+        plain = {
+            "epsilon": choice.epsilon,
+            "value_without_noise": choice.value_without_noise,
+            "curve": curve,
+            "epsilon_by_strength": choice.epsilon_by_strength,
+        }
+        typer.echo(json.dumps(plain, indent=1, default=str))
+    else:
+        typer.echo(str(choice))

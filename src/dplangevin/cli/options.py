@@ -1,4 +1,4 @@
-"""The options that commands share, each written once."""
+"""Options shared by commands, and how their values become arguments of the library."""
 
 from __future__ import annotations
 
@@ -11,141 +11,215 @@ from typing import Annotated, Any
 
 import typer
 
+from dplangevin.accounting.registry import accountable_mechanisms
 from dplangevin.errors import InvalidParameter
-from dplangevin.privacy.registry import option_names
 
-_RUN, _PROBLEM, _PROMISE, _OUTPUT = "The run", "The problem", "The promise", "Output"
+_RUN_PANEL, _PROBLEM_PANEL, _GUARANTEE_PANEL, _OUTPUT_PANEL = (
+    "The run",
+    "The problem",
+    "The guarantee",
+    "Output",
+)
 
 
-def _option(name: str, words: str, panel: str, metavar: str | None = None) -> Any:
-    return typer.Option(name, help=words, rich_help_panel=panel, metavar=metavar, show_default=True)
+def _panel_option(name: str, help_text: str, panel: str, metavar: str | None = None) -> Any:
+    return typer.Option(name, help=help_text, rich_help_panel=panel, metavar=metavar, show_default=True)
 
 
 Mechanism = Annotated[
     str | None,
-    _option(
+    _panel_option(
         "--mechanism",
-        f"Noisy gradient steps unless stated, as --sampling says; or one of {', '.join(option_names())}.",
-        _RUN,
+        f"Noisy gradient steps unless stated, as --sampling says; or one of {', '.join(accountable_mechanisms())}.",
+        _RUN_PANEL,
         "WORD",
     ),
 ]
 Sampling = Annotated[
     str | None,
-    _option("--sampling", "full (default), cyclic, shuffle, without-replacement or poisson.", _RUN, "WORD"),
+    _panel_option(
+        "--sampling", "full (default), cyclic, shuffle, without-replacement or poisson.", _RUN_PANEL, "WORD"
+    ),
 ]
-BatchSize = Annotated[float | None, _option("--batch-size", "Public divisor of a batch.", _RUN, "N")]
+BatchSize = Annotated[
+    float | None, _panel_option("--batch-size", "Public divisor of a batch.", _RUN_PANEL, "N")
+]
 Steps = Annotated[
-    float | None, _option("--steps", "Number of steps; inf asks for every number of steps.", _RUN, "N|inf")
+    float | None,
+    _panel_option("--n-steps", "Number of steps; inf: a guarantee for any number.", _RUN_PANEL, "N|inf"),
 ]
-_VARYING = "a number, a formula in the step t such as 0.5/sqrt(t), or a file with one number per step."
-StepSize = Annotated[str | None, _option("--step-size", f"Step size eta: {_VARYING}", _RUN, "X|FORMULA|FILE")]
+_PER_STEP_HELP = "a number, a formula in the step t such as 0.5/sqrt(t), or a file with one number per step."
+StepSize = Annotated[
+    str | None, _panel_option("--step-size", f"Step size eta: {_PER_STEP_HELP}", _RUN_PANEL, "X|FORMULA|FILE")
+]
 NoiseStd = Annotated[
     str | None,
-    _option(
+    _panel_option(
         "--noise-std",
-        f"Standard deviation of the noise on the MEAN gradient: {_VARYING}",
-        _RUN,
+        f"Standard deviation of the noise on the MEAN gradient: {_PER_STEP_HELP}",
+        _RUN_PANEL,
         "X|FORMULA|FILE",
     ),
 ]
 SomeSteps = Annotated[
-    float | None, _option("--steps", "Find the least noise for so many steps.", _RUN, "N|inf")
+    float | None, _panel_option("--n-steps", "Find the least noise for N steps.", _RUN_PANEL, "N|inf")
 ]
-SomeNoise = Annotated[str | None, _option("--noise-std", "Find the most steps with this noise.", _RUN, "X")]
-Momentum = Annotated[bool, _option("--momentum", "Nesterov momentum (accounted by composition).", _RUN)]
+SomeNoise = Annotated[
+    str | None, _panel_option("--noise-std", "Find the most steps with this noise.", _RUN_PANEL, "X")
+]
+Momentum = Annotated[
+    bool, _panel_option("--momentum", "Nesterov momentum (accounted by composition).", _RUN_PANEL)
+]
 
-Records = Annotated[float | None, _option("--n", "Public number of records.", _PROBLEM, "N")]
+Records = Annotated[float | None, _panel_option("--n", "Public number of records.", _PROBLEM_PANEL, "N")]
 Lipschitz = Annotated[
-    float | None, _option("--lipschitz", "Largest gradient norm of one record.", _PROBLEM, "X")
+    float | None,
+    _panel_option("--lipschitz", "Bound on the norm of a per-record gradient.", _PROBLEM_PANEL, "X"),
 ]
 Smoothness = Annotated[
     float,
-    _option("--smoothness", "Smoothness of each loss, ridge included; inf when unknown.", _PROBLEM, "X"),
+    _panel_option(
+        "--smoothness", "Smoothness of each loss, ridge included; inf when unknown.", _PROBLEM_PANEL, "X"
+    ),
 ]
 StrongConvexity = Annotated[
-    float, _option("--strong-convexity", "Strong convexity of the ridge only.", _PROBLEM, "X")
+    float, _panel_option("--strong-convexity", "Strong convexity of the ridge only.", _PROBLEM_PANEL, "X")
 ]
 Diameter = Annotated[
-    float, _option("--diameter", "Diameter of the set that iterates are projected on.", _PROBLEM, "X")
+    float,
+    _panel_option("--diameter", "Diameter of the set that iterates are projected on.", _PROBLEM_PANEL, "X"),
 ]
 
 Adjacency = Annotated[
-    str, _option("--adjacency", "A neighbour: replace-one or add-remove.", _PROMISE, "WORD")
+    str, _panel_option("--adjacency", "A neighbour: replace-one or add-remove.", _GUARANTEE_PANEL, "WORD")
 ]
 Release = Annotated[
     str,
-    _option("--release", "What leaves: last-iterate, average, checkpoints or trajectory.", _PROMISE, "WORD"),
+    _panel_option(
+        "--release",
+        "What is released: last-iterate, average, checkpoints or trajectory.",
+        _GUARANTEE_PANEL,
+        "WORD",
+    ),
 ]
 Checkpoints = Annotated[
-    str, _option("--checkpoints", "Released steps, with --release checkpoints.", _PROMISE, "N,N,...")
+    str,
+    _panel_option(
+        "--checkpoints", "Released steps, with --release checkpoints.", _GUARANTEE_PANEL, "N,N,..."
+    ),
 ]
-Delta = Annotated[float | None, _option("--delta", "Report epsilon at this delta.", _PROMISE, "X")]
+Delta = Annotated[
+    float | None, _panel_option("--delta", "Report epsilon at this delta.", _GUARANTEE_PANEL, "X")
+]
 Epsilon = Annotated[
-    float | None, _option("--epsilon", "Report delta at this epsilon instead.", _PROMISE, "X")
+    float | None, _panel_option("--epsilon", "Report delta at this epsilon instead.", _GUARANTEE_PANEL, "X")
 ]
-SomeDelta = Annotated[float | None, _option("--delta", "The delta to meet, or to report at.", _PROMISE, "X")]
+SomeDelta = Annotated[
+    float | None, _panel_option("--delta", "The delta to meet, or to report at.", _GUARANTEE_PANEL, "X")
+]
 SomeEpsilon = Annotated[
-    float | None, _option("--epsilon", "The epsilon to meet (with --delta).", _PROMISE, "X")
+    float | None, _panel_option("--epsilon", "The epsilon to meet (with --delta).", _GUARANTEE_PANEL, "X")
 ]
 Order = Annotated[
-    str, _option("--order", "Also report the Renyi divergence at these orders.", _PROMISE, "X,X,...")
+    str,
+    _panel_option(
+        "--order", "Also report the Renyi divergence at these orders.", _GUARANTEE_PANEL, "X,X,..."
+    ),
 ]
 TargetRdp = Annotated[
-    str, _option("--rdp", "Meet this Renyi divergence at this order instead.", _PROMISE, "ORDER,VALUE")
+    str,
+    _panel_option(
+        "--rdp", "Meet this Renyi divergence at this order instead.", _GUARANTEE_PANEL, "ORDER,VALUE"
+    ),
 ]
-TargetMu = Annotated[float | None, _option("--mu", "Meet mu-GDP instead.", _PROMISE, "X")]
-TargetZcdp = Annotated[float | None, _option("--zcdp", "Meet rho-zCDP instead.", _PROMISE, "X")]
-TargetDelta = Annotated[float, _option("--delta", "The delta to meet.", _PROMISE, "X")]
-TargetEpsilon = Annotated[float, _option("--epsilon", "The epsilon to meet.", _PROMISE, "X")]
+TargetMu = Annotated[float | None, _panel_option("--mu", "Meet mu-GDP instead.", _GUARANTEE_PANEL, "X")]
+TargetZcdp = Annotated[float | None, _panel_option("--zcdp", "Meet rho-zCDP instead.", _GUARANTEE_PANEL, "X")]
+TargetDelta = Annotated[float, _panel_option("--delta", "The delta to meet.", _GUARANTEE_PANEL, "X")]
+TargetEpsilon = Annotated[float, _panel_option("--epsilon", "The epsilon to meet.", _GUARANTEE_PANEL, "X")]
 TheoremName = Annotated[
-    str | None, _option("--theorem", "Use this theorem and no other, or be refused.", _PROMISE, "NAME")
+    str | None,
+    _panel_option("--theorem", "Use this theorem only; fail if it does not apply.", _GUARANTEE_PANEL, "NAME"),
 ]
 
-_OTHER = "Other mechanisms"
-Dimension = Annotated[float | None, _option("--dimension", "Number of parameters.", _OTHER, "N")]
+_OTHER_PANEL = "Other mechanisms"
+Dimension = Annotated[float | None, _panel_option("--dimension", "Number of parameters.", _OTHER_PANEL, "N")]
 HessianRank = Annotated[
-    float | None, _option("--hessian-rank", "Rank of one record's Hessian (1 for GLMs).", _OTHER, "N")
+    float | None,
+    _panel_option("--hessian-rank", "Rank of one record's Hessian (1 for GLMs).", _OTHER_PANEL, "N"),
 ]
-Noise = Annotated[str | None, _option("--noise", "Of a perturbation: gaussian or gamma.", _OTHER, "WORD")]
-Tolerance = Annotated[float | None, _option("--tolerance", "Gradient norm at the minimiser.", _OTHER, "X")]
+Noise = Annotated[
+    str | None, _panel_option("--noise", "Noise of a perturbation: gaussian or gamma.", _OTHER_PANEL, "WORD")
+]
+Tolerance = Annotated[
+    float | None, _panel_option("--tolerance", "Gradient norm at the minimiser.", _OTHER_PANEL, "X")
+]
 DensityScale = Annotated[
     float | None,
-    _option("--density-scale", "s of a perturbation's density exp(-(|b| / s)^q / q).", _OTHER, "X"),
+    _panel_option(
+        "--density-scale", "s of a perturbation's density exp(-(|b| / s)^q / q).", _OTHER_PANEL, "X"
+    ),
 ]
 ReleaseDensityScale = Annotated[
-    float | None, _option("--release-density-scale", "Noise that hides the solver's error.", _OTHER, "X")
+    float | None,
+    _panel_option(
+        "--release-density-scale", "Scale of the noise that masks the solver's error.", _OTHER_PANEL, "X"
+    ),
 ]
-Sigma = Annotated[float | None, _option("--sigma", "Of the noise on counts, see --p.", _OTHER, "X")]
-Scale = Annotated[float | None, _option("--scale", "Of the noise of largest-norm.", _OTHER, "X")]
+Sigma = Annotated[
+    float | None, _panel_option("--sigma", "Scale of the noise on counts, see --p.", _OTHER_PANEL, "X")
+]
+Scale = Annotated[
+    float | None,
+    _panel_option("--scale", "Scale of the noise of the L-infinity-norm mechanism.", _OTHER_PANEL, "X"),
+]
 InverseTemperature = Annotated[
-    float | None, _option("--inverse-temperature", "beta of a draw of exp(-beta F).", _OTHER, "X")
+    float | None, _panel_option("--inverse-temperature", "beta of a draw of exp(-beta F).", _OTHER_PANEL, "X")
 ]
-Friction = Annotated[float | None, _option("--friction", "Of underdamped Langevin.", _OTHER, "X")]
+Friction = Annotated[
+    float | None, _panel_option("--friction", "Friction of underdamped Langevin.", _OTHER_PANEL, "X")
+]
 InverseMass = Annotated[
-    float | None, _option("--inverse-mass", "Of underdamped Langevin: variance of a velocity.", _OTHER, "X")
+    float | None,
+    _panel_option("--inverse-mass", "Velocity variance of underdamped Langevin.", _OTHER_PANEL, "X"),
 ]
-Tier = Annotated[str | None, _option("--tier", "Of a draw: exact, certified or pure.", _OTHER, "WORD")]
-Models = Annotated[float | None, _option("--models", "Draws from a Rashomon set.", _OTHER, "N")]
-Threshold = Annotated[float | None, _option("--threshold", "Of the Rashomon set.", _OTHER, "X")]
-Ramp = Annotated[float | None, _option("--ramp", "Width over which the score bends.", _OTHER, "X")]
-Excess = Annotated[float | None, _option("--excess", "Bound on sup F - inf F.", _OTHER, "X")]
-Answers = Annotated[float | None, _option("--answers", "Number of counts.", _OTHER, "N")]
-Changed = Annotated[float | None, _option("--changed", "Counts that one record changes.", _OTHER, "N")]
-Sensitivity = Annotated[float | None, _option("--sensitivity", "By how much each.", _OTHER, "X")]
-Power = Annotated[float | None, _option("--p", "Noise density exp(-(|x|_p / sigma)^p).", _OTHER, "X")]
+Tier = Annotated[
+    str | None, _panel_option("--tier", "Sampler tier: exact, certified or pure.", _OTHER_PANEL, "WORD")
+]
+NModels = Annotated[
+    float | None, _panel_option("--n-models", "Draws from a Rashomon set.", _OTHER_PANEL, "N")
+]
+Threshold = Annotated[
+    float | None, _panel_option("--threshold", "Threshold psi of the Rashomon set.", _OTHER_PANEL, "X")
+]
+Ramp = Annotated[
+    float | None, _panel_option("--ramp", "Width of the score's linear ramp.", _OTHER_PANEL, "X")
+]
+Excess = Annotated[float | None, _panel_option("--excess", "Bound on sup F - inf F.", _OTHER_PANEL, "X")]
+Answers = Annotated[float | None, _panel_option("--answers", "Number of counts.", _OTHER_PANEL, "N")]
+Changed = Annotated[
+    float | None, _panel_option("--changed", "Counts that one record changes.", _OTHER_PANEL, "N")
+]
+Sensitivity = Annotated[
+    float | None, _panel_option("--sensitivity", "Change of each such count.", _OTHER_PANEL, "X")
+]
+NoiseExponent = Annotated[
+    float | None,
+    _panel_option("--p", "Exponent p of the noise density exp(-(|x|_p / sigma)^p).", _OTHER_PANEL, "X"),
+]
 
-AsJson = Annotated[bool, _option("--json", "Print JSON.", _OUTPUT)]
+AsJson = Annotated[bool, _panel_option("--json", "Print JSON.", _OUTPUT_PANEL)]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the number alone.", rich_help_panel=_OUTPUT)
+    bool, typer.Option("--quiet", "-q", help="Print the number alone.", rich_help_panel=_OUTPUT_PANEL)
 ]
 Plot = Annotated[
     Path | None,
-    _option("--plot", "Also draw epsilon against the number of steps.", _OUTPUT, "FILE.png|.svg|.html"),
+    _panel_option(
+        "--plot", "Also draw epsilon against the number of steps.", _OUTPUT_PANEL, "FILE.png|.svg|.html"
+    ),
 ]
 
 
-def _of_a_run(
+def _run_options(
     n: Records = None,
     lipschitz: Lipschitz = None,
     step_size: StepSize = None,
@@ -170,7 +244,7 @@ def _of_a_run(
     friction: Friction = None,
     inverse_mass: InverseMass = None,
     tier: Tier = None,
-    models: Models = None,
+    n_models: NModels = None,
     threshold: Threshold = None,
     ramp: Ramp = None,
     excess: Excess = None,
@@ -179,78 +253,80 @@ def _of_a_run(
     sensitivity: Sensitivity = None,
     sigma: Sigma = None,
     scale: Scale = None,
-    p: Power = None,
+    p: NoiseExponent = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """What describes a run to every command that asks about one."""
+    """Declare the options that describe a run, for every command about one."""
 
 
-def with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command takes the options of a run as well; it finds their values in its context."""
+def add_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a run to a command, which finds their values in its context."""
     own = inspect.signature(command, eval_str=True).parameters
-    shared = inspect.signature(_of_a_run, eval_str=True).parameters
+    shared = inspect.signature(_run_options, eval_str=True).parameters
 
     @wraps(command)
-    def called(**given: Any) -> None:
-        command(**{name: given[name] for name in own})
+    def wrapper(**arguments: Any) -> None:
+        command(**{name: arguments[name] for name in own})
 
-    called.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    wrapper.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*shared.values(), *own.values())]
     )
-    return called
+    return wrapper
 
 
-_NOT_FOR_THE_LIBRARY = {"as_json", "quiet", "plot", "order"}
-_LONGEST_FILE = 10**8
+_OUTPUT_PARAMETERS = {"as_json", "quiet", "plot", "order"}
+_MAX_FILE_BYTES = 10**8
 
 
-def for_library(context: typer.Context) -> dict[str, Any]:
-    """Keyword arguments of the library from a command's parameters; what was left out stays out."""
-    chosen = {
+def library_arguments(context: typer.Context) -> dict[str, Any]:
+    """Return the library's keyword arguments from a command's parameters, without those left at their defaults."""
+    arguments = {
         name: value
         for name, value in context.params.items()
-        if name not in _NOT_FOR_THE_LIBRARY
+        if name not in _OUTPUT_PARAMETERS
         and value is not None
         and getattr(context.get_parameter_source(name), "name", "") != "DEFAULT"
     }
-    if "checkpoints" in chosen:
-        chosen["checkpoints"] = numbers("checkpoints", chosen["checkpoints"], "steps such as 10,20,30")
-    if "rdp" in chosen:
-        chosen["rdp"] = numbers("rdp", chosen["rdp"], "an order and a value such as 8,0.5")
+    if "checkpoints" in arguments:
+        arguments["checkpoints"] = parse_numbers(
+            "checkpoints", arguments["checkpoints"], "steps such as 10,20,30"
+        )
+    if "rdp" in arguments:
+        arguments["rdp"] = parse_numbers("rdp", arguments["rdp"], "an order and a value such as 8,0.5")
     for name in ("step_size", "noise_std"):
-        if name in chosen:
-            chosen[name] = _per_step(name, chosen[name])
-    return chosen
+        if name in arguments:
+            arguments[name] = _parse_per_step(name, arguments[name])
+    return arguments
 
 
-def orders(context: typer.Context) -> tuple[float, ...]:
-    """The orders at which the Renyi divergence is wanted too."""
-    return numbers("order", context.params["order"], "orders such as 2,8,32")
+def renyi_orders(context: typer.Context) -> tuple[float, ...]:
+    """Return the orders at which the Renyi divergence is reported too."""
+    return parse_numbers("order", context.params["order"], "orders such as 2,8,32")
 
 
-def numbers(name: str, text: str, example: str) -> tuple[float, ...]:
-    """Numbers between commas."""
+def parse_numbers(name: str, text: str, example: str) -> tuple[float, ...]:
+    """Parse numbers separated by commas; an error shows the example."""
     try:
         return tuple(float(item) for item in text.split(",") if item.strip())
     except ValueError:
         raise InvalidParameter(f"{name} must be {example}; got {text!r}.") from None
 
 
-def _per_step(name: str, text: str) -> float | str | tuple[float, ...]:
-    """A number, the numbers in a file, or a formula that the library reads."""
+def _parse_per_step(name: str, text: str) -> float | str | tuple[float, ...]:
+    """Return a number, the numbers in a file, or a formula for the library to parse."""
     try:
         return float(text)
     except ValueError:
         path = Path(text)
     if not path.is_file():
         return text
-    if path.stat().st_size > _LONGEST_FILE:
-        raise InvalidParameter(f"{name}: the file {text!r} is larger than {_LONGEST_FILE:,} bytes.")
+    if path.stat().st_size > _MAX_FILE_BYTES:
+        raise InvalidParameter(f"{name}: the file {text!r} is larger than {_MAX_FILE_BYTES:,} bytes.")
     try:
-        found = tuple(float(item) for item in path.read_text().replace(",", " ").split())
+        values = tuple(float(item) for item in path.read_text().replace(",", " ").split())
     except (ValueError, UnicodeDecodeError):
         raise InvalidParameter(
-            f"{name}: the file {text!r} must hold numbers, one per step, between spaces, commas or line ends."
+            f"{name}: the file {text!r} must hold numbers, one per step, separated by spaces, commas or line ends."
         ) from None
-    return found
+    return values

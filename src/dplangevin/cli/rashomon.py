@@ -1,16 +1,162 @@
-"""`dplangevin rashomon`: many equally good private models, and what they disagree on."""
+"""`dplangevin rashomon`: release many equally good private models, and report where they disagree."""
 
 from __future__ import annotations
 
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
 
-from dplangevin.cli.groups import Shown, Spending, StatedTable, grouped
-from dplangevin.cli.models import CLASSIFIERS, MODELS, Adjacency, Alpha, Epsilon, Model
+from dplangevin import _files
+from dplangevin._progress import progress
+from dplangevin.cli.models import CLASSIFIERS, ESTIMATOR_BY_MODEL, Adjacency, Alpha, Epsilon, Model
+from dplangevin.cli.option_groups import (
+    OutputFormat,
+    PublicTableOptions,
+    ReleaseOptions,
+    expand_option_groups,
+)
 from dplangevin.errors import InvalidParameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class RashomonOutputs:
+    """Public inputs (rows, labels, groups, description of their source), and where results are written."""
+
+    inputs: tuple[Any, Any, Any, str]
+    report: Path | None
+    output: Path | None
+    as_json: bool
+    quiet: bool
+    delivery: Any
+
+
+class StagePrinter:
+    """Prints stages with the seconds since the start; the stages do not depend on the records."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet, self._start = quiet, time.monotonic()
+
+    def __call__(self, stage: str) -> None:
+        if not self._quiet:
+            typer.echo(f"[{time.monotonic() - self._start:5.1f} s] {stage}", err=True)
+
+
+def run_region(region: Any, features: Any, labels: Any, outputs: RashomonOutputs) -> None:
+    """Release a region, compare its points on the public inputs, and write the outputs."""
+    from dplangevin.cli import _outputs
+    from dplangevin.report.region import region_document
+
+    print_stage = StagePrinter(outputs.quiet)
+    rows, truth, groups, inputs_text = outputs.inputs
+    region.set_params(public_inputs=rows, public_labels=truth, groups=groups)
+    _outputs.prepare_folder("--output", outputs.output)
+    print_stage(f"Releasing a centre, its curvature and one slack number for {len(rows):,} public inputs ...")
+    _fit_with_progress(region, features, labels, outputs.quiet)
+    print_stage(
+        f"Released {region.release_.scales.size:,} certified points; comparing them on the public inputs ..."
+    )
+    table = region.multiplicity()
+    _write_outputs(region, lambda: (region_document(region, table, inputs_text), table), outputs)
+
+
+def run_sampler(
+    sampler: Any,
+    features: Any,
+    labels: Any,
+    outputs: RashomonOutputs,
+    labels_as_classes: Callable[[Any, Any], Any],
+) -> None:
+    """Draw models, compare them on the public inputs, and write the outputs.
+
+    `labels_as_classes(labels, sampler)` converts public labels to the classes of the models.
+    """
+    from dplangevin.mechanisms.rashomon.planning import format_duration
+    from dplangevin.report.rashomon import rashomon_document
+
+    print_stage = StagePrinter(outputs.quiet)
+    sampler_plan = sampler.plan_for_records(features, labels)
+    if (warning := sampler_plan.warning()) is not None:
+        print_stage(warning)
+    print_stage(
+        f"{sampler_plan.describe_hit_bound()} Drawing takes about "
+        f"{format_duration(sampler_plan.expected_seconds)} on this machine (estimate) ..."
+    )
+    _fit_with_progress(sampler, features, labels, outputs.quiet)
+    print_stage("Drawn; comparing the models on the public inputs ...")
+    rows, truth, groups, inputs_text = outputs.inputs
+    multiplicity = sampler.multiplicity(rows, labels_as_classes(truth, sampler), groups=groups)
+    _write_outputs(
+        sampler, lambda: (rashomon_document(sampler, multiplicity, inputs_text), multiplicity), outputs
+    )
+
+
+def _fit_with_progress(estimator: Any, features: Any, labels: Any, quiet: bool) -> None:
+    from dplangevin.rashomon import RashomonSampler
+
+    with warnings.catch_warnings(), progress(quiet=quiet, log=True):
+        if isinstance(estimator, RashomonSampler):  # its warning was printed with the plan
+            warnings.filterwarnings("ignore", category=UserWarning)
+        warnings.filterwarnings("default", message=".*holds the noise of this run")
+        estimator.fit(features, labels)
+
+
+def _write_outputs(
+    estimator: Any, build_document: Callable[[], tuple[Any, Any]], outputs: RashomonOutputs
+) -> None:
+    """Write every requested output to disk before the delivery is recorded."""
+    from dplangevin.cli import _outputs
+    from dplangevin.report.document import replace_infinities, write_document
+
+    models, delivery = estimator.models_, outputs.delivery
+    if outputs.output is not None:
+        delivery.add_result(
+            "the models",
+            outputs.output,
+            lambda path: _save_models(models, path),
+            lambda: _models_to_text(models),
+        )
+    document, table = build_document()
+    if outputs.report is not None:
+        delivery.add_result(
+            "the report", outputs.report, lambda path: write_document(document, path), document.to_markdown
+        )
+    text = ""
+    if outputs.as_json:
+        text = json.dumps(replace_infinities(document.plain), indent=1) + "\n"
+    elif not outputs.quiet:
+        text = f"{estimator.plan_}\n{table}\n"
+    if text or (outputs.output is None and outputs.report is None):
+        _outputs.deliver_text(delivery, "the comparison", None, text)
+    delivery.finish()
+    if outputs.report is not None and not outputs.quiet and not outputs.as_json:
+        typer.echo(f"Wrote {outputs.report}.")
+
+
+def _save_models(models: list[Any], folder: Path) -> None:
+    """Save all models or none: the folder gets its name when the last one is written."""
+    from dplangevin.estimators import model_file
+
+    partial = folder.with_name(f"{folder.name}.part")
+    partial.mkdir(parents=True)
+    for i, model in enumerate(models):
+        _files.write_text(partial / f"model_{i:04d}.json", model_file.model_to_json(model))
+    os.replace(partial, folder)
+    _files.sync_folder(folder.parent)
+
+
+def _models_to_text(models: list[Any]) -> str:
+    from dplangevin.estimators import model_file
+
+    return "\n".join(map(model_file.model_to_json, models))
+
 
 PublicInputs = Annotated[
     Path | None,
@@ -24,8 +170,8 @@ Thresholds = Annotated[
         help="psi: models within psi of the released (region) or best (sampler) objective; a region takes several.",
     ),
 ]
-Models = Annotated[
-    int | None, typer.Option("--models", help="How many models to draw; default 100 (region) or 10.")
+NModels = Annotated[
+    int | None, typer.Option("--n-models", help="How many models to draw; default 100 (region) or 10.")
 ]
 Radius = Annotated[
     float | None,
@@ -42,34 +188,36 @@ Reference = Annotated[
 ]
 Outer = Annotated[
     bool,
-    typer.Option("--outer", help="Region: also bound what every model of the set says (at most 10 columns)."),
+    typer.Option(
+        "--outer", help="Region: also bound the predictions of every model in the set (at most 10 columns)."
+    ),
 ]
 FlipShares = Annotated[
     list[float] | None,
     typer.Option(
         "--flip-share",
-        help="Region: also bound the psi at which this share of the inputs is ambiguous (two classes).",
+        help="Region: also bound the psi at which this fraction of the inputs is ambiguous (two classes).",
     ),
 ]
-Confidence = Annotated[float, typer.Option("--confidence", help="Region: of all certified numbers.")]
-Folder = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
-OnlyPlan = Annotated[
-    bool, typer.Option("--plan", help="Only say what would be done; the data is counted, not read.")
+Confidence = Annotated[
+    float, typer.Option("--confidence", help="Region: confidence level of all certified numbers.")
 ]
+Folder = Annotated[Path | None, typer.Option("--output", "-o", help="Directory for the model files.")]
+OnlyPlan = Annotated[bool, typer.Option("--plan", help="Only print the plan; records are counted, not read.")]
 
 
-@grouped
-def rashomon(
+@expand_option_groups
+def rashomon_command(
     data: Annotated[Path, typer.Argument(help="Private table, .csv or .parquet.")],
     target: Annotated[str, typer.Option("--target", help="Column to predict.")],
     threshold: Thresholds,
     epsilon: Epsilon,
     *,
-    models: Models = None,
+    n_models: NModels = None,
     radius: Radius = None,
-    delta: Annotated[float, typer.Option("--delta", help="0 for a pure promise (sampler).")] = 0.0,
+    delta: Annotated[float, typer.Option("--delta", help="0 for a pure guarantee (sampler).")] = 0.0,
     model: Model = "logistic",
-    table: StatedTable,
+    table: PublicTableOptions,
     adjacency: Adjacency = "replace-one",
     alpha: Alpha = None,
     route: Route = None,
@@ -83,79 +231,89 @@ def rashomon(
     report: Annotated[Path | None, typer.Option("--report", help="Write .html, .md or .json.")] = None,
     output: Folder = None,
     plan: OnlyPlan = False,
-    spending: Spending,
-    shown: Shown,
+    release_options: ReleaseOptions,
+    output_format: OutputFormat,
 ) -> None:
-    """Release the set of equally good models under one promise, and show whom they treat differently."""
-    from dplangevin.cli import _good_models, _outputs, _tables
+    """Release the set of equally good models under one guarantee, and show whom they treat differently."""
+    from dplangevin.cli import _outputs, _tables
 
-    _outputs.ready(
-        {"--report": report, "--state": spending.state},
+    _outputs.check_outputs(
+        {"--report": report, "--checkpoint": release_options.checkpoint},
         reads=(data, table.schema, public),
-        ledger=spending.ledger,
+        ledger=release_options.ledger,
     )
-    stated, template = _template(model, table, adjacency, alpha)
-    chosen = _route(route, delta)
+    loaded_schema, estimator = _build_estimator(model, table, adjacency, alpha)
+    chosen_route = _choose_route(route, delta)
     options: dict[str, Any] = {
-        "n_models": models, "epsilon": epsilon, "delta": delta, "random_state": spending.seed,
-        "state": spending.state, "ledger": None if plan else spending.budget(),
+        "n_models": n_models, "epsilon": epsilon, "delta": delta, "random_state": release_options.random_state,
+        "checkpoint": release_options.checkpoint, "ledger": None if plan else release_options.open_budget(),
     }  # fmt: skip
-    more = {"confidence": confidence, "reference": reference, "outer": outer, "flip_shares": flip_share or ()}
-    if chosen == "region":
-        made = _region(template, threshold, radius, more | options)
+    region_options = {
+        "confidence": confidence,
+        "reference": reference,
+        "outer": outer,
+        "flip_shares": flip_share or (),
+    }
+    if chosen_route == "region":
+        rashomon_model = _build_region(estimator, threshold, radius, region_options | options)
     else:
-        made = _sampler(template, threshold, radius, chosen, tier, options)
-    features, labels = _tables.target(_tables.read(data, table.separator), target)
+        rashomon_model = _build_sampler(estimator, threshold, radius, chosen_route, tier, options)
+    features, labels = _tables.split_target(_tables.read_table(data, table.delimiter), target)
     if plan:
-        _say_plan(made, threshold, radius, options, _sizes(features, stated, template))
+        _print_plan(
+            rashomon_model, threshold, radius, options, _table_sizes(features, loaded_schema, estimator)
+        )
         return
-    inputs = _inputs(public, stated, target, group, table.separator)
-    with _outputs.delivering(spending) as delivery:
+    inputs = _read_public_inputs(public, loaded_schema, target, group, table.delimiter)
+    with _outputs.deliver_results(release_options) as delivery:
         paths: dict[str, Any] = {"report": report, "output": output}
-        wanted = _good_models.Wanted(inputs=inputs, **paths, **vars(shown), delivery=delivery)
-        _go(made, features, labels, wanted)
+        outputs = RashomonOutputs(inputs=inputs, **paths, **vars(output_format), delivery=delivery)
+        _run_route(rashomon_model, features, labels, outputs)
 
 
-def _go(made: Any, features: Any, labels: Any, wanted: Any) -> None:
-    from dplangevin.cli import _good_models
+def _run_route(rashomon_model: Any, features: Any, labels: Any, outputs: Any) -> None:
 
-    if hasattr(made, "thresholds"):
-        _good_models.region(made, features, labels, wanted)
+    from dplangevin.rashomon import RashomonRegion
+
+    if isinstance(rashomon_model, RashomonRegion):
+        run_region(rashomon_model, features, labels, outputs)
         return
-    _rehearse(made, features, labels, wanted.inputs, wanted.output)
-    _good_models.sampler(made, features, labels, wanted, _known)
+    _rehearse_comparison(rashomon_model, features, labels, outputs.inputs, outputs.output)
+    run_sampler(rashomon_model, features, labels, outputs, _labels_as_classes)
 
 
-def _say_plan(
-    made: Any,
+def _print_plan(
+    rashomon_model: Any,
     thresholds: list[float],
     radius: float | None,
     options: dict[str, Any],
     sizes: tuple[int, int, int],
 ) -> None:
-    """What would be done, and region or sampler at these sizes and this budget."""
-    from dplangevin.rashomon import recommend
+    """Print the plan, and the recommended route (region or sampler) at these sizes and this budget."""
+    from dplangevin.rashomon import recommend_route
 
     n, columns, classes = sizes
     more = {"epsilon": options["epsilon"], "delta": options["delta"], "n_models": options["n_models"] or 10}
     more |= {"thresholds": thresholds, "radius": radius, "n_classes": classes}
-    typer.echo(f"{made.plan(*sizes)}\n{recommend(made.estimator, n, columns, **more)}")
+    typer.echo(
+        f"{rashomon_model.plan(*sizes)}\n{recommend_route(rashomon_model.estimator, n, columns, **more)}"
+    )
 
 
-def _region(
-    template: Any,
+def _build_region(
+    estimator: Any,
     thresholds: list[float],
     radius: float | None,
     options: dict[str, Any],
 ) -> Any:
     from dplangevin.rashomon import RashomonRegion
 
-    bounded = template if radius is None else template.set_params(radius=radius)
-    return RashomonRegion(bounded, thresholds=tuple(thresholds), **_stated(options, 100))
+    bounded = estimator if radius is None else estimator.set_params(radius=radius)
+    return RashomonRegion(bounded, thresholds=tuple(thresholds), **_stated_options(options, 100))
 
 
-def _sampler(
-    template: Any,
+def _build_sampler(
+    estimator: Any,
     thresholds: list[float],
     radius: float | None,
     route: str,
@@ -165,85 +323,95 @@ def _sampler(
     from dplangevin.rashomon import RashomonSampler
 
     return RashomonSampler(
-        template, threshold=_one(thresholds), radius=radius, route=route, tier=tier, **_stated(options, 10)
+        estimator,
+        thresholds=_single_threshold(thresholds),
+        radius=radius,
+        route=route,
+        tier=tier,
+        **_stated_options(options, 10),
     )
 
 
-def _stated(options: dict[str, Any], models: int) -> dict[str, Any]:
-    return {"n_models": models, **{name: value for name, value in options.items() if value is not None}}
+def _stated_options(options: dict[str, Any], default_n_models: int) -> dict[str, Any]:
+    return {
+        "n_models": default_n_models,
+        **{name: value for name, value in options.items() if value is not None},
+    }
 
 
 def _n_classes(estimator: Any) -> int:
-    """How many labels are stated; 2 where none are, or for numbers."""
-    stated = estimator.stated_targets() if hasattr(estimator, "classes") else None
+    """Return the number of stated labels; 2 where none are stated, or for a numeric target."""
+    stated = estimator.public_targets() if hasattr(estimator, "classes") else None
     return 2 if stated is None else len(stated)
 
 
-def _route(route: str | None, delta: float) -> str:
-    """The region where it can promise anything, else the sampler."""
-    known = ("region", "pure", "ramp", "trajectory")
+def _choose_route(route: str | None, delta: float) -> str:
+    """Return the route: by default the region where delta > 0, which it needs, else the pure sampler."""
+    routes = ("region", "pure", "ramp", "trajectory")
     if route is None:
         return "region" if delta > 0 else "pure"
-    if route not in known:
-        raise InvalidParameter(f"--route must be one of {', '.join(known)}; got {route!r}.")
+    if route not in routes:
+        raise InvalidParameter(f"--route must be one of {', '.join(routes)}; got {route!r}.")
     return route
 
 
-def _one(thresholds: list[float]) -> float:
+def _single_threshold(thresholds: list[float]) -> float:
     if len(thresholds) != 1:
         raise InvalidParameter("the sampler draws from one set: give one --threshold, or --route region.")
     return thresholds[0]
 
 
-def _template(model: str, table: StatedTable, adjacency: str, alpha: float | None) -> tuple[Any, Any]:
+def _build_estimator(
+    model: str, table: PublicTableOptions, adjacency: str, alpha: float | None
+) -> tuple[Any, Any]:
     from dplangevin import estimators
     from dplangevin.schema import Schema
 
-    if model not in MODELS:
-        raise InvalidParameter(f"--model must be one of {', '.join(MODELS)}; got {model!r}.")
-    stated = None if table.schema is None else Schema.load(table.schema)
-    target = table.of_target(stated, classifier=model in CLASSIFIERS)
-    made = getattr(estimators, MODELS[model])(
-        data_norm=table.data_norm, schema=stated, adjacency=adjacency, alpha=alpha, **target
+    if model not in ESTIMATOR_BY_MODEL:
+        raise InvalidParameter(f"--model must be one of {', '.join(ESTIMATOR_BY_MODEL)}; got {model!r}.")
+    schema = None if table.schema is None else Schema.load(table.schema)
+    target = table.target_options(schema, classifier=model in CLASSIFIERS)
+    estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
+        data_norm=table.data_norm, schema=schema, adjacency=adjacency, alpha=alpha, **target
     )
-    return stated, made
+    return schema, estimator
 
 
-def _sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, int]:
-    """Rows, encoded columns, classes."""
+def _table_sizes(features: Any, schema: Any, estimator: Any) -> tuple[int, int, int]:
+    """Return the numbers of rows, encoded columns and classes."""
     from dplangevin.estimators import SchemaEncoder
 
     names = features.names if schema is None else SchemaEncoder(schema).get_feature_names_out()
     return len(features), len(names), _n_classes(estimator)
 
 
-def _inputs(
-    public: Path | None, schema: Any, target: str, group: str | None, separator: str | None
+def _read_public_inputs(
+    public: Path | None, schema: Any, target: str, group: str | None, delimiter: str | None
 ) -> tuple[Any, Any, Any, str]:
-    """Public rows, their labels and groups where known, and where they come from."""
+    """Return public rows, their labels and groups where known, and a description of their source."""
     from dplangevin.cli import _tables
-    from dplangevin.rashomon.inputs import schema_inputs
-    from dplangevin.tables import table_of
+    from dplangevin.rashomon.region_request import schema_inputs
+    from dplangevin.tables import as_table
 
     if public is None:
         if schema is None:
             raise InvalidParameter(
-                "give --public FILE, public inputs to compare the models on, or a --schema to make some."
+                "give --public FILE, public inputs to compare the models on, or a --schema to generate some."
             )
-        table = table_of(schema_inputs(schema))
-        truth, words = None, "1000 rows drawn uniformly from the schema (no record of the data)"
+        table = as_table(schema_inputs(schema))
+        truth, inputs_text = None, "1000 rows drawn uniformly from the schema (no record of the data)"
     else:
-        table, words = _tables.read(public, separator), f"the public file {public.name}"
+        table, inputs_text = _tables.read_table(public, delimiter), f"the public file {public.name}"
         truth = table.column(target) if target in table.names else None
-        table = table.without(target)
+        table = table.drop_columns(target)
     if group is not None and group not in table.names:
         raise InvalidParameter(f"--group {group!r} is not a column of the public inputs.")
     groups = None if group is None else table.column(group).texts().astype(str)
-    return (table.matrix() if schema is None else _frame(table, schema)), truth, groups, words
+    return (table.to_matrix() if schema is None else _to_frame(table, schema)), truth, groups, inputs_text
 
 
-def _frame(table: Any, schema: Any) -> Any:
-    """The public inputs as a DataFrame, each column as the schema reads it."""
+def _to_frame(table: Any, schema: Any) -> Any:
+    """Return the public inputs as a DataFrame, each column as the schema parses it."""
     import pandas as pd
 
     from dplangevin.schema import CategoricalColumn
@@ -252,43 +420,45 @@ def _frame(table: Any, schema: Any) -> Any:
     columns: dict[str, Any] = {}
     for column in schema.columns:
         cells = table.column(column.name)
-        listed = isinstance(column, CategoricalColumn)
-        columns[column.name] = cells.texts(text=column.text) if listed else cells.numbers()
+        is_categorical = isinstance(column, CategoricalColumn)
+        columns[column.name] = cells.texts(text=column.text) if is_categorical else cells.numbers()
     return pd.DataFrame(columns)
 
 
-def _known(truth: Any, sampler: Any) -> Any:
-    """Labels of public rows as the models write them; one that is no class counts as the first."""
+def _labels_as_classes(truth: Any, sampler: Any) -> Any:
+    """Return labels of public rows as classes of the models; an unknown label counts as the first class."""
     import numpy as np
 
-    from dplangevin.tables import labels_of
+    from dplangevin.tables import label_indices
 
     if truth is None:
         return None
     if not hasattr(sampler, "classes_"):
         return truth.numbers()
-    text = sampler.models_[0]._text()
-    return sampler.classes_[np.maximum(truth.codes(labels_of(sampler.classes_.tolist(), text), text=text), 0)]
+    text = sampler.models_[0]._labels_are_text()
+    return sampler.classes_[
+        np.maximum(truth.codes(label_indices(sampler.classes_.tolist(), text), text=text), 0)
+    ]
 
 
-def _rehearse(
+def _rehearse_comparison(
     sampler: Any, features: Any, labels: Any, inputs: tuple[Any, Any, Any, str], output: Path | None
 ) -> None:
-    """The comparison on the public inputs with models of zeros: what cannot be shown is refused before it is paid."""
+    """Compare models of zeros on the public inputs, so that bad inputs are refused before the budget is charged."""
     import numpy as np
 
     from dplangevin.cli import _outputs
+    from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
     from dplangevin.rashomon.multiplicity import Multiplicity
-    from dplangevin.rashomon.template import Template
 
-    template = Template(
-        sampler.estimator, sampler.radius, sampler.threshold, ledger=sampler.ledger, owner=sampler
+    adapter = EstimatorAdapter(
+        sampler.estimator, sampler.radius, sampler.thresholds, ledger=sampler.ledger, owner=sampler
     )
-    outline, encode = template.outline(features, labels)
-    problem = template.problem(*outline.shape, encode.n_classes)
+    outline, target_encoder = adapter.outline(features, labels)
+    problem = adapter.build_problem(*outline.shape, target_encoder.n_classes)
     size = problem.n_columns * problem.loss.score_dimension
-    model: Any = template.model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
+    model: Any = adapter.build_model(np.zeros(size), problem, None, None)  # type: ignore[arg-type]
     public, truth, groups, _ = inputs
     holder = SimpleNamespace(models_=[model], **{k: v for k, v in vars(model).items() if k == "classes_"})
-    Multiplicity.of([model, model], public, _known(truth, holder), groups=groups)
-    _outputs.folder_ready("--output", output)
+    Multiplicity.from_models([model, model], public, _labels_as_classes(truth, holder), groups=groups)
+    _outputs.prepare_folder("--output", output)

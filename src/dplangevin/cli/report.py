@@ -1,4 +1,4 @@
-"""`dplangevin report`: the privacy report of a model file or a plan file."""
+"""`dplangevin report`, `keys`, `sign` and `verify`: privacy reports, and signatures of models, plans and reports."""
 
 from __future__ import annotations
 
@@ -7,40 +7,81 @@ from typing import Annotated
 
 import typer
 
-from dplangevin.cli.groups import Payer, grouped
+from dplangevin.cli.option_groups import BudgetOptions, expand_option_groups
 from dplangevin.errors import InvalidParameter
 
 
-@grouped
-def report(
+@expand_option_groups
+def report_command(
     model: Annotated[Path, typer.Argument(help="Model file or plan file.")],
     output: Annotated[Path, typer.Argument(help="Report to write, .html, .md or .json.")],
     *,
-    payer: Payer,
+    budget_options: BudgetOptions,
     sign: Annotated[Path | None, typer.Option("--sign", help="Private key to sign the report with.")] = None,
 ) -> None:
-    """What a model or a plan promises, in one file to hand on: plain words, curves, what is and is not protected."""
+    """Write the privacy report of a model or a plan: its guarantee in plain words, curves, what is protected."""
+    from dplangevin.accounting.plan import load_plan
     from dplangevin.cli import _outputs
     from dplangevin.estimators import model_file
-    from dplangevin.privacy.plan_file import load_plan
-    from dplangevin.report import write
-    from dplangevin.report.document import checked_path
+    from dplangevin.report import write_report
+    from dplangevin.report.document import check_report_path
 
-    checked_path(output)
-    _outputs.ready({"the report": output}, reads=(model,), ledger=payer.ledger, sign=sign)
-    budget = payer.budget()
-    subject = load_plan(model) if _is_plan(model) else model_file.load_model(model)
-    write(subject, output, ledger=budget, sign=sign, source=model)
+    check_report_path(output)
+    _outputs.check_outputs({"the report": output}, reads=(model,), ledger=budget_options.ledger, sign=sign)
+    budget = budget_options.open_budget()
+    subject = load_plan(model) if _is_plan_file(model) else model_file.load_model(model)
+    write_report(subject, output, ledger=budget, sign=sign, source=model)
     typer.echo(f"Wrote {output}.")
 
 
-def _is_plan(path: Path) -> bool:
-    """Whether a file says that it is a plan; what is wrong with it is for the loaders to say."""
+def _is_plan_file(path: Path) -> bool:
+    """Return whether a file declares itself a plan; the loaders report what is wrong with it."""
     from dplangevin import _files
-    from dplangevin.privacy.plan_file import FORMAT
+    from dplangevin.accounting.plan import FORMAT
 
     try:
-        plain = _files.read_plain(path, "the file")
+        plain = _files.read_json(path, "the file")
     except InvalidParameter:
         return False
     return isinstance(plain, dict) and plain.get("format") == FORMAT
+
+
+keys = typer.Typer(help="Keys that sign model files, plans and reports.", no_args_is_help=True)
+
+
+@keys.callback()
+def _keys_group() -> None:
+    """Keys that sign model files, plans and reports."""
+
+
+@keys.command("new")
+def make_key(
+    path: Annotated[Path, typer.Argument(help="Private key to write; the public one gets .pub.")],
+    signer: Annotated[str, typer.Option("--signer", help="The name that signed files show.")] = "",
+) -> None:
+    """Create a signing key. Keep it secret, and distribute the .pub file."""
+    from dplangevin.signing import create_key
+
+    key = create_key(path, signer)
+    typer.echo(f"Wrote {path} (keep it secret) and {path}.pub (distribute it): the public key is {key}.")
+
+
+def sign_command(
+    file: Annotated[Path, typer.Argument(help="Model file, plan file or report.")],
+    key: Annotated[Path, typer.Option("--key", help="Private key.")],
+) -> None:
+    """Sign a file in place."""
+    from dplangevin import signing
+
+    signing.sign_file(file, key)
+    typer.echo(f"{file}: {signing.verify_file(file)}.")
+
+
+def verify_command(
+    file: Annotated[Path, typer.Argument(help="Model file, plan file or report.")],
+    key: Annotated[Path, typer.Option("--key", help="Public key of the expected signer.")],
+) -> None:
+    """Print who signed a file; fail if it was altered since, or signed with another key."""
+    from dplangevin import signing
+
+    typer.echo(f"{file}: {signing.verify_file(file, key)}.")

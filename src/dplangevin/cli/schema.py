@@ -1,4 +1,4 @@
-"""`dplangevin schema`: a public schema to start from, and how it fits public rows."""
+"""`dplangevin schema`: draft a public schema, and check it on public rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dplangevin.errors import InvalidParameter
 
 app = typer.Typer(
     name="schema",
-    help="The public statement about a table: draft one, and check it on PUBLIC rows.",
+    help="Public schemas of tables: draft one, and check it on PUBLIC rows.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -21,7 +21,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("init")
-def init(
+def init_schema(
     public: Annotated[
         Path | None, typer.Argument(help="PUBLIC rows, .csv or .parquet: their values go into the schema.")
     ] = None,
@@ -33,9 +33,9 @@ def init(
         Path | None, typer.Option("--output", "-o", help="New .toml file.", show_default="stdout")
     ] = None,
 ) -> None:
-    """A skeleton to edit, as TOML. A table given here is treated as PUBLIC: never give it private rows."""
+    """Draft a schema to edit, as TOML. A table given here is treated as PUBLIC: never pass private rows."""
     from dplangevin.cli import _outputs
-    from dplangevin.schema.draft import draft, draft_from_public
+    from dplangevin.schema.draft import draft_schema, draft_schema_from_public
 
     if (public is None) == (columns is None):
         raise InvalidParameter("give either a table of PUBLIC rows or --columns A,B,C.")
@@ -43,19 +43,19 @@ def init(
         raise InvalidParameter(f"--output must end in .toml, got {str(output)!r}.")
     if output is not None and output.exists():
         raise InvalidParameter(f"--output {str(output)!r} exists; remove it, or choose another name.")
-    _outputs.ready({"--output": output})
+    _outputs.check_outputs({"--output": output})
     if public is None:
         names = [name.strip() for name in (columns or "").split(",") if name.strip()]
-        text = draft(names, target)
+        text = draft_schema(names, target)
     else:
-        from dplangevin.audit.containers import records_of
+        from dplangevin.audit.containers import read_records
 
         typer.echo(
             f"WARNING: every value of {public} is treated as PUBLIC, and some go into the schema. If these rows are "
             "private, stop here and use --columns.",
             err=True,
         )
-        text = draft_from_public(records_of(public), target)
+        text = draft_schema_from_public(read_records(public), target)
     if output is None:
         typer.echo(text, nl=False)
     else:
@@ -64,17 +64,17 @@ def init(
 
 
 @app.command("check")
-def check(
+def check_public_rows(
     schema: Annotated[Path, typer.Argument(help="Schema, .toml or .json.")],
     public: Annotated[Path, typer.Argument(help="PUBLIC rows, .csv or .parquet.")],
     as_json: AsJson = False,
 ) -> None:
-    """Which categories never match and which ranges clip how much, on PUBLIC rows: never give it private ones."""
+    """Report categories that never match and ranges that clip, on PUBLIC rows: never pass private ones."""
     from dplangevin.cli import _tables
     from dplangevin.estimators.schema_check import check_schema
     from dplangevin.schema import Schema
 
-    stated = Schema.load(schema)
-    typer.echo(f"WARNING: {public} is treated as PUBLIC; the answer tells about its rows.", err=True)
-    found = check_schema(stated, _tables.read(public))
-    typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else repr(found))
+    loaded_schema = Schema.load(schema)
+    typer.echo(f"WARNING: {public} is treated as PUBLIC; the answer describes its rows.", err=True)
+    schema_check = check_schema(loaded_schema, _tables.read_table(public))
+    typer.echo(json.dumps(schema_check.to_dict(), indent=1) if as_json else repr(schema_check))

@@ -1,8 +1,8 @@
-"""Private records, clipped once, and the sums over them."""
+"""Data sets of private records, clipped once, and the sums over them that mechanisms use."""
 
 from typing import TYPE_CHECKING
 
-from dplangevin._lazy import attach
+from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
     from dplangevin.data._kernels import Block as Block
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dplangevin.data.sources import (
         ArraySource as ArraySource,
         ArrowSource as ArrowSource,
-        Source as Source,
+        RecordSource as RecordSource,
     )
 
-__getattr__, __dir__, __all__ = attach(__name__)
+__getattr__, __dir__, __all__ = attach_lazy_names(__name__)

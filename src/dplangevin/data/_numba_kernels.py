@@ -1,7 +1,7 @@
 """Compiled kernels of the `fast` extra: scores, clipped slopes and their sum in one pass over the rows.
 
-Imported only when numba is installed and the data is large enough to repay the import. Machine code is cached on
-disk. Sums are reassociated for speed; a NaN score counts as 0, an infinite one as huge, as everywhere.
+Imported only when numba is installed and the data are large enough to repay the import. Machine code is cached on
+disk. Sums are reassociated for speed; NaN and infinite scores are replaced as in the NumPy kernel.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 TILE = 32
-NARROW = 32  # columns; below, a row is too short to keep the processor busy by itself
-GROUP = 4096  # records per accumulator, see _kernels.GROUP
+NARROW_COLUMNS = 32  # with fewer columns, a row is too short to keep the processor busy by itself
+ROWS_PER_GROUP = 4096  # records per accumulator, see _kernels.ROWS_PER_GROUP
 _OPTIONS: dict[str, Any] = {
     "cache": True,
     "nogil": True,
@@ -30,27 +30,27 @@ _LOG2E, _LN2_HIGH, _LN2_LOW = 1.4426950408889634, 6.93147180369123816490e-01, 1.
 
 
 @intrinsic
-def _prefetch(context: Any, rows: Any, row: Any, column: Any) -> Any:
-    """Ask for the cache line of rows[row, column]; the row must exist."""
+def _prefetch_line(context: Any, rows: Any, row: Any, column: Any) -> Any:
+    """Prefetch the cache line of rows[row, column]; the row must exist."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = signature.args[0]
         array = context.make_array(kind)(context, builder, arguments[0])
-        place = cgutils.get_item_pointer(context, builder, kind, array, list(arguments[1:]))
+        pointer = cgutils.get_item_pointer(context, builder, kind, array, list(arguments[1:]))
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         call = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
-        builder.call(call, [builder.bitcast(place, byte), word(0), word(3), word(1)])
+        builder.call(call, [builder.bitcast(pointer, byte), word(0), word(3), word(1)])
         return context.get_dummy_value()
 
     return types.void(rows, types.int64, types.int64), generate
 
 
 @njit(**{**_OPTIONS, "fastmath": {"contract", "nsz"}})  # reassociation would undo the rounding to k below
-def _exponentials(u: Any, size: int, bits: Any, powers: Any, values: Any) -> None:
-    """values = e^u, u first put within [-700, 700], to two units in the last place: e^u = 2^k e^r, |r| <= ln(2) / 2.
+def _exp_in_place(u: Any, size: int, bits: Any, powers: Any, values: Any) -> None:
+    """Set values = e^u for u clipped to [-700, 700], to two units in the last place: e^u = 2^k e^r, |r| <= ln(2) / 2.
 
-    `powers` is `bits` seen as doubles. No call of the C library, so that the loops become vector instructions.
+    `powers` is a view of `bits` as doubles. The C library is not called, so that the loops are vectorized.
     """
     for i in range(size):
         x = min(max(u[i] if u[i] == u[i] else 0.0, -700.0), 700.0)
@@ -58,7 +58,7 @@ def _exponentials(u: Any, size: int, bits: Any, powers: Any, values: Any) -> Non
         powers[i] = shifted
         k = shifted - _TO_INTEGER
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-        q = r / 479001600.0 + 1 / 39916800.0  # Taylor: the rest is below 2e-16 of the value
+        q = r / 479001600.0 + 1 / 39916800.0  # Taylor series with a relative remainder below 2e-16
         q = q * r + 1 / 3628800.0
         q = q * r + 1 / 362880.0
         q = q * r + 1 / 40320.0
@@ -77,16 +77,16 @@ def _exponentials(u: Any, size: int, bits: Any, powers: Any, values: Any) -> Non
 
 
 @njit(**_OPTIONS)
-def _slopes(u: Any, y: Any, size: int, law: Any, bits: Any, powers: Any, values: Any) -> None:
-    """Scores u to slopes, in place; law = (kind, scale, shift, low, high) as in SlopeLaw."""
-    kind, scale, shift, low, high = law
+def _slopes_in_place(u: Any, y: Any, size: int, formula: Any, bits: Any, powers: Any, values: Any) -> None:
+    """Turn scores u into slopes in place; formula = (kind, scale, shift, low, high) as in SlopeFormula."""
+    kind, scale, shift, low, high = formula
     if kind == 1:
-        _exponentials(u, size, bits, powers, values)
+        _exp_in_place(u, size, bits, powers, values)
         for i in range(size):
             e = values[i]
             u[i] = min(max(e / (1.0 + e) - y[i], low), high)
     elif kind == 2:
-        _exponentials(u, size, bits, powers, values)
+        _exp_in_place(u, size, bits, powers, values)
         for i in range(size):
             u[i] = min(max(values[i] - y[i], low), high)
     else:
@@ -104,7 +104,7 @@ def _slopes(u: Any, y: Any, size: int, law: Any, bits: Any, powers: Any, values:
 
 @njit(**_OPTIONS)
 def _add_tile(u: Any, rows: Any, start: int, first: int, last: int, total: Any) -> None:
-    """total += the sum of u[i] rows[start + i] for i in [first, last)."""
+    """Add the sum of u[i] rows[start + i] for i in [first, last) to total."""
     for i in range(first, last):
         slope = u[i]
         for j in range(total.size):
@@ -112,16 +112,16 @@ def _add_tile(u: Any, rows: Any, start: int, first: int, last: int, total: Any) 
 
 
 @njit(**_OPTIONS)
-def _affine(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
-    """_fused for slopes that are so cheap that a row can be finished at once."""
-    _, scale, shift, low, high = law
+def _affine_gradient(rows: Any, labels: Any, weights: Any, theta: Any, formula: Any, total: Any) -> None:
+    """Do the work of _fused_gradient for affine slopes, which are so cheap that each row is finished at once."""
+    _, scale, shift, low, high = formula
     group, line, (n, columns) = np.empty(total.size), 64 // rows.itemsize, rows.shape
-    for first in range(0, n, GROUP):
+    for first in range(0, n, ROWS_PER_GROUP):
         group[:] = 0.0
-        for i in range(first, min(first + GROUP, n)):
+        for i in range(first, min(first + ROWS_PER_GROUP, n)):
             if i + 16 < n:
                 for j in range(0, columns, line):
-                    _prefetch(rows, i + 16, j)
+                    _prefetch_line(rows, i + 16, j)
             score = 0.0
             for j in range(columns):
                 score += rows[i, j] * theta[j]
@@ -137,7 +137,7 @@ def _affine(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: A
 
 @njit(**_OPTIONS)
 def _scores_of_four(rows: Any, start: int, size: int, theta: Any, u: Any) -> None:
-    """u[i] = the score of rows[start + i], four rows at a time."""
+    """Set u[i] to the score of rows[start + i], four rows at a time."""
     whole = size - size % 4
     for i in range(0, whole, 4):
         k = start + i
@@ -157,19 +157,19 @@ def _scores_of_four(rows: Any, start: int, size: int, theta: Any, u: Any) -> Non
 
 
 @njit(**_OPTIONS)
-def _narrow(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
-    """_fused for short rows: four at a time, and the next tile is asked for while this one is summed."""
+def _narrow_gradient(rows: Any, labels: Any, weights: Any, theta: Any, formula: Any, total: Any) -> None:
+    """Do the work of _fused_gradient for short rows: four at a time, prefetching the next tile meanwhile."""
     tile = 2 * TILE
     u, values, bits = np.empty(tile), np.empty(tile), np.empty(tile, np.int64)
     powers, group = bits.view(np.float64), np.empty(total.size)
     line, (n, columns) = 64 // rows.itemsize, rows.shape
-    for first in range(0, n, GROUP):
-        last = min(first + GROUP, n)
+    for first in range(0, n, ROWS_PER_GROUP):
+        last = min(first + ROWS_PER_GROUP, n)
         group[:] = 0.0
         for start in range(first, last, tile):
             size = min(tile, last - start)
             _scores_of_four(rows, start, size, theta, u)
-            _slopes(u, labels[start:], size, law, bits, powers, values)
+            _slopes_in_place(u, labels[start:], size, formula, bits, powers, values)
             if weights.size:
                 for i in range(size):
                     u[i] *= weights[start + i]
@@ -179,7 +179,7 @@ def _narrow(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: A
                 if k + tile + 4 <= n:
                     for ahead in range(k + tile, k + tile + 4):
                         for j in range(0, columns, line):
-                            _prefetch(rows, ahead, j)
+                            _prefetch_line(rows, ahead, j)
                 a, b, c, d = u[i], u[i + 1], u[i + 2], u[i + 3]
                 for j in range(columns):
                     group[j] += (a * rows[k, j] + b * rows[k + 1, j]) + (
@@ -190,24 +190,24 @@ def _narrow(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: A
             total[j] += group[j]
 
 
-def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: Any) -> None:
-    """total += sum of weight slope row; `weights` is empty when every weight is 1.
+def _fused_gradient(rows: Any, labels: Any, weights: Any, theta: Any, formula: Any, total: Any) -> None:
+    """Add the sum of weight slope row to total; `weights` is empty when every weight is 1.
 
-    The scores of one tile and the sum over the tile before it alternate row by row, so that the memory bus is busy
-    all the time; slopes are evaluated a tile at a time.
+    The scores of one tile and the sum over the tile before it alternate row by row, so that the memory bus is always
+    busy; slopes are evaluated one tile at a time.
     """
-    if law[0] == 0:
-        _affine(rows, labels, weights, theta, law, total)
+    if formula[0] == 0:
+        _affine_gradient(rows, labels, weights, theta, formula, total)
         return
-    if rows.shape[1] < NARROW:
-        _narrow(rows, labels, weights, theta, law, total)
+    if rows.shape[1] < NARROW_COLUMNS:
+        _narrow_gradient(rows, labels, weights, theta, formula, total)
         return
     u, values, bits = np.empty(TILE), np.empty(TILE), np.empty(TILE, np.int64)
     powers, group = bits.view(np.float64), np.empty(total.size)
     line, (n, columns) = 64 // rows.itemsize, rows.shape
     tile = TILE if columns <= 128 else TILE // 4  # two tiles stay in cache
-    for first in range(0, n, GROUP):
-        last = min(first + GROUP, n)
+    for first in range(0, n, ROWS_PER_GROUP):
+        last = min(first + ROWS_PER_GROUP, n)
         group[:] = 0.0
         u[:] = 0.0
         start = first
@@ -216,7 +216,7 @@ def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: An
             for i in range(size):
                 if start + i + tile < n:
                     for j in range(0, columns, line):
-                        _prefetch(rows, start + i + tile, j)
+                        _prefetch_line(rows, start + i + tile, j)
                 score, slope = 0.0, u[i]
                 for j in range(columns):
                     score += rows[start + i, j] * theta[j]
@@ -224,10 +224,9 @@ def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: An
                 for j in range(columns):
                     group[j] += slope * rows[before + i, j]
             if size < tile and start > first:
-                _add_tile(
-                    u, rows, before, size, tile, group
-                )  # a short last tile leaves some of the one before
-            _slopes(u, labels[start:], size, law, bits, powers, values)
+                # A short last tile has left rows of the one before it unsummed.
+                _add_tile(u, rows, before, size, tile, group)
+            _slopes_in_place(u, labels[start:], size, formula, bits, powers, values)
             if weights.size:
                 for i in range(size):
                     u[i] *= weights[start + i]
@@ -237,8 +236,8 @@ def _fused(rows: Any, labels: Any, weights: Any, theta: Any, law: Any, total: An
             total[j] += group[j]
 
 
-def _slope_matrix(scores: Any, labels: Any, law: Any) -> None:
-    """Scores [rows, k] to slopes, in place, a few rows at a time."""
+def _slope_matrix(scores: Any, labels: Any, formula: Any) -> None:
+    """Turn scores [rows, k] into slopes in place, a few rows at a time."""
     (n, k), flat = scores.shape, scores.reshape(-1)
     rows = max(1, 256 // k)
     values, bits, y = np.empty(rows * k), np.empty(rows * k, np.int64), np.empty(rows * k)
@@ -247,29 +246,34 @@ def _slope_matrix(scores: Any, labels: Any, law: Any) -> None:
         size = min(rows, n - start)
         for i in range(size):
             y[i * k : (i + 1) * k] = labels[start + i]
-        _slopes(flat[start * k :], y, size * k, law, bits, powers, values)
+        _slopes_in_place(flat[start * k :], y, size * k, formula, bits, powers, values)
 
 
-def _vector(readonly: bool = True) -> Any:
+def _vector_type(readonly: bool = True) -> Any:
     return types.Array(types.float64, 1, "C", readonly=readonly)
 
 
-_LAW = types.Tuple((types.int64, types.float64, types.float64, types.float64, types.float64))
+_FORMULA_TYPE = types.Tuple((types.int64, types.float64, types.float64, types.float64, types.float64))
 
 
 @cache
-def fused(dtype: str) -> Callable[..., None]:
-    """The fused kernel for rows of "float64" or "float32"."""
+def fused_kernel(dtype: str) -> Callable[..., None]:
+    """Return the compiled _fused_gradient for rows of "float64" or "float32"."""
     rows = types.Array(getattr(types, dtype), 2, "C", readonly=True)
     compiled: Callable[..., None] = njit(
-        types.void(rows, _vector(), _vector(), _vector(), _LAW, _vector(readonly=False)), **_OPTIONS
-    )(_fused)
+        types.void(
+            rows, _vector_type(), _vector_type(), _vector_type(), _FORMULA_TYPE, _vector_type(readonly=False)
+        ),
+        **_OPTIONS,
+    )(_fused_gradient)
     return compiled
 
 
 @cache
-def slope_matrix() -> Callable[..., None]:
-    """The kernel for blocks of parameter vectors."""
+def slope_matrix_kernel() -> Callable[..., None]:
+    """Return the compiled _slope_matrix, for blocks of parameter vectors."""
     scores = types.Array(types.float64, 2, "C", readonly=False)
-    compiled: Callable[..., None] = njit(types.void(scores, _vector(), _LAW), **_OPTIONS)(_slope_matrix)
+    compiled: Callable[..., None] = njit(types.void(scores, _vector_type(), _FORMULA_TYPE), **_OPTIONS)(
+        _slope_matrix
+    )
     return compiled

@@ -1,4 +1,4 @@
-"""Dataset: clipped records and the sums over them that mechanisms may ask for."""
+"""Data sets in memory: clipped records and the sums over them that mechanisms use."""
 
 from __future__ import annotations
 
@@ -13,68 +13,66 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin.data._kernels import (
-    GROUP,
+    ROWS_PER_GROUP,
     Block as Block,
     Kernel,
+    QuadraticGradients,
     block_rows,
-    kernel_for,
+    choose_kernel,
     piece_rows,
-    repaired,
-    threads,
+    repair_scores,
+    thread_count,
 )
-from dplangevin.data._moments import QuadraticGradients
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem, RecordLoss
 from dplangevin.problem.bounds import as_array
-from dplangevin.tables import cells_of, matrix_of
+from dplangevin.tables import as_column, as_matrix
 
 FloatArray = NDArray[np.float64]
-THREADED_BYTES = 128 << 20
+MIN_THREADED_BYTES = 128 << 20
 
 
 class Dataset(ABC):
     """Private records, clipped once to the bounds of a problem.
 
     Sums run over row blocks in a fixed order, so equal inputs give equal results on one machine. They do not
-    include the ridge. A score that is not finite counts as 0 or as a huge score, so that a record's share
-    stays within the problem's bound whatever theta is.
+    include the ridge. A NaN score is replaced by 0 and an infinite one by a huge number, so that a record's
+    contribution stays within the problem's bound whatever theta is.
     """
 
     n_samples: int
     """Number of records; private under add-remove adjacency."""
     n_bytes: int = 0
-    """Size of one pass; 0 when unknown."""
+    """Bytes read in one pass; 0 when unknown."""
     within_bounds: bool = True
-    """Whether every row is as short as the problem says, so that public bounds on scores hold."""
+    """Whether every row satisfies the problem's bound on its norm, so that public bounds on scores hold."""
 
     @property
     @abstractmethod
     def problem(self) -> Problem:
-        """The problem whose bounds the records were clipped to."""
+        """Problem to whose bounds the records were clipped."""
 
     @abstractmethod
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
-        """The records (or those with these increasing row numbers) in order, a few thousand at a time."""
+        """Yield the records (or those with these increasing row numbers) in order, a few thousand at a time."""
 
     @cached_property
     def _quadratic(self) -> QuadraticGradients:
         return QuadraticGradients()
 
     def kernel(self, loss: Loss) -> Kernel:
-        """The code that sums gradients of this loss here, chosen once per loss."""
-        found: tuple[Loss, Kernel] | None = self.__dict__.get("_kernel")
-        if found is None or found[0] is not loss:
-            found = self.__dict__["_kernel"] = (loss, kernel_for(loss, self.n_bytes))
-        return found[1]
+        """Return the kernel that sums gradients of this loss; it is chosen once per loss."""
+        cached: tuple[Loss, Kernel] | None = self.__dict__.get("_kernel")
+        if cached is None or cached[0] is not loss:
+            cached = self.__dict__["_kernel"] = (loss, choose_kernel(loss, self.n_bytes))
+        return cached[1]
 
     def describe(self, loss: Loss) -> str:
-        """How gradients of this loss are summed, for `verbose`."""
-        return (
-            f"Gradients: {type(self).__name__}, {self.kernel(loss).describe()}, {self._threads()} thread(s)."
-        )
+        """Return how gradients of this loss are summed, for `verbose`."""
+        return f"Gradients: {type(self).__name__}, {self.kernel(loss).describe()}, {self._thread_count()} thread(s)."
 
     def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
-        """The same records as `blocks`, in larger pieces of whole groups, rows perhaps in single precision."""
+        """Yield the same records as `blocks`, in larger pieces of whole groups; rows may be in single precision."""
         return self.blocks(rows)
 
     @property
@@ -83,20 +81,20 @@ class Dataset(ABC):
         return self.problem.n_features
 
     def gradient_sum(self, loss: Loss, theta: FloatArray, rows: ArrayLike | None = None) -> FloatArray:
-        """sum_i weight_i grad loss(theta_j; x_i, y_i) for each column j of theta[dimension, k].
+        """Return sum_i weight_i grad loss(theta_j; x_i, y_i) for each column j of theta[dimension, k].
 
         `rows` are the distinct row numbers of a mini-batch, in any order; None sums over all records.
         """
-        parameters = self._parameters(loss, theta)
+        parameters = self._parameter_matrix(loss, theta)
         kernel = self.kernel(loss)
-        law = kernel.law
-        if rows is None and self.within_bounds and law is not None and law.kind == "affine":
-            quick = self._quadratic.gradient(self, law, parameters)
-            if quick is not None:
-                return quick
-        batch = None if rows is None else self._batch(rows)
-        total, seen = self._gradient(kernel, parameters, batch)
-        self.check_seen(seen, batch)
+        formula = kernel.slope_formula
+        if rows is None and self.within_bounds and formula is not None and formula.kind == "affine":
+            gradient = self._quadratic.gradient_or_none(self, formula, parameters)
+            if gradient is not None:
+                return gradient
+        batch = None if rows is None else self._check_batch(rows)
+        total, n_seen = self._gradient(kernel, parameters, batch)
+        self.check_rows_seen(n_seen, batch)
         if loss.score_dimension == 1:
             return total
         cube = total.reshape(len(total), np.shape(theta)[1], loss.score_dimension)
@@ -105,93 +103,96 @@ class Dataset(ABC):
     def _gradient(
         self, kernel: Kernel, parameters: FloatArray, rows: NDArray[np.integer[Any]] | None
     ) -> tuple[FloatArray, int]:
-        """The sum and the number of records in it; pieces are added in order, whatever the number of threads."""
+        """Return the sum and its number of records; pieces are added in order, whatever the number of threads."""
         size = float(np.vdot(parameters, parameters))
         # |<row, theta>| <= |row| |theta|: no score overflows
         finite = self.within_bounds and size * self.problem.row_norm**2 < 1e300
 
-        total, seen = np.zeros(parameters.shape), 0
-        pieces, used = self._pieces(rows), self._threads()
-        if used == 1:
+        total, n_seen = np.zeros(parameters.shape), 0
+        pieces, n_threads = self._pieces(rows), self._thread_count()
+        if n_threads == 1:
             for piece in pieces:
                 total += kernel.gradient(piece, parameters, finite)
-                seen += len(piece.labels)
-            return total, seen
+                n_seen += len(piece.labels)
+            return total, n_seen
 
         def piece_sum(piece: Block) -> tuple[FloatArray, int]:
             return kernel.gradient(piece, parameters, finite), len(piece.labels)
 
-        for part, count in _mapped(piece_sum, pieces, used):
+        for part, count in _map_pieces(piece_sum, pieces, n_threads):
             total += part
-            seen += count
-        return total, seen
+            n_seen += count
+        return total, n_seen
 
-    def _threads(self) -> int:
-        """A small pass ends before threads have started."""
-        return threads() if self.n_bytes >= THREADED_BYTES else 1
+    def _thread_count(self) -> int:
+        """Return the number of threads; one for a small pass, which ends before threads have started."""
+        return thread_count() if self.n_bytes >= MIN_THREADED_BYTES else 1
 
     def loss_sum(self, loss: Loss, theta: FloatArray) -> FloatArray:
-        """sum_i weight_i loss(theta_j; x_i, y_i) for each column j of theta[dimension, k]."""
-        parameters = self._parameters(loss, theta)
+        """Return sum_i weight_i loss(theta_j; x_i, y_i) for each column j of theta[dimension, k]."""
+        parameters = self._parameter_matrix(loss, theta)
         total = np.zeros(np.shape(theta)[1])
-        seen = 0
+        n_seen = 0
         with np.errstate(over="ignore", invalid="ignore"):
             for block in self.blocks():
-                total += _losses(loss, block, parameters)
-                seen += len(block.labels)
-        self.check_rows(seen)
+                total += _block_losses(loss, block, parameters)
+                n_seen += len(block.labels)
+        self.check_row_count(n_seen)
         return total
 
-    def summed(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
-        """task(data, *arguments), for a task that is a sum over records; where data are in parts, part by part.
+    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+        """Return task(data, *arguments) for a task that is a sum over records; partitioned data are summed by parts.
 
-        A part has bounds, loss and columns of the problem, but neither its n nor its adjacency.
+        A part has the bounds, loss and columns of the problem, but neither its n nor its adjacency.
         """
         return task(self, *arguments)
 
-    def summed_over(
+    def sum_over_batch(
         self, rows: NDArray[np.integer[Any]] | None, task: Callable[..., NDArray[Any]], *arguments: Any
     ) -> NDArray[Any]:
-        """task(data, rows, *arguments), a sum over the records with these increasing row numbers (None: all)."""
+        """Return task(data, rows, *arguments), a sum over the records with these increasing row numbers (None: all)."""
         return task(self, rows, *arguments)
 
-    def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> Dataset:
-        """The same records, their weights times task(data, block, *arguments), numbers in [0, 1] for each record.
+    def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> Dataset:
+        """Return the same records with their weights multiplied by task(data, block, *arguments), values in [0, 1].
 
-        What a record gets must depend on that record alone, and on what is public or released.
+        The factor of a record must depend only on that record and on what is public or released.
         """
         raise InvalidParameter(
             f"{type(self).__name__} cannot weight its records; use noisy gradient descent."
         )
 
-    def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> Dataset:
-        """The same records in memory with other rows: task(data, block, *arguments) gives numbers in [0, 1], by which
-        weights are multiplied, and rows, which may be longer than the problem says.
+    def with_transformed_rows(
+        self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
+    ) -> Dataset:
+        """Return the same records in memory with transformed rows.
 
-        What a record gets must depend on that record alone, and on what is public or released.
+        task(data, block, *arguments) returns factors in [0, 1], by which weights are multiplied, and the new rows,
+        which may exceed the problem's row norm. Both must depend only on the record itself and on what is public or
+        released.
         """
         raise InvalidParameter(f"{type(self).__name__} cannot rewrite its records.")
 
-    def check_rows(self, seen: int | None = None) -> None:
-        """Raise unless a full pass sees n_samples records; counts them when `seen` is not given."""
-        if seen is None:
-            seen = sum(len(block.rows) for block in self.blocks())
-        if seen != self.n_samples:
+    def check_row_count(self, n_seen: int | None = None) -> None:
+        """Raise unless a full pass reads n_samples records; without `n_seen`, count them first."""
+        if n_seen is None:
+            n_seen = sum(len(block.rows) for block in self.blocks())
+        if n_seen != self.n_samples:
             raise InvalidParameter(
                 "the number of records changed while they were read; make the source read-only."
             )
 
-    def check_seen(self, seen: int, batch: NDArray[np.integer[Any]] | None) -> None:
-        """Raise unless a sum has seen all records, or all of a batch."""
+    def check_rows_seen(self, n_seen: int, batch: NDArray[np.integer[Any]] | None) -> None:
+        """Raise unless a sum has read all records, or all of a batch."""
         if batch is None:
-            self.check_rows(seen)
-        elif seen != len(batch):
+            self.check_row_count(n_seen)
+        elif n_seen != len(batch):
             raise InvalidParameter(
-                "records of a batch were lost while they were read; make the source read-only."
+                "the number of records of a batch changed while they were read; make the source read-only."
             )
 
-    def _parameters(self, loss: Loss, theta: FloatArray) -> FloatArray:
-        """theta[p K, k] as a matrix [p, k K], so that one product gives scores [rows, k, K]."""
+    def _parameter_matrix(self, loss: Loss, theta: FloatArray) -> FloatArray:
+        """Return theta[p K, k] as a matrix [p, k K], so that one product gives scores [rows, k, K]."""
         columns, classes = self.problem.n_columns, loss.score_dimension
         if np.ndim(theta) != 2 or np.shape(theta)[0] != columns * classes:
             raise InvalidParameter(
@@ -203,8 +204,8 @@ class Dataset(ABC):
         cube = np.asarray(theta, np.float64).reshape(columns, classes, -1)
         return np.ascontiguousarray(cube.transpose(0, 2, 1)).reshape(columns, -1)
 
-    def _batch(self, rows: ArrayLike) -> NDArray[np.integer[Any]]:
-        """Row numbers in increasing order. A repeated row would count twice, so it is refused."""
+    def _check_batch(self, rows: ArrayLike) -> NDArray[np.integer[Any]]:
+        """Return the row numbers in increasing order; raise for a repeated one, which would count twice."""
         batch = np.asarray(rows)
         if batch.ndim != 1 or (batch.size and batch.dtype.kind not in "iu"):
             raise InvalidParameter("rows must be a one-dimensional array of row numbers.")
@@ -216,22 +217,22 @@ class Dataset(ABC):
         return ordered
 
 
-def _mapped(
-    piece_sum: Callable[[Block], tuple[FloatArray, int]], pieces: Iterable[Block], used: int
+def _map_pieces(
+    piece_sum: Callable[[Block], tuple[FloatArray, int]], pieces: Iterable[Block], n_threads: int
 ) -> Iterator[tuple[FloatArray, int]]:
-    """The sums of the pieces in order, by so many threads; a few pieces are in work at a time."""
-    with ThreadPoolExecutor(used) as pool:
+    """Yield the sums of the pieces in order, computed by `n_threads` threads; few pieces are in memory at a time."""
+    with ThreadPoolExecutor(n_threads) as pool:
         waiting: deque[Future[tuple[FloatArray, int]]] = deque()
         for piece in pieces:
             waiting.append(pool.submit(piece_sum, piece))
-            if len(waiting) > 2 * used:
+            if len(waiting) > 2 * n_threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
 
 
-def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
-    """sum weight loss over a block, a few rows at a time: scores and losses are read and written many times."""
+def _block_losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
+    """Return sum weight loss over a block, a few rows at a time so that scores and losses stay in cache."""
     if isinstance(loss, RecordLoss):
         values = loss.record_values(parameters, block.rows)
         return np.asarray(values.sum(axis=0) if block.weights is None else block.weights @ values)
@@ -239,25 +240,25 @@ def _losses(loss: Loss, block: Block, parameters: FloatArray) -> FloatArray:
     step = block_rows(*parameters.shape)
     for start in range(0, len(block.labels), step):
         part = slice(start, start + step)
-        scores = repaired(block.rows[part] @ parameters, False)
+        scores = repair_scores(block.rows[part] @ parameters, False)
         if loss.score_dimension > 1:
             scores = scores.reshape(len(scores), -1, loss.score_dimension)
         labels = block.labels[part, None]
         if block.weights is None:
-            total += loss.total(scores, labels)
+            total += loss.sum_values(scores, labels)
         else:
             total += block.weights[part] @ loss.value(scores, labels)
     return np.asarray(total)
 
 
-def _times(factors: FloatArray, block: Block) -> FloatArray:
-    """The records' own weights, times factors in [0, 1]."""
-    inside = np.clip(factors, 0.0, 1.0)
-    return inside if block.weights is None else inside * block.weights
+def _scale_weights(factors: FloatArray, block: Block) -> FloatArray:
+    """Return the records' own weights times the factors, clipped to [0, 1]."""
+    clipped = np.clip(factors, 0.0, 1.0)
+    return clipped if block.weights is None else clipped * block.weights
 
 
 class StoredDataset(Dataset):
-    """Clipped records in C-ordered arrays, wherever their memory is."""
+    """Clipped records in C-ordered arrays, in memory or in a mapped file."""
 
     _problem: Problem
     _rows: NDArray[Any]  # [n, columns], single or double precision
@@ -268,18 +269,18 @@ class StoredDataset(Dataset):
     def problem(self) -> Problem:
         return self._problem
 
-    def _keep(self, rows: NDArray[Any], labels: FloatArray, weights: FloatArray | None) -> None:
+    def _store_arrays(self, rows: NDArray[Any], labels: FloatArray, weights: FloatArray | None) -> None:
         self._rows, self._labels, self._weights = rows, labels, weights
         self.n_samples, self.n_bytes = len(rows), rows.nbytes
 
     def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
-        for block in self._cut(rows, GROUP):
+        for block in self._slice_blocks(rows, ROWS_PER_GROUP):
             yield block._replace(rows=block.rows.astype(np.float64, copy=False))
 
     def _pieces(self, rows: NDArray[np.integer[Any]] | None) -> Iterator[Block]:
-        return self._cut(rows, piece_rows(self._rows.shape[1]))
+        return self._slice_blocks(rows, piece_rows(self._rows.shape[1]))
 
-    def _cut(self, rows: NDArray[np.integer[Any]] | None, step: int) -> Iterator[Block]:
+    def _slice_blocks(self, rows: NDArray[np.integer[Any]] | None, step: int) -> Iterator[Block]:
         size = self.n_samples if rows is None else len(rows)
         for start in range(0, size, step):
             stop = min(start + step, size)
@@ -290,54 +291,60 @@ class StoredDataset(Dataset):
             yield Block(self._rows[part], self._labels[part], weights)
 
     def _read_ahead(self, start: int, stop: int) -> None:
-        """These rows are needed next."""
+        """Announce that these rows are needed next; nothing to do for rows in memory."""
 
-    def reweighted(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
-        weights, start = self._room(self.n_samples), 0
+    def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
+        weights, start = self._allocate_weights(self.n_samples), 0
         for block in self.blocks():
             part = slice(start, start + len(block.labels))
-            weights[part] = _times(task(self, block, *arguments), block)
+            weights[part] = _scale_weights(task(self, block, *arguments), block)
             start = part.stop
-        self.check_rows(start)
-        twin: StoredDataset = object.__new__(type(self))
-        kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
-        twin.__dict__.update(kept, _weights=weights)
-        return twin
+        self.check_row_count(start)
+        reweighted: StoredDataset = object.__new__(type(self))
+        attributes = {
+            name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")
+        }
+        reweighted.__dict__.update(attributes, _weights=weights)
+        return reweighted
 
-    def rewritten(self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any) -> StoredDataset:
+    def with_transformed_rows(
+        self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
+    ) -> StoredDataset:
         rows, weights, start = np.empty(self._rows.shape), np.empty(self.n_samples), 0
         for block in self.blocks():
             part = slice(start, start + len(block.labels))
             factors, rows[part] = task(self, block, *arguments)
-            weights[part] = _times(factors, block)
+            weights[part] = _scale_weights(factors, block)
             start = part.stop
-        self.check_rows(start)
-        twin: ArrayDataset = object.__new__(ArrayDataset)
-        twin._problem, twin.within_bounds = self._problem, False
-        twin._keep(rows, self._labels, weights)
-        return twin
+        self.check_row_count(start)
+        transformed: ArrayDataset = object.__new__(ArrayDataset)
+        transformed._problem, transformed.within_bounds = self._problem, False
+        transformed._store_arrays(rows, self._labels, weights)
+        return transformed
 
-    def _room(self, size: int) -> FloatArray:
-        """Where so many weights are put."""
+    def _allocate_weights(self, size: int) -> FloatArray:
+        """Return an uninitialized array for the weights."""
         return np.empty(size)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Arrays that arrive over a network may start at an odd address; NumPy copies such rows at every product.
+        # Arrays that arrive over a network may be unaligned; NumPy would copy such rows at every product.
         for name, value in state.items():
-            kept = np.require(value, requirements=["C", "A"]) if isinstance(value, np.ndarray) else value
-            self.__dict__[name] = kept
+            is_array = isinstance(value, np.ndarray)
+            self.__dict__[name] = np.require(value, requirements=["C", "A"]) if is_array else value
 
 
 @final
 class ArrayDataset(StoredDataset):
     """Records held in memory, clipped once through `problem.bounds` into a C-ordered array.
 
-    float32 features stay float32 and are summed in float64. Texts of errors never show a value of the data.
+    float32 features stay float32 and are summed in float64. Error messages never show a value of the data.
 
     Parameters
     ----------
-    X : [n_samples, n_features]; y : [n_samples]; weights : [n_samples] or None for 1 each.
+    X : features [n_samples, n_features].
+    y : targets [n_samples].
     problem : its n must be the number of records (replace-one) or at least that number (add-remove).
+    weights : [n_samples], or None for 1 each.
     """
 
     def __init__(
@@ -345,38 +352,39 @@ class ArrayDataset(StoredDataset):
     ) -> None:
         if not isinstance(problem, Problem):
             raise InvalidParameter(f"problem must be a Problem, got {type(problem).__name__}.")
-        if (
-            problem.bounds.bad_rows == "zero"
-        ):  # a list, or objects, would take its type from the oddest record
-            X, y = matrix_of(X, problem.n_features), cells_of(y, "y").numbers()
-            weights = None if weights is None else cells_of(weights, "weights").numbers()
+        if problem.bounds.bad_rows == "zero":
+            # Cell by cell: in a list, or an array of objects, one record could decide the type of all others.
+            X, y = as_matrix(X, problem.n_features), as_column(y, "y").numbers()
+            weights = None if weights is None else as_column(weights, "weights").numbers()
         features, labels = as_array("X", X), as_array("y", y)
-        given = None if weights is None else as_array("weights", weights)
+        row_weights = None if weights is None else as_array("weights", weights)
         if features.ndim != 2:
             raise InvalidParameter(
                 f"X must have shape [n_samples, {problem.n_features}], got {features.ndim} dimension(s)."
             )
-        check_size(features.shape, problem)
-        for name, values in (("y", labels), ("weights", given)):
+        check_shape(features.shape, problem)
+        for name, values in (("y", labels), ("weights", row_weights)):
             if values is not None and values.shape != (len(features),):
                 raise InvalidParameter(f"{name} must have shape [n_samples], one entry per row of X.")
         self._problem = problem
         n, columns = len(features), problem.n_features
         rows = np.empty((n, problem.n_columns), np.float32 if features.dtype == np.float32 else np.float64)
         rows[:, columns:] = 1.0
-        unit = given is None and problem.bounds.weight_bound >= 1
-        self._keep(rows, np.empty(n), None if unit else np.ones(n))
-        for start in range(0, n, GROUP):  # by blocks, so that no second copy of X is made
-            part = slice(start, start + GROUP)
-            loads = None if given is None else given[part]
-            clipped = problem.bounds.clip(features[part], labels[part], loads, out=rows[part, :columns])
-            _, self._labels[part], loads = clipped
+        unit = row_weights is None and problem.bounds.weight_bound >= 1
+        self._store_arrays(rows, np.empty(n), None if unit else np.ones(n))
+        for start in range(0, n, ROWS_PER_GROUP):  # by blocks, so that no second copy of X is made
+            part = slice(start, start + ROWS_PER_GROUP)
+            part_weights = None if row_weights is None else row_weights[part]
+            clipped = problem.bounds.clip(
+                features[part], labels[part], part_weights, out=rows[part, :columns]
+            )
+            _, self._labels[part], clipped_weights = clipped
             if self._weights is not None:
-                self._weights[part] = loads
+                self._weights[part] = clipped_weights
 
 
-def check_size(shape: tuple[int, ...], problem: Problem) -> None:
-    """Refuse records of another shape than the problem states."""
+def check_shape(shape: tuple[int, ...], problem: Problem) -> None:
+    """Raise unless the records have the shape that the problem states."""
     size, columns = shape
     if columns != problem.n_features:
         raise InvalidParameter(f"X must have shape [n_samples, {problem.n_features}], got {columns} columns.")
@@ -385,7 +393,6 @@ def check_size(shape: tuple[int, ...], problem: Problem) -> None:
             f"X has {size} rows but the problem states n = {problem.n}, public under replace-one; "
             "state the true number, or use adjacency='add-remove'."
         )
-    if (
-        size > problem.n and not problem.more_rows
-    ):  # add-remove: the number of records is private, so it is not shown
+    if size > problem.n and not problem.allow_more_rows:
+        # Under add-remove the number of records is private, so the message does not show it.
         raise InvalidParameter(f"X has more rows than the public divisor n = {problem.n}; state a larger n.")

@@ -1,7 +1,7 @@
-"""At most so many rows of a person: chosen at random, in secret, and without a look at anything but whose they are.
+"""Limit the rows of each person: a secret random subset, drawn from the column of persons alone.
 
-Each person's rows are a uniform subset, drawn independently of all other persons; so who joins or leaves changes
-nobody else's rows. Rows whose person is missing are nobody's, and are left out.
+Each person's rows are a uniform subset, drawn independently of all other persons, so that a person who joins or
+leaves changes nobody else's rows. Rows whose person is missing belong to nobody and are left out.
 """
 
 from __future__ import annotations
@@ -13,76 +13,83 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.tables import Cells, Files, table_of
+from dplangevin.tables import CellColumn, TableFiles, as_table
 
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
-def kept_rows(codes: Codes, most: int, rng: np.random.Generator) -> Mask:
-    """Which rows are used: of every person (a code from 0 on; below 0 is nobody) a uniform subset of at most `most`."""
+def select_person_rows(codes: Codes, max_rows: int, rng: np.random.Generator) -> Mask:
+    """Return the mask of a uniform subset of at most `max_rows` rows of every person.
+
+    `codes` are one per row: a person's code from 0 on, or a negative number for nobody, whose rows are left out.
+    """
     order = rng.permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]  # by person; within one, in random order
     ordered = codes[order]
     first = np.searchsorted(ordered, ordered)  # where each person's rows begin
     mask = np.zeros(len(codes), bool)
-    mask[order] = (np.arange(len(codes)) - first < most) & (ordered >= 0)
+    mask[order] = (np.arange(len(codes)) - first < max_rows) & (ordered >= 0)
     return mask
 
 
 class PersonCodes:
-    """Codes for persons as their labels are met, part by part."""
+    """Codes of persons, assigned in the order in which their identifiers first occur, over several parts."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
-    def of(self, cells: Cells) -> Codes:
-        """The code of each cell's person (`dplangevin.tables.cells.person`); -1 where it is nobody."""
-        places, words = cells.persons()
-        table = [self._known.setdefault(word, len(self._known)) for word in words]
-        return np.array([*table, -1], np.int64)[places]
+    def codes_of(self, cells: CellColumn) -> Codes:
+        """Return the code of each cell's person (`dplangevin.tables.cells.read_person`); -1 for nobody."""
+        indices, persons = cells.persons()
+        table = [self._known.setdefault(person, len(self._known)) for person in persons]
+        return np.array([*table, -1], np.int64)[indices]
 
 
-def kept_in_files(files: Any, person: str, most: int, rng: np.random.Generator) -> Mask:
-    """The rows of files that are used; only the persons' column is read, and held in memory as numbers."""
+def select_file_rows(files: Any, person: str, max_rows: int, rng: np.random.Generator) -> Mask:
+    """Return the mask of the rows of files that are used; only the column of persons is read, and held as codes."""
     codes = PersonCodes()
-    read = files if isinstance(files, Files) else Files(files)
-    parts = [codes.of(batch.column(person)) for batch in read.batches([person])]
-    return kept_rows(np.concatenate([np.empty(0, np.int64), *parts]), most, rng)
+    tables = files if isinstance(files, TableFiles) else TableFiles(files)
+    parts = [codes.codes_of(batch.column(person)) for batch in tables.batches([person])]
+    return select_person_rows(np.concatenate([np.empty(0, np.int64), *parts]), max_rows, rng)
 
 
-def kept_on_dask(frame: Any, person: str, most: int, rng: np.random.Generator) -> Any:
-    """A Dask DataFrame of the rows that are used; persons come to the driver as keyed hashes of 128 bits."""
+def select_dask_rows(frame: Any, person: str, max_rows: int, rng: np.random.Generator) -> Any:
+    """Return a Dask DataFrame of the rows that are used; the driver sees persons as keyed hashes of 128 bits."""
     import dask
     import dask.dataframe as dd
 
     if not hasattr(frame, "columns") or person not in frame.columns:
-        raise InvalidParameter(f"person names no column of the table: {person!r}.")
+        raise InvalidParameter(
+            f"person must be the name of a column of the table; there is no column {person!r}."
+        )
     key = rng.bytes(32)
     parts = frame.to_delayed()
-    hashed = dask.compute(*(dask.delayed(_hashed, pure=False)(part, person, key) for part in parts))
-    words, codes = np.unique(np.concatenate(hashed), return_inverse=True)
-    codes = np.where(words[codes] == b"", -1, codes).astype(np.int64)
-    masks = np.split(kept_rows(codes, most, rng), np.cumsum([len(part) for part in hashed])[:-1])
-    kept = [
-        dask.delayed(_taken, pure=False)(part, mask, person, key, hashlib.sha256(seen.tobytes()).digest())
-        for part, mask, seen in zip(parts, masks, hashed, strict=True)
+    hashed = dask.compute(*(dask.delayed(_hash_persons, pure=False)(part, person, key) for part in parts))
+    distinct, codes = np.unique(np.concatenate(hashed), return_inverse=True)
+    codes = np.where(distinct[codes] == b"", -1, codes).astype(np.int64)
+    masks = np.split(select_person_rows(codes, max_rows, rng), np.cumsum([len(part) for part in hashed])[:-1])
+    selected = [
+        dask.delayed(_take_rows, pure=False)(
+            part, mask, person, key, hashlib.sha256(hashes.tobytes()).digest()
+        )
+        for part, mask, hashes in zip(parts, masks, hashed, strict=True)
     ]
-    return dd.from_delayed(kept, meta=frame._meta, verify_meta=False)
+    return dd.from_delayed(selected, meta=frame._meta, verify_meta=False)
 
 
-def _hashed(part: Any, person: str, key: bytes) -> NDArray[Any]:
-    """A keyed hash for each row's person, empty where it is missing."""
-    places, words = table_of(part).column(person).persons()
-    table = [hashlib.blake2b(word.encode(), key=key, digest_size=16).hexdigest().encode() for word in words]
-    return np.array([*table, b""], "S32")[places]
+def _hash_persons(part: Any, person: str, key: bytes) -> NDArray[Any]:
+    """Return a keyed hash for each row's person, empty where it is missing."""
+    indices, names = as_table(part).column(person).persons()
+    table = [hashlib.blake2b(name.encode(), key=key, digest_size=16).hexdigest().encode() for name in names]
+    return np.array([*table, b""], "S32")[indices]
 
 
-def _taken(part: Any, mask: Mask, person: str, key: bytes, seen: bytes) -> Any:
-    """The rows of the mask, which was made for these persons in this order: a partition may be computed twice."""
-    if hashlib.sha256(_hashed(part, person, key).tobytes()).digest() != seen:
+def _take_rows(part: Any, mask: Mask, person: str, key: bytes, expected: bytes) -> Any:
+    """Return the rows of the mask; raise if a recomputed partition no longer has the persons it was made for."""
+    if hashlib.sha256(_hash_persons(part, person, key).tobytes()).digest() != expected:
         raise InvalidParameter(
-            "a partition had other rows, or another order, when it was computed again; persist the table first. What "
-            "was charged stays charged, and nothing was released."
+            "a partition had other rows, or rows in another order, when it was recomputed; persist the table first. "
+            "What was charged stays charged, and nothing was released."
         )
     return part[mask]

@@ -1,4 +1,4 @@
-"""RecordReader: private records that nobody reads before the budget is charged."""
+"""Deferred reading: private records that are not read before the budget is charged."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dplangevin.problem import Problem
 
 @final
 class RecordReader:
-    """What a mechanism takes in place of a Dataset: it reads the records once, after the charge.
+    """Data set that a mechanism reads itself, once, after the budget is charged.
 
     Parameters
     ----------
-    problem : whose bounds the records will be clipped to; public.
-    read : reads and clips the records.
+    problem : the public problem to whose bounds the records will be clipped.
+    read : function without arguments that reads and clips the records.
     """
 
     def __init__(self, problem: Problem, read: Callable[[], Dataset]) -> None:
@@ -26,15 +26,15 @@ class RecordReader:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The clipped records; the first use reads them."""
-        made = self._read()
-        if made.problem != self.problem:
+        """Clipped records, read at first use."""
+        dataset = self._read()
+        if dataset.problem != self.problem:
             raise InvalidParameter(
                 "the records were clipped for another problem than the one that was charged."
             )
-        return made
+        return dataset
 
 
 def read_records(data: Dataset | RecordReader) -> Dataset:
-    """The records, read now if they were not before: for code that runs after the charge."""
+    """Return the records, reading them now if needed; for code that runs after the budget is charged."""
     return data.dataset if isinstance(data, RecordReader) else data

@@ -1,4 +1,4 @@
-"""Where records come from when they do not fit in memory: files and memory-mapped arrays, read in order, once."""
+"""Sources of records that need not fit in memory: files and memory-mapped arrays, read once, in order."""
 
 from __future__ import annotations
 
@@ -10,68 +10,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.errors import InvalidParameter
-from dplangevin.tables import Cells, Dialect, Files, Table, cells_of, is_path
+from dplangevin.tables import CellColumn, Dialect, Table, TableFiles, as_column, is_path
 from dplangevin.tables.files import READ_ROWS
 
-UNSPENT = "Nothing was released; what a ledger was charged for this stays charged."
+CHARGE_STANDS_MESSAGE = "Nothing was released; what a ledger was charged for this stays charged."
 
 
 def row_weights(encode: Any, labels: NDArray[Any], weights: Any) -> Any:
-    """The records' weights, times those of their classes where the encoding of targets has some."""
+    """Return the records' weights, times their class weights if the target encoder has some."""
     by_class = getattr(encode, "row_weights", None)
     return weights if by_class is None else by_class(labels, weights)
 
 
-class Records(NamedTuple):
-    """A few records: features [rows, columns], targets, unread, and weights (None when all are 1)."""
+class RecordBatch(NamedTuple):
+    """Batch of records: features [rows, columns], unread targets, and weights (None when all are 1)."""
 
     features: NDArray[Any]
-    targets: Cells
+    targets: CellColumn
     weights: NDArray[Any] | None
 
 
-class Source(ABC):
+class RecordSource(ABC):
     """Records in a fixed order."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """Number of records and of feature columns."""
+        """Numbers of records and of feature columns."""
 
     @property
     @abstractmethod
     def dtype(self) -> type[np.floating[Any]]:
-        """float32 when every feature is stored so, else float64."""
+        """float32 if every feature is stored in single precision, else float64."""
 
     @property
-    def weighted(self) -> bool:
+    def has_weights(self) -> bool:
         """Whether records have weights."""
         return False
 
     @property
-    def numeric_targets(self) -> bool:
-        """Whether the stated type of the targets holds numbers only; False where no type is stated."""
+    def has_numeric_targets(self) -> bool:
+        """Whether the declared type of the targets is numeric; False where no type is declared."""
         return False
 
     @abstractmethod
-    def records(self) -> Iterator[Records]:
-        """All records, some at a time."""
+    def records(self) -> Iterator[RecordBatch]:
+        """Yield all records, one batch at a time."""
 
     def __len__(self) -> int:
         return self.shape[0]
 
 
 @final
-class ArraySource(Source):
-    """Arrays, memory-mapped ones above all: features [n, columns] and targets [n], perhaps weights [n]."""
+class ArraySource(RecordSource):
+    """Records in arrays, typically memory-mapped: features [n, columns], targets [n] and optionally weights [n]."""
 
     def __init__(self, features: Any, targets: Any, weights: Any = None) -> None:
         if getattr(features, "ndim", 0) != 2 or len(targets) != features.shape[0]:
             raise InvalidParameter("features must have shape [n, columns] and targets shape [n].")
         if weights is not None and len(weights) != len(targets):
             raise InvalidParameter("weights must have one entry per record.")
-        self._features, self._targets = features, cells_of(targets, "targets")
-        self._weights = None if weights is None else cells_of(weights, "weights")
+        self._features, self._targets = features, as_column(targets, "targets")
+        self._weights = None if weights is None else as_column(weights, "weights")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -83,34 +83,34 @@ class ArraySource(Source):
         return np.float32 if self._features.dtype == np.float32 else np.float64
 
     @property
-    def weighted(self) -> bool:
+    def has_weights(self) -> bool:
         return self._weights is not None
 
     @property
-    def numeric_targets(self) -> bool:
-        return self._targets.numeric
+    def has_numeric_targets(self) -> bool:
+        return self._targets.is_numeric
 
-    def records(self) -> Iterator[Records]:
+    def records(self) -> Iterator[RecordBatch]:
         for start in range(0, len(self), READ_ROWS):
             part = slice(start, min(start + READ_ROWS, len(self)))
-            weights = None if self._weights is None else self._weights.part(part).numbers()
-            yield Records(np.asarray(self._features[part]), self._targets.part(part), weights)
+            weights = None if self._weights is None else self._weights.slice(part).numbers()
+            yield RecordBatch(np.asarray(self._features[part]), self._targets.slice(part), weights)
 
 
 @final
-class ArrowSource(Source):
-    """Parquet, Arrow, Feather or text files (a path, a folder, or several), or an Arrow table, read in batches.
+class ArrowSource(RecordSource):
+    """Records in Parquet, Arrow, Feather or text files (a path, a folder, or several), or in an Arrow table.
 
     Every cell is read by itself (see `dplangevin.tables`), so files may store a column in different types.
 
     Parameters
     ----------
-    files : in the order in which they are read; or `Files` that were looked at before and must not have changed.
-    target : name of the target's column.
+    files : in the order in which they are read; or `TableFiles` that were opened before and must not change.
+    target : name of the target column.
     features : names of the feature columns; None takes every other column, in the order of the first file.
-    weight : name of the weights' column, or None.
-    dialect : of text files; None is comma (tab for .tsv) and the double quote.
-    kept : which rows are read at all, a truth value for each; None reads all.
+    weight : name of the weight column, or None.
+    dialect : of text files; None means comma (tab for .tsv) and the double quote.
+    row_mask : boolean for each row, whether it is used; None uses all rows.
     """
 
     def __init__(
@@ -120,14 +120,14 @@ class ArrowSource(Source):
         features: Sequence[str] | None = None,
         weight: str | None = None,
         dialect: Dialect | None = None,
-        kept: NDArray[np.bool_] | None = None,
+        row_mask: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._files = files if isinstance(files, Files) else Files(files, dialect)
-        self._kept = kept
-        used = [n for n in self._files.names if n not in (target, weight)] if features is None else features
-        self.target, self.features, self.weight = target, [str(n) for n in used], weight
-        self._files.require(self._names)
-        self._rows = self._files.count_rows() if kept is None else int(kept.sum())
+        self._files = files if isinstance(files, TableFiles) else TableFiles(files, dialect)
+        self._row_mask = row_mask
+        names = [n for n in self._files.names if n not in (target, weight)] if features is None else features
+        self.target, self.features, self.weight = target, [str(name) for name in names], weight
+        self._files.require_columns(self._names)
+        self._n_rows = self._files.count_rows() if row_mask is None else int(row_mask.sum())
 
     @property
     def _names(self) -> list[str]:
@@ -135,60 +135,62 @@ class ArrowSource(Source):
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self._rows, len(self.features)
+        return self._n_rows, len(self.features)
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
-        return np.float32 if self._files.single(self.features) else np.float64
+        return np.float32 if self._files.is_single_precision(self.features) else np.float64
 
     @property
-    def weighted(self) -> bool:
+    def has_weights(self) -> bool:
         return self.weight is not None
 
     @property
-    def numeric_targets(self) -> bool:
-        return self._files.numeric(self.target)
+    def has_numeric_targets(self) -> bool:
+        return self._files.is_numeric(self.target)
 
-    def records(self) -> Iterator[Records]:
+    def records(self) -> Iterator[RecordBatch]:
         for features, targets, weights in self.batches(self.features):
-            yield Records(features.matrix().astype(self.dtype, copy=False), targets, weights)
+            yield RecordBatch(features.to_matrix().astype(self.dtype, copy=False), targets, weights)
 
     def batches(
         self, features: Sequence[str] | None = None
-    ) -> Iterator[tuple[Table, Cells, NDArray[Any] | None]]:
-        """Tables of these columns (None: the features), with the targets, unread, and the weights."""
-        wanted = self.features if features is None else list(features)
-        beside = [self.target, *([] if self.weight is None else [self.weight])]
+    ) -> Iterator[tuple[Table, CellColumn, NDArray[Any] | None]]:
+        """Yield tables of these columns (None: the features), with the unread targets and the weights."""
+        columns = self.features if features is None else list(features)
+        auxiliary = [self.target, *([] if self.weight is None else [self.weight])]
         first = 0
-        for batch in self._files.batches(list(dict.fromkeys([*wanted, *beside]))):
-            if self._kept is not None:
-                first, here = first + len(batch), self._kept[first : first + len(batch)]
-                batch = batch.take(np.flatnonzero(here))
+        for batch in self._files.batches(list(dict.fromkeys([*columns, *auxiliary]))):
+            if self._row_mask is not None:
+                first, mask = first + len(batch), self._row_mask[first : first + len(batch)]
+                batch = batch.take(np.flatnonzero(mask))
             weights = None if self.weight is None else batch.column(self.weight).numbers()
-            kept = batch if self.target in wanted else batch.without(*beside)
-            yield kept, batch.column(self.target), weights
+            table = batch if self.target in columns else batch.drop_columns(*auxiliary)
+            yield table, batch.column(self.target), weights
 
 
-def source_of(data: Any, target: Any, weight: Any = None) -> Source | None:
-    """The source for files (target and weight are columns' names) or memory-mapped arrays; None for anything else."""
-    if isinstance(data, Source):
+def make_source(data: Any, target: Any, weight: Any = None) -> RecordSource | None:
+    """Return the source for files (target and weight are column names) or memory-mapped arrays; None otherwise."""
+    if isinstance(data, RecordSource):
         if weight is not None:
             raise InvalidParameter(
-                "a source states its weights itself, e.g. ArrowSource(files, target, weight='w')."
+                "a source brings its own weights; state them there, e.g. ArrowSource(files, target, weight='w')."
             )
         return data
     if is_path(data):
         if not isinstance(target, str):
-            raise InvalidParameter("with files, y must be the name of the target's column.")
+            raise InvalidParameter("with files, y must be the name of the target column.")
         if not isinstance(weight, str | None):
-            raise InvalidParameter("with files, sample_weight must be the name of the weights' column.")
+            raise InvalidParameter("with files, sample_weight must be the name of the weight column.")
         return ArrowSource(data, target, weight=weight)
-    if isinstance(data, np.memmap) or (isinstance(data, np.ndarray) and isinstance(_root(data), np.memmap)):
+    if isinstance(data, np.memmap) or (
+        isinstance(data, np.ndarray) and isinstance(_base_array(data), np.memmap)
+    ):
         return ArraySource(data, target, weight)
     return None
 
 
-def _root(array: Any) -> Any:
+def _base_array(array: Any) -> Any:
     while isinstance(array, np.ndarray) and array.base is not None:
         if isinstance(array, np.memmap):
             return array

@@ -1,12 +1,13 @@
-"""scikit-learn estimators that fit under a stated guarantee, with nothing to tune on private data."""
+"""Scikit-learn estimators that fit under a stated privacy guarantee, with nothing to tune on private data."""
 
 from dplangevin.estimators.additive import DPAdditiveClassifier, DPAdditiveRegressor
-from dplangevin.estimators.huber import DPHuberRegressor
-from dplangevin.estimators.linear_svc import DPLinearSVC
-from dplangevin.estimators.logistic import DPLogisticRegression
-from dplangevin.estimators.poisson import DPPoissonRegressor
-from dplangevin.estimators.quantile import DPQuantileRegressor
-from dplangevin.estimators.ridge import DPRidge
+from dplangevin.estimators.classifiers import DPLinearSVC, DPLogisticRegression
+from dplangevin.estimators.regressors import (
+    DPHuberRegressor,
+    DPPoissonRegressor,
+    DPQuantileRegressor,
+    DPRidge,
+)
 from dplangevin.estimators.schema_encoder import SchemaEncoder
 
 __all__ = [

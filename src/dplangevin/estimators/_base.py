@@ -1,4 +1,4 @@
-"""What every estimator does: check public statements, plan without data, run, keep only what may be seen."""
+"""Base class of the estimators: check public inputs, plan without data, run once, store only what is released."""
 
 from __future__ import annotations
 
@@ -12,69 +12,74 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.accounting.guarantee import Guarantee, epsilon_per_record
 from dplangevin.data import Dataset, RecordReader
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.estimators._begin import WithCallContext, anew, hanging, settle
-from dplangevin.estimators._blocks import flat_directions
-from dplangevin.estimators._documentation import Example, documented
-from dplangevin.estimators._interval_plan import IntervalPlan, interval_share, plan_with_intervals
-from dplangevin.estimators._learned_norm import fit_with_learned_norm
-from dplangevin.estimators._monotone import check_monotone
-from dplangevin.estimators._names import WithNames
-from dplangevin.estimators._public import compare_public, fit_public
-from dplangevin.estimators._raw import fit_raw
-from dplangevin.estimators._reading import (
-    UNBOUNDED_WEIGHTS,
-    LargeData,
-    Outline,
-    TargetEncoder,
-    by_name,
-    check_column,
-    column,
-    dataset_of,
-    features,
-    is_table,
-    large,
-    numbers_of,
-    outline_features,
+from dplangevin.estimators._call_context import (
+    WithCallContext,
+    check_fit_conditions,
+    fit_conditions,
+    reset_fitted_attributes,
 )
-from dplangevin.estimators.exports import WithExports
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
+from dplangevin.estimators._documentation import DocExample, fill_docstring
+from dplangevin.estimators._interval_plan import IntervalPlan, interval_budget_fraction, plan_with_intervals
+from dplangevin.estimators._public_data import compare_public_methods, fit_with_public_data
+from dplangevin.estimators._raw_fit import fit_raw_table, fit_with_learned_norm
+from dplangevin.estimators._reading import (
+    UNBOUNDED_WEIGHTS_MESSAGE,
+    Outline,
+    OutOfMemoryData,
+    TargetEncoder,
+    build_dataset,
+    check_column,
+    is_table,
+    open_large_data,
+    outline_features,
+    read_column,
+    read_features,
+    read_numbers,
+    split_named_columns,
+)
+from dplangevin.estimators.exports import ExportMixin, FeatureNamesMixin
+from dplangevin.estimators.schema_encoder import (
+    SchemaEncoder,
+    as_schema,
+    check_monotone,
+    encoding_schema,
+    flat_directions,
+)
 from dplangevin.estimators.uncertainty import run_with_intervals
-from dplangevin.families.mechanism import run
-from dplangevin.families.mirror_descent.public_tuner import METHODS
-from dplangevin.families.release import SEEDED, Release
-from dplangevin.families.run_state import StatePath
-from dplangevin.planner.choose import chosen
-from dplangevin.planner.recipe import Recipe
-from dplangevin.planner.request import Objective, Request
-from dplangevin.privacy.conditions import Condition, merge_conditions
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.people import per_record
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mirror_descent.tuning import TUNING_METHODS
+from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release
+from dplangevin.mechanisms.run_state import CheckpointPath
+from dplangevin.planner.fit_plan import FitPlan, plan_request
+from dplangevin.planner.request import Request, RiskObjective
 from dplangevin.problem import Loss, Problem
-from dplangevin.schema.learned import LEARN, leaves_open
-from dplangevin.tables import Table, table_of
+from dplangevin.schema.learned import LEARN, is_learnable
+from dplangevin.tables import Table, as_table
 
 FINITE_CELLS = Condition(
     kind="record-errors",
-    text="every cell of X and y being a finite number: another one is an error, and that event is not covered; "
-    "bad_rows='zero' avoids it",
+    text="every cell of X and y being a finite number: any other cell raises an error, and that event is not "
+    "covered; bad_rows='zero' avoids it",
 )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # type: ignore[misc]
-    """Base of the estimators; not meant to be used by itself.
+class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of the estimators; not meant to be used by itself.
 
-    Subclasses name their model for the planner and say how targets and parameters are encoded. Every parameter is a
-    field: the `__init__` that scikit-learn reads is generated. Its documentation and
-    an example are put in place of {shared} ({parameters} with their heading) and {example}.
+    Subclasses name their model for the planner and define how targets and parameters are encoded. Every parameter is
+    a field, from which the `__init__` that scikit-learn inspects is generated. In the docstrings of subclasses the
+    shared documentation replaces {shared} ({parameters} includes the heading), and an example replaces {example}.
     """
 
     _model: ClassVar[str]
-    _own_parameters: ClassVar[str] = ""
-    _example: ClassVar[Example]
+    _own_parameters_doc: ClassVar[str] = ""
+    _example: ClassVar[DocExample]
 
     epsilon: float = 1.0
     delta: float | None = 1e-5
@@ -84,124 +89,149 @@ class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # 
     alpha: float | None = None
     fit_intercept: bool = True
     adjacency: str = "replace-one"
-    n: int | None = None
+    n_public: int | None = None
     mechanism: str = "auto"
     theorem: str | None = None
-    objective: Objective = "empirical"
+    objective: RiskObjective = "empirical"
     weight_bound: float | None = None
     bad_rows: str | None = None
     max_rows_per_person: int = 1
     person: str | None = None
-    intervals: bool | float = False
+    intervals: bool = False
+    interval_budget: float | None = None
     secure: bool = False
     public_data: Any = None
     public_method: str = "mirror"
     compare: bool = False
-    ledger: Spender | None = None
+    ledger: BudgetAccount | None = None
     random_state: Any = None
-    state: StatePath = None
+    checkpoint: CheckpointPath = None
     verbose: bool = False
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
-        cls.__doc__ = documented(cls.__name__, cls.__doc__, cls._own_parameters, cls._example)
+        cls.__doc__ = fill_docstring(cls.__name__, cls.__doc__, cls._own_parameters_doc, cls._example)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit under the stated guarantee: plan from public quantities, run once, keep only what may be seen.
+        """Fit under the stated guarantee: plan from public quantities, charge the budget, release once.
 
-        What lies outside the stated bounds is brought back, silently: labels outside `classes` count as the first
-        class, targets are clipped to `target_bounds`, weights to `weight_bound`.
+        Values outside the stated bounds are brought inside without a message, which would depend on the data: labels
+        outside `classes` count as the first class, targets are clipped to `target_bounds`, weights to `weight_bound`.
+
+        Parameters
+        ----------
+        X : features: an array, a table (with a schema), a path of files, or a Dask collection.
+        y : targets, or the name of their column.
+        sample_weight : weights, or the name of their column; None weighs every record by 1.
         """
-        with anew(self):
-            learned = self.learns()
-            if learned == "norm":
+        with reset_fitted_attributes(self):
+            learned_bounds = self.learned_bounds()
+            if learned_bounds == "norm":
                 scaled: Self = fit_with_learned_norm(self, X, y, sample_weight)
                 return scaled
-            if learned == "schema" or self.person is not None:
-                fitted: Self = fit_raw(self, X, y, sample_weight)
+            if learned_bounds == "schema" or self.person is not None:
+                fitted: Self = fit_raw_table(self, X, y, sample_weight)
                 return fitted
             outline = self.outline(X, y, sample_weight)
-            encode = self.encoder(outline.labels)
+            encode = self.target_encoder(outline.labels)
             if self.schema is not None:
                 check_monotone(self, encode.n_classes)
-            request = self.request(self.divisor(outline.shape[0]), outline.shape[1], encode.n_classes)
+            request = self.planning_request(
+                self.public_divisor(outline.shape[0]), outline.shape[1], encode.n_classes
+            )
             weighted = outline.weighted
             if weighted and self.weight_bound is None:
-                warnings.warn(UNBOUNDED_WEIGHTS, UserWarning, stacklevel=2)
+                warnings.warn(UNBOUNDED_WEIGHTS_MESSAGE, UserWarning, stacklevel=2)
             if self.public_data is not None:
-                theta, problem, loss = fit_public(self, outline, encode, request)
-                return self.from_theta(theta, problem, loss)
-            both: IntervalPlan | None = None
-            if self.intervals is not False and (share := interval_share(self.intervals)):
+                theta, problem, loss = fit_with_public_data(self, outline, encode, request)
+                return self.set_coefficients(theta, problem, loss)
+            interval_plan: IntervalPlan | None = None
+            if budget_fraction := interval_budget_fraction(self):
                 rows = self.max_rows_per_person
-                loaded = weighted or encode.class_weights is not None
-                stated = not isinstance(self.intervals, bool | np.bool_)
-                recipe, both = plan_with_intervals(share, request, rows=rows, weighted=loaded, stated=stated)
+                has_weights = weighted or encode.class_weights is not None
+                is_fraction_stated = self.interval_budget is not None
+                fit_plan, interval_plan = plan_with_intervals(
+                    budget_fraction,
+                    request,
+                    rows_per_person=rows,
+                    weighted=has_weights,
+                    is_fraction_stated=is_fraction_stated,
+                )
             else:
-                recipe = chosen(request)
+                fit_plan = plan_request(request)
                 if self.max_rows_per_person != 1:
-                    self.check_person(recipe.plan.guarantee)
-            if recipe.caution is not None:
-                warnings.warn(recipe.caution, UserWarning, stacklevel=2)
+                    self.check_group_privacy(fit_plan.plan.guarantee)
+            if fit_plan.warning is not None:
+                warnings.warn(fit_plan.warning, UserWarning, stacklevel=2)
             if self.verbose:
-                print(recipe)
-            problem = recipe.plan.problem
+                print(fit_plan)
+            problem = fit_plan.plan.problem
             data = self.reader(outline, problem, encode)
-            release = self._run(recipe, both, data)
-            self.plan_ = recipe
+            release = self._release_fit(fit_plan, interval_plan, data)
+            self.plan_ = fit_plan
             self.n_iter_ = release.n_steps
-            if release.beside:
-                self.geometry_ = dict(release.beside)
+            if release.auxiliary:
+                self.geometry_ = dict(release.auxiliary)
             self.ledger_head_ = release.ledger_head
-            return self.from_theta(np.array(release.value), problem)
+            return self.set_coefficients(np.array(release.value), problem)
 
-    def _run(self, recipe: Recipe, both: IntervalPlan | None, data: RecordReader) -> Release:
-        """Charge and release; with intervals, the curvature too."""
-        if both is not None:
-            flat = None if self.schema is None else flat_directions(as_schema(schema_of(self)))
+    def _release_fit(
+        self, fit_plan: FitPlan, interval_plan: IntervalPlan | None, data: RecordReader
+    ) -> Release:
+        """Charge the budget and release the fit; with intervals, also the curvature."""
+        if interval_plan is not None:
+            flat = None if self.schema is None else flat_directions(as_schema(encoding_schema(self)))
             release, self.uncertainty_ = run_with_intervals(
-                both, data, self.random_state, self.ledger, self.state, self.max_rows_per_person, flat
+                interval_plan,
+                data,
+                self.random_state,
+                self.ledger,
+                self.checkpoint,
+                self.max_rows_per_person,
+                flat,
             )
-            self.privacy_ = self.promise(both.guarantee, release.seeded, both.words)
+            self.privacy_ = self.guarantee_of_fit(
+                interval_plan.guarantee, release.seeded, interval_plan.assumption
+            )
             return release
-        release = run(
-            recipe.plan,
+        release = run_plan(
+            fit_plan.plan,
             data,
             self.random_state,
             ledger=self.ledger,
             secure=bool(self.secure),
-            state=self.state,
+            checkpoint=self.checkpoint,
             rows_per_person=self.max_rows_per_person,
         )
-        self.privacy_ = self.promise(recipe.plan.guarantee, release.seeded)
+        self.privacy_ = self.guarantee_of_fit(fit_plan.plan.guarantee, release.seeded)
         return release
 
-    def read(self, X: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """Features, targets and weights as checked cells; what is public is refused first, and large data stay away."""
-        return self.read_cells(self.outline(X, y, weights))
+    def read_records(self, X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, Any]:
+        """Return features, targets and weights as checked cells; public errors come first, large data stay unread."""
+        return self.read_cells(self.outline(X, y, sample_weight))
 
     def outline(self, X: Any, y: Any, weights: Any = None) -> Outline:
-        """What is public of these records: shape, names and types of columns. What is wrong with them is refused here.
+        """Return what is public about these records (shape, column names and types); raise if that is invalid.
 
         No cell is read, except labels where a classifier's classes are not stated, which makes the guarantee
         conditional.
         """
-        self.check_stated()
+        self.check_public_inputs()
         if (isinstance(y, str) or isinstance(weights, str)) and is_table(X):
-            X, y, weights = by_name(X, y, weights)
-        self.prepare(X, y, weights)
-        schema = None if self.schema is None else schema_of(self)
-        found = large(X, y, weights, schema)
-        if found is not None:
-            X, shape = found, found.shape
+            X, y, weights = split_named_columns(X, y, weights)
+        self.complete_schema(X, y, weights)
+        schema = None if self.schema is None else encoding_schema(self)
+        large_data = open_large_data(X, y, weights, schema)
+        if large_data is not None:
+            X, shape = large_data, large_data.shape
         elif schema is None:
             shape = outline_features(self, X)
         else:
-            X = X if isinstance(X, list | tuple) else table_of(X, as_schema(schema).names)
+            X = X if isinstance(X, list | tuple) else as_table(X, as_schema(schema).names)
             if isinstance(X, Table):
                 as_schema(schema).validate(X.names)
             shape = len(X), len(SchemaEncoder(schema).get_feature_names_out())
-        if found is None:
+        if large_data is None:
             check_column(y, shape[0], "y")
             if weights is not None:
                 check_column(weights, shape[0], "sample_weight")
@@ -216,128 +246,134 @@ class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # 
             y=y,
             weights=weights,
             shape=shape,
-            weighted=weights is not None if found is None else found.weighted,
-            labels=self._outline_targets(y, shape[0], found is not None),
+            weighted=weights is not None if large_data is None else large_data.has_weights,
+            labels=self._outline_targets(y, shape[0], large_data is not None),
         )
 
     def read_cells(self, outline: Outline) -> tuple[Any, Any, Any]:
-        """Features, targets and weights as checked cells; large data stay away. After the charge."""
+        """Return features, targets and weights as checked cells, after the charge; large data stay unread."""
         X, rows = outline.X, outline.shape[0]
-        away = isinstance(X, LargeData)
-        if not away:
-            X = self._encoded(X, reset=True)
-        y = self._read_targets(outline.y, rows, away) if outline.labels is None else outline.labels
+        out_of_memory = isinstance(X, OutOfMemoryData)
+        if not out_of_memory:
+            X = self._encode_features(X, reset=True)
+        y = self._read_targets(outline.y, rows, out_of_memory) if outline.labels is None else outline.labels
         weights = outline.weights
-        if weights is not None and not away:
-            weights = numbers_of(column(weights, rows, "sample_weight"), "sample_weight", self._total())
+        if weights is not None and not out_of_memory:
+            weights = read_numbers(
+                read_column(weights, rows, "sample_weight"), "sample_weight", self._accepts_any_row()
+            )
         return X, y, weights
 
     def reader(self, outline: Outline, problem: Problem, encode: TargetEncoder) -> RecordReader:
-        """The records for a mechanism, which reads and clips them after the charge."""
+        """Return the records as a reader, with which the mechanism reads and clips them after the charge."""
         outline.check(problem, encode)
 
         def read() -> Dataset:
             X, y, weights = self.read_cells(outline)
-            data = dataset_of(X, y, problem, encode, weights)
+            data = build_dataset(X, y, problem, encode, weights)
             if self.verbose:
                 print(data.describe(problem.loss))
             return data
 
         return RecordReader(problem, read)
 
-    def encoder(self, y: Any = None) -> TargetEncoder:
-        """How targets become what the problem sees; y is looked at only for classes that are not stated."""
+    def target_encoder(self, y: Any = None) -> TargetEncoder:
+        """Return the encoder from targets to labels of the problem; y is read only if the classes are not stated."""
         raise NotImplementedError
 
-    def from_theta(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
-        """Take the problem's parameters: coef_ and intercept_ in the units of the table.
+    def set_coefficients(self, theta: Floats, problem: Problem, loss: Loss | None = None) -> Self:
+        """Set coef_ and intercept_, in the units of the table, from the problem's parameters.
 
-        loss : the one that prediction is calibrated for, where it is not the problem's.
+        Parameters
+        ----------
+        theta : released parameters of the problem.
+        problem : that was solved.
+        loss : for which prediction is calibrated; None: the problem's.
         """
         raise NotImplementedError
 
-    def learns(self) -> str | None:
-        """What a fit learns of the bounds, "norm" or "schema"; None where all of them are stated."""
+    def learned_bounds(self) -> str | None:
+        """Return which bounds the fit learns, "norm" or "schema"; None where all of them are stated."""
         if isinstance(self.data_norm, str) and self.data_norm == LEARN:
             return "norm"
-        return "schema" if self.schema is not None and leaves_open(self.schema) else None
+        return "schema" if self.schema is not None and is_learnable(self.schema) else None
 
-    def check_stated(self) -> None:
-        """Refuse what is publicly wrong about rows and targets, before any record is read."""
-        self._norm()
-        self.stated_targets()
+    def check_public_inputs(self) -> None:
+        """Raise if public inputs about rows or targets are invalid, before any record is read."""
+        self._row_norm_bound()
+        self.public_targets()
 
-    def stated_targets(self) -> tuple[Any, ...] | None:
-        """What is public of the targets, their labels or their range; None where labels are to be read from y."""
+    def public_targets(self) -> tuple[Any, ...] | None:
+        """Return the public labels or the public range of the targets; None where labels are read from y."""
         raise NotImplementedError
 
-    def _outline_targets(self, y: Any, rows: int, away: bool) -> Any:
-        """Labels that are read before the charge because their set is not stated; None where none are."""
+    def _outline_targets(self, y: Any, rows: int, out_of_memory: bool) -> Any:
+        """Return the labels if they are read before the charge, because their set is not stated; else None."""
         return None
 
-    def _read_targets(self, y: Any, rows: int, away: bool) -> Any:
-        """Targets as cells, one for each row; `away` leaves them where they are."""
+    def _read_targets(self, y: Any, n_rows: int, out_of_memory: bool) -> Any:
+        """Return targets as cells, one for each row; with `out_of_memory` they are returned unread."""
         raise NotImplementedError
 
     def _model_options(self, n_classes: int | None) -> dict[str, Any]:
-        """Fields of the request that belong to the model."""
+        """Return the fields of the request that are specific to the model."""
         return {}
 
-    def compare_public(self, n: int) -> dict[str, float]:
-        """What public data buys, before anything is spent: expected excess loss of public-only, warm-start and mirror.
+    def compare_public_methods(self, n_private: int) -> dict[str, float]:
+        """Return the expected excess loss of public-only, warm-start and mirror; no private record is read.
 
-        n is the public number of private rows. Computed on held-out public rows with simulated noise.
+        It is estimated on held-out public rows with simulated noise, for `n_private` private rows (a public number).
         """
         if self.public_data is None:
-            raise InvalidParameter("compare_public needs public_data=(X_public, y_public).")
-        return compare_public(self, n)
+            raise InvalidParameter("compare_public_methods needs public_data=(X_public, y_public).")
+        return compare_public_methods(self, n_private)
 
-    def _largest_class_weight(self) -> float:
-        """What weighs the heaviest class: 1 where there are no classes."""
+    def _max_class_weight(self) -> float:
+        """Return the largest class weight; 1 where there are no classes."""
         return 1.0
 
     def _check_secure(self) -> None:
-        """Refuse what secure mode cannot do, before anything is planned."""
+        """Raise for options that secure mode does not support, before anything is planned."""
         if self.random_state is not None:
             raise InvalidParameter(
                 "random_state must be left out with secure=True: secure noise comes from the operating system's "
                 "cryptographic generator, and a seed would undo it."
             )
-        if interval_share(self.intervals):
+        if interval_budget_fraction(self):
             raise InvalidParameter(
-                "intervals have no secure form: they rest on objective perturbation, whose real-valued noise passes "
-                "through a minimiser. Leave them out with secure=True."
+                "intervals have no secure implementation: they use objective perturbation, whose real-valued noise "
+                "passes through a minimizer. Leave them out with secure=True."
             )
 
-    def check_person(self, guarantee: Guarantee) -> None:
-        """The promise to a person with several rows, before anything runs."""
-        spent = guarantee.group(self.max_rows_per_person).epsilon()
-        if not spent <= self.epsilon:
+    def check_group_privacy(self, guarantee: Guarantee) -> None:
+        """Raise if the guarantee for a person with several rows exceeds epsilon, before anything runs."""
+        group_epsilon = guarantee.group(self.max_rows_per_person).epsilon()
+        if not group_epsilon <= self.epsilon:
             raise CalibrationFailed(
-                f"{self.max_rows_per_person} rows a person would cost epsilon = {spent:.6g}, above {self.epsilon:.6g}; "
-                "leave theorem and mechanism to the planner."
+                f"with {self.max_rows_per_person} rows per person the fit would cost epsilon = {group_epsilon:.6g}, "
+                f"above {self.epsilon:.6g}; leave theorem and mechanism to the planner."
             )
 
-    def request(self, n: int, n_features: int, n_classes: int | None = None) -> Request:
-        """What the planner is told about data of this shape. No record is read."""
-        rows = _check.count("max_rows_per_person", self.max_rows_per_person)
+    def planning_request(self, n: int, n_features: int, n_classes: int | None = None) -> Request:
+        """Return the request to the planner for data of this public shape; no record is read."""
+        rows = _check.check_count("max_rows_per_person", self.max_rows_per_person)
         delta = 0.0 if self.delta is None else self.delta
         if delta != 0:
-            _check.open_unit("delta", delta)
-        epsilon = _check.positive("epsilon", self.epsilon)
+            _check.check_open_unit("delta", delta)
+        epsilon = _check.check_positive("epsilon", self.epsilon)
         if delta >= 1 / n:
             warnings.warn(
                 f"delta = {delta:g} is not below 1/n = {1 / n:g}: a mechanism that publishes one random record "
-                "whole would satisfy it. Choose a smaller delta.",
+                "in full would satisfy it. Choose a smaller delta.",
                 UserWarning,
                 stacklevel=3,
             )
-        secure = _check.flag("secure", self.secure)
+        secure = _check.check_flag("secure", self.secure)
         if secure:
             self._check_secure()
-        own = self.public_data is None  # the public sample has a mechanism of its own
-        _check.choice("public_method", self.public_method, METHODS)
-        if own and self.compare:
+        without_public_data = self.public_data is None  # fits with public data have a mechanism of their own
+        _check.check_choice("public_method", self.public_method, TUNING_METHODS)
+        if without_public_data and self.compare:
             raise InvalidParameter(
                 "compare needs public_data=(X_public, y_public); there is nothing to compare."
             )
@@ -345,26 +381,25 @@ class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # 
             **{"model": self._model, **self._model_options(n_classes)},
             n=n,
             n_features=n_features,
-            epsilon=epsilon if rows == 1 else per_record(epsilon, delta, rows),
+            epsilon=epsilon if rows == 1 else epsilon_per_record(epsilon, delta, rows),
             delta=delta,
             adjacency=self.adjacency,
-            data_norm=self._norm(),
+            data_norm=self._row_norm_bound(),
             # a schema adds a constant column of its own, inside the row norm
             fit_intercept=self.fit_intercept and self.schema is None,
             radius=self.radius,
             alpha=self.alpha,
-            mechanism=self.mechanism if own else "auto",
-            theorem=self.theorem if own else None,
+            mechanism=self.mechanism if without_public_data else "auto",
+            theorem=self.theorem if without_public_data else None,
             objective=self.objective,
-            weight_bound=(1.0 if self.weight_bound is None else self.weight_bound)
-            * self._largest_class_weight(),
-            bad_rows="zero" if self._total() else "refuse",
+            weight_bound=(1.0 if self.weight_bound is None else self.weight_bound) * self._max_class_weight(),
+            bad_rows="zero" if self._accepts_any_row() else "refuse",
             secure=secure,
-            more_rows=self.n is not None and self.adjacency == "add-remove",
+            allow_more_rows=self.n_public is not None and self.adjacency == "add-remove",
         )
 
-    def _norm(self) -> float:
-        """The stated bound on a row, before any data is read."""
+    def _row_norm_bound(self) -> float:
+        """Return the stated bound on the norm of a row, before any data are read."""
         if self.schema is not None:
             if self.data_norm is not None:
                 raise InvalidParameter(
@@ -377,66 +412,69 @@ class DPLinearModel(WithCallContext, WithNames, WithExports, BaseEstimator):  # 
                 "beyond the bound are scaled back, and it is never measured from the data (that would leak). For "
                 "features scaled to [-1, 1] state data_norm=n_features ** 0.5."
             )
-        return _check.positive("data_norm", self.data_norm)
+        return _check.check_positive("data_norm", self.data_norm)
 
-    def promise(self, guarantee: Guarantee, seeded: bool, *more: str) -> Guarantee:
-        """The guarantee to a person, with what this estimator's reading of the data assumes."""
-        known = self.adjacency == "replace-one" and self.person is None
-        words = ["the number of rows is public"] if known else []
-        refused: tuple[Condition, ...] = ()
-        if not self._total():
-            refused = (FINITE_CELLS,)
+    def guarantee_of_fit(self, guarantee: Guarantee, seeded: bool, *extra_assumptions: str) -> Guarantee:
+        """Return the guarantee for a person, with the assumptions and conditions of this estimator's data reading."""
+        count_is_public = self.adjacency == "replace-one" and self.person is None
+        own_assumptions = ["the number of rows is public"] if count_is_public else []
+        row_conditions: tuple[Condition, ...] = ()
+        if not self._accepts_any_row():
+            row_conditions = (FINITE_CELLS,)
         if seeded:
-            words.append(SEEDED)
-        conditions, besides = self.target_words()
-        promised = replace(
+            own_assumptions.append(SEEDED_MESSAGE)
+        conditions, target_assumptions = self.target_conditions()
+        fit_guarantee = replace(
             guarantee,
-            conditions=merge_conditions(conditions, hanging(self), guarantee.conditions, refused),
-            assumptions=(*guarantee.assumptions, *words, *more, *besides),
+            conditions=merge_conditions(
+                conditions, fit_conditions(self), guarantee.conditions, row_conditions
+            ),
+            assumptions=(*guarantee.assumptions, *own_assumptions, *extra_assumptions, *target_assumptions),
         )
         rows = self.max_rows_per_person
-        return promised if rows == 1 else promised.group(rows)
+        return fit_guarantee if rows == 1 else fit_guarantee.group(rows)
 
-    def target_words(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
-        """The conditions that the reading of the targets brings, and what is assumed of them besides."""
+    def target_conditions(self) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+        """Return the conditions under which targets are read, and the assumptions about them."""
         return (), ()
 
-    def _strict(self) -> bool:
+    def _has_strict_ledger(self) -> bool:
         """Whether the data set's budget is declared strict."""
         return bool(getattr(self.ledger, "strict", False))
 
-    def divisor(self, rows: int) -> int:
-        """The public divisor of the mean: stated, or the number of rows."""
-        settle(self)
-        if self.n is None and rows == 0:
+    def public_divisor(self, n_rows: int) -> int:
+        """Return the public divisor of the mean: the stated one, or the number of rows."""
+        check_fit_conditions(self)
+        if self.n_public is None and n_rows == 0:
             raise InvalidParameter("the table has no rows.")
-        return rows if self.n is None else _check.count("n", self.n)
+        return n_rows if self.n_public is None else _check.check_count("n_public", self.n_public)
 
-    def _bad_rows(self) -> str:
-        """What becomes of a row that is no row of finite numbers; a strict data set never tells of one."""
-        strict = self._strict()
-        given = ("zero" if strict else "refuse") if self.bad_rows is None else self.bad_rows
-        if strict and given == "refuse":
+    def _bad_row_rule(self) -> str:
+        """Return the rule for rows with a cell that is not a finite number; a strict data set never raises for one."""
+        strict = self._has_strict_ledger()
+        stated_rule = ("zero" if strict else "refuse") if self.bad_rows is None else self.bad_rows
+        if strict and stated_rule == "refuse":
             raise InvalidParameter(
-                "this data set is strict: bad_rows='refuse' would tell of single rows; leave it out, or say 'zero'."
+                "this data set is strict: the errors of bad_rows='refuse' would reveal single rows; leave it out, or "
+                "set bad_rows='zero'."
             )
-        return _check.choice("bad_rows", given, ("refuse", "zero"))
+        return _check.check_choice("bad_rows", stated_rule, ("refuse", "zero"))
 
-    def _total(self) -> bool:
-        """Whether no record can raise: a schema has a rule for every cell."""
-        return self._bad_rows() == "zero" or self.schema is not None
+    def _accepts_any_row(self) -> bool:
+        """Whether no record can raise an error; with a schema every cell has a rule."""
+        return self._bad_row_rule() == "zero" or self.schema is not None
 
-    def _encoded(self, X: Any, *, reset: bool) -> Any:
-        """Features as checked numbers; a table is encoded by the schema."""
-        schema = None if self.schema is None else schema_of(self)
-        return features(self, X, reset) if schema is None else SchemaEncoder(schema).transform(X)
+    def _encode_features(self, X: Any, *, reset: bool) -> Any:
+        """Return features as checked numbers; a table is encoded by the schema."""
+        schema = None if self.schema is None else encoding_schema(self)
+        return read_features(self, X, reset) if schema is None else SchemaEncoder(schema).transform(X)
 
-    def prepare(self, X: Any, y: Any, weights: Any) -> None:
-        """What a fit works out from public quantities before any cell is read."""
+    def complete_schema(self, X: Any, y: Any, weights: Any) -> None:
+        """Set what the fit derives from public quantities before any cell is read; nothing for linear models."""
 
-    def _scores(self, X: Any) -> Floats:
-        """Scores [rows, outputs] of the fitted parameters."""
+    def _linear_scores(self, X: Any) -> Floats:
+        """Return the scores [rows, outputs] of the fitted parameters."""
         check_is_fitted(self)
-        rows = self._encoded(X, reset=False)
+        rows = self._encode_features(X, reset=False)
         scores: Floats = rows @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores

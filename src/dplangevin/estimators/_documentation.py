@@ -1,75 +1,94 @@
-"""What every estimator's help says: written once, put in place of markers."""
+"""Documentation that all estimators share, inserted into their docstrings in place of markers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import fill
 
-from dplangevin.privacy.registry import recipes_by_name
+from dplangevin.accounting.registry import requestable_mechanisms
 
-PARAMETERS = """\
-    epsilon, delta : the promise; delta = 0 or None asks for pure epsilon-DP.
+PARAMETERS_DOC = """\
+    epsilon, delta : the privacy guarantee of the fit; delta = 0 or None asks for pure epsilon-DP.
     data_norm : stated bound on the norm of a row of X (without the intercept); longer rows are scaled back.
-        "learn" learns it inside the promise (data_norm_).
+        "learn" learns it within the guarantee (data_norm_).
     schema : instead of data_norm, a public schema that encodes a DataFrame (see SchemaEncoder), or Schema.learn(...),
-        whose ranges and categories the fit learns inside its promise (schema_ has them).
+        whose ranges and categories the fit learns within its guarantee (schema_ has them).
     radius : stated bound on the norm of the coefficients; None leaves the choice to the planner.
-    alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves it to the planner.
-    fit_intercept : add a constant column inside the joint norm.
-    adjacency : "replace-one" (a record is exchanged) or "add-remove".
-    n : public divisor of the mean under add-remove; the table may have more or fewer rows. None is the number of rows,
-        which is then public.
+    alpha : ridge per sample, (1/n) sum loss + (alpha/2) |(w, intercept)|^2; None leaves the choice to the planner.
+    fit_intercept : add a constant column, which counts in the norm of a row.
+    adjacency : "replace-one" (neighbours differ in one record's value) or "add-remove" (in one record's presence).
+    n_public : public divisor of the mean under add-remove; the table may have more or fewer rows. None takes the
+        number of rows, which is then public.
     mechanism : "auto" or one of
         {mechanisms}.
-    theorem : pin the accounting theorem by name.
-    objective : "empirical", or "population": a draw whose ridge makes the bound on the risk of new records smallest.
+    theorem : name of the accounting theorem to use; None leaves the choice to the planner.
+    objective : "empirical", or "population": sample a model, with the ridge that minimizes the bound on the risk of
+        new records.
     weight_bound : stated bound on sample weights; larger ones are clipped (None: 1, with a warning).
-    bad_rows : a row with a cell that is no finite number is refused ("refuse"), or counts as the zero row ("zero");
-        None is "zero" under a strict ledger, else "refuse". With a schema no cell is refused.
-    max_rows_per_person : the promise covers all rows of a person who owns at most so many.
-    person : the column that says whose a row is. At most max_rows_per_person rows of each person are then used, chosen
-        at random in secret; None believes the bound. Needs n.
-    intervals : True or a share of the budget (0.15) pays for the curvature that standard errors need.
-    secure : exact noise on integers, safe against attacks on floating point (where: see docs/trust.md; delta > 0).
-    public_data : (X_public, y_public), records that need no protection: start and geometry of the private steps.
+    bad_rows : what to do with a row that has a cell that is not a finite number: raise ("refuse"), or treat it as the
+        zero row ("zero"); None means "zero" under a strict ledger, else "refuse". With a schema no cell raises.
+    max_rows_per_person : the guarantee covers all rows of a person who has at most this many.
+    person : the column that identifies the person of a row. At most max_rows_per_person rows of each person are then
+        used, chosen at random in secret; None trusts the stated bound. Needs n_public.
+    intervals : release the curvature that standard errors and confidence intervals need, under the same guarantee.
+    interval_budget : fraction of the budget to spend on the curvature; None means 0.15, or more where that would be
+        too noisy.
+    secure : exact noise on an integer grid, safe against floating-point attacks (see docs/trust.md; needs delta > 0).
+    public_data : (X_public, y_public), records that need no protection; they give the starting point and the geometry
+        of the private steps.
     public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
-    compare : also compare the methods on held-out public rows (public_comparison_; see compare_public).
-    ledger : a Spender that is charged before the data is read.
-    random_state : None draws from the operating system; a seed voids the promise against those who know it.
-    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
+    compare : also compare the methods on held-out public rows (public_comparison_; see compare_public_methods).
+    ledger : a BudgetAccount that is charged before the data are read.
+    random_state : None draws from the operating system; a seed voids the guarantee against those who know it.
+    checkpoint : path of a private file from which the same fit resumes after a crash, with its noise and its charge.
     verbose : print the plan before running.
-""".replace("{mechanisms}", fill(", ".join(recipes_by_name()), 112, subsequent_indent=8 * " "))
-ATTRIBUTES = """\
+""".replace("{mechanisms}", fill(", ".join(requestable_mechanisms()), 112, subsequent_indent=8 * " "))
+ATTRIBUTES_DOC = """\
     coef_, intercept_ : the released model.
-    plan_ : what was chosen, why, and the predicted excess risk. privacy_ : what was promised.
+    privacy_ : the guarantee, with its conditions and assumptions.
+    plan_ : mechanism and parameters, the reasons for them, and the predicted excess risk.
     standard_errors_, confidence_intervals(level) : with intervals, for coef_ and then the intercept.
-    geometry_ : which directions of the joint rows stood above the noise of their second moment (`resolved`), and for
-        squared and logistic losses what the fit is expected to have lost to noise (`excess_risk`, an estimate).
-    n_iter_ : number of steps. n_features_in_, feature_names_in_ : of the training table.
+    geometry_ : for which directions of the joint rows the eigenvalue of the noisy second moment stands above the
+        noise (`resolved`), and for squared and logistic losses an estimate of the excess risk due to noise
+        (`excess_risk`).
+    n_iter_ : number of steps.
+    n_features_in_, feature_names_in_ : of the training table.
 """
 
 
-CLASSES = """\
-    class_weight : {label: weight}, stated; the largest one counts in every sensitivity. A label left out weighs 1.
-    classes : the public set of labels; None reads it from y and says so in privacy_. classes_ : those of the fit.
+PRIVACY_DOC = """\
+    The fit is (epsilon, delta)-DP for all rows of a person with at most max_rows_per_person rows, and is charged to
+    the ledger once, before the data are read. `privacy_` names the theorem, its conditions and its assumptions;
+    everything computed from the fitted attributes is post-processing and costs nothing.
 """
-TARGET_BOUNDS = """\
+CLASSES_DOC = """\
+    class_weight : {label: weight}, public; every sensitivity is multiplied by the largest one. Other labels weigh 1.
+    classes : the public set of labels (classes_ after the fit); None reads it from y, a condition of privacy_.
+"""
+TARGET_BOUNDS_DOC = """\
     target_bounds : (low, high), the stated range of y (of counts: (0, high)); targets beyond it are clipped.
 """
 
 
 @dataclass(frozen=True)
-class Example:
-    """What an estimator's example says of its own: how targets arise, what is stated of them, a score it exceeds, and
-    the schema that it needs."""
+class DocExample:
+    """Estimator-specific parts of the docstring example.
+
+    Parameters
+    ----------
+    targets : expression for y.
+    target_arguments : keyword arguments about the targets.
+    min_score : score that the fit exceeds.
+    schema : expression for the schema; "" uses data_norm.
+    """
 
     targets: str
-    stated: str
-    score: float
+    target_arguments: str
+    min_score: float
     schema: str = ""
 
-    def written(self, name: str) -> str:
-        """The example of the estimator of this name."""
+    def render(self, name: str) -> str:
+        """Return the Examples section for the estimator of this name."""
         rows, first = (
             ("schema=schema", f"    >>> schema = {self.schema}\n")
             if self.schema
@@ -83,16 +102,19 @@ class Example:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (5000, 3))
     >>> y = {self.targets}
-{first}    >>> model = {name}(epsilon=1.0, delta=1e-6, {rows}, {self.stated}, random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > {self.score}), bool(model.privacy_.epsilon() <= 1.0)
+{first}    >>> model = {name}(epsilon=1.0, delta=1e-6, {rows}, {self.target_arguments}, random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > {self.min_score}), bool(model.privacy_.epsilon() <= 1.0)
     (True, True)
 """
 
 
-def documented(name: str, text: str | None, own: str, example: Example) -> str | None:
-    """The docstring with what is shared in place of its markers; among the parameters, `own` come first."""
-    if text is None:  # python -OO
+def fill_docstring(name: str, docstring: str | None, own_parameters: str, example: DocExample) -> str | None:
+    """Return the docstring with the shared parts in place of its markers; `own_parameters` come first."""
+    if docstring is None:  # python -OO
         return None
-    shared = f"{own}{PARAMETERS}\n    Attributes\n    ----------\n{ATTRIBUTES}"
-    text = text.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
-    return text.replace("    {shared}\n", shared).replace("    {example}\n", example.written(name))
+    shared = (
+        f"{own_parameters}{PARAMETERS_DOC}\n    Attributes\n    ----------\n{ATTRIBUTES_DOC}"
+        f"\n    Privacy\n    -------\n{PRIVACY_DOC}"
+    )
+    docstring = docstring.replace("    {parameters}\n", "    Parameters\n    ----------\n    {shared}\n")
+    return docstring.replace("    {shared}\n", shared).replace("    {example}\n", example.render(name))

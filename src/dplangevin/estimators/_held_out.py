@@ -1,4 +1,4 @@
-"""Records that models are scored on: arrays and tables, files read in batches, Dask collections on their workers."""
+"""Held-out records on which models are scored: in memory, in files read by batches, or on Dask workers."""
 
 from __future__ import annotations
 
@@ -12,39 +12,46 @@ from scipy.sparse import issparse
 
 from dplangevin._arrays import Floats
 from dplangevin.data import ArrowSource
-from dplangevin.data.dask import LOST, RETRIES, connected, delayed_parts, failures, is_dask
-from dplangevin.data.sources import source_of
+from dplangevin.data.dask import (
+    LOST_WORKERS_MESSAGE,
+    RETRIES,
+    connect_client,
+    dask_failures,
+    delayed_partitions,
+    is_dask,
+)
+from dplangevin.data.sources import make_source
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._reading import by_name, dense, finite_rows, is_table
-from dplangevin.estimators.schema_encoder import schema_of
-from dplangevin.tables import Cells, Table, cells_of, matrix_of, table_of
+from dplangevin.estimators._reading import is_table, split_named_columns, to_dense, zero_nonfinite_rows
+from dplangevin.estimators.schema_encoder import encoding_schema
+from dplangevin.tables import CellColumn, Table, as_column, as_matrix, as_table
 
-View = Callable[[Any], Any]  # the features as a model takes them
-Task = Callable[[View, Cells], Sequence[Floats]]
-Part = tuple[Sequence[Floats], int]
+FeatureView = Callable[[Any], Any]  # from a model to the features in the form it expects
+SumTask = Callable[[FeatureView, CellColumn], Sequence[Floats]]
+PartSums = tuple[Sequence[Floats], int]
 
 
-class HeldOut(ABC):
-    """Features and labels, perhaps in parts. Sums of whole numbers do not depend on the parts."""
+class HeldOutRecords(ABC):
+    """Features and labels, possibly in parts; sums of integers do not depend on the partition."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of records; private under add-remove adjacency."""
+        """Return the number of records; private under add-remove adjacency."""
 
     @abstractmethod
-    def _parts(self, task: Task) -> Iterable[Part]:
-        """The task's sums over each part, and the number of records in it."""
+    def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
+        """Yield the task's sums over each part, and the number of records in it."""
 
-    def summed(self, task: Task) -> list[Floats]:
-        """The arrays task(view, labels), added over the parts; view(model) are the features for a model."""
+    def sum_over_parts(self, task: SumTask) -> list[Floats]:
+        """Return the arrays task(view, labels), summed over the parts; view(model) are the features for a model."""
         total: list[Floats] = []
-        seen = 0
-        for sums, count in self._parts(task):
-            seen += count
+        n_read = 0
+        for sums, count in self._sums_by_part(task):
+            n_read += count
             if count:
                 total = [a + b for a, b in zip(total, sums, strict=True)] if total else list(sums)
-        if seen != len(self):
+        if n_read != len(self):
             raise InvalidParameter(
                 "the number of records changed while they were read; make the source read-only. What was charged "
                 "stays charged, and nothing was released."
@@ -52,35 +59,39 @@ class HeldOut(ABC):
         return total
 
 
-def held_out(X: Any, y: Any, *, counted: bool = False) -> HeldOut:
-    """X and y as `fit` takes them: arrays or a table; files and the name of a column; Dask collections.
+def open_held_out(X: Any, y: Any, *, count_is_public: bool = False) -> HeldOutRecords:
+    """Return the records of X and y: arrays or a table, files and the name of a column, or Dask collections.
 
-    counted : their number is public, and none is refused.
+    With `count_is_public`, raise if there are no records; otherwise even that would depend on the data.
     """
-    found = _held_out(X, y)
-    if counted and not len(found):
+    records = _open_records(X, y)
+    if count_is_public and not len(records):
         raise InvalidParameter("y must have one entry per row of X, and there must be at least one.")
-    return found
+    return records
 
 
-def _held_out(X: Any, y: Any) -> HeldOut:
+def _open_records(X: Any, y: Any) -> HeldOutRecords:
     if is_dask(X):
-        return _OnDask(X, y)
-    source = None if isinstance(X, np.ndarray) else source_of(X, y)
+        return _DaskRecords(X, y)
+    source = None if isinstance(X, np.ndarray) else make_source(X, y)
     if source is None:
-        return _InMemory(X, y)
+        return _InMemoryRecords(X, y)
     if not isinstance(source, ArrowSource):
-        raise InvalidParameter("models are scored on files of named columns; give arrays as they are.")
-    return _InFiles(source)
+        raise InvalidParameter(
+            "models are scored on files with named columns; pass an array itself, not as a source."
+        )
+    return _FileRecords(source)
 
 
 @final
-class _InMemory(HeldOut):
+class _InMemoryRecords(HeldOutRecords):
+    """Records in arrays, lists or tables in memory."""
+
     def __init__(self, X: Any, y: Any) -> None:
         if is_table(X):
-            X, y, _ = by_name(X, y, None)
-        # the cells of a list are not looked at before the charge; other containers give theirs unread
-        self._X, self._y = X, y if isinstance(y, list) else cells_of(y, "y")
+            X, y, _ = split_named_columns(X, y, None)
+        # The cells of a list are not read before the charge; other containers become columns of unread cells.
+        self._X, self._y = X, y if isinstance(y, list) else as_column(y, "y")
         rows = X.shape[0] if hasattr(X, "shape") else len(X)
         if len(self._y) != rows:
             raise InvalidParameter("y must have one entry per row of X.")
@@ -88,64 +99,68 @@ class _InMemory(HeldOut):
     def __len__(self) -> int:
         return len(self._y)
 
-    def _parts(self, task: Task) -> Iterable[Part]:
-        yield _applied(self._X, self._y, task, whole=True)
+    def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
+        yield _apply_task(self._X, self._y, task, in_memory=True)
 
 
 @final
-class _InFiles(HeldOut):
+class _FileRecords(HeldOutRecords):
+    """Records in files, read by batches."""
+
     def __init__(self, source: ArrowSource) -> None:
         self._source = source
 
     def __len__(self) -> int:
         return len(self._source)
 
-    def _parts(self, task: Task) -> Iterable[Part]:
+    def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
         for table, labels, _ in self._source.batches():
-            yield _applied(table, labels, task)
+            yield _apply_task(table, labels, task)
 
 
 @final
-class _OnDask(HeldOut):
+class _DaskRecords(HeldOutRecords):
+    """Records of Dask collections, summed on the workers."""
+
     def __init__(self, X: Any, y: Any) -> None:
-        self._client, self._size = connected(None), len(X)
-        self._collections = delayed_parts(X, y, None)
+        self._client, self._size = connect_client(None), len(X)
+        self._collections = delayed_partitions(X, y, None)
 
     def __len__(self) -> int:
         return self._size
 
-    def _parts(self, task: Task) -> Iterable[Part]:
+    def _sums_by_part(self, task: SumTask) -> Iterable[PartSums]:
         import dask
 
-        work = dask.delayed(_applied, pure=False)
+        delayed_task = dask.delayed(_apply_task, pure=False)
         try:
             futures = self._client.compute(
-                [work(X, y, task) for X, y, _ in self._collections], retries=RETRIES
+                [delayed_task(X, y, task) for X, y, _ in self._collections], retries=RETRIES
             )
-            parts: list[Part] = self._client.gather(futures)
-        except failures() as error:
-            raise DplangevinError(LOST.format(type(error).__name__)) from error
+            parts: list[PartSums] = self._client.gather(futures)
+        except dask_failures() as error:
+            raise DplangevinError(LOST_WORKERS_MESSAGE.format(type(error).__name__)) from error
         return parts
 
 
-def _applied(X: Any, y: Any, task: Task, whole: bool = False) -> Part:
-    labels = cells_of(y, "y")
-    view = partial(_whole if whole else _rows, X)
-    sums = task(view, labels) if len(labels) else ()  # models refuse a part without records
+def _apply_task(X: Any, y: Any, task: SumTask, in_memory: bool = False) -> PartSums:
+    labels = as_column(y, "y")
+    view = partial(_features_in_memory if in_memory else _features_of_part, X)
+    sums = task(view, labels) if len(labels) else ()  # models raise for a part without records
     return sums, len(labels)
 
 
-def _whole(rows: Any, model: Any) -> Any:
-    """A table in memory: read record by record for a model of this library, as it is for any other."""
-    return _read(rows, model) if isinstance(model, DPLinearModel) else rows
+def _features_in_memory(rows: Any, model: Any) -> Any:
+    """Return a table in memory: read record by record for a model of this library, unchanged for any other."""
+    return _features_for_dp_model(rows, model) if isinstance(model, DPLinearModel) else rows
 
 
-def _rows(rows: Any, model: Any) -> Any:
-    """Rows of a part as the model was fitted: the columns it knows by name, or numbers without names."""
+def _features_of_part(rows: Any, model: Any) -> Any:
+    """Return the rows of a part in the form in which the model was fitted: named columns, or a matrix of numbers."""
     if isinstance(model, DPLinearModel):
-        return _read(rows, model)
+        return _features_for_dp_model(rows, model)
     if isinstance(rows, Table):
-        rows = _frame(rows)
+        rows = _to_pandas(rows)
     names = getattr(model, "feature_names_in_", None)
     if not hasattr(rows, "columns"):
         return rows
@@ -154,26 +169,26 @@ def _rows(rows: Any, model: Any) -> Any:
     return rows.to_numpy() if hasattr(model, "n_features_in_") else rows
 
 
-def _read(rows: Any, model: DPLinearModel) -> Any:
-    """Encoded rows, or rows of numbers in which a record that is not finite is the zero row: nothing raises."""
-    if schema_of(model) is not None:
+def _features_for_dp_model(rows: Any, model: DPLinearModel) -> Any:
+    """Return rows for which nothing raises: the table if there is a schema, else numbers with bad rows set to zero."""
+    if encoding_schema(model) is not None:
         return rows
     names = getattr(model, "feature_names_in_", None)
     if names is not None and is_table(rows):
-        table = table_of(rows)
+        table = as_table(rows)
         rows = Table({str(name): table.column(str(name)) for name in names}, len(table))
-    rows = dense(rows) if issparse(rows) else rows
-    return finite_rows(matrix_of(rows, model.n_features_in_))
+    rows = to_dense(rows) if issparse(rows) else rows
+    return zero_nonfinite_rows(as_matrix(rows, model.n_features_in_))
 
 
-def _frame(table: Table) -> Any:
-    """A DataFrame for a model of another library: typed numbers as doubles, other cells one by one."""
+def _to_pandas(table: Table) -> Any:
+    """Return a DataFrame for a model of another library: numeric columns as doubles, other cells read one by one."""
     import pandas as pd
 
     columns = {name: table.column(name) for name in table.names}
     return pd.DataFrame(
         {
-            name: cells.numbers() if cells.numeric else pd.Series(cells.plain(), dtype=object)
+            name: cells.numbers() if cells.is_numeric else pd.Series(cells.plain_values(), dtype=object)
             for name, cells in columns.items()
         }
     )

@@ -1,6 +1,6 @@
-"""Plans for intervals: a fit whose error has a known law, and the curvature that its standard errors need.
+"""Plans for confidence intervals: a fit whose error has a known distribution, and the release of its curvature.
 
-The two share one (epsilon, delta): `interval_share` of it pays for the curvature. Nothing here depends on the data.
+Both share one (epsilon, delta); a fraction of the budget is spent on the curvature. Nothing here depends on the data.
 """
 
 from __future__ import annotations
@@ -13,192 +13,239 @@ from typing import Any
 import numpy as np
 
 from dplangevin import _check
+from dplangevin.accounting import conversions as cv
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.plan import CertifiedSpec, Plan
+from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.errors import CalibrationFailed, InvalidParameter
-from dplangevin.families.noisy_answers.curvature import curvature_groups
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule
-from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
-from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
-from dplangevin.families.perturbation.theorems.objective import calibrated_objective_perturbation
-from dplangevin.planner.choose import chosen
-from dplangevin.planner.recipe import Recipe
+from dplangevin.mechanisms.noisy_answers.curvature import curvature_groups
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec
+from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
+from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
+from dplangevin.planner.fit_plan import FitPlan, plan_request
 from dplangevin.planner.request import AUTO, Request
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Plan, Price
-from dplangevin.privacy.registry import recipes_with
 from dplangevin.problem import Problem, WholeSpace
 
-DEFAULT_SHARE = 0.15
-MOST_SHARE, FINE_DOUBT = 0.5, 0.2
-"""The curvature of many coefficients gets more, up to a half, until its noise is a fifth of what n records can show."""
-LONGEST = 1000.0  # norm of the coefficients, for rows of norm 1, beyond which no interval is meant to hold
-MOST_DOUBT = 1 / 3  # a coefficient whose curvature is within 3 noises of 0 gets an infinite standard error
+DEFAULT_CURVATURE_FRACTION = 0.15
+MAX_CURVATURE_FRACTION, TARGET_RELATIVE_NOISE = 0.5, 0.2
+"""With many coefficients the curvature gets more of the budget, up to a half, until its noise is at most a fifth of
+the largest curvature that n records can have."""
+MAX_COEF_NORM = 1000.0
+"""Norm of the coefficients, for rows of norm 1, up to which intervals are valid."""
+MAX_RELATIVE_NOISE = 1 / 3
+"""A coefficient whose curvature is less than 3 standard deviations of its noise gets an infinite standard error."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalPlan:
-    """The plan of a fit and that of its curvature: charged together, run one after the other."""
+    """Plan of a fit and of its curvature release: charged together, run one after the other.
+
+    Parameters
+    ----------
+    plan : of the fit.
+    curvature : spec of the noisy curvature sums.
+
+    Attributes
+    ----------
+    guarantee : of both releases, composed.
+    """
 
     plan: Plan
-    curvature: Price
+    curvature: CertifiedSpec
     guarantee: Guarantee = field(init=False)
 
     def __post_init__(self) -> None:
         both = self.plan.guarantee + self.curvature.guarantee
-        _check.put(self, guarantee=replace(both, release="draw + noisy-answers", at_delta=self.plan.delta))
+        _check.set_frozen(
+            self, guarantee=replace(both, release="draw + noisy-answers", at_delta=self.plan.delta)
+        )
 
     @property
-    def deviations(self) -> list[float]:
-        """Of the noise on one entry of each of the curvature's sums."""
-        sums = self.curvature.schedule
-        assert isinstance(sums, NoisySumsSchedule)
-        return [group.deviation(sums.noise) for group in sums.groups]
+    def noise_stds(self) -> list[float]:
+        """Standard deviations of the noise on one entry of each of the curvature's sums."""
+        sums = self.curvature.spec
+        assert isinstance(sums, NoisySumsSpec)
+        return [group.noise_std(sums.noise) for group in sums.groups]
 
     @property
-    def words(self) -> str:
-        """What the intervals assume."""
-        model = self.plan.problem.loss.plain.interval_model
+    def assumption(self) -> str:
+        """Assumptions of the intervals, which the guarantee does not need."""
+        model = self.plan.problem.loss.unclipped_loss.interval_model
         return (
             f"confidence intervals assume independent records, {model} and no clipped rows or targets; "
             "the guarantee assumes none of this"
         )
 
 
-def interval_share(intervals: Any) -> float:
-    """The share of the budget that intervals=False, True or a number asks for."""
-    if isinstance(intervals, bool | np.bool_):
-        return DEFAULT_SHARE if intervals else 0.0
-    return _check.open_unit("intervals", intervals)
+def interval_budget_fraction(model: Any) -> float:
+    """Return the fraction of the budget that a model spends on its intervals: 0 without them."""
+    if not isinstance(model.intervals, bool | np.bool_):
+        raise InvalidParameter(
+            f"intervals must be True or False, got {model.intervals!r}; state the fraction of the budget to spend on "
+            "them with interval_budget=."
+        )
+    if not model.intervals:
+        return 0.0
+    if model.interval_budget is None:
+        return DEFAULT_CURVATURE_FRACTION
+    return _check.check_open_unit("interval_budget", model.interval_budget)
 
 
-def fit_epsilon(epsilon: float, delta: float, share: float) -> float:
-    """The epsilon left to the fit: 1 - share of mu^2 (of epsilon when delta = 0)."""
+def epsilon_left_for_fit(epsilon: float, delta: float, budget_fraction: float) -> float:
+    """Return the epsilon left for the fit, which gets 1 - budget_fraction of mu^2 (of epsilon when delta = 0)."""
     if delta == 0:
-        return (1 - share) * epsilon
-    return cv.gdp_epsilon(math.sqrt(1 - share) * cv.gdp_mu(epsilon, delta), delta)
+        return (1 - budget_fraction) * epsilon
+    return cv.gdp_epsilon(math.sqrt(1 - budget_fraction) * cv.gdp_mu(epsilon, delta), delta)
 
 
 def plan_with_intervals(
-    share: float, request: Request, *, rows: int = 1, weighted: bool = False, stated: bool = True
-) -> tuple[Recipe, IntervalPlan]:
-    """The recipe and the joint plan for a request whose (epsilon, delta) pays for both.
+    budget_fraction: float,
+    request: Request,
+    *,
+    rows_per_person: int = 1,
+    weighted: bool = False,
+    is_fraction_stated: bool = True,
+) -> tuple[FitPlan, IntervalPlan]:
+    """Return the fit plan and the joint plan of fit and curvature that together cost the request's (epsilon, delta).
 
-    stated : the share is as it is; otherwise a curvature that needs more gets it, by a rule on public numbers.
+    Raise for options without intervals; nothing here depends on the data.
 
-    What has no interval is refused; nothing here depends on the data.
+    Parameters
+    ----------
+    budget_fraction : of the budget, for the curvature.
+    request : of the fit, with the (epsilon, delta) of both.
+    rows_per_person : that the guarantee covers.
+    weighted : whether records have weights, for which there are no intervals.
+    is_fraction_stated : use `budget_fraction` as it is; otherwise a public rule may raise it for a noisy curvature.
     """
     mechanism, epsilon, delta = request.mechanism, request.epsilon, request.delta
-    if mechanism not in (AUTO, *recipes_with("intervals")):
+    if mechanism not in (AUTO, *mechanisms_with("intervals")):
         raise InvalidParameter(
-            f"intervals need objective perturbation, whose noise law is exact; got mechanism={mechanism!r}. "
+            f"intervals need objective perturbation, whose noise distribution is exact; got mechanism={mechanism!r}. "
             "Leave mechanism='auto'."
         )
     if weighted or request.weight_bound != 1:
         raise InvalidParameter(
             "intervals need equally weighted records; leave sample_weight and weight_bound out."
         )
-    if rows > 1 and delta > 0:
+    if rows_per_person > 1 and delta > 0:
         raise InvalidParameter(
-            f"intervals for max_rows_per_person={rows} are offered with a pure promise only; set delta=0."
+            f"intervals with max_rows_per_person={rows_per_person} are available for pure epsilon-DP only; set delta=0."
         )
-    left = fit_epsilon(epsilon, delta, share)
-    recipe = chosen(replace(request, mechanism=ObjectivePerturbationSchedule.mechanism, epsilon=left))
-    recipe = recipe_for_intervals(recipe, left, request.alpha)
-    both = interval_plan(recipe.plan, epsilon)
-    wanted = min(MOST_SHARE, share * _doubt(both) / FINE_DOUBT)
-    if not stated and wanted > share:
-        return plan_with_intervals(wanted, request, rows=rows, weighted=weighted, stated=True)
-    return replace(recipe, caution=recipe.caution or _caution(both)), both
+    epsilon_for_fit = epsilon_left_for_fit(epsilon, delta, budget_fraction)
+    fit_plan = plan_request(
+        replace(request, mechanism=ObjectivePerturbationSpec.mechanism, epsilon=epsilon_for_fit)
+    )
+    fit_plan = adapt_plan_for_intervals(fit_plan, epsilon_for_fit, request.alpha)
+    interval_plan = add_curvature_release(fit_plan.plan, epsilon)
+    wanted_fraction = min(
+        MAX_CURVATURE_FRACTION,
+        budget_fraction * _relative_curvature_noise(interval_plan) / TARGET_RELATIVE_NOISE,
+    )
+    if not is_fraction_stated and wanted_fraction > budget_fraction:
+        return plan_with_intervals(
+            wanted_fraction,
+            request,
+            rows_per_person=rows_per_person,
+            weighted=weighted,
+            is_fraction_stated=True,
+        )
+    return replace(
+        fit_plan, warning=fit_plan.warning or _curvature_noise_warning(interval_plan)
+    ), interval_plan
 
 
-def _doubt(both: IntervalPlan) -> float:
-    """The noise on the curvature over the largest mean curvature that n records can have.
+def _relative_curvature_noise(interval_plan: IntervalPlan) -> float:
+    """Return the noise on the curvature over the largest mean curvature that n records can have.
 
-    Noise is three deviations of one entry, or the largest eigenvalue of a random symmetric matrix.
+    The noise is three standard deviations of one entry, or the largest eigenvalue of a random symmetric matrix.
     """
-    problem = both.plan.problem
-    classes, size = problem.loss.score_dimension, _rows(both)
-    largest = (
-        problem.loss.typical_curvature_bound if classes == 1 else 1 - 1 / classes
-    )  # trace of diag(p) - p p^T
-    noise = both.deviations[0] * max(1 / MOST_DOUBT, math.sqrt(2 * size))
-    return noise * size / (problem.n * largest * problem.row_norm**2)
+    problem = interval_plan.plan.problem
+    classes, size = problem.loss.score_dimension, _n_curvature_rows(interval_plan)
+    # With several classes, the trace of diag(p) - p p^T.
+    max_mean_curvature = problem.loss.typical_curvature_bound if classes == 1 else 1 - 1 / classes
+    noise = interval_plan.noise_stds[0] * max(1 / MAX_RELATIVE_NOISE, math.sqrt(2 * size))
+    return noise * size / (problem.n * max_mean_curvature * problem.row_norm**2)
 
 
-def _rows(both: IntervalPlan) -> int:
-    problem = both.plan.problem
+def _n_curvature_rows(interval_plan: IntervalPlan) -> int:
+    problem = interval_plan.plan.problem
     return problem.n_columns * max(problem.loss.score_dimension - 1, 1)
 
 
-def _caution(both: IntervalPlan) -> str | None:
-    """Said when the curvature is lost in its noise."""
-    size = _rows(both)
-    if _doubt(both) <= 1:
+def _curvature_noise_warning(interval_plan: IntervalPlan) -> str | None:
+    """Return a warning if the noise dominates the curvature, else None."""
+    size = _n_curvature_rows(interval_plan)
+    if _relative_curvature_noise(interval_plan) <= 1:
         return None
     return (
-        f"the noise on the {size} x {size} curvature matrix exceeds what {both.plan.problem.n} records can show at "
-        "this budget: expect infinite confidence intervals. More records, a larger epsilon or fewer coefficients help."
+        f"the noise on the {size} x {size} curvature matrix exceeds the largest curvature that "
+        f"{interval_plan.plan.problem.n} records can have: expect infinite confidence intervals. More records, a "
+        "larger epsilon or fewer coefficients help."
     )
 
 
 @lru_cache(maxsize=64)
-def recipe_for_intervals(recipe: Recipe, epsilon: float, alpha: float | None) -> Recipe:
-    """The recipe with a consistent loss (likelihoods' slopes are not clipped) and a ridge small enough to be undone.
+def adapt_plan_for_intervals(fit_plan: FitPlan, epsilon: float, alpha: float | None) -> FitPlan:
+    """Return the fit plan with a consistent loss (gradients of likelihoods are not clipped) and a small ridge.
 
-    The ridge Lambda = 10 rank M / epsilon spends about a tenth of epsilon on the determinant; its bias is undone.
+    The ridge Lambda = 10 rank M / epsilon spends about a tenth of epsilon on the determinant; it is so small that its
+    bias can be removed.
     """
-    problem, delta = recipe.plan.problem, recipe.plan.delta
+    problem, delta = fit_plan.plan.problem, fit_plan.plan.delta
     if not isinstance(problem.constraint, WholeSpace):
         raise InvalidParameter("intervals need an unconstrained fit; leave radius out.")
-    loss = problem.loss.plain.for_intervals
+    loss = problem.loss.unclipped_loss.for_intervals
     problem = replace(problem, loss=loss, ridge=0.0)
     curvature = (problem.constants.hessian_rank or 1) * problem.constants.data_smoothness
     problem = replace(problem, ridge=10 * curvature / epsilon / problem.n if alpha is None else alpha)
-    schedule = calibrated_objective_perturbation(
-        problem.constants, epsilon=epsilon, delta=delta, reach=LONGEST / problem.row_norm
+    spec = calibrate_objective_perturbation(
+        problem.constants, epsilon=epsilon, delta=delta, coef_bound=MAX_COEF_NORM / problem.row_norm
     )
-    plan = Plan(problem=problem, schedule=schedule, delta=delta)
+    plan = Plan(problem=problem, spec=spec, delta=delta)
     return replace(
-        recipe,
+        fit_plan,
         plan=plan,
         reasons=(
-            f"objective perturbation with {schedule.noise} noise: the law of its error is exact, for intervals",
-            f"slopes are bounded by {loss.slope_bound:.3g}; ridge alpha = {problem.ridge:.3g} per sample, whose bias "
-            "the intervals remove",
-            "the rest of the budget pays for the curvature at the released point",
+            f"objective perturbation with {spec.noise} noise, whose distribution is exact, as intervals need",
+            f"per-record gradients are at most {loss.slope_bound:.3g} times the row norm; ridge alpha = "
+            f"{problem.ridge:.3g} per sample, whose bias the intervals remove",
+            "the rest of the budget is spent on the curvature at the released point",
         ),
     )
 
 
 @lru_cache(maxsize=64)
-def interval_plan(plan: Plan, epsilon: float) -> IntervalPlan:
-    """The plan together with a curvature release that takes what is left of (epsilon, plan.delta)."""
+def add_curvature_release(plan: Plan, epsilon: float) -> IntervalPlan:
+    """Return the plan together with a curvature release that takes what is left of (epsilon, plan.delta)."""
     problem, delta = plan.problem, plan.delta
     if delta == 0:
-        return _with_curvature(plan, problem, epsilon - plan.guarantee.epsilon(0.0), 0.0)
-    goal, fit = cv.gdp_mu(epsilon, delta), cv.gdp_mu(plan.guarantee.epsilon(delta), delta)
-    mu = 0.95 * math.sqrt(max(goal**2 - fit**2, 0.0))
+        return _attach_curvature(plan, problem, epsilon - plan.guarantee.epsilon(0.0), 0.0)
+    goal_mu, fit_mu = cv.gdp_mu(epsilon, delta), cv.gdp_mu(plan.guarantee.epsilon(delta), delta)
+    mu = 0.95 * math.sqrt(max(goal_mu**2 - fit_mu**2, 0.0))
     best: IntervalPlan | None = None
     for _ in range(6):
         if not mu > 0:
             break
-        both = _with_curvature(plan, problem, cv.gdp_epsilon(mu, delta), delta)
-        spent = both.guarantee.epsilon(delta)
+        candidate = _attach_curvature(plan, problem, cv.gdp_epsilon(mu, delta), delta)
+        spent = candidate.guarantee.epsilon(delta)
         if spent <= epsilon:
-            best = both
+            best = candidate
             if spent > 0.998 * epsilon:
                 break
-        fit_square = cv.gdp_mu(spent, delta) ** 2 - mu**2  # the fit as if it were Gaussian: nearly so
-        mu = 0.999 * math.sqrt(max(goal**2 - fit_square, 0.0))
+        fit_square = cv.gdp_mu(spent, delta) ** 2 - mu**2  # treats the fit as Gaussian, which it nearly is
+        mu = 0.999 * math.sqrt(max(goal_mu**2 - fit_square, 0.0))
     if best is None:
         raise CalibrationFailed(
-            f"nothing of epsilon = {epsilon:g} is left for the curvature; raise intervals or epsilon."
+            f"no part of epsilon = {epsilon:g} is left for the curvature; raise interval_budget or epsilon."
         )
     return best
 
 
-def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) -> IntervalPlan:
-    curvature = calibrated_sums(
+def _attach_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) -> IntervalPlan:
+    """Return the plan with a curvature release calibrated to (epsilon, delta)."""
+    curvature = calibrate_noisy_sums(
         curvature_groups(
             problem,
             dispersion=problem.loss.slope_variance == "proportional",
@@ -209,4 +256,4 @@ def _with_curvature(plan: Plan, problem: Problem, epsilon: float, delta: float) 
         noise="gamma" if delta == 0 else "gaussian",
         adjacency=problem.adjacency,
     )
-    return IntervalPlan(plan=plan, curvature=Price(schedule=curvature, delta=delta))
+    return IntervalPlan(plan=plan, curvature=CertifiedSpec(spec=curvature, delta=delta))

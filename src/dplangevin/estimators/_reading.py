@@ -1,6 +1,6 @@
-"""What `fit` and `predict` do with data: everything in memory is read record by record, in the reading room.
+"""Reading of the arguments of `fit` and `predict`, record by record, so that no record changes how another is read.
 
-Files, memory-mapped arrays and Dask collections stay where they are until a run is planned.
+Files, large memory-mapped arrays and Dask collections are not read before a run is planned.
 """
 
 from __future__ import annotations
@@ -18,105 +18,107 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_array, validate_data
 
 from dplangevin._arrays import Floats
-from dplangevin.data import ArrayDataset, ArrowSource, Dataset, ScratchDataset, Source
-from dplangevin.data.dask import DaskDataset, connected, is_dask
-from dplangevin.data.dataset import check_size
-from dplangevin.data.sources import Records, source_of
+from dplangevin.data import ArrayDataset, ArrowSource, Dataset, RecordSource, ScratchDataset
+from dplangevin.data.dask import DaskDataset, connect_client, is_dask
+from dplangevin.data.dataset import check_shape
+from dplangevin.data.sources import RecordBatch, make_source
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
 from dplangevin.problem import Problem
-from dplangevin.tables import Cells, Table, cells_of, matrix_of, number, shortest, table_of
-from dplangevin.tables.room import refuse_masks, unique_names
+from dplangevin.tables import CellColumn, Table, as_column, as_matrix, as_table, read_number, shortest_text
+from dplangevin.tables.frames import check_unique_names, refuse_masked_array
 
 if TYPE_CHECKING:
     from dplangevin.estimators._base import DPLinearModel
 
-MAPPED_BYTES = 1 << 28
-UNBOUNDED_WEIGHTS = (
+MIN_OUT_OF_MEMORY_BYTES = 1 << 28
+UNBOUNDED_WEIGHTS_MESSAGE = (
     "sample_weight is given without weight_bound: weights above 1 are clipped to 1. State weight_bound, from public "
     "knowledge."
 )
 
 
 class BadCells(InvalidParameter, TypeError):
-    """Some cell of X is no number, and bad_rows is "refuse"."""
+    """Raised when a cell of X is not a number and bad_rows is "refuse"."""
 
 
-LIST_WITHOUT_WIDTH = (
-    "bad_rows='zero' (which a strict data set implies) needs a public number of columns, and a list leaves it to its "
-    "rows: give an array or a DataFrame, e.g. numpy.array(X, dtype=object), or state a schema."
+LIST_WITHOUT_WIDTH_MESSAGE = (
+    "bad_rows='zero' (which a strict data set implies) needs a public number of columns, which in a list depends on "
+    "the rows: pass an array or a DataFrame, e.g. numpy.array(X, dtype=object), or state a schema."
 )
-COMPLEX_DATA = "Complex data not supported: X must hold real numbers."
-TWO_DIMENSIONS = (
-    "Expected 2D array, got {}D array instead: X needs a row for each record. Reshape your data with X.reshape(-1, 1) "
-    "if there is a single feature, X.reshape(1, -1) if there is a single record."
+COMPLEX_DATA_MESSAGE = "Complex data not supported: X must hold real numbers."
+TWO_DIMENSIONS_MESSAGE = (
+    "Expected 2D array, got {}D array instead: X needs a row for each record. Reshape your data with X.reshape(-1, "
+    "1) if there is a single feature, X.reshape(1, -1) if there is a single record."
 )
-NO_TABLE = "X must be a table of numbers (every cell a string of a number or a real number), got {}."
+NOT_A_TABLE_MESSAGE = (
+    "X must be a table of numbers (every cell a string of a number or a real number), got {}."
+)
 
 
 def is_table(X: Any) -> bool:
-    """Whether X has columns by name and is in memory."""
+    """Whether X is a table in memory with named columns."""
     named = hasattr(X, "columns") or hasattr(X, "column_names") or isinstance(X, Table)
     return named and not is_dask(X)
 
 
-def by_name(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
-    """A table in memory without the columns that y and the weights name, and those columns."""
+def split_named_columns(X: Any, y: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Return a table in memory without the columns that y and the weights name, and those columns."""
     if not isinstance(y, str) and not isinstance(weights, str):
         return X, y, weights
-    table = table_of(X)
+    table = as_table(X)
     targets = table.column(y) if isinstance(y, str) else y
-    loads = table.column(weights) if isinstance(weights, str) else weights
+    row_weights = table.column(weights) if isinstance(weights, str) else weights
     names = [name for name in (y, weights) if isinstance(name, str)]
-    return table.without(*names), targets, loads
+    return table.drop_columns(*names), targets, row_weights
 
 
-def features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
-    """Rows of finite numbers, without a schema. A cell that is none is refused, or makes its row the zero row."""
-    total = model._bad_rows() == "zero"
-    if total and reset and isinstance(X, list | tuple):
-        raise InvalidParameter(LIST_WITHOUT_WIDTH)
-    X = X.matrix() if isinstance(X, Table) else X
-    X = dense(X) if issparse(X) else X
+def read_features(model: DPLinearModel, X: Any, reset: bool) -> NDArray[Any]:
+    """Return rows of finite numbers, without a schema; a bad cell raises, or makes its row the zero row."""
+    zeroes_bad_rows = model._bad_row_rule() == "zero"
+    if zeroes_bad_rows and reset and isinstance(X, list | tuple):
+        raise InvalidParameter(LIST_WITHOUT_WIDTH_MESSAGE)
+    X = X.to_matrix() if isinstance(X, Table) else X
+    X = to_dense(X) if issparse(X) else X
     kind = getattr(getattr(X, "dtype", None), "kind", "")
-    if kind == "c" and not total:
-        raise InvalidParameter(COMPLEX_DATA)
-    width = model.n_features_in_ if total and not reset and isinstance(X, list | tuple) else None
+    if kind == "c" and not zeroes_bad_rows:
+        raise InvalidParameter(COMPLEX_DATA_MESSAGE)
+    width = model.n_features_in_ if zeroes_bad_rows and not reset and isinstance(X, list | tuple) else None
     try:
-        numbers = finite_rows(matrix_of(X, width)) if total else matrix_of(X)
+        numbers = zero_nonfinite_rows(as_matrix(X, width)) if zeroes_bad_rows else as_matrix(X)
     except InvalidParameter:
         raise
-    except Exception:  # of a container of one's own, which may quote a cell
-        raise BadCells(NO_TABLE.format(type(X).__name__)) from None
-    if getattr(numbers, "ndim", 2) != 2:  # scikit-learn's own words would show the cells
-        raise InvalidParameter(TWO_DIMENSIONS.format(numbers.ndim))
+    except Exception:  # raised by a user's container; its message may quote a private value
+        raise BadCells(NOT_A_TABLE_MESSAGE.format(type(X).__name__)) from None
+    if getattr(numbers, "ndim", 2) != 2:  # scikit-learn's own message would show cells
+        raise InvalidParameter(TWO_DIMENSIONS_MESSAGE.format(numbers.ndim))
     if isinstance(numbers, bytes):
-        raise BadCells(NO_TABLE.format("bytes"))
-    loose = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS" and not total
-    if loose and not np.isfinite(numbers).all():
+        raise BadCells(NOT_A_TABLE_MESSAGE.format("bytes"))
+    is_from_text = isinstance(numbers, np.ndarray) and numbers.dtype.kind == "f" and kind in "OUS"
+    if is_from_text and not zeroes_bad_rows and not np.isfinite(numbers).all():
         raise BadCells(
-            "X holds NaN, infinity or a cell that is no number: every argument must be a string of a number or a "
+            "X holds NaN, infinity or a cell that is not a number: every argument must be a string of a number or a "
             "real number. bad_rows='zero' reads such a row as the zero row; what a ledger was charged stays charged."
         )
-    # how many are left of a private number is private
-    least = 0 if total and reset and model.n is not None else 1
+    # With n_public the number of rows is private, so that even an empty table must not raise.
+    min_samples = 0 if zeroes_bad_rows and reset and model.n_public is not None else 1
     rows = check_array(
         numbers,
         dtype=[np.float64, np.float32],
         estimator=model,
         input_name="X",
-        ensure_all_finite=not total,
-        ensure_min_samples=least,
+        ensure_all_finite=not zeroes_bad_rows,
+        ensure_min_samples=min_samples,
     )
     validate_data(model, X, reset=reset, skip_check_array=True)
     return np.asarray(rows)
 
 
-def dense(X: Any) -> NDArray[Any]:
-    """A sparse matrix as an array: entries of one place are added up, and every row is read by itself.
+def to_dense(X: Any) -> NDArray[Any]:
+    """Return a sparse matrix as an array: duplicate entries are summed, and every row is read by itself.
 
-    An entry outside the columns, which SciPy does not look for, would fall into another record's row: it makes its own
-    row no row of numbers.
+    An entry outside the columns, which SciPy does not check, would fall into another record's row; instead its own
+    row becomes NaN.
     """
     if X.ndim != 2 or X.dtype.kind not in "biufc":
         raise InvalidParameter("a sparse X must be a matrix of numbers.")
@@ -125,79 +127,81 @@ def dense(X: Any) -> NDArray[Any]:
     else:
         entries = X.tocoo()
         row, column, data = entries.row, entries.col, entries.data
-    good = (column >= 0) & (column < X.shape[1])
+    is_inside = (column >= 0) & (column < X.shape[1])
     wide: Any = np.complex128 if X.dtype.kind == "c" else np.float64
     rows = np.zeros(X.shape, np.float32 if X.dtype == np.float32 else wide)
     with np.errstate(all="ignore"):
-        np.add.at(rows, (row[good], column[good]), data[good])
-    rows[row[~good]] = np.nan
+        np.add.at(rows, (row[is_inside], column[is_inside]), data[is_inside])
+    rows[row[~is_inside]] = np.nan
     return rows
 
 
-def finite_rows(numbers: Any) -> Any:
-    """The rows, those with a cell that is no finite number as zero rows."""
+def zero_nonfinite_rows(numbers: Any) -> Any:
+    """Return the rows, with those that have a nonfinite cell set to zero."""
     if not isinstance(numbers, np.ndarray) or numbers.ndim != 2 or numbers.dtype.kind not in "biuf":
         return numbers
     bad = ~np.isfinite(numbers).all(axis=1)
     if not bad.any():
         return numbers
-    kept = numbers.copy()
-    kept[bad] = 0
-    return kept
+    cleaned = numbers.copy()
+    cleaned[bad] = 0
+    return cleaned
 
 
-def column(given: Any, rows: int, what: str) -> Cells:
-    """Targets or weights, one for each row."""
-    if given is None:
-        raise InvalidParameter(f"this estimator requires {what} to be passed, but the target {what} is None.")
-    if isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] == 1:
+def read_column(argument: Any, rows: int, name: str) -> CellColumn:
+    """Return targets or weights as a column with one cell for each row; raise for another length."""
+    if argument is None:
+        raise InvalidParameter(f"this estimator requires {name} to be passed, but the target {name} is None.")
+    if isinstance(argument, np.ndarray) and argument.ndim == 2 and argument.shape[1] == 1:
         warnings.warn(
-            f"A column-vector {what} was passed when a 1d array was expected.",
+            f"A column-vector {name} was passed when a 1d array was expected.",
             DataConversionWarning,
             stacklevel=2,
         )
-    found = cells_of(given, what)
-    if len(found) != rows:
+    cells = as_column(argument, name)
+    if len(cells) != rows:
         raise InvalidParameter(
-            f"X and {what} have inconsistent numbers of samples: {what} must have one entry per row of X."
+            f"X and {name} have inconsistent numbers of samples: {name} must have one entry per row of X."
         )
-    return found
+    return cells
 
 
-def numbers_of(cells: Cells, what: str, total: bool) -> NDArray[np.float64]:
-    """The cells as numbers; what is none is refused unless `total`."""
-    found = np.asarray(cells.numbers(), np.float64)
-    if not total and not np.isfinite(found).all():
+def read_numbers(cells: CellColumn, name: str, accept_nonfinite: bool) -> NDArray[np.float64]:
+    """Return the cells as numbers; raise for a nonfinite one unless `accept_nonfinite`."""
+    numbers = np.asarray(cells.numbers(), np.float64)
+    if not accept_nonfinite and not np.isfinite(numbers).all():
         raise InvalidParameter(
-            f"Input {what} contains NaN, infinity or a value too large for dtype('float64'); nothing is released, and "
-            "what a ledger was charged stays charged. bad_rows='zero' has a rule for such rows."
+            f"Input {name} contains NaN, infinity or a value too large for dtype('float64'); nothing is released, "
+            "and what a ledger was charged stays charged. bad_rows='zero' has a rule for such rows."
         )
-    return found
+    return numbers
 
 
 def check_label_type(numeric: bool, labels: Iterable[str]) -> None:
-    """Refuse a column whose type (public, as its name is) holds numbers only, where no class is a number.
+    """Raise if the declared type of a column (public, like its name) is numeric and no class is a number.
 
-    A list or a column of objects states no type, and its cells are private: nothing is said about them.
+    A list or a column of objects declares no type, and its cells are private, so nothing is checked there.
     """
     labels = list(labels)
-    if numeric and not any(shortest(number(word)) == word for word in labels):
+    if numeric and not any(shortest_text(read_number(label)) == label for label in labels):
         shown = ", ".join(map(repr, labels[:2]))
         raise InvalidParameter(
-            f"no label of y can be one of the classes ({shown}{', ...' if len(labels) > 2 else ''}): y is a column of "
-            "numbers, so that every record would count as the first class; state the classes as y holds them, e.g. "
-            "classes=[0, 1]. Nothing was charged."
+            f"no label of y can be one of the classes ({shown}{', ...' if len(labels) > 2 else ''}): y is a column "
+            "of numbers, so that every record would count as the first class; state the classes as they are in y, "
+            "e.g. classes=[0, 1]. Nothing was charged."
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outline:
-    """What is public of the records that a fit was given; their cells are read after the charge.
+    """Public description of the records passed to `fit`; their cells are read after the charge.
 
     Parameters
     ----------
-    X, y, weights : as they were given; large data stay away. shape : number of rows and of encoded columns.
-    weighted : whether records have weights. labels : those of y where the classes are not stated, which is a condition.
+    X, y, weights : the arguments of `fit`, unread.
+    shape : number of rows and of encoded columns.
+    weighted : whether records have weights.
+    labels : those of y where the classes are not stated, which is a condition of the guarantee.
     """
 
     X: Any
@@ -208,92 +212,100 @@ class Outline:
     labels: Any = None
 
     def check(self, problem: Problem, encode: TargetEncoder) -> None:
-        """Refuse what is publicly wrong about these records for this problem."""
-        check_size(self.shape, problem)
-        if isinstance(self.X, LargeData) and isinstance(encode, LabelEncoder):
+        """Raise if these records publicly do not match the problem."""
+        check_shape(self.shape, problem)
+        if isinstance(self.X, OutOfMemoryData) and isinstance(encode, LabelEncoder):
             check_label_type(self.X.numeric_targets(), encode.labels)
 
 
 def public_shape(X: Any) -> tuple[int, int]:
-    """Rows and columns of a table without a schema, from its container: no cell is read.
+    """Return the numbers of rows and columns of a table without a schema, from its container; no cell is read.
 
-    A list states its columns by the length of its first row; a container that states no shape is made an array first.
+    The number of columns of a list is the length of its first row; a container without a shape is converted first.
     """
-    refuse_masks(X)
+    refuse_masked_array(X)
     if isinstance(X, Table):
         return len(X), len(X.names)
     names = getattr(X, "column_names", getattr(X, "columns", None))  # Arrow's columns are cells
     if names is not None:
-        unique_names(names)
-        rows = len(X) if hasattr(X, "__len__") else len(table_of(X))
+        check_unique_names(names)
+        rows = len(X) if hasattr(X, "__len__") else len(as_table(X))
         return rows, len(names)
-    plain = isinstance(X, str | bytes | Mapping) and not issparse(X)  # a dictionary of keys is both
-    if plain or not (hasattr(X, "__len__") or hasattr(X, "__array__") or issparse(X)):
-        raise BadCells(NO_TABLE.format(type(X).__name__))
+    # SciPy's sparse dictionary of keys is a Mapping too.
+    is_not_table = isinstance(X, str | bytes | Mapping) and not issparse(X)
+    if is_not_table or not (hasattr(X, "__len__") or hasattr(X, "__array__") or issparse(X)):
+        raise BadCells(NOT_A_TABLE_MESSAGE.format(type(X).__name__))
     shape: Any = getattr(X, "shape", None)
     if shape is None and not isinstance(X, list | tuple) and hasattr(X, "__array__"):
-        shape = np.shape(matrix_of(X))
+        shape = np.shape(as_matrix(X))
     if shape is None:
         widths = (
             len(row) for row in X if hasattr(row, "__len__") and not isinstance(row, str | bytes | Mapping)
         )
         width = next(widths, None)
         shape = (len(X),) if width is None else (len(X), width)
-    if len(shape) != 2:  # scikit-learn's own words would show the cells
-        raise InvalidParameter(TWO_DIMENSIONS.format(len(shape)))
+    if len(shape) != 2:  # scikit-learn's own message would show cells
+        raise InvalidParameter(TWO_DIMENSIONS_MESSAGE.format(len(shape)))
     return int(shape[0]), int(shape[1])
 
 
 def outline_features(model: DPLinearModel, X: Any) -> tuple[int, int]:
-    """The shape of rows of numbers, without a schema; what is publicly wrong with their container is refused."""
-    total = model._bad_rows() == "zero"
-    if total and isinstance(X, list | tuple):
-        raise InvalidParameter(LIST_WITHOUT_WIDTH)
-    if getattr(getattr(X, "dtype", None), "kind", "") == "c" and not total:
-        raise InvalidParameter(COMPLEX_DATA)
+    """Return the shape of rows of numbers, without a schema; raise if their container is publicly invalid."""
+    zeroes_bad_rows = model._bad_row_rule() == "zero"
+    if zeroes_bad_rows and isinstance(X, list | tuple):
+        raise InvalidParameter(LIST_WITHOUT_WIDTH_MESSAGE)
+    if getattr(getattr(X, "dtype", None), "kind", "") == "c" and not zeroes_bad_rows:
+        raise InvalidParameter(COMPLEX_DATA_MESSAGE)
     shape = public_shape(X)
-    check_array(  # zeros of this shape: too few rows or columns in scikit-learn's words
+    check_array(  # zeros of this shape, for scikit-learn's own errors about too few rows or columns
         np.broadcast_to(np.float64(0.0), shape),
         estimator=model,
         input_name="X",
         ensure_all_finite=False,
-        ensure_min_samples=0 if total and model.n is not None else 1,
+        ensure_min_samples=0 if zeroes_bad_rows and model.n_public is not None else 1,
     )
-    named = np.broadcast_to(np.float64(0.0), shape) if isinstance(X, Table) else X
-    validate_data(model, named, reset=True, skip_check_array=True)
+    features = np.broadcast_to(np.float64(0.0), shape) if isinstance(X, Table) else X
+    validate_data(model, features, reset=True, skip_check_array=True)
     return shape
 
 
-def check_column(given: Any, rows: int, what: str) -> None:
-    """Refuse targets or weights that are not one for each row, from their container: no cell is read."""
-    if given is None or isinstance(given, str) or not hasattr(given, "__len__"):
-        column(given, rows, what)
+def check_column(column: Any, rows: int, what: str) -> None:
+    """Raise unless targets or weights are one for each row, from their container; no cell is read."""
+    if column is None or isinstance(column, str) or not hasattr(column, "__len__"):
+        read_column(column, rows, what)
         return
-    found = cells_of(given, what) if isinstance(given, np.ndarray) else given
-    if len(found) != rows:
-        column(given, rows, what)
+    cells = as_column(column, what) if isinstance(column, np.ndarray) else column
+    if len(cells) != rows:
+        read_column(column, rows, what)
 
 
 class TargetEncoder(ABC):
-    """Turns targets, private and public ones, into what the problem sees, each by itself; it travels to the records."""
+    """Encoder from targets to the labels of the problem, each by itself; picklable, so that workers can apply it."""
 
     n_classes: int | None
     class_weights: tuple[float, ...] | None = None
 
     @abstractmethod
     def __call__(self, values: Any) -> Floats:
-        """The targets of these cells."""
+        """Return the labels of these cells."""
 
     def row_weights(self, labels: Floats, weights: Any) -> Any:
-        """The weight of each record, times that of its class where classes have some."""
+        """Return the weight of each record, times its class weight where there are class weights."""
         return weights
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelEncoder(TargetEncoder):
-    """Indices of the labels; those outside the list, and missing ones, count as the first class.
+    """Encoder from labels to class indices; unlisted and missing labels count as the first class.
 
-    classes : the labels as they were stated, in order. labels : the index of each by its one reading.
+    Parameters
+    ----------
+    classes : the stated labels, in order.
+    labels : index of each class by its canonical label.
+    text : whether labels are compared character by character.
+    n_classes : number of classes.
+    class_weights : in the order of the classes, or None.
+    weight_bound : bound to which sample weights are clipped before they are multiplied by class weights.
     """
 
     classes: NDArray[Any] = field(compare=False)
@@ -304,45 +316,48 @@ class LabelEncoder(TargetEncoder):
     weight_bound: float = 1.0
 
     def __call__(self, values: Any) -> Floats:
-        codes = cells_of(values, "y").codes(self.labels, text=self.text)
+        codes = as_column(values, "y").codes(self.labels, text=self.text)
         return np.maximum(codes, 0).astype(float)
 
     def row_weights(self, labels: Floats, weights: Any) -> Any:
-        """The weight of each record, at most weight_bound, times that of its class."""
+        """Return the weight of each record, clipped to weight_bound, times its class weight."""
         if self.class_weights is None:
             return weights
-        own = np.asarray(self.class_weights)[labels.astype(int)]
+        class_weights = np.asarray(self.class_weights)[labels.astype(int)]
         if weights is None:
-            return own * min(self.weight_bound, 1.0)
-        return own * np.clip(np.asarray(weights, float), 0.0, self.weight_bound)
+            return class_weights * min(self.weight_bound, 1.0)
+        return class_weights * np.clip(np.asarray(weights, float), 0.0, self.weight_bound)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RangeEncoder(TargetEncoder):
-    """(y - centre) / half for targets in their range; where `total`, a missing one is the middle."""
+    """Encoder (y - center) / half_range for targets clipped to [low, high].
+
+    With `accepts_missing`, a missing target is read as the middle of the range.
+    """
 
     low: float
     high: float
-    centre: float
-    half: float
-    total: bool
+    center: float
+    half_range: float
+    accepts_missing: bool
     n_classes: None = field(default=None, init=False)
 
     def __call__(self, values: Any) -> Floats:
-        numbers = np.asarray(cells_of(values, "y").numbers(), np.float64)
-        if self.total:
+        numbers = np.asarray(as_column(values, "y").numbers(), np.float64)
+        if self.accepts_missing:
             numbers = np.where(np.isnan(numbers), (self.low + self.high) / 2, numbers)
-        return np.asarray((np.clip(numbers, self.low, self.high) - self.centre) / self.half)
+        return np.asarray((np.clip(numbers, self.low, self.high) - self.center) / self.half_range)
 
 
 @final
-class EncodedSource(Source):
-    """The tables of files, encoded by a public schema as they are read: a row's code depends on that row only."""
+class EncodedSource(RecordSource):
+    """Records of files, encoded by a public schema as they are read; each row's encoding depends on that row only."""
 
-    def __init__(self, source: Source, schema: Any) -> None:
+    def __init__(self, source: RecordSource, schema: Any) -> None:
         if not isinstance(source, ArrowSource):
             raise InvalidParameter(
-                "a schema encodes columns by name: give Parquet, Arrow or text files, not arrays."
+                "a schema encodes columns by name: pass Parquet, Arrow or text files, not arrays."
             )
         self._columns = list(as_schema(schema).names)
         as_schema(schema).validate(source.features)
@@ -357,91 +372,104 @@ class EncodedSource(Source):
         return np.float64
 
     @property
-    def weighted(self) -> bool:
-        return self._source.weighted
+    def has_weights(self) -> bool:
+        return self._source.has_weights
 
     @property
-    def numeric_targets(self) -> bool:
-        return self._source.numeric_targets
+    def has_numeric_targets(self) -> bool:
+        return self._source.has_numeric_targets
 
-    def records(self) -> Iterator[Records]:
+    def records(self) -> Iterator[RecordBatch]:
         for table, targets, weights in self._source.batches(self._columns):
-            yield Records(self._encoder.transform(table), targets, weights)
+            yield RecordBatch(self._encoder.transform(table), targets, weights)
 
 
 @final
-class LargeData:
-    """Features and targets with the shape of an array; no record is read before the run is planned.
+class OutOfMemoryData:
+    """Features and targets outside memory, with a public shape; no record is read before the run is planned.
 
     Parameters
     ----------
-    given : what `fit` was given as X. source : the records, or None when they are on Dask.
-    y, weights : Dask collections, or names of columns. schema : encodes the tables of a Dask DataFrame.
+    original : the argument X of `fit`.
+    source : of the records, or None when they are on Dask.
+    y, weights : Dask collections, or names of columns.
+    schema : encodes the tables of a Dask DataFrame.
     """
 
     def __init__(
-        self, given: Any, source: Source | None = None, y: Any = None, weights: Any = None, schema: Any = None
+        self,
+        original: Any,
+        source: RecordSource | None = None,
+        y: Any = None,
+        weights: Any = None,
+        schema: Any = None,
     ) -> None:
-        self.given, self._source, self._y, self._weights = given, source, y, weights
+        self.original, self._source, self._y, self._weights = original, source, y, weights
         self._encode_rows: Callable[[Any], Any] | None = None
-        self.weighted = weights is not None if source is None else source.weighted
+        self.has_weights = weights is not None if source is None else source.has_weights
         if source is not None:
             self.shape = source.shape
             return
-        connected(None)
+        connect_client(None)
         if schema is not None:
-            as_schema(schema).validate(map(str, getattr(given, "columns", ())))
+            as_schema(schema).validate(map(str, getattr(original, "columns", ())))
             encoder = SchemaEncoder(schema)
             self._encode_rows, columns = encoder.transform, len(encoder.get_feature_names_out())
-        elif hasattr(given, "columns"):
-            columns = len(given.columns) - isinstance(y, str) - isinstance(weights, str)
+        elif hasattr(original, "columns"):
+            columns = len(original.columns) - isinstance(y, str) - isinstance(weights, str)
         else:
-            columns = int(given.shape[1])
-        self.shape = len(given), columns
+            columns = int(original.shape[1])
+        self.shape = len(original), columns
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def dataset(self, problem: Problem, encode: TargetEncoder) -> Dataset:
-        """The records, clipped to the problem's bounds."""
-        if isinstance(encode, LabelEncoder):
-            check_label_type(self.numeric_targets(), encode.labels)
+    def build_dataset(self, problem: Problem, target_encoder: TargetEncoder) -> Dataset:
+        """Return the records, clipped to the problem's bounds."""
+        if isinstance(target_encoder, LabelEncoder):
+            check_label_type(self.numeric_targets(), target_encoder.labels)
         if self._source is not None:
-            return ScratchDataset(self._source, problem, encode)
+            return ScratchDataset(self._source, problem, target_encoder)
         return DaskDataset(
-            self.given, self._y, problem, self._weights, encode=encode, encode_rows=self._encode_rows
+            self.original,
+            self._y,
+            problem,
+            self._weights,
+            encode=target_encoder,
+            encode_rows=self._encode_rows,
         )
 
     def numeric_targets(self) -> bool:
-        """Whether the files, or the collection, state a type of numbers for the targets."""
+        """Whether the files, or the collection, declare a numeric type for the targets."""
         if self._source is not None:
-            return self._source.numeric_targets
-        kinds = self.given.dtypes[self._y] if isinstance(self._y, str) else getattr(self._y, "dtype", None)
+            return self._source.has_numeric_targets
+        kinds = self.original.dtypes[self._y] if isinstance(self._y, str) else getattr(self._y, "dtype", None)
         return getattr(kinds, "kind", "O") in "biuf"
 
 
-def large(X: Any, y: Any, weights: Any = None, schema: Any = None) -> LargeData | None:
-    """The data when they are not to be read into memory; y and weights are then columns' names, or as X is.
+def open_large_data(X: Any, y: Any, weights: Any = None, schema: Any = None) -> OutOfMemoryData | None:
+    """Return the data if they should not be read into memory, else None.
 
-    A memory-mapped array of moderate size is read like any other; the result is the same.
+    y and weights are then column names, or collections like X. A memory-mapped array of moderate size is read like
+    any other; the result is the same.
     """
-    if isinstance(X, np.ndarray) and X.nbytes < MAPPED_BYTES:
+    if isinstance(X, np.ndarray) and X.nbytes < MIN_OUT_OF_MEMORY_BYTES:
         return None
     if is_dask(X):
-        return LargeData(X, None, y, weights, schema)
-    source = source_of(X, y, weights)
+        return OutOfMemoryData(X, None, y, weights, schema)
+    source = make_source(X, y, weights)
     if source is None:
         return None
-    return LargeData(X, source if schema is None else EncodedSource(source, schema))
+    return OutOfMemoryData(X, source if schema is None else EncodedSource(source, schema))
 
 
-def dataset_of(
-    X: Any, y: Any, problem: Problem, encode: TargetEncoder, weights: Floats | None = None
+def build_dataset(
+    X: Any, y: Any, problem: Problem, target_encoder: TargetEncoder, weights: Floats | None = None
 ) -> Dataset:
-    """The records wherever they are, targets encoded, clipped to the problem's bounds."""
-    if isinstance(X, LargeData):
-        return X.dataset(problem, encode)
-    labels = encode(y)
-    if encode.class_weights is not None:
-        weights = encode.row_weights(labels, weights)
+    """Return the records, wherever they are, with encoded targets, clipped to the problem's bounds."""
+    if isinstance(X, OutOfMemoryData):
+        return X.build_dataset(problem, target_encoder)
+    labels = target_encoder(y)
+    if target_encoder.class_weights is not None:
+        weights = target_encoder.row_weights(labels, weights)
     return ArrayDataset(X, labels, problem, weights)

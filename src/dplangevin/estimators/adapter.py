@@ -1,13 +1,17 @@
-"""What packages above the estimators need of them: how rows and targets are read, named and turned into a fit."""
+"""Parts of the estimators that other packages use: reading, naming and encoding of rows and targets, and planning."""
 
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._begin import WithCallContext, clone_for
-from dplangevin.estimators._classifier import DPLinearClassifier
-from dplangevin.estimators._monotone import monotone_columns
-from dplangevin.estimators._names import INTERCEPT, column_names
-from dplangevin.estimators._public import shares_rows, tuned_plan, warn_shared
-from dplangevin.estimators._reading import Outline, TargetEncoder, dataset_of
-from dplangevin.estimators._regressor import DPLinearRegressor
+from dplangevin.estimators._call_context import WithCallContext, clone_for
+from dplangevin.estimators._public_data import (
+    have_shared_rows,
+    plan_with_public_data,
+    warn_about_shared_rows,
+)
+from dplangevin.estimators._reading import Outline, TargetEncoder, build_dataset
+from dplangevin.estimators.classifiers import DPLinearClassifier
+from dplangevin.estimators.exports import INTERCEPT, encoded_column_names
+from dplangevin.estimators.regressors import DPLinearRegressor
+from dplangevin.estimators.schema_encoder import monotone_columns
 
 __all__ = [
     "INTERCEPT",
@@ -17,11 +21,11 @@ __all__ = [
     "Outline",
     "TargetEncoder",
     "WithCallContext",
+    "build_dataset",
     "clone_for",
-    "column_names",
-    "dataset_of",
+    "encoded_column_names",
+    "have_shared_rows",
     "monotone_columns",
-    "shares_rows",
-    "tuned_plan",
-    "warn_shared",
+    "plan_with_public_data",
+    "warn_about_shared_rows",
 ]

@@ -1,4 +1,4 @@
-"""Which epsilon? Simulated private fits on public rows, or on a generated twin of the schema; no record is read."""
+"""Choice of epsilon by simulated private fits on public rows, or on synthetic data generated from the schema."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin.accounting import conversions as cv
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators._begin import clone_for
-from dplangevin.estimators.logistic import DPLogisticRegression
-from dplangevin.estimators.ridge import DPRidge
+from dplangevin.estimators._call_context import clone_for
+from dplangevin.estimators.classifiers import DPLogisticRegression
+from dplangevin.estimators.regressors import DPRidge
 from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
-from dplangevin.privacy import conversions as cv
 from dplangevin.schema import CategoricalColumn, Schema
 
-EPSILONS = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-MOST_ROWS = 10_000  # more rows are simulated with as much noise as they would have
-STRENGTHS = {"weak": 0.5, "usual": 1.5, "strong": 4.0}  # deviation of the twin's scores
+EPSILON_GRID = (0.03, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+MAX_SIMULATED_ROWS = 10_000  # larger n are simulated with this many rows, with the noise of the larger n
+SIGNAL_STRENGTHS = {"weak": 0.5, "usual": 1.5, "strong": 4.0}  # standard deviation of the synthetic scores
 TEST_ROWS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """What fits at this epsilon reach: the mean, and the 10% and 90% quantiles of single fits."""
+    """Metric of simulated fits at one epsilon: the mean, and the 10% and 90% quantiles of single fits."""
 
     epsilon: float
     value: float
@@ -43,13 +43,17 @@ class CurvePoint:
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonChoice:
-    """The smallest epsilon that reaches a goal in simulation, the curve it was read off, and what n would do.
+    """Smallest epsilon that reaches a goal in simulation, with the simulated curve.
 
     Parameters
     ----------
-    epsilon, goal, metric : the answer and the question. curve : of the metric, with bands of single fits.
-    best : what a fit without noise reaches. twins : the answer on weaker and stronger twins (infinity where none is);
-        empty for public rows.
+    epsilon : smallest epsilon that reaches the goal.
+    goal, metric : the target value, and of which metric.
+    n, delta : for which the fits were simulated.
+    value_without_noise : metric of a fit without noise.
+    curve : metric by epsilon, with quantiles of single fits.
+    epsilon_by_strength : the epsilon for weaker and stronger synthetic signals (infinity where none reaches the
+        goal); empty for public rows.
     """
 
     epsilon: float
@@ -57,32 +61,36 @@ class EpsilonChoice:
     metric: str
     n: int
     delta: float
-    best: float
+    value_without_noise: float
     curve: tuple[CurvePoint, ...]
-    twins: dict[str, float]
+    epsilon_by_strength: dict[str, float]
 
-    def rows_for(self, epsilon: float) -> int:
-        """About how many rows reach the goal at another epsilon: the noise is as large where n mu is the same."""
+    def rows_needed(self, epsilon: float) -> int:
+        """Return about how many rows reach the goal at another epsilon: the relative noise depends on n mu."""
         return math.ceil(self.n * cv.gdp_mu(self.epsilon, self.delta) / cv.gdp_mu(epsilon, self.delta))
 
     def __str__(self) -> str:
         lines = [
             f"epsilon = {self.epsilon:.3g} reaches {self.metric} = {self.goal:g} with n = {self.n} rows at delta = "
-            f"{self.delta:g} (without noise: {self.best:.4g}); epsilon = {self.epsilon / 2:.3g} would take about "
-            f"{self.rows_for(self.epsilon / 2)} rows",
+            f"{self.delta:g} (without noise: {self.value_without_noise:.4g}); epsilon = {self.epsilon / 2:.3g} would "
+            f"take about {self.rows_needed(self.epsilon / 2)} rows",
             *(
                 f"  epsilon {point.epsilon:<5g} {self.metric} {point.value:.4g}  (single fits {point.low:.4g} to "
                 f"{point.high:.4g})"
                 for point in self.curve
             ),
         ]
-        if self.twins:
-            told = ", ".join(f"{name} {value:.3g}" for name, value in self.twins.items())
-            lines.append(f"  how far the twin decides: with signals of other strengths the answer is {told}")
+        if self.epsilon_by_strength:
+            epsilons_text = ", ".join(
+                f"{name} {value:.3g}" for name, value in self.epsilon_by_strength.items()
+            )
+            lines.append(
+                f"  sensitivity to the synthetic data: with signals of other strengths epsilon is {epsilons_text}"
+            )
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """A picture of the curve with its bands."""
+        """Save a plot of the curve with its bands."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(6, 4))
@@ -97,146 +105,179 @@ class EpsilonChoice:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """Public rows to fit and to score, encoded, with what a fit without noise reaches there."""
+class _SimulationRows:
+    """Encoded public or synthetic rows, to fit and to score."""
 
     train: Floats
     labels: Floats
     test: Floats
     test_labels: Floats
-    classes: bool
+    is_classification: bool
 
-    def measured(self, score: Floats, metric: str) -> float:
-        """The metric of scores on the test rows."""
-        if not self.classes:
+    def evaluate_metric(self, score: Floats, metric: str) -> float:
+        """Return the metric of scores on the test rows."""
+        if not self.is_classification:
             return float(np.mean((score - self.test_labels) ** 2))
         yes = self.test_labels > 0
         if metric == "accuracy":
             return float(np.mean((score > 0.5) == yes))
-        kept = np.clip(score, 1e-12, 1 - 1e-12)
-        return float(-np.mean(np.where(yes, np.log(kept), np.log1p(-kept))))
+        probabilities = np.clip(score, 1e-12, 1 - 1e-12)
+        return float(-np.mean(np.where(yes, np.log(probabilities), np.log1p(-probabilities))))
 
-    def without_noise(self, metric: str) -> float:
-        """The metric of a plain fit."""
-        if self.classes:
+    def metric_without_noise(self, metric: str) -> float:
+        """Return the metric of a fit without noise."""
+        if self.is_classification:
             plain = LogisticRegression(C=1e3, fit_intercept=False, max_iter=500).fit(self.train, self.labels)
-            return self.measured(plain.predict_proba(self.test)[:, 1], metric)
+            return self.evaluate_metric(plain.predict_proba(self.test)[:, 1], metric)
         plain = Ridge(alpha=1e-3, fit_intercept=False).fit(self.train, self.labels)
-        return self.measured(plain.predict(self.test), metric)
+        return self.evaluate_metric(plain.predict(self.test), metric)
 
 
-def epsilon_for(
+def choose_epsilon(
     model: Any = "logistic",
     schema: Any = None,
     *,
-    p: int | None = None,
+    n_features: int | None = None,
     n: int,
     accuracy: float | None = None,
     log_loss: float | None = None,
     excess: float | None = None,
     delta: float = 1e-6,
     public_data: tuple[Any, Any] | None = None,
-    seeds: int = 6,
+    n_repeats: int = 6,
     random_state: int = 0,
 ) -> EpsilonChoice:
-    """The smallest epsilon whose fits reach a goal, by simulation on public rows or on a generated twin.
+    """Return the smallest epsilon whose fits reach a goal, by simulation on public rows or on synthetic data.
 
-    No private record is read. The twin has the schema's columns (or p columns), values spread over their ranges, and a
-    linear signal of usual strength; the answer for weaker and stronger signals is told beside. Goals on the excess over
-    a fit without noise depend little on the twin, goals on accuracy or log-loss much.
+    No private record is read. Synthetic data are generated from the schema (or have `n_features` columns), with
+    values spread over the ranges and a linear signal of usual strength; the epsilon for weaker and stronger signals
+    is reported too. Goals on the excess over a fit without noise depend little on the synthetic data, goals on
+    accuracy or log-loss depend much on them.
 
     Parameters
     ----------
-    model : "logistic", "ridge", or such an unfitted estimator. schema or p : what is public of the table. n : its rows.
-    accuracy, log_loss, excess : the goal, one of them; excess is of the log-loss (or of the mean squared error of the
-        target scaled to [-1, 1]) over that of a fit without noise.
-    public_data : (X, y), rows to simulate on instead of a twin. seeds : fits at each epsilon.
+    model : "logistic", "ridge", or such an unfitted estimator.
+    schema : of the table; or `n_features`, the number of its columns.
+    n : number of private rows.
+    accuracy, log_loss, excess : the goal, exactly one of them; excess is of the log-loss (or of the mean squared
+        error of the target scaled to [-1, 1]) over that of a fit without noise.
+    delta : of the fits.
+    public_data : (X, y), public rows to simulate on instead of synthetic data.
+    n_repeats : simulated fits at each epsilon.
+    random_state : seed of the simulation.
+
+    Privacy
+    -------
+    Nothing private is read or released, so nothing is charged.
 
     Examples
     --------
-    >>> found = epsilon_for("logistic", p=5, n=20_000, excess=0.01, seeds=2)
-    >>> 0.02 < found.epsilon < 2 and len(found.curve) == 8
+    >>> choice = choose_epsilon("logistic", n_features=5, n=20_000, excess=0.01, n_repeats=2)
+    >>> 0.02 < choice.epsilon < 2 and len(choice.curve) == 8
     True
     """
-    metric, goal = _asked(accuracy=accuracy, log_loss=log_loss, excess=excess)
-    estimator = _estimator(model)
+    metric, goal = _stated_goal(accuracy=accuracy, log_loss=log_loss, excess=excess)
+    estimator = _resolve_estimator(model)
     if metric != "excess" and not is_classifier(estimator):
         raise InvalidParameter("accuracy and log_loss are for classifiers; state excess= for regressors.")
-    if (schema is None) == (p is None):
-        raise InvalidParameter("state the schema of the table, or p, the number of its columns.")
-    rows, fits = _check.count("n", n), _check.count("seeds", seeds)
-    _check.open_unit("delta", delta)
+    if (schema is None) == (n_features is None):
+        raise InvalidParameter("state the schema of the table, or n_features, the number of its columns.")
+    rows, fits = _check.check_count("n", n), _check.check_count("n_repeats", n_repeats)
+    _check.check_open_unit("delta", delta)
     stated = None if schema is None else as_schema(schema)
-    make = _maker(estimator, stated, p, public_data, min(rows, MOST_ROWS), random_state)
-    curve, best = _curve(make("usual"), estimator, metric, rows, delta, fits)
-    found = _crossing(curve, goal, metric)
-    if math.isinf(found):
+    make_rows = _rows_factory(
+        estimator, stated, n_features, public_data, min(rows, MAX_SIMULATED_ROWS), random_state
+    )
+    curve, best = _simulate_curve(make_rows("usual"), estimator, metric, rows, delta, fits)
+    epsilon = _epsilon_at_goal(curve, goal, metric)
+    if math.isinf(epsilon):
         top = curve[-1].value
         raise DplangevinError(
-            f"no epsilon up to {EPSILONS[-1]:g} reaches {metric} = {goal:g} with {rows} rows: the best is {top:.4g} "
-            f"(without noise {best:.4g}). Ask for less, or for more rows."
+            f"no epsilon up to {EPSILON_GRID[-1]:g} reaches {metric} = {goal:g} with {rows} rows: the best is "
+            f"{top:.4g} (without noise {best:.4g}). Relax the goal, or plan for more rows."
         )
-    twins = {}
+    epsilon_by_strength = {}
     if public_data is None:
         for name in ("weak", "strong"):
-            twins[name] = _crossing(_curve(make(name), estimator, metric, rows, delta, 2)[0], goal, metric)
+            epsilon_by_strength[name] = _epsilon_at_goal(
+                _simulate_curve(make_rows(name), estimator, metric, rows, delta, 2)[0], goal, metric
+            )
     return EpsilonChoice(
-        epsilon=found, goal=goal, metric=metric, n=rows, delta=delta, best=best, curve=curve, twins=twins
+        epsilon=epsilon,
+        goal=goal,
+        metric=metric,
+        n=rows,
+        delta=delta,
+        value_without_noise=best,
+        curve=curve,
+        epsilon_by_strength=epsilon_by_strength,
     )
 
 
-def _asked(**goals: float | None) -> tuple[str, float]:
-    """The one goal that is stated."""
-    asked = {name: goal for name, goal in goals.items() if goal is not None}
-    if len(asked) != 1:
+def _stated_goal(**goals: float | None) -> tuple[str, float]:
+    """Return the one goal that is stated, as (metric, value)."""
+    stated_goals = {name: goal for name, goal in goals.items() if goal is not None}
+    if len(stated_goals) != 1:
         raise InvalidParameter("state one goal: accuracy=, log_loss= or excess=.")
-    metric, goal = next(iter(asked.items()))
-    return metric, _check.positive(metric, goal)
+    metric, goal = next(iter(stated_goals.items()))
+    return metric, _check.check_positive(metric, goal)
 
 
-def _estimator(model: Any) -> DPLinearModel:
+def _resolve_estimator(model: Any) -> DPLinearModel:
     known: dict[str, Any] = {"logistic": DPLogisticRegression, "ridge": DPRidge}
     if isinstance(model, str):
-        return known[_check.choice("model", model, tuple(known))]()  # type: ignore[no-any-return]
+        return known[_check.check_choice("model", model, tuple(known))]()  # type: ignore[no-any-return]
     if not isinstance(model, DPLogisticRegression | DPRidge):
         raise InvalidParameter(
-            "epsilon_for simulates DPLogisticRegression and DPRidge, of two classes or numbers."
+            "choose_epsilon simulates DPLogisticRegression (two classes) and DPRidge only."
         )
     return clone_for(None, model)
 
 
-def _maker(
-    estimator: DPLinearModel, schema: Schema | None, p: int | None, public: Any, n: int, seed: int
-) -> Callable[[str], _Rows]:
+def _rows_factory(
+    estimator: DPLinearModel,
+    schema: Schema | None,
+    n_features: int | None,
+    public_data: Any,
+    n: int,
+    random_state: int,
+) -> Callable[[str], _SimulationRows]:
+    """Return the function from a signal strength to rows: public rows, or synthetic ones."""
     classes = is_classifier(estimator)
-    if public is not None:
-        X, y = public
-        rows = SchemaEncoder(schema).transform(X) if schema is not None else _unit(np.asarray(X, float))
-        labels = _public_labels(np.asarray(y), classes)
-        order = np.random.default_rng(seed).permutation(len(rows))
+    if public_data is not None:
+        X, y = public_data
+        rows = (
+            SchemaEncoder(schema).transform(X)
+            if schema is not None
+            else _normalize_rows(np.asarray(X, float))
+        )
+        labels = _encode_public_targets(np.asarray(y), classes)
+        order = np.random.default_rng(random_state).permutation(len(rows))
         cut = max(2 * len(rows) // 3, 1)
-        use, held = order[:cut], order[cut:]
-        drawn = np.random.default_rng(seed).choice(use, n)
-        return lambda _: _Rows(rows[drawn], labels[drawn], rows[held], labels[held], classes)
+        train, test = order[:cut], order[cut:]
+        drawn = np.random.default_rng(random_state).choice(train, n)
+        return lambda _: _SimulationRows(rows[drawn], labels[drawn], rows[test], labels[test], classes)
 
-    def twin(strength: str) -> _Rows:
-        rng = np.random.default_rng(seed)
+    def synthetic_rows(strength: str) -> _SimulationRows:
+        rng = np.random.default_rng(random_state)
         size = n + TEST_ROWS
         rows = (
-            _encoded(schema, size, rng) if schema is not None else _unit(rng.standard_normal((size, p or 1)))
+            _synthetic_encoded_rows(schema, size, rng)
+            if schema is not None
+            else _normalize_rows(rng.standard_normal((size, n_features or 1)))
         )
         score = rows @ rng.standard_normal(rows.shape[1])
-        score = STRENGTHS[strength] * (score - score.mean()) / (score.std() + 1e-12)
+        score = SIGNAL_STRENGTHS[strength] * (score - score.mean()) / (score.std() + 1e-12)
         if classes:
             labels = np.where(rng.random(size) < 1 / (1 + np.exp(1 - score)), 1.0, 0.0)
         else:
             labels = np.clip(score / 6 + 0.2 * rng.standard_normal(size), -1, 1)
-        return _Rows(rows[:n], labels[:n], rows[n:], labels[n:], classes)
+        return _SimulationRows(rows[:n], labels[:n], rows[n:], labels[n:], classes)
 
-    return twin
+    return synthetic_rows
 
 
-def _public_labels(y: NDArray[Any], classes: bool) -> Floats:
+def _encode_public_targets(y: NDArray[Any], classes: bool) -> Floats:
     if classes:
         names = np.unique(y)
         if len(names) != 2:
@@ -246,43 +287,49 @@ def _public_labels(y: NDArray[Any], classes: bool) -> Floats:
     return np.asarray(2 * (np.asarray(y, float) - low) / max(high - low, 1e-300) - 1, float)
 
 
-def _unit(rows: Floats) -> Floats:
+def _normalize_rows(rows: Floats) -> Floats:
     full = np.column_stack([rows, np.ones(len(rows))])
     return np.asarray(full / np.linalg.norm(full, axis=1, keepdims=True))
 
 
-def _encoded(schema: Schema, size: int, rng: np.random.Generator) -> Floats:
-    """Rows of a twin: numbers in the middle of their range, near its low end or at its two ends, by turns; the k-th
-    category with weight 1 / k."""
+def _synthetic_encoded_rows(schema: Schema, size: int, rng: np.random.Generator) -> Floats:
+    """Return encoded synthetic rows of the schema.
+
+    The values of a numeric column lie in the middle of its range, near its low end, or at its two ends, by turns; the
+    k-th category of a column has weight 1 / k.
+    """
     columns: dict[str, Any] = {}
     spreads = (rng.beta(2, 3, size), rng.beta(1, 6, size), 1.0 * (rng.random(size) < 0.2))
-    for place, column in enumerate(schema.columns):
+    for index, column in enumerate(schema.columns):
         if isinstance(column, CategoricalColumn):
             weights = 1 / np.arange(1.0, len(column.categories) + 1)
-            places = rng.choice(len(column.categories), size, p=weights / weights.sum())
-            columns[column.name] = np.array(column.categories, dtype=object)[places]
+            codes = rng.choice(len(column.categories), size, p=weights / weights.sum())
+            columns[column.name] = np.array(column.categories, dtype=object)[codes]
         else:
-            low, high, spread = column.low, column.high, rng.permutation(spreads[place % len(spreads)])
+            low, high, spread = column.low, column.high, rng.permutation(spreads[index % len(spreads)])
             if column.transform == "log1p":
                 columns[column.name] = np.expm1(np.log1p(low) + spread * (np.log1p(high) - np.log1p(low)))
             else:
                 columns[column.name] = low + spread * (high - low)
-    from dplangevin.tables import Table, cells_of
+    from dplangevin.tables import Table, as_column
 
-    table = Table({name: cells_of(values, name) for name, values in columns.items()}, size)
+    table = Table({name: as_column(values, name) for name, values in columns.items()}, size)
     encoded: Floats = SchemaEncoder(schema).transform(table)
     return encoded
 
 
-def _curve(
-    rows: _Rows, estimator: DPLinearModel, metric: str, n: int, delta: float, seeds: int
+def _simulate_curve(
+    rows: _SimulationRows, estimator: DPLinearModel, metric: str, n: int, delta: float, n_repeats: int
 ) -> tuple[tuple[CurvePoint, ...], float]:
-    best = rows.without_noise("accuracy" if metric == "accuracy" else "log_loss")
+    """Return the metric at each epsilon of the grid, and that of a fit without noise."""
+    best = rows.metric_without_noise("accuracy" if metric == "accuracy" else "log_loss")
     floor = best if metric == "excess" else 0.0
     points = []
-    for epsilon in EPSILONS:
-        found = [_fitted(rows, estimator, epsilon, n, delta, seed) for seed in range(seeds)]
-        values = np.array([rows.measured(score, metric) - floor for score in found])
+    for epsilon in EPSILON_GRID:
+        simulated_scores = [
+            _simulate_fit(rows, estimator, epsilon, n, delta, seed) for seed in range(n_repeats)
+        ]
+        values = np.array([rows.evaluate_metric(score, metric) - floor for score in simulated_scores])
         points.append(
             CurvePoint(
                 epsilon=epsilon,
@@ -294,34 +341,38 @@ def _curve(
     return tuple(points), 0.0 if metric == "excess" else best
 
 
-def _fitted(rows: _Rows, estimator: DPLinearModel, epsilon: float, n: int, delta: float, seed: int) -> Floats:
-    """Scores of a simulated fit. Fewer rows than n get as much noise as n rows would: n mu is the same."""
+def _simulate_fit(
+    rows: _SimulationRows, estimator: DPLinearModel, epsilon: float, n: int, delta: float, seed: int
+) -> Floats:
+    """Return the scores of a simulated fit; fewer rows than n get the noise of n rows, since n mu is the same."""
     mu = cv.gdp_mu(epsilon, delta) * n / len(rows.train)
     stated: dict[str, Any] = {
         "epsilon": cv.gdp_epsilon(mu, delta), "delta": delta, "data_norm": 1.0, "schema": None, "fit_intercept": False,
-        "random_state": seed, "ledger": None, "state": None, "verbose": False, "n": None, "person": None,
+        "random_state": seed, "ledger": None, "checkpoint": None, "verbose": False, "n_public": None, "person": None,
     }  # fmt: skip
-    stated |= {"classes": [0, 1]} if rows.classes else {"target_bounds": (-1.0, 1.0)}
+    stated |= {"classes": [0, 1]} if rows.is_classification else {"target_bounds": (-1.0, 1.0)}
     model: Any = clone_for(None, estimator).set_params(**stated)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(rows.train, rows.labels.astype(int) if rows.classes else rows.labels)
-    return np.asarray(model.predict_proba(rows.test)[:, 1] if rows.classes else model.predict(rows.test))
+        model.fit(rows.train, rows.labels.astype(int) if rows.is_classification else rows.labels)
+    return np.asarray(
+        model.predict_proba(rows.test)[:, 1] if rows.is_classification else model.predict(rows.test)
+    )
 
 
-def _crossing(curve: tuple[CurvePoint, ...], goal: float, metric: str) -> float:
-    """The epsilon at which the curve, made monotone, meets the goal; infinity when it never does."""
+def _epsilon_at_goal(curve: tuple[CurvePoint, ...], goal: float, metric: str) -> float:
+    """Return the epsilon at which the curve, made monotone, meets the goal; infinity when it never does."""
     sign = -1.0 if metric == "accuracy" else 1.0
     values = np.minimum.accumulate([sign * point.value for point in curve])
     target, logs = sign * goal, np.log([point.epsilon for point in curve])
     if values[-1] > target:
         return math.inf
-    place = int(np.argmax(values <= target))
-    if place == 0:
+    index = int(np.argmax(values <= target))
+    if index == 0:
         return float(curve[0].epsilon)
-    high, low = values[place - 1], values[place]
+    high, low = values[index - 1], values[index]
     if metric == "accuracy" or low <= 0 or target <= 0:
-        share = (high - target) / max(high - low, 1e-300)
+        weight = (high - target) / max(high - low, 1e-300)
     else:
-        share = math.log(high / target) / max(math.log(high / low), 1e-300)
-    return float(np.exp(logs[place - 1] + share * (logs[place] - logs[place - 1])))
+        weight = math.log(high / target) / max(math.log(high / low), 1e-300)
+    return float(np.exp(logs[index - 1] + weight * (logs[index] - logs[index - 1])))

@@ -1,4 +1,4 @@
-"""Budgeted evaluation: scores and choices of models on private records, each with its cost."""
+"""Private evaluation: scores and selection of models on private records, each with its own guarantee."""
 
 from __future__ import annotations
 
@@ -8,43 +8,45 @@ from functools import partial
 from typing import Any
 
 from dplangevin import _check
+from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.conditions import merge_conditions
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._held_out import held_out
-from dplangevin.estimators._metrics import ReliabilityBin
-from dplangevin.estimators._pipeline import learned_steps
-from dplangevin.estimators._scoring import PER_RECORD, Scoring, scoring_conditions
-from dplangevin.estimators._suits import check_suits
-from dplangevin.families.noisy_answers.mechanism import NoisyMax, NoisySums
-from dplangevin.families.noisy_answers.theorems.noisy_max import calibrated_max
-from dplangevin.families.release import SEEDED, AnswersRelease
-from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.conditions import merge_conditions
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
-from dplangevin.privacy.spender import Spender
+from dplangevin.estimators._call_context import find_learned_steps
+from dplangevin.estimators._held_out import open_held_out
+from dplangevin.estimators._scoring import PER_RECORD_METRICS, ReliabilityBin, Scoring, scoring_conditions
+from dplangevin.estimators._search_checks import check_model_matches_table
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisyMax, NoisySums
+from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_max
+from dplangevin.mechanisms.release import SEEDED_MESSAGE, AnswersRelease
+from dplangevin.mechanisms.run_state import CheckpointPath
 
-__all__ = ["PrivateScore", "PrivateSelection", "learned_steps", "private_score", "private_selection"]
+__all__ = ["PrivateScore", "PrivateSelection", "find_learned_steps", "private_score", "private_selection"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateScore:
-    """A released score.
+    """Released score of a model.
 
     Parameters
     ----------
-    value : the noisy metric. interval : covers the metric on the population with probability `level`, counting both
-        the sampling of the records and the noise.
-    plan : the noise. guarantee : what computing it cost the people in X, y. The model's own guarantee is separate.
-    seeded : the noise came from a user's seed; whoever knows it can undo the noise.
-    cap : per-record losses were cut off here. table : the reliability table of metric="calibration".
-    ledger_head : the head of the ledger's chain after the score was charged; None without a ledger.
+    metric : that was released.
+    value : the noisy metric.
+    interval : covers the metric on the population with probability `level`, counting both sampling error and noise.
+    plan : spec of the noise.
+    guarantee : for the people in X, y; the guarantee of the model itself is separate.
+    seeded : whether the noise came from a user's seed; whoever knows the seed can remove the noise.
+    cap : bound at which per-record losses were clipped.
+    table : reliability table of metric="calibration".
+    ledger_head : head of the ledger's chain after the score was charged; None without a ledger.
     """
 
     metric: str
     value: float
     interval: tuple[float, float]
     level: float
-    plan: Price
+    plan: CertifiedSpec
     guarantee: Guarantee
     seeded: bool
     cap: float | None = None
@@ -54,11 +56,11 @@ class PrivateScore:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateSelection:
-    """The index of the chosen model, and what choosing cost (fitting the models is not counted here)."""
+    """Index of the selected model, and the guarantee of the selection (fitting the models is not counted here)."""
 
     index: int
     metric: str
-    plan: Price
+    plan: CertifiedSpec
     guarantee: Guarantee
     seeded: bool
     ledger_head: str | None = field(default=None, repr=False)
@@ -78,11 +80,11 @@ def private_score(
     level: float = 0.95,
     max_rows_per_person: int = 1,
     secure: bool = False,
-    ledger: Spender | None = None,
+    ledger: BudgetAccount | None = None,
     random_state: Any = None,
-    state: StatePath = None,
+    checkpoint: CheckpointPath = None,
 ) -> PrivateScore:
-    """Score a fitted model on private records under a stated guarantee.
+    """Release the score of a fitted model on private records under a stated guarantee.
 
     accuracy, log-loss and squared-error release one noisy sum of losses in [0, cap] (two sums under add-remove, where
     the number of records is private); auc and calibration release one noisy histogram of scores by label.
@@ -90,16 +92,23 @@ def private_score(
     Parameters
     ----------
     model : fitted, with predict (accuracy, squared-error), predict_proba (log-loss, calibration) and classes_.
-    X, y : arrays or a table; Parquet or Arrow files and the name of the label's column; Dask collections.
+    X, y : arrays or a table; Parquet or Arrow files and the name of the label column; Dask collections.
     metric : "accuracy", "log-loss", "squared-error", "auc" or "calibration" (the last two for two classes).
-    epsilon, delta : the promise; with delta > 0 Gaussian noise is used where it is smaller.
+    epsilon, delta : the guarantee; with delta > 0 Gaussian noise is used where it is smaller.
     adjacency : "replace-one" (the number of records is public) or "add-remove".
-    cap : per-record loss beyond which it is cut off; 5 for log-loss, must be stated for squared-error.
+    cap : bound at which per-record losses are clipped; 5 for log-loss, must be stated for squared-error.
     bins : number of bins (32 for auc, 10 for calibration), or public edges from 0 to 1.
-    level : of the interval. max_rows_per_person : the promise covers all rows of a person who owns at most so many.
-    secure : exact noise on whole numbers from the operating system's generator; no random_state and no state then.
-    ledger : a Spender, charged before the records are read. random_state : a seed voids the promise, see DPRidge.
-    state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
+    level : of the interval.
+    max_rows_per_person : the guarantee covers all rows of a person who has at most this many.
+    secure : exact integer noise from the operating system's generator; random_state and checkpoint are then refused.
+    ledger : a BudgetAccount, charged before the records are read.
+    random_state : a seed voids the guarantee against those who know it.
+    checkpoint : path of a private file from which the same call resumes after a crash, with its noise and its charge.
+
+    Privacy
+    -------
+    One release, charged before the records are read. It does not count what fitting the model cost; under add-remove
+    the number of records is protected too.
 
     Examples
     --------
@@ -109,20 +118,28 @@ def private_score(
     >>> bool(score.interval[0] < 0.7 < score.interval[1]), round(score.guarantee.epsilon(), 6)
     (True, 0.5)
     """
-    _check.open_unit("level", level)
+    _check.check_open_unit("level", level)
     scoring = Scoring(metric=metric, cap=cap, bins=bins, adjacency=adjacency)
-    scoring.check(model)
-    check_suits(model, X, y)
-    records = held_out(X, y, counted=scoring.kind == "replace-one")
-    plan = scoring.plan(
-        epsilon, delta, max_rows_per_person, scoring.words(model), scoring_conditions(model), secure=secure
+    scoring.check_model(model)
+    check_model_matches_table(model, X, y)
+    records = open_held_out(X, y, count_is_public=scoring.checked_adjacency == "replace-one")
+    plan = scoring.plan_release(
+        epsilon,
+        delta,
+        max_rows_per_person,
+        scoring.assumptions(model),
+        scoring_conditions(model),
+        secure=secure,
     )
-    exact, rows = partial(scoring.sums, model, records), max_rows_per_person
-    release = NoisySums().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
-    value, interval, table = scoring.read(release, len(records), level)
+    exact, rows = partial(scoring.exact_sums, model, records), max_rows_per_person
+    release = NoisySums().run(
+        plan, exact, random_state, ledger=ledger, checkpoint=checkpoint, rows_per_person=rows
+    )
+    value, interval, table = scoring.interpret_release(release, len(records), level)
     return PrivateScore(
-        metric=metric, value=value, interval=interval, level=level, plan=plan, guarantee=_promise(release, rows),
-        seeded=release.seeded, cap=scoring.stated_cap, table=table, ledger_head=release.ledger_head,
+        metric=metric, value=value, interval=interval, level=level, plan=plan,
+        guarantee=_guarantee_per_person(release, rows), seeded=release.seeded, cap=scoring.stated_cap,
+        table=table, ledger_head=release.ledger_head,
     )  # fmt: skip
 
 
@@ -137,14 +154,20 @@ def private_selection(
     cap: float | None = None,
     max_rows_per_person: int = 1,
     secure: bool = False,
-    ledger: Spender | None = None,
+    ledger: BudgetAccount | None = None,
     random_state: Any = None,
-    state: StatePath = None,
+    checkpoint: CheckpointPath = None,
 ) -> PrivateSelection:
-    """Choose one of a few fitted models by its score on private records, with pure epsilon in all.
+    """Select one of a few fitted models by its score on private records, under pure epsilon-DP.
 
-    The chosen one is behind the best by more than 2 log(n_models / t) / epsilon records (half of it under add-remove)
-    with probability at most t; for losses a record stands for one cap. Parameters are those of private_score.
+    The selected model is worse than the best by more than 2 log(n_models / t) / epsilon records (half of it under
+    add-remove) with probability at most t; for losses one record stands for one cap. Parameters are those of
+    private_score.
+
+    Privacy
+    -------
+    Report noisy max: pure epsilon-DP for the index alone, charged before the records are read. It does not count what
+    fitting the models cost.
 
     Examples
     --------
@@ -157,36 +180,42 @@ def private_selection(
     >>> private_selection(models, X, y, epsilon=1.0, random_state=0).index
     1
     """
-    _check.choice("metric", metric, PER_RECORD)
+    _check.check_choice("metric", metric, PER_RECORD_METRICS)
     scoring = Scoring(metric=metric, cap=cap, adjacency=adjacency)
     if len(models) < 2:
         raise InvalidParameter(f"models must hold at least two models, got {len(models)}.")
     for model in models:
-        scoring.check(model)
-        check_suits(model, X, y)
-    records = held_out(X, y, counted=scoring.kind == "replace-one")
-    words = [words for model in models for words in scoring.words(model)]
-    schedule = calibrated_max(
+        scoring.check_model(model)
+        check_model_matches_table(model, X, y)
+    records = open_held_out(X, y, count_is_public=scoring.checked_adjacency == "replace-one")
+    assumptions = [assumption for model in models for assumption in scoring.assumptions(model)]
+    spec = calibrate_noisy_max(
         candidates=len(models),
-        unit=scoring.unit,
+        unit=scoring.max_contribution,
         epsilon=epsilon,
-        adjacency=scoring.kind,
+        adjacency=scoring.checked_adjacency,
         rows_per_person=max_rows_per_person,
-        assumptions=tuple(dict.fromkeys(words)),
+        assumptions=tuple(dict.fromkeys(assumptions)),
         conditions=merge_conditions(*map(scoring_conditions, models)),
         secure=secure,
     )
-    plan = Price(schedule=schedule, delta=0.0)
-    exact, rows = partial(scoring.totals, models, records), max_rows_per_person
-    release = NoisyMax().run(plan, exact, random_state, ledger=ledger, state=state, rows_per_person=rows)
-    promise, index = _promise(release, rows), int(release.values[0][0])
+    plan = CertifiedSpec(spec=spec, delta=0.0)
+    exact_totals, rows = partial(scoring.exact_totals, models, records), max_rows_per_person
+    release = NoisyMax().run(
+        plan, exact_totals, random_state, ledger=ledger, checkpoint=checkpoint, rows_per_person=rows
+    )
+    guarantee, index = _guarantee_per_person(release, rows), int(release.values[0][0])
     return PrivateSelection(
-        index=index, metric=metric, plan=plan, guarantee=promise, seeded=release.seeded,
+        index=index, metric=metric, plan=plan, guarantee=guarantee, seeded=release.seeded,
         ledger_head=release.ledger_head,
     )  # fmt: skip
 
 
-def _promise(release: AnswersRelease, rows: int) -> Guarantee:
-    """The promise to a person with so many rows, with what a seed does to it."""
-    promise = release.guarantee.group(rows)
-    return replace(promise, assumptions=(*promise.assumptions, SEEDED)) if release.seeded else promise
+def _guarantee_per_person(release: AnswersRelease, rows_per_person: int) -> Guarantee:
+    """Return the guarantee for a person with this many rows; a seed is added as an assumption."""
+    guarantee = release.guarantee.group(rows_per_person)
+    return (
+        replace(guarantee, assumptions=(*guarantee.assumptions, SEEDED_MESSAGE))
+        if release.seeded
+        else guarantee
+    )

@@ -1,4 +1,4 @@
-"""Model files: JSON that carries the released model and its guarantee; loading one cannot run code."""
+"""Model files: JSON with the released model and its guarantee; loading one cannot run code."""
 
 from __future__ import annotations
 
@@ -13,29 +13,40 @@ from sklearn.base import is_classifier
 
 from dplangevin import _files, _plain, estimators
 from dplangevin._version import __version__
+from dplangevin.accounting import serialize
+from dplangevin.accounting.conditions import Condition, merge_conditions
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators._base import DPLinearModel
-from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, schema_of
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encoding_schema
 from dplangevin.estimators.uncertainty import Uncertainty
-from dplangevin.privacy import serialize
-from dplangevin.privacy.conditions import Condition, merge_conditions
 from dplangevin.schema import Schema
 
-VERSION = 2  # 2 has the conditions of the guarantee
+FORMAT_VERSION = 2  # 2 has the conditions of the guarantee and the names of version 0.2
 _FIELDS = {
-    "version": _plain.whole(1), "library": _plain.words, "estimator": _plain.words, "parameters": _plain.mapping,
-    "schema": _plain.optional(_plain.mapping), "coefficients": _plain.anything, "intercept": _plain.anything,
-    "classes": _plain.optional(_plain.list_of(_plain.anything, least=2)), "link": _plain.optional(_plain.mapping),
-    "guarantee": _plain.mapping, "plan": _plain.words, "created": _plain.words,
-}  # fmt: skip
-_OPTIONAL = {
-    "features": _plain.optional(_plain.list_of(_plain.words)), "uncertainty": _plain.optional(_plain.mapping),
-    "ledger_head": _plain.optional(_plain.words), "digest": _plain.words, "signature": _plain.mapping,
-}  # fmt: skip
-_NOT_STORED = {
+    "version": _plain.whole_number_reader(1),
+    "library": _plain.read_text,
+    "estimator": _plain.read_text,
+    "parameters": _plain.read_mapping,
+    "schema": _plain.optional_reader(_plain.read_mapping),
+    "coefficients": _plain.read_unchecked,
+    "intercept": _plain.read_unchecked,
+    "classes": _plain.optional_reader(_plain.list_reader(_plain.read_unchecked, min_length=2)),
+    "link": _plain.optional_reader(_plain.read_mapping),
+    "guarantee": _plain.read_mapping,
+    "plan": _plain.read_text,
+    "created": _plain.read_text,
+}
+_OPTIONAL_FIELDS = {
+    "features": _plain.optional_reader(_plain.list_reader(_plain.read_text)),
+    "uncertainty": _plain.optional_reader(_plain.read_mapping),
+    "ledger_head": _plain.optional_reader(_plain.read_text),
+    "digest": _plain.read_text,
+    "signature": _plain.read_mapping,
+}
+_UNSTORED_PARAMETERS = {
     "ledger",
     "random_state",
-    "state",
+    "checkpoint",
     "verbose",
     "classes",
     "schema",
@@ -45,147 +56,159 @@ _NOT_STORED = {
 }
 
 
-def _norm(where: str, value: Any) -> Any:
-    return value if value == "learn" else _plain.positive(where, value)
+def _check_norm(where: str, value: Any) -> Any:
+    return value if value == "learn" else _plain.read_positive(where, value)
 
 
-def _bounds(where: str, value: Any) -> Any:
-    ends = _numbers(where, value)
+def _check_bounds(where: str, value: Any) -> Any:
+    ends = _read_numbers(where, value)
     _require(ends.shape == (2,) and ends[0] < ends[1], f"{where} must be two numbers, the lower one first")
     return value
 
 
-# What is shown or used after loading; the others are checked when the model is fitted again.
-_PARAMETERS = {
-    "max_rows_per_person": _plain.whole(1),
-    "data_norm": _plain.optional(_norm),
-    "target_bounds": _plain.optional(_bounds),
+# Parameters that are used after loading; the others are checked when the model is fitted again.
+_PARAMETER_CHECKS = {
+    "max_rows_per_person": _plain.whole_number_reader(1),
+    "data_norm": _plain.optional_reader(_check_norm),
+    "target_bounds": _plain.optional_reader(_check_bounds),
 }
-_LARGEST = 512 * _files.MEGABYTE
-_MOST_NUMBERS = 10_000_000
-_WHOLE = 2**53
-UNSEALED = Condition(
+_MAX_FILE_BYTES = 512 * _files.MEGABYTE
+_MAX_NUMBERS = 10_000_000
+_MAX_EXACT_INTEGER = 2**53
+UNSEALED_CONDITION = Condition(
     kind="file-integrity",
-    text="the model file being as it was written: its digest was removed, or was never there",
+    text="the model file being unchanged since it was written: it has no digest",
 )
 
 
 def save_model(model: DPLinearModel, path: str | Path) -> None:
-    """Write a fitted estimator to a JSON file. Seeds, ledgers (but for the head) and data are not in it.
+    """Write a fitted estimator to a JSON file; it contains no seed, no data, and of a ledger only the head.
 
-    When the file cannot be written the estimator stays as it is, to be saved elsewhere.
+    If the file cannot be written, the estimator stays fitted and can be saved elsewhere.
     """
-    text = dumps(model)
+    text = model_to_json(model)
     try:
         _files.write_text(path, text)
     except OSError as error:
         raise DplangevinError(
-            f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and need not be "
-            "paid for again: save it elsewhere with dplangevin.save_model(model, path)."
+            f"the model could not be written to {str(path)!r} ({error.strerror}). It is still fitted, and saving it "
+            "charges nothing: save it elsewhere with dplangevin.save_model(model, path)."
         ) from error
 
 
-def dumps(model: DPLinearModel) -> str:
-    """The text of a model file."""
-    return json.dumps(to_plain(model), indent=1, allow_nan=False) + "\n"
+def model_to_json(model: DPLinearModel) -> str:
+    """Return the text of a model file."""
+    return json.dumps(model_to_plain(model), indent=1, allow_nan=False) + "\n"
 
 
-def to_plain(model: DPLinearModel) -> dict[str, Any]:
-    """What a model file says."""
+def model_to_plain(model: DPLinearModel) -> dict[str, Any]:
+    """Return the content of a model file as plain data."""
     if not hasattr(model, "coef_"):
         raise InvalidParameter("the model is not fitted yet; call fit before saving it.")
     labels = getattr(model, "classes_", None)
     plain = {
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "library": __version__,
         "estimator": type(model).__name__,
         "parameters": {
-            name: value for name, value in model.get_params(deep=False).items() if name not in _NOT_STORED
+            name: value
+            for name, value in model.get_params(deep=False).items()
+            if name not in _UNSTORED_PARAMETERS
         },
-        "schema": None if schema_of(model) is None else as_schema(schema_of(model)).to_dict(),
-        "features": _plain_names(model),
+        "schema": None if encoding_schema(model) is None else as_schema(encoding_schema(model)).to_dict(),
+        "features": _stored_feature_names(model),
         "coefficients": np.asarray(model.coef_).tolist(),
         "intercept": np.asarray(model.intercept_).tolist(),
         "classes": None if labels is None else np.asarray(labels).tolist(),
         "link": {"slope_clip": model.slope_clip_} if hasattr(model, "slope_clip_") else None,
-        "guarantee": serialize.to_plain(model.privacy_),
+        "guarantee": serialize.guarantee_to_plain(model.privacy_),
         "plan": str(model.plan_),
-        "uncertainty": _plain_uncertainty(getattr(model, "uncertainty_", None)),
+        "uncertainty": _uncertainty_to_plain(getattr(model, "uncertainty_", None)),
         "ledger_head": getattr(model, "ledger_head_", None),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    return _plain.with_digest(plain)
+    return _plain.add_digest(plain)
 
 
 def load_model(path: str | Path) -> DPLinearModel:
-    """The estimator in a model file, ready to predict; every field is checked."""
-    plain = read(path)
-    model: Any = _estimator(plain)
-    model.coef_ = _numbers("coefficients", plain["coefficients"])
+    """Return the estimator in a model file, ready to predict; every field is checked."""
+    plain = read_model_file(path)
+    model: Any = _build_estimator(plain)
+    model.coef_ = _read_numbers("coefficients", plain["coefficients"])
     model.n_features_in_ = int(model.coef_.shape[-1]) if model.coef_.ndim else 0
-    _put_scores(model, _numbers("intercept", plain["intercept"]), plain["classes"])
+    _set_scores(model, _read_numbers("intercept", plain["intercept"]), plain["classes"])
     if plain["link"] is not None:
-        link = _plain.record("link", plain["link"], {"slope_clip": _plain.rate})
+        link = _plain.read_record("link", plain["link"], {"slope_clip": _plain.read_rate})
         model.slope_clip_ = link["slope_clip"]
     if plain.get("features") is not None:  # files written before have none
-        _require(len(plain["features"]) == model.n_features_in_, "features must be a name per coefficient")
+        _require(
+            len(plain["features"]) == model.n_features_in_, "features must have one name per coefficient"
+        )
         model.feature_names_in_ = np.array(plain["features"], dtype=object)
     _require(
         model.schema is not None or model.data_norm is not None, "it states neither a schema nor data_norm"
     )
     if model.schema is not None:
         names = SchemaEncoder(model.schema).get_feature_names_out()
-        _require(model.coef_.shape[-1] == len(names), "coefficients do not fit the schema")
+        _require(model.coef_.shape[-1] == len(names), "coefficients do not match the schema")
         model.n_features_in_ = len(model.schema.names)
-    model.privacy_ = _promise(plain)
+    model.privacy_ = _read_guarantee(plain)
     model.plan_ = plain["plan"]
     model.ledger_head_ = plain.get("ledger_head")
     if plain.get("uncertainty") is not None:
-        model.uncertainty_ = _uncertainty(plain["uncertainty"])
+        model.uncertainty_ = _uncertainty_from_plain(plain["uncertainty"])
     _plain.check_digest(plain, f"the model file {str(path)!r}")
     loaded: DPLinearModel = model
     return loaded
 
 
-def _promise(plain: dict[str, Any]) -> Any:
-    """The guarantee in the file; where nothing tells whether it is the one that was written, it says so."""
-    found = serialize.from_plain(plain["guarantee"])
+def _read_guarantee(plain: dict[str, Any]) -> Any:
+    """Return the guarantee in the file; without a digest it is conditional on the file being unchanged."""
+    guarantee = serialize.guarantee_from_plain(plain["guarantee"])
     if plain.get("digest") is not None:
-        return found
-    return replace(found, conditions=merge_conditions((UNSEALED,), found.conditions))
+        return guarantee
+    return replace(guarantee, conditions=merge_conditions((UNSEALED_CONDITION,), guarantee.conditions))
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """What a model file says: every name is known, and the outer types are right."""
-    plain = _files.read_plain(path, "the model file", most=_LARGEST)
+def read_model_file(path: str | Path) -> dict[str, Any]:
+    """Return the content of a model file; raise for an unknown field or a wrong outer type."""
+    plain = _files.read_json(path, "the model file", max_bytes=_MAX_FILE_BYTES)
     what = f"the model file {str(path)!r}"
-    _plain.record("model", _plain.check_version(plain, what, VERSION, oldest=VERSION), _FIELDS, _OPTIONAL)
-    found: dict[str, Any] = plain
-    return found
+    _plain.read_record(
+        "model",
+        _plain.check_version(plain, what, FORMAT_VERSION, oldest=FORMAT_VERSION),
+        _FIELDS,
+        _OPTIONAL_FIELDS,
+    )
+    fields: dict[str, Any] = plain
+    return fields
 
 
-def _estimator(plain: dict[str, Any]) -> DPLinearModel:
-    """The unfitted estimator, with the parameters that this version knows."""
+def _build_estimator(plain: dict[str, Any]) -> DPLinearModel:
+    """Return the unfitted estimator, with the parameters that this version knows."""
     name = plain["estimator"]
     cls = getattr(estimators, name, None) if name in estimators.__all__ else None
     if cls is None or not issubclass(cls, DPLinearModel):
         raise InvalidParameter(f"unknown estimator {name!r} in the model file.")
     known = cls().get_params(deep=False)
-    given = {name: value for name, value in plain["parameters"].items() if name in known}
-    for name, value in given.items():
-        plainly = isinstance(value, (str, int, float, list)) or value is None
-        _require(plainly and name not in _NOT_STORED, f"parameters.{name} must be a number, a word or a list")
-    for name in [name for name in _PARAMETERS if name in given]:
-        _PARAMETERS[name](f"parameters.{name}", given[name])
+    stored_parameters = {name: value for name, value in plain["parameters"].items() if name in known}
+    for name, value in stored_parameters.items():
+        is_plain = isinstance(value, (str, int, float, list)) or value is None
+        _require(
+            is_plain and name not in _UNSTORED_PARAMETERS,
+            f"parameters.{name} must be a number, a text or a list",
+        )
+    for name in [name for name in _PARAMETER_CHECKS if name in stored_parameters]:
+        _PARAMETER_CHECKS[name](f"parameters.{name}", stored_parameters[name])
     schema = None if plain["schema"] is None else Schema.from_dict(plain["schema"])
-    estimator: DPLinearModel = cls(**given, schema=schema)
+    estimator: DPLinearModel = cls(**stored_parameters, schema=schema)
     if schema is not None:
         estimator.schema_ = schema
     return estimator
 
 
-def _put_scores(model: Any, intercept: np.ndarray, labels: list[Any] | None) -> None:
-    """The intercept and the classes, which must fit the coefficients and the kind of model."""
+def _set_scores(model: Any, intercept: np.ndarray, labels: list[Any] | None) -> None:
+    """Set the intercept and the classes, which must match the coefficients and the kind of model."""
     _require((labels is not None) == is_classifier(model), "classes belong to a classifier")
     if labels is None:
         _require(model.coef_.ndim == 1 and intercept.ndim == 0, "coefficients must be a list of numbers")
@@ -194,104 +217,120 @@ def _put_scores(model: Any, intercept: np.ndarray, labels: list[Any] | None) -> 
     _require(
         any(all(type(label) in kinds for label in labels) for kinds in ((str,), (bool,), (int, float)))
         and len(set(labels)) == len(labels)
-        and all(isinstance(label, str) or abs(label) <= _WHOLE for label in labels),
-        "classes must be different labels of one kind",
+        and all(isinstance(label, str) or abs(label) <= _MAX_EXACT_INTEGER for label in labels),
+        "classes must be distinct labels of one type",
     )
     rows = 1 if len(labels) == 2 else len(labels)
     _require(
-        model.coef_.ndim == 2 and len(model.coef_) == rows, "coefficients must have a row per class score"
+        model.coef_.ndim == 2 and len(model.coef_) == rows, "coefficients must have one row per class score"
     )
-    _require(intercept.shape == (rows,), "intercept must have an entry per class score")
+    _require(intercept.shape == (rows,), "intercept must have one entry per class score")
     model.intercept_, model.classes_ = intercept, np.array(labels)
 
 
-def _plain_names(model: DPLinearModel) -> list[str] | None:
-    """Names of the table's columns where there is no schema to state them."""
+def _stored_feature_names(model: DPLinearModel) -> list[str] | None:
+    """Return the names of the table's columns, where no schema states them."""
     names = getattr(model, "feature_names_in_", None) if model.schema is None else None
     return None if names is None else [str(name) for name in names]
 
 
-def _plain_uncertainty(found: Uncertainty | None) -> dict[str, Any] | None:
-    """Standard errors as lists; null stands for infinity, which JSON has no word for."""
-    if found is None:
+def _uncertainty_to_plain(uncertainty: Uncertainty | None) -> dict[str, Any] | None:
+    """Return standard errors as lists, with null for infinity, which JSON cannot represent."""
+    if uncertainty is None:
         return None
-    plain: dict[str, Any] = {"centre": found.centre.tolist(), "dimension": found.dimension}
-    if found.prior is not None:
-        plain["prior"], plain["prior_scale"] = found.prior.tolist(), found.prior_scale
-        plain["dispersion"] = found.dispersion
-        plain["seen"] = None if found.seen is None else found.seen.tolist()
-    if found.covariances is not None:
-        plain["covariances"] = [part.tolist() for part in found.covariances]
-    if found.flat is not None and found.flat.size:
-        plain["flat"] = found.flat.tolist()
-    for name, values in (("sampling", found.sampling), ("noise", found.noise)):
+    plain: dict[str, Any] = {"center": uncertainty.center.tolist(), "dimension": uncertainty.dimension}
+    if uncertainty.prior is not None:
+        plain["prior"], plain["prior_scale"] = uncertainty.prior.tolist(), uncertainty.prior_scale
+        plain["dispersion"] = uncertainty.dispersion
+        plain["resolved_fraction"] = (
+            None if uncertainty.resolved_fraction is None else uncertainty.resolved_fraction.tolist()
+        )
+    if uncertainty.covariances is not None:
+        plain["covariances"] = [part.tolist() for part in uncertainty.covariances]
+    if uncertainty.flat is not None and uncertainty.flat.size:
+        plain["flat"] = uncertainty.flat.tolist()
+    for name, values in (("sampling", uncertainty.sampling), ("noise", uncertainty.noise)):
         entries = values.astype(object)
         entries[np.isinf(values)] = None
         plain[name] = entries.tolist()
     return plain
 
 
-def _uncertainty(plain: dict[str, Any]) -> Uncertainty:
-    fields = {"centre": _plain.anything, "dimension": _plain.optional(_plain.whole(1))}
-    read = _plain.record(
+def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
+    """Return the uncertainty from its plain data; every field is checked."""
+    fields = {
+        "center": _plain.read_unchecked,
+        "dimension": _plain.optional_reader(_plain.whole_number_reader(1)),
+    }
+    fields_read = _plain.read_record(
         "uncertainty",
         plain,
-        {**fields, "sampling": _plain.anything, "noise": _plain.anything},
-        dict.fromkeys(("prior", "covariances", "seen", "flat"), _plain.anything)
-        | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional(_plain.positive)),
+        {**fields, "sampling": _plain.read_unchecked, "noise": _plain.read_unchecked},
+        dict.fromkeys(("prior", "covariances", "resolved_fraction", "flat"), _plain.read_unchecked)
+        | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional_reader(_plain.read_positive)),
     )
-    centre = _numbers("uncertainty.centre", read["centre"])
-    _require(centre.ndim > 0, "uncertainty.centre must be a list of numbers")
+    center = _read_numbers("uncertainty.center", fields_read["center"])
+    _require(center.ndim > 0, "uncertainty.center must be a list of numbers")
     deviations: dict[str, Any] = {
-        name: _deviations(name, read[name], centre.shape) for name in ("sampling", "noise")
+        name: _read_deviations(name, fields_read[name], center.shape) for name in ("sampling", "noise")
     }
     more: dict[str, Any] = {}
-    if read.get("prior") is not None:  # files written before have none
+    if fields_read.get("prior") is not None:  # files written before have none
         more = {
-            "prior": _deviations("prior", read["prior"], centre.shape),
-            **{name: read.get(name) for name in ("prior_scale", "dispersion")},
+            "prior": _read_deviations("prior", fields_read["prior"], center.shape),
+            **{name: fields_read.get(name) for name in ("prior_scale", "dispersion")},
         }
-    if read.get("seen") is not None:
-        more["seen"] = _numbers("uncertainty.seen", read["seen"])
-        _require(more["seen"].shape == centre.shape, "uncertainty.seen has a wrong shape")
-    if read.get("covariances") is not None:
-        parts, size = read["covariances"], len(centre)
+    if fields_read.get("resolved_fraction") is not None:
+        more["resolved_fraction"] = _read_numbers(
+            "uncertainty.resolved_fraction", fields_read["resolved_fraction"]
+        )
+        _require(
+            more["resolved_fraction"].shape == center.shape, "uncertainty.resolved_fraction has a wrong shape"
+        )
+    if fields_read.get("covariances") is not None:
+        parts, size = fields_read["covariances"], len(center)
         _require(isinstance(parts, list) and len(parts) == 3, "uncertainty.covariances must be three tables")
-        tables = [_numbers("uncertainty.covariances", part) for part in parts]
-        _require(all(part.shape == (size, size) for part in tables), "uncertainty.covariances do not fit")
+        tables = [_read_numbers("uncertainty.covariances", part) for part in parts]
+        _require(
+            all(part.shape == (size, size) for part in tables), "uncertainty.covariances have a wrong shape"
+        )
         more["covariances"] = np.array(tables)
         more["flat"] = (
-            np.zeros((size, 0)) if read.get("flat") is None else _numbers("uncertainty.flat", read["flat"])
+            np.zeros((size, 0))
+            if fields_read.get("flat") is None
+            else _read_numbers("uncertainty.flat", fields_read["flat"])
         )
-        _require(more["flat"].ndim == 2 and len(more["flat"]) == size, "uncertainty.flat does not fit")
-    return Uncertainty(centre=centre, dimension=read["dimension"], **deviations, **more)
+        _require(more["flat"].ndim == 2 and len(more["flat"]) == size, "uncertainty.flat has a wrong shape")
+    return Uncertainty(center=center, dimension=fields_read["dimension"], **deviations, **more)
 
 
-def _deviations(name: str, given: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Numbers that are not negative, null for infinity, in lists of this shape."""
-    rows = given if len(shape) > 1 else [given]
+def _read_deviations(name: str, values_given: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return nonnegative numbers from lists of this shape, in which null stands for infinity."""
+    rows = values_given if len(shape) > 1 else [values_given]
     fits = isinstance(rows, list) and all(isinstance(row, list) and len(row) == shape[-1] for row in rows)
     _require(fits and len(rows) * shape[-1] == np.prod(shape), f"uncertainty.{name} has a wrong shape")
     entries = [entry for row in rows for entry in row]
     known = np.array([entry is not None for entry in entries])
     values = np.full(len(entries), np.inf)
     if known.any():
-        values[known] = _numbers(f"uncertainty.{name}", [entry for entry in entries if entry is not None])
+        values[known] = _read_numbers(
+            f"uncertainty.{name}", [entry for entry in entries if entry is not None]
+        )
     _require(bool(np.all(values >= 0)), f"uncertainty.{name} must not be negative")
     return values.reshape(shape)
 
 
-def _require(condition: bool, words: str) -> None:
+def _require(condition: bool, reason: str) -> None:
     if not condition:
-        raise InvalidParameter(f"the model file is damaged: {words}.")
+        raise InvalidParameter(f"the model file is damaged: {reason}.")
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
-    """An array of finite numbers of up to two dimensions, or an error."""
+def _read_numbers(name: str, value: Any) -> np.ndarray:
+    """Return an array of finite numbers with at most two dimensions, or raise."""
     rows = value if isinstance(value, list) else [value]
     flat = [item for row in rows for item in (row if isinstance(row, list) else [row])]
-    plain = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in flat)
-    _require(plain and 0 < len(flat) <= _MOST_NUMBERS, f"{name} must be finite numbers")
+    are_numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in flat)
+    _require(are_numbers and 0 < len(flat) <= _MAX_NUMBERS, f"{name} must be finite numbers")
     try:
         return np.array(value, dtype=float)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Pipeline: scikit-learn's, whose guarantee says what its steps may do with the records."""
+"""Pipeline of scikit-learn with a check of its steps, on which the guarantee of the last step depends."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from typing import Any, ClassVar, Self
 
 from sklearn import pipeline as sklearn_pipeline
 
-from dplangevin.estimators._begin import WithCallContext, call_conditions, in_pipeline
-from dplangevin.estimators._pipeline import find_cross_row_steps, find_refusing_steps
-from dplangevin.privacy.conditions import Condition, merge_conditions
+from dplangevin.accounting.conditions import Condition, merge_conditions
+from dplangevin.estimators._call_context import (
+    WithCallContext,
+    call_conditions,
+    find_cross_row_steps,
+    find_failing_steps,
+    in_pipeline,
+)
 
 
 class Pipeline(sklearn_pipeline.Pipeline):  # type: ignore[misc]
-    """scikit-learn's Pipeline with a check of its steps before the private fit at its end.
+    """Pipeline of scikit-learn with a check of its steps before the private fit at its end.
 
-    The guarantee of the last step is about the rows that it is handed. It is one about the records only if each of
-    these rows comes from one record alone: this class knows a list of such row-wise steps, and every other step
-    makes the guarantee of the last step conditional. A strict data set of a ledger then refuses it before
+    The guarantee of the last step is about the rows that it receives. It is a guarantee about the records only if
+    each of these rows comes from one record alone: this class knows a list of such row-wise steps, and every other
+    step makes the guarantee of the last step conditional. A strict data set of a ledger then raises an error before
     anything is charged. scikit-learn's own Pipeline has no such check.
 
     Parameters
@@ -34,12 +39,13 @@ class Pipeline(sklearn_pipeline.Pipeline):  # type: ignore[misc]
     True
     """
 
-    _hands_rows_on: ClassVar[bool] = True  # for the list of row-wise steps, which a derived class is not on
+    # Looked up in this very class, not inherited: a subclass may do anything with the rows.
+    _is_known_pipeline: ClassVar[bool] = True
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Fit the steps one after the other; the last one is told what those before it may have done."""
+        """Fit the steps one after the other; conditions of the earlier steps enter the guarantee of the last one."""
         last = _private_last_step(self)
-        # where a pipeline around this one has stated its conditions, it has looked at these steps too
+        # An enclosing pipeline that has set its conditions has checked these steps too.
         if last is None or last._pipeline_conditions is not None:
             super().fit(X, y, **params)
             return self
@@ -52,36 +58,36 @@ class Pipeline(sklearn_pipeline.Pipeline):  # type: ignore[misc]
 
 
 def make_pipeline(*steps: Any, memory: Any = None, verbose: bool = False) -> Pipeline:
-    """A `Pipeline` of these steps, named as scikit-learn names them."""
+    """Return a `Pipeline` of these steps, named as by scikit-learn."""
     named = sklearn_pipeline.make_pipeline(*steps).steps
     return Pipeline(named, memory=memory, verbose=verbose)
 
 
-def upstream_conditions(pipeline: Any, listed: bool = False) -> tuple[Condition, ...]:
-    """What the steps before the last one make a guarantee conditional on; `listed` where the rows are a list."""
+def upstream_conditions(pipeline: Any, from_list: bool = False) -> tuple[Condition, ...]:
+    """Return the conditions of the steps before the last one; `from_list` states that the rows are a list."""
     conditions = []
-    if crossing := find_cross_row_steps(pipeline, listed):
+    if crossing := find_cross_row_steps(pipeline, from_list):
         conditions.append(
             Condition(
                 kind="upstream-steps",
-                text=f"{', '.join(crossing)} of the pipeline reading each row by itself: it may carry one record into "
-                "the rows of others (it learns from them, or is not on the list of row-wise steps), and no guarantee "
-                "covers that. Use a public schema (SchemaEncoder), or a step of the list in docs/sharp_edges.md",
+                text=f"{', '.join(crossing)} of the pipeline reading each row by itself: one record may influence "
+                "the rows of others (the step learns from them, or is not on the list of row-wise steps), which no "
+                "guarantee covers. Use a public schema (SchemaEncoder), or a step of the list in docs/sharp_edges.md",
             )
         )
     conditions += [
         Condition(
             kind="record-errors",
-            text=f"{name} of the pipeline reading every row: it fails on one that it cannot read, and that error "
-            "depends on the records. Use a public schema (SchemaEncoder)",
+            text=f"{name} of the pipeline reading every row: it raises an error for a row that it cannot read, and "
+            "that error depends on the records. Use a public schema (SchemaEncoder)",
         )
-        for name in find_refusing_steps(pipeline, listed)
+        for name in find_failing_steps(pipeline, from_list)
     ]
     return tuple(conditions)
 
 
 def _private_last_step(pipeline: Any) -> Any:
-    """The estimator of this library at the end of the pipeline, or of the pipelines at its end; None for others."""
+    """Return the estimator of this library at the end of the (possibly nested) pipeline; None for other estimators."""
     last = pipeline
     while isinstance(last, sklearn_pipeline.Pipeline):
         if not last.steps:

@@ -1,4 +1,4 @@
-"""What a schema does to PUBLIC rows: categories that never match, values that are clipped, cells that are missing."""
+"""Check of a schema against PUBLIC rows: unmatched categories, clipped values and missing cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from dplangevin.schema import CategoricalColumn, Column, Schema
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnCheck:
-    """Shares of the public rows, between 0 and 1; `unmatched` are the categories that no row holds."""
+    """How one column of the schema matches the public rows.
+
+    Parameters
+    ----------
+    name, kind : of the column.
+    unmatched : categories that no row has.
+    unlisted, below, above, missing : fractions of the rows outside the list, clipped at either end, or missing.
+    """
 
     name: str
     kind: str
@@ -25,36 +32,36 @@ class ColumnCheck:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a person should look at."""
-        words = []
+        """Remarks on what should be checked by hand."""
+        remarks = []
         if self.unmatched:
-            words.append(f"no row matches {', '.join(map(repr, self.unmatched))}")
-        shares = {
+            remarks.append(f"no row matches {', '.join(map(repr, self.unmatched))}")
+        fractions = {
             "outside the list or missing": self.unlisted,
             "clipped at the low end": self.below,
             "clipped at the high end": self.above,
-            "missing or no number": self.missing,
+            "missing or not a number": self.missing,
         }
-        words += [f"{_percent(share)} {what}" for what, share in shares.items() if share]
-        return tuple(words)
+        remarks += [f"{_format_percent(fraction)} {what}" for what, fraction in fractions.items() if fraction]
+        return tuple(remarks)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SchemaCheck:
-    """One ColumnCheck for each column of the schema, the target last."""
+    """Result of `check_schema`: one ColumnCheck for each column of the schema, the target last."""
 
     n_rows: int
     columns: tuple[ColumnCheck, ...]
 
     @property
-    def clean(self) -> bool:
-        """True when there is nothing to remark."""
+    def is_clean(self) -> bool:
+        """Whether there are no remarks."""
         return not any(column.remarks for column in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """Return plain data, ready for JSON."""
         columns = {each.name: {**each.__dict__, "unmatched": list(each.unmatched)} for each in self.columns}
-        return {"n_rows": self.n_rows, "clean": self.clean, "columns": columns}
+        return {"n_rows": self.n_rows, "is_clean": self.is_clean, "columns": columns}
 
     def __repr__(self) -> str:
         lines = [f"{self.n_rows} public rows against the schema:"]
@@ -65,9 +72,9 @@ class SchemaCheck:
 
 
 def check_schema(schema: Any, public: Any) -> SchemaCheck:
-    """How a schema fits PUBLIC rows. The answer tells about single rows: never give it private ones.
+    """Check how a schema matches PUBLIC rows; the result depends on single rows, so never pass private ones.
 
-    Cells are read by SchemaEncoder itself, so that what is checked is what happens. The target may be absent.
+    Cells are read by SchemaEncoder itself, so that the check agrees with the encoding. The target may be absent.
 
     Examples
     --------
@@ -84,50 +91,48 @@ def check_schema(schema: Any, public: Any) -> SchemaCheck:
     columns = list(stated.columns)
     if stated.target is not None and stated.target.name in names:
         columns.append(stated.target)
-    return SchemaCheck(n_rows=len(public), columns=tuple(_checked(column, public) for column in columns))
+    return SchemaCheck(n_rows=len(public), columns=tuple(_check_column(column, public) for column in columns))
 
 
-def _checked(column: Column, public: Any) -> ColumnCheck:
-    """Encode the column alone, with room around its range or list to see what falls outside."""
+def _check_column(column: Column, public: Any) -> ColumnCheck:
+    """Check one column: encode it alone, with a wider range or list, to see what falls outside."""
     if isinstance(column, CategoricalColumn):
-        encoder, rows = _encoded(replace(column, other="own"), public)
+        encoder, rows = _encode_alone(replace(column, other="own"), public)
         hits = rows[:, : len(column.categories)] > 0
         pairs = zip(column.categories, hits.any(axis=0), strict=True)
         return ColumnCheck(
             name=column.name,
             kind=f"{len(column.categories)} categories",
-            unmatched=tuple(str(category) for category, found in pairs if not found),
-            unlisted=_share(~hits.any(axis=1)),
+            unmatched=tuple(str(category) for category, has_match in pairs if not has_match),
+            unlisted=_mean_of(~hits.any(axis=1)),
         )
     width = column.high - column.low
     line = replace(column, transform="identity", basis=None, monotone=None)
     wide = replace(line, low=column.low - width, high=column.high + width)
-    encoder, rows = _encoded(wide, public)
-    # In the wide range the stated one is [-1/3, 1/3]; a hair of slack for the rounding of the encoder.
+    encoder, rows = _encode_alone(wide, public)
+    # In the wide range the stated one is [-1/3, 1/3]; the slack covers rounding in the encoder.
     absent = rows[:, encoder.index(f"{column.name} missing")] > 0
     return ColumnCheck(
         name=column.name,
         kind=f"range {column.low:g} to {column.high:g}",
-        below=_share(~absent & (rows[:, 0] < -1 / 3 - 1e-12)),
-        above=_share(~absent & (rows[:, 0] > 1 / 3 + 1e-12)),
-        missing=_share(absent),
+        below=_mean_of(~absent & (rows[:, 0] < -1 / 3 - 1e-12)),
+        above=_mean_of(~absent & (rows[:, 0] > 1 / 3 + 1e-12)),
+        missing=_mean_of(absent),
     )
 
 
-def _encoded(column: Column, public: Any) -> tuple[list[str], Any]:
-    """Names and values of the encoded column, before rows are scaled to their norm."""
-    alone = Schema(columns=(column,)).to_dict()
-    alone["columns"][column.name].pop(
-        "missing", None
-    )  # whatever the column says of them, missing cells are to be seen
-    encoder = SchemaEncoder({**alone, "missing": "own"})
+def _encode_alone(column: Column, public: Any) -> tuple[list[str], Any]:
+    """Return names and values of the encoded column, before rows are scaled to their norm."""
+    schema = Schema(columns=(column,)).to_dict()
+    schema["columns"][column.name].pop("missing", None)  # missing cells must show whatever the column's rule
+    encoder = SchemaEncoder({**schema, "missing": "own"})
     rows = encoder.transform(public)
     return list(encoder.get_feature_names_out()), rows[:, :-1] / rows[:, -1:]
 
 
-def _share(hits: Any) -> float:
+def _mean_of(hits: Any) -> float:
     return float(np.mean(hits)) if len(hits) else 0.0
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g}%"
+def _format_percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g}%"

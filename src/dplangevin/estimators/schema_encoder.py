@@ -1,34 +1,238 @@
-"""SchemaEncoder: a table to rows of bounded norm, from public statements alone."""
+"""Encoding of a table by a public schema into rows of bounded norm, and projection of monotone columns.
+
+Each column (or product of two) becomes a block of numbers with an exact bound on its norm. The projection of released
+coefficients of monotone columns is post-processing and costs no privacy.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.isotonic import isotonic_regression
 from sklearn.utils import Tags
 
 from dplangevin._arrays import Floats
-from dplangevin.estimators._blocks import blocks_of, largest_norm
-from dplangevin.schema import as_schema as as_schema
-from dplangevin.tables import table_of
+from dplangevin.errors import InvalidParameter
+from dplangevin.schema import CategoricalColumn, Column, NumericColumn, Schema, as_schema as as_schema
+from dplangevin.schema.basis import SplineBasis, knot_coordinates, max_squared_norm
+from dplangevin.tables import MISSING, CellColumn, as_table
+
+MAX_PRODUCT_KNOTS = 4
+"""A column with more knots enters products with only this many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnBlock:
+    """Block of encoded numbers of one column, or of a product of two.
+
+    Parameters
+    ----------
+    column : that is encoded.
+    missing : rule for its missing cells.
+    other : block of the second column of a product, or None.
+    """
+
+    column: Column
+    missing: str
+    other: ColumnBlock | None = None
+
+    @property
+    def title(self) -> str:
+        """Name of the column, or both names of a product."""
+        return self.column.name if self.other is None else f"{self.column.name} x {self.other.column.name}"
+
+    def feature_names(self) -> list[str]:
+        """Return the names of the encoded numbers."""
+        if self.other is not None:
+            return [
+                f"{one} x {two}"
+                for one in self._column_feature_names()
+                for two in self.other._column_feature_names()
+            ]
+        return self._column_feature_names()
+
+    def _column_feature_names(self) -> list[str]:
+        column = self.column
+        if isinstance(column, CategoricalColumn):
+            names = [f"{column.name}={text}" for text in column.categories]
+            return names + [f"{column.name}=other"] * (column.other == "own")
+        inner = knots_in_table_units(column)[1:-1]
+        names = [column.name, *(f"{column.name} knot {knot:.6g}" for knot in inner)]
+        return names + [f"{column.name} missing"] * (self.missing == "own")
+
+    @property
+    def max_squared_norm(self) -> float:
+        """Largest squared norm of the block over all cells."""
+        column = self.column
+        max_value = 1.0  # indicators, and a number on the scale of [-1, 1]
+        if isinstance(column, NumericColumn) and column.basis is not None:
+            max_value = max(1.0, max_squared_norm(knot_design_matrix(column)))
+        return max_value if self.other is None else max_value * self.other.max_squared_norm
+
+    def encode(self, cells: CellColumn, other_cells: CellColumn | None = None) -> Floats:
+        """Return the encoded cells [cells, names], each encoded by itself."""
+        rows = self._encode_column(cells)
+        if self.other is None or other_cells is None:
+            return rows
+        second = self.other._encode_column(other_cells)
+        return np.asarray((rows[:, :, None] * second[:, None]).reshape(len(rows), -1))
+
+    def _encode_column(self, cells: CellColumn) -> Floats:
+        """Return the encoded cells of the first column alone."""
+        column = self.column
+        if isinstance(column, CategoricalColumn):
+            codes = cells.codes(column.category_codes, text=column.text)
+            if self.missing == "never":
+                codes = np.where(codes == MISSING, 0, codes)
+            size = len(column.categories)
+            hits = np.zeros((len(codes), size + (column.other == "own")))
+            known = np.flatnonzero((codes >= 0) & (codes < size))
+            hits[known, codes[known]] = 1.0
+            if column.other == "own":
+                hits[codes < 0, size] = 1.0
+            return hits
+        numbers = np.asarray(cells.numbers(), np.float64)
+        absent = np.isnan(numbers)
+        rows = encode_numbers(column, numbers, absent, self.missing in ("own", "ignored"))
+        return np.column_stack([rows, absent]) if self.missing == "own" else rows
+
+
+def encode_numbers(
+    column: NumericColumn, numbers: Floats, absent: NDArray[np.bool_], has_missing_indicator: bool
+) -> Floats:
+    """Return numbers [cells, k], clipped to the range and scaled to [-1, 1], or in the coordinates of the basis.
+
+    A missing number is read as the middle of the range; with a basis and a missing indicator its coordinates are
+    zero.
+    """
+    low, high = column.low, column.high
+    numbers = np.clip(np.where(absent, low, numbers), low, high)
+    if column.transform == "log1p":
+        numbers, low, high = np.log1p(numbers), np.log1p(low), np.log1p(high)
+    scaled = np.where(absent, 0.0, 2 * (numbers - low) / (high - low) - 1)
+    if column.basis is None:
+        return np.asarray(scaled[:, None])
+    table = knot_design_matrix(column)
+    scaled_positions = scale_knots(column)
+    left_index = np.clip(
+        np.searchsorted(scaled_positions, scaled, side="right") - 1, 0, len(scaled_positions) - 2
+    )
+    right_weight = np.clip(
+        (scaled - scaled_positions[left_index])
+        / (scaled_positions[left_index + 1] - scaled_positions[left_index]),
+        0.0,
+        1.0,
+    )
+    rows = table[left_index] * (1 - right_weight)[:, None]
+    rows += table[left_index + 1] * right_weight[:, None]
+    if has_missing_indicator:
+        rows[absent] = 0.0
+    return np.asarray(rows)
+
+
+def scale_knots(column: NumericColumn) -> Floats:
+    """Return the knots on the scale of [-1, 1]."""
+    knots = np.asarray(column.knots, np.float64)
+    positions = 2 * (knots - knots[0]) / (knots[-1] - knots[0]) - 1
+    positions[-1] = 1.0
+    return np.asarray(positions)
+
+
+def knots_in_table_units(column: NumericColumn) -> Floats:
+    """Return the knots in the units of the table."""
+    knots = np.asarray(column.knots, np.float64)
+    return np.expm1(knots) if column.transform == "log1p" else knots
+
+
+def knot_design_matrix(column: NumericColumn) -> Floats:
+    """Return T, whose rows encode the knots; without a basis it has one column."""
+    smooth = 0.0 if column.basis is None else column.basis.smooth
+    return knot_coordinates(tuple(map(float, scale_knots(column))), smooth)
+
+
+def column_blocks(schema: Schema) -> list[ColumnBlock]:
+    """Return the blocks of the columns in order, then those of the products."""
+    single = [ColumnBlock(column=column, missing=schema.missing_rule(column)) for column in schema.columns]
+    by_name = {block.column.name: block for block in single}
+    pairs = [
+        replace(_coarsen_block(by_name[first]), other=_coarsen_block(by_name[second]))
+        for first, second in schema.products
+    ]
+    return [*single, *pairs]
+
+
+def _coarsen_block(block: ColumnBlock) -> ColumnBlock:
+    """Return the block as a factor of a product: with few knots and no missing indicator."""
+    column = block.column
+    rule = "ignored" if block.missing == "own" else block.missing
+    if (
+        isinstance(column, NumericColumn)
+        and column.basis is not None
+        and len(column.knots) > MAX_PRODUCT_KNOTS
+    ):
+        column = replace(column, basis=SplineBasis(n_knots=MAX_PRODUCT_KNOTS, smooth=column.basis.smooth))
+    return ColumnBlock(column=column, missing=rule)
+
+
+def max_row_norm(schema: Schema) -> float:
+    """Return the largest norm of an encoded row with its constant, before scaling."""
+    return float(np.sqrt(1.0 + sum(block.max_squared_norm for block in column_blocks(schema))))
+
+
+def flat_directions(schema: Schema) -> Floats:
+    """Return directions [columns, k] of the coefficients that change no score of a row with listed categories only.
+
+    A column's indicators sum to the constant, and another column's products with them sum to that column.
+    """
+    blocks = column_blocks(schema)
+    starts = [int(start) for start in np.cumsum([0, *(len(block.feature_names()) for block in blocks)])]
+    own = {block.column.name: start for block, start in zip(blocks, starts, strict=False) if not block.other}
+    entries_by_direction: list[dict[int, float]] = []
+    for block, start in zip(blocks, starts, strict=False):
+        if block.other is None:
+            if isinstance(block.column, CategoricalColumn):
+                entries_by_direction.append(
+                    dict.fromkeys(range(start, start + len(block.feature_names())), 1.0) | {starts[-1]: -1.0}
+                )
+            continue
+        table = start + np.arange(len(block.feature_names())).reshape(len(block._column_feature_names()), -1)
+        pairs = ((block.column, block.other.column, table), (block.other.column, block.column, table.T))
+        for column, summed_column, coefficient_indices in pairs:
+            if isinstance(summed_column, CategoricalColumn):
+                # A product with fewer knots than the column shares only the straight line with it.
+                n_directions = len(coefficient_indices) if schema.column(column.name) == column else 1
+                entries_by_direction += [
+                    dict.fromkeys(map(int, coefficient_indices[i]), 1.0) | {own[column.name] + i: -1.0}
+                    for i in range(n_directions)
+                ]
+    directions = np.zeros((starts[-1] + 1, len(entries_by_direction)))
+    for k, entries in enumerate(entries_by_direction):
+        for j, value in entries.items():
+            directions[j, k] = value
+    return directions
 
 
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Encode a table by a public schema: nothing is learned from the data.
+    """Encode a table by a public schema; nothing is learned from the data.
 
-    Numbers are clipped to their range and mapped to [-1, 1]; categories become indicators (an unlisted one none, or
-    one of its own); a missing number becomes 0, with an indicator of its own when the schema says "own"; a constant
-    column is added, and each row is divided by its norm and multiplied by `row_norm`. Where a column has a basis it
-    becomes the coordinates of a piecewise-linear function (see `dplangevin.schema.Basis`), and rows are divided by the
-    largest norm that the schema allows. A row's encoding depends on that row only, so it has no privacy cost.
-
-    Tables are pandas, polars or Arrow tables, or rows in the order of the schema's columns.
+    Numbers are clipped to their range and mapped to [-1, 1]; categories become indicators (an unlisted one has none,
+    or one of its own); a missing number becomes 0, with an indicator of its own under the rule "own"; a constant
+    column is added, and each row is divided by its norm and multiplied by `row_norm`. A column with a basis becomes
+    the coordinates of a linear spline (see `dplangevin.schema.SplineBasis`), and all rows are then divided by the
+    largest norm that the schema allows. Tables are pandas, polars or Arrow tables, or rows in the order of the
+    columns.
 
     Parameters
     ----------
     schema : a Schema, or the plain data of its file format.
+
+    Privacy
+    -------
+    The encoding of a row depends on that row and the public schema only, so it costs no privacy budget.
 
     Examples
     --------
@@ -43,30 +247,30 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.schema = schema
 
     def fit(self, X: Any = None, y: Any = None) -> SchemaEncoder:
-        """Nothing to learn; here for pipelines."""
+        """Check the schema; nothing is learned."""
         as_schema(self.schema)
         return self
 
     def transform(self, X: Any) -> Floats:
-        """The encoded rows, of norm row_norm each."""
+        """Return the encoded rows, of norm at most row_norm."""
         schema = as_schema(self.schema)
-        table = table_of(X, schema.names)
+        table = as_table(X, schema.names)
         schema.validate(table.names)
-        blocks = blocks_of(schema)
-        ends = np.cumsum([len(block.names()) for block in blocks])
+        blocks = column_blocks(schema)
+        ends = np.cumsum([len(block.feature_names()) for block in blocks])
         rows: Floats = np.ones((len(table), int(ends[-1]) + 1))
         for block, end in zip(blocks, ends, strict=True):
             other = None if block.other is None else table.column(block.other.column.name)
-            found = block.encoded(table.column(block.column.name), other)
-            rows[:, end - found.shape[1] : end] = found
-        norms = largest_norm(schema) if schema.additive else np.linalg.norm(rows, axis=1, keepdims=True)
+            block_rows = block.encode(table.column(block.column.name), other)
+            rows[:, end - block_rows.shape[1] : end] = block_rows
+        norms = max_row_norm(schema) if schema.is_additive else np.linalg.norm(rows, axis=1, keepdims=True)
         rows *= schema.row_norm * (1 - 1e-15) / norms
         return rows
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the encoded columns."""
+        """Return the names of the encoded columns."""
         schema = as_schema(self.schema)
-        names = [name for block in blocks_of(schema) for name in block.names()]
+        names = [name for block in column_blocks(schema) for name in block.feature_names()]
         return np.array([*names, "constant"], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -79,6 +283,62 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def schema_of(model: Any) -> Any:
-    """What encodes the tables of a model: the schema that its fit worked out, or the one that was stated."""
+def encoding_schema(model: Any) -> Any:
+    """Return the schema that encodes the tables of a model: the fitted schema_, or else the stated one."""
     return getattr(model, "schema_", model.schema)
+
+
+Model = TypeVar("Model", bound=Any)
+
+
+def monotone_columns(schema: Schema) -> list[NumericColumn]:
+    """Return the columns that are monotone."""
+    return [
+        column
+        for column in schema.columns
+        if isinstance(column, NumericColumn) and column.monotone is not None
+    ]
+
+
+def check_monotone(model: Any, n_classes: int | None) -> None:
+    """Raise if a column is monotone and there are more than two classes, before anything is charged."""
+    monotone = monotone_columns(as_schema(encoding_schema(model)))
+    if monotone and n_classes not in (None, 2):
+        raise InvalidParameter(
+            f"column {monotone[0].name!r} is monotone, which is not defined for {n_classes} classes; leave "
+            "'monotone' out, or use two classes."
+        )
+
+
+def project_monotone(model: Model) -> Model:
+    """Project the coefficients of each monotone column on the nearest monotone function, in place; return the model."""
+    schema = as_schema(encoding_schema(model))
+    if not monotone_columns(schema):
+        return model
+    weights = np.atleast_2d(model.coef_)
+    check_monotone(model, None if len(weights) == 1 else len(weights))
+    start = 0
+    for block in column_blocks(schema):
+        column, size = block.column, len(block.feature_names())
+        if block.other is None and isinstance(column, NumericColumn) and column.monotone is not None:
+            _project_column(block, weights[0], start)
+        start += size
+    return model
+
+
+def _project_column(block: ColumnBlock, weights: Any, start: int) -> None:
+    """Make the values at the knots isotonic, in place; their shift is added to the last coefficient, the constant's."""
+    column = block.column
+    assert isinstance(column, NumericColumn)
+    table = knot_design_matrix(column)
+    part = slice(start, start + table.shape[1])
+    values = table @ weights[part]
+    nearest = np.asarray(isotonic_regression(values, increasing=column.monotone == "increasing"))
+    if np.array_equal(nearest, values):
+        return
+    system = np.column_stack([np.ones(len(table)), table])
+    solution = np.linalg.solve(system, nearest)
+    weights[-1] += solution[0]
+    weights[part] = solution[1:]
+    if block.missing == "own":  # a missing cell has no value at the knots: its score stays
+        weights[part.stop] -= solution[0]

@@ -1,45 +1,55 @@
-"""The curves of an additive model: what each column adds to the score, with bands.
+"""Shapes of an additive model: the contribution of each column to the score, with bands and SVG plots.
 
-A shape is `design @ coefficients`, centred so that its mean over its own points is 0 (a public choice; the constant
-takes the rest; of categories, with intervals, over those that the records tell of). Its band has two parts, sampling
-and privacy noise. Everything is post-processing of what was released.
+A shape is `design @ coefficients`, centered so that its mean over its own points is 0 (a public choice; with
+intervals, the mean of categories is over those whose curvature stands above the noise). Its band has two parts,
+sampling error and privacy noise. Everything is post-processing of what was released.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from dplangevin import _check
+from dplangevin import _check, _files
 from dplangevin._arrays import Floats
+from dplangevin._svg import RIGHT_MARGIN, ROW_HEIGHT, TOP_MARGIN, RowAxis, round_ticks, shorten_name
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._blocks import ColumnBlock, blocks_of, largest_norm, shown_knots
-from dplangevin.estimators._intervals import half_width
-from dplangevin.estimators._posterior import MOST_PRIOR
-from dplangevin.estimators.schema_encoder import as_schema, schema_of
+from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, half_width
+from dplangevin.estimators.schema_encoder import (
+    ColumnBlock,
+    as_schema,
+    column_blocks,
+    encoding_schema,
+    knots_in_table_units,
+    max_row_norm,
+)
 from dplangevin.schema import NumericColumn, Schema
-from dplangevin.tables import Cells, cells_of
+from dplangevin.tables import CellColumn, as_column
 
-_DRAWS = 4000
+_N_NORMAL_DRAWS = 4000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ColumnShape:
-    """What one column (or product) adds to the score at its points.
+    """Contribution of one column (or product) to the score at its points.
 
     Parameters
     ----------
-    name : the column, or "first x second". kind : "curve", "bars" or "grid".
+    name : the column, or "first x second".
+    kind : "curve", "bars" or "grid".
     points : numbers in the units of the table, categories, or pairs of them.
-    values : of the released model; with K > 2 classes a row per class.
-    middle, low, high : of the band at each point, without the ridge's bias; None without intervals.
-    wide_low, wide_high : of the band that holds the whole shape at once.
+    values : of the released model; with K > 2 classes one row per class.
+    center, low, high : of the band at each point, without the ridge's bias; None without intervals.
+    simultaneous_low, simultaneous_high : of the band that covers the whole shape at once.
     sampling, noise : standard deviations of the two errors, at each point.
     """
 
@@ -47,24 +57,24 @@ class ColumnShape:
     kind: str
     points: tuple[Any, ...]
     values: Floats
-    middle: Floats | None = None
+    center: Floats | None = None
     low: Floats | None = None
     high: Floats | None = None
-    wide_low: Floats | None = None
-    wide_high: Floats | None = None
+    simultaneous_low: Floats | None = None
+    simultaneous_high: Floats | None = None
     sampling: Floats | None = None
     noise: Floats | None = None
 
     @property
     def importance(self) -> float:
-        """Largest minus smallest contribution: how much the column can move the score."""
+        """Largest minus smallest contribution: by how much the column can change the score."""
         return float(np.ptp(self.values, axis=-1).max())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; null where a band is infinite."""
-        bands = ("middle", "low", "high", "wide_low", "wide_high", "sampling", "noise")
+        """Return plain data; None where a band is infinite."""
+        bands = ("center", "low", "high", "simultaneous_low", "simultaneous_high", "sampling", "noise")
         known = {name: getattr(self, name) for name in bands}
-        plain = {name: _plain(values) for name, values in known.items() if values is not None}
+        plain = {name: _finite_list(values) for name, values in known.items() if values is not None}
         points = [list(point) if isinstance(point, tuple) else point for point in self.points]
         return {
             "name": self.name, "kind": self.kind, "points": points, "values": self.values.tolist(),
@@ -72,111 +82,383 @@ class ColumnShape:
         }  # fmt: skip
 
 
-def shapes_of(model: Any, level: float = 0.95, only: str | None = None, at: Any = None) -> list[ColumnShape]:
-    """The shapes of a fitted model whose schema makes it additive, in the order of the columns."""
+def compute_shapes(
+    model: Any, level: float = 0.95, only: str | None = None, given_points: Any = None
+) -> list[ColumnShape]:
+    """Return the shapes of a fitted model with an additive schema, in the order of the columns."""
     check_is_fitted(model, "coef_")
-    _check.open_unit("level", level)
-    schema = None if model.schema is None else as_schema(schema_of(model))
-    if schema is None or not schema.additive:
+    _check.check_open_unit("level", level)
+    schema = None if model.schema is None else as_schema(encoding_schema(model))
+    if schema is None or not schema.is_additive:
         raise InvalidParameter(
-            "shapes need a model whose schema states a basis for some column: its rows are then scaled alike, and the "
-            "score is a sum over columns. Use DPAdditiveClassifier, or a schema with 'basis'."
+            "shapes need a model whose schema states a basis for some column, so that all rows are scaled alike and "
+            "the score is a sum over columns. Use DPAdditiveClassifier, or a schema with 'basis'."
         )
-    found, start, factor = [], 0, _factor(schema)
-    for block in blocks_of(schema):
-        size = len(block.names())
+    shapes, start, factor = [], 0, _row_scale(schema)
+    for block in column_blocks(schema):
+        size = len(block.feature_names())
         if only is None or block.title == only:
-            points, design = _design(block, at)
-            design = factor * (design - _middle(model, block, slice(start, start + size)))
-            found.append(_shape(model, block, points, design, slice(start, start + size), level))
+            points, design = _design_rows(block, given_points)
+            design = factor * (design - _mean_row(model, block, slice(start, start + size)))
+            shapes.append(_build_shape(model, block, points, design, slice(start, start + size), level))
         start += size
-    if not found:
+    if not shapes:
         raise InvalidParameter(f"the model has no column {only!r}; it has {', '.join(schema.names)}.")
-    return found
+    return shapes
 
 
-def _middle(model: Any, block: ColumnBlock, part: slice) -> Floats:
-    """The mean row over the block's points; of categories with intervals, over those whose curvature is seen."""
-    rows: Floats = _design(block)[1]
-    seen = getattr(getattr(model, "uncertainty_", None), "seen", None)
-    if seen is not None and block.other is None and not isinstance(block.column, NumericColumn):
-        fine = seen[part][: len(rows)] >= 1
-        rows = rows[fine] if fine.any() else rows
+def _mean_row(model: Any, block: ColumnBlock, part: slice) -> Floats:
+    """Return the mean row over the block's points; with intervals, over categories whose curvature exceeds noise."""
+    rows: Floats = _design_rows(block)[1]
+    resolved_fraction = getattr(getattr(model, "uncertainty_", None), "resolved_fraction", None)
+    if resolved_fraction is not None and block.other is None and not isinstance(block.column, NumericColumn):
+        is_resolved = resolved_fraction[part][: len(rows)] >= 1
+        rows = rows[is_resolved] if is_resolved.any() else rows
     return np.asarray(rows.mean(axis=0))
 
 
-def _factor(schema: Schema) -> float:
-    return schema.row_norm * (1 - 1e-15) / largest_norm(schema)
+def _row_scale(schema: Schema) -> float:
+    return schema.row_norm * (1 - 1e-15) / max_row_norm(schema)
 
 
-def _design(block: ColumnBlock, at: Any = None) -> tuple[tuple[Any, ...], Floats]:
-    """Points of the block and its rows there, before scaling."""
-    points = _points(block) if at is None else tuple(at)
-    first = _cells([point[0] for point in points] if block.other is not None else points)
-    second = None if block.other is None else _cells([point[1] for point in points])
-    return points, block.encoded(first, second)
+def _design_rows(block: ColumnBlock, given_points: Any = None) -> tuple[tuple[Any, ...], Floats]:
+    """Return points of the block and its encoded rows there, before scaling."""
+    points = _shape_points(block) if given_points is None else tuple(given_points)
+    first = _point_cells([point[0] for point in points] if block.other is not None else points)
+    second = None if block.other is None else _point_cells([point[1] for point in points])
+    return points, block.encode(first, second)
 
 
-def _points(block: ColumnBlock) -> tuple[Any, ...]:
+def _shape_points(block: ColumnBlock) -> tuple[Any, ...]:
     column = block.column
     if isinstance(column, NumericColumn):
-        own: tuple[Any, ...] = tuple(float(knot) for knot in shown_knots(column))
+        column_points: tuple[Any, ...] = tuple(float(knot) for knot in knots_in_table_units(column))
     else:
-        own = tuple(column.categories)
+        column_points = tuple(column.categories)
     if block.other is None:
-        return own
-    return tuple((one, two) for one in own for two in _points(block.other))
+        return column_points
+    return tuple((one, two) for one in column_points for two in _shape_points(block.other))
 
 
-def _cells(points: Any) -> Cells:
-    return cells_of(list(points), "points")
+def _point_cells(points: Any) -> CellColumn:
+    return as_column(list(points), "points")
 
 
-def _shape(
+def _build_shape(
     model: Any, block: ColumnBlock, points: tuple[Any, ...], design: Floats, part: slice, level: float
 ) -> ColumnShape:
+    """Return the shape of one block, with bands if the fit released its curvature."""
     weights = np.atleast_2d(model.coef_)[:, part]
     values = (design @ weights.T).T
     kind = "grid" if block.other is not None else "bars"
     if block.other is None and isinstance(block.column, NumericColumn):
         kind = "curve"
     values = values[0] if len(values) == 1 else values
-    known = getattr(model, "uncertainty_", None)
-    if known is None or known.covariances is None:
+    uncertainty = getattr(model, "uncertainty_", None)
+    if uncertainty is None or uncertainty.covariances is None:
         return ColumnShape(name=block.title, kind=kind, points=points, values=values)
-    parts = [design @ matrix[part, part] @ design.T for matrix in known.covariances]
-    if known.flat is not None:
-        free = known.prior_scale * design @ known.flat[part]
+    parts = [design @ matrix[part, part] @ design.T for matrix in uncertainty.covariances]
+    if uncertainty.flat is not None:
+        free = uncertainty.prior_scale * design @ uncertainty.flat[part]
         parts[2] = parts[2] + free @ free.T
-    own, noise, prior = (np.maximum(np.diag(matrix), 0.0) for matrix in parts)
-    most = known.prior_scale**2 * (design * design).sum(axis=1)
-    lost = own + noise + prior > MOST_PRIOR * most * (1 + 1e-9)
-    middle = design @ known.centre[part]
-    width = half_width(level, np.sqrt(own + prior), np.sqrt(noise), known.dimension)
-    width = np.where(lost, math.inf, width)
-    wide = width * _widening(np.sum(parts, axis=0)[~lost][:, ~lost], level)
+    sampling_variance, noise, prior = (np.maximum(np.diag(matrix), 0.0) for matrix in parts)
+    max_prior_variance = uncertainty.prior_scale**2 * (design * design).sum(axis=1)
+    is_unresolved = sampling_variance + noise + prior > MAX_PRIOR_FRACTION * max_prior_variance * (1 + 1e-9)
+    middle = design @ uncertainty.center[part]
+    width = half_width(level, np.sqrt(sampling_variance + prior), np.sqrt(noise), uncertainty.dimension)
+    width = np.where(is_unresolved, math.inf, width)
+    wide = width * _simultaneous_factor(np.sum(parts, axis=0)[~is_unresolved][:, ~is_unresolved], level)
     return ColumnShape(
-        name=block.title, kind=kind, points=points, values=values, middle=middle, low=middle - width,
-        high=middle + width, wide_low=middle - wide, wide_high=middle + wide,
-        sampling=np.where(lost, math.inf, np.sqrt(own)), noise=np.where(lost, math.inf, np.sqrt(noise)),
+        name=block.title, kind=kind, points=points, values=values, center=middle, low=middle - width,
+        high=middle + width, simultaneous_low=middle - wide, simultaneous_high=middle + wide,
+        sampling=np.where(is_unresolved, math.inf, np.sqrt(sampling_variance)),
+        noise=np.where(is_unresolved, math.inf, np.sqrt(noise)),
     )  # fmt: skip
 
 
-def _widening(covariance: Floats, level: float) -> float:
-    """By how much a band for all points at once is wider than one for each: the quantile of the largest of normals."""
+def _simultaneous_factor(covariance: Floats, level: float) -> float:
+    """Return the width of a simultaneous band over that of a pointwise one: a quantile of the largest |normal|."""
     if not len(covariance):
         return 1.0
     scale = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    draws = _normals(len(scale)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    draws = _standard_normals(len(scale)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
     return max(1.0, float(np.quantile(np.abs(draws).max(axis=1), level)) / float(ndtri((1 + level) / 2)))
 
 
 @lru_cache(maxsize=16)
-def _normals(size: int) -> Floats:
-    """The same draws every time: a picture does not change when it is drawn again."""
-    return np.random.default_rng(0).standard_normal((_DRAWS, size))
+def _standard_normals(size: int) -> Floats:
+    """Return fixed draws, so that a plot does not change when it is drawn again."""
+    return np.random.default_rng(0).standard_normal((_N_NORMAL_DRAWS, size))
 
 
-def _plain(values: Floats) -> list[Any]:
+def _finite_list(values: Floats) -> list[Any]:
     return [float(value) if math.isfinite(value) else None for value in values]
+
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 480, 260, 52, 12, 44
+_NAMES_WIDTH, _MAX_NAME_LENGTH = 170, 24
+LINE_COLOR, NOISE_COLOR, SAMPLING_COLOR = "#0072B2", "#F0C08A", "#8FC1E3"
+LEGEND = (
+    "The line is the released model. The inner band (blue) is sampling error alone, the outer band (sand) includes "
+    "privacy noise; it is a pointwise confidence band of the true shape. Where no band is drawn, the data at this "
+    "budget do not determine one; summary() estimates how many records or which epsilon would."
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ShapePlots:
+    """Plots of a model's shapes: displayed in notebooks, saved as one .html page or one .svg file."""
+
+    title: str
+    shapes: tuple[ColumnShape, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.title}: " + ", ".join(f"{s.name} ({s.importance:.3g})" for s in self.shapes)
+
+    def to_html(self) -> str:
+        """Return HTML figures without a page around them, the most important first."""
+        ordered = sorted(self.shapes, key=lambda shape: -shape.importance)
+        figures = "".join(
+            f"<figure style='margin:1rem 0'><figcaption><b>{escape(shape.name)}</b></figcaption>"
+            f"{shape_svg(shape)}</figure>"
+            for shape in ordered
+        )
+        legend = f"<p>{LEGEND}</p>" if any(shape.low is not None for shape in ordered) else ""
+        return f"{legend}{figures}"
+
+    _repr_html_ = to_html
+
+    def save(self, path: str | Path) -> Path:
+        """Write a page (.html), or all plots below one another (.svg), and return the path."""
+        target = Path(path)
+        kind = target.suffix.lower()
+        if kind == ".html":
+            text = (
+                '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+                '<meta name="viewport" content="width=device-width, initial-scale=1">'
+                f"<title>{escape(self.title)}</title><style>body {{ font: 16px/1.5 system-ui, sans-serif; "
+                "max-width: 40rem; margin: 1rem auto; padding: 0 1rem; } h1 { font-size: 1.3rem; } "
+                "svg { width: 100%; height: auto; }"
+                f"</style></head><body><h1>{escape(self.title)}</h1>{self.to_html()}</body></html>\n"
+            )
+        elif kind == ".svg":
+            text = _stack_svg(self.shapes)
+        else:
+            raise InvalidParameter(f"shapes are saved as .html or .svg, got {str(path)!r}.")
+        _files.write_text(target, text)
+        return target
+
+
+class ShapesMixin:
+    """Mixin with the methods of a model whose score is a sum of functions of single columns."""
+
+    def shapes(self, level: float = 0.95) -> list[ColumnShape]:
+        """Return the contribution of each column to the score, with bands if the fit had intervals."""
+        return compute_shapes(self, level)
+
+    def partial_effect(self, column: str, at: Any = None, level: float = 0.95) -> ColumnShape:
+        """Return the contribution of one column (or product "a x b") to the score at given values, with its band."""
+        return compute_shapes(self, level, column, at)[0]
+
+    def plot_shapes(self, path: str | Path | None = None, level: float = 0.95) -> ShapePlots:
+        """Return plots of all shapes; with a path, also write them there (.html or .svg)."""
+        plots = ShapePlots(
+            title=f"Shapes of a {type(self).__name__}", shapes=tuple(compute_shapes(self, level))
+        )
+        if path is not None:
+            plots.save(path)
+        return plots
+
+
+def shape_svg(shape: ColumnShape) -> str:
+    """Return the SVG plot of one shape."""
+    size, body = _draw_shape(shape)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {size}" role="img" '
+        f'aria-label="{escape(_aria_label(shape))}" font-family="system-ui, sans-serif" font-size="13" fill="#111">'
+        f"{body}</svg>"
+    )
+
+
+def _stack_svg(shapes: Sequence[ColumnShape]) -> str:
+    top, parts = 0, []
+    for shape in sorted(shapes, key=lambda shape: -shape.importance):
+        size, body = _draw_shape(shape)
+        parts.append(f'<text x="8" y="{top + 18}" font-weight="bold">{escape(shape.name)}</text>')
+        parts.append(f'<g transform="translate(0 {top + 26})">{body}</g>')
+        top += size + 34
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top}" font-family="system-ui, sans-serif" '
+        f'font-size="13" fill="#111"><rect width="{_WIDTH}" height="{top}" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _aria_label(shape: ColumnShape) -> str:
+    values = np.atleast_2d(shape.values)[0]
+    return f"contribution of {shape.name}: from {values.min():.3g} to {values.max():.3g} over {len(values)} points"
+
+
+def _draw_shape(shape: ColumnShape) -> tuple[int, str]:
+    if shape.kind == "curve":
+        return _HEIGHT, _draw_curve(shape)
+    return _draw_bars(shape) if shape.kind == "bars" else _draw_grid(shape)
+
+
+def _shape_bands(shape: ColumnShape) -> list[tuple[str, Any, Any]]:
+    """Return (color, low, high) of the outer band and of that of sampling error alone."""
+    if shape.low is None or shape.center is None or shape.sampling is None or shape.noise is None:
+        return []
+    total = np.hypot(shape.sampling, shape.noise)
+    with np.errstate(invalid="ignore"):
+        sampling_fraction = np.where(
+            np.isfinite(total), shape.sampling / np.where(total > 0, total, 1.0), 0.0
+        )
+        inner = sampling_fraction * (shape.center - shape.low)
+    return [
+        (NOISE_COLOR, shape.low, shape.high),
+        (SAMPLING_COLOR, shape.center - inner, shape.center + inner),
+    ]
+
+
+def _value_limits(shape: ColumnShape) -> tuple[float, float]:
+    """Return the limits of the value axis; bands extend it by at most the height of the curve on either side."""
+    values = np.ravel(shape.values)
+    low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
+    curve_height = max(high - low, 1e-9)
+    for _, under, over in _shape_bands(shape)[:1]:
+        known = np.isfinite(under) & np.isfinite(over)
+        if known.any():
+            low = max(min(low, float(under[known].min())), low - curve_height)
+            high = min(max(high, float(over[known].max())), high + curve_height)
+    return low, high
+
+
+def _draw_curve(shape: ColumnShape) -> str:
+    """Return the SVG elements of a curve with its bands."""
+    points = np.asarray(shape.points, float)
+    low, high = _value_limits(shape)
+    span, width = high - low or 1.0, points[-1] - points[0] or 1.0
+    order = np.linspace(points[0], points[-1], len(points))
+    even = bool(np.allclose(points, order, atol=1e-9 * abs(width)))
+    # Knots of a transformed column are drawn at equal distances.
+    scale = points if even else np.arange(len(points), dtype=float)
+
+    def to_x(position: float) -> float:
+        return float(_LEFT + (position - scale[0]) / (scale[-1] - scale[0]) * (_WIDTH - _LEFT - RIGHT_MARGIN))
+
+    def to_y(value: float) -> float:
+        return _HEIGHT - _BOTTOM - (min(max(value, low), high) - low) / span * (_HEIGHT - _TOP - _BOTTOM)
+
+    parts = [
+        f'<line x1="{_LEFT}" x2="{_WIDTH - RIGHT_MARGIN}" y1="{to_y(t):.1f}" y2="{to_y(t):.1f}" stroke="#e3e3e3"/>'
+        f'<text x="{_LEFT - 6}" y="{to_y(t) + 4:.1f}" text-anchor="end">{t:.3g}</text>'
+        for t in round_ticks(low, high)
+    ]
+    for color, under, over in _shape_bands(shape):
+        for run in _consecutive_runs(np.isfinite(under) & np.isfinite(over)):
+            ends = [(to_x(scale[j]), over[j], under[j]) for j in run]
+            if len(run) == 1:  # a single point is drawn as a bar
+                ends = [(ends[0][0] - 4, *ends[0][1:]), (ends[0][0] + 4, *ends[0][1:])]
+            edge = [f"{x:.1f},{to_y(top):.1f}" for x, top, _ in ends]
+            edge += [f"{x:.1f},{to_y(bottom):.1f}" for x, _, bottom in reversed(ends)]
+            parts.append(f'<polygon points="{" ".join(edge)}" fill="{color}" stroke="none"/>')
+    parts.append(
+        f'<line x1="{_LEFT}" x2="{_WIDTH - RIGHT_MARGIN}" y1="{to_y(0):.1f}" y2="{to_y(0):.1f}" stroke="#111" '
+        'stroke-dasharray="3 3"/>'
+    )
+    dashes = ("", "7 4", "2 3", "9 3 2 3", "4 2")
+    for index, row in enumerate(np.atleast_2d(shape.values)):
+        path = " ".join(f"{to_x(scale[j]):.1f},{to_y(row[j]):.1f}" for j in range(len(points)))
+        parts.append(
+            f'<polyline points="{path}" fill="none" stroke="{LINE_COLOR}" stroke-width="2.5" '
+            f'stroke-dasharray="{dashes[index % 5]}"/>'
+        )
+    knots = sorted({round(j * (len(points) - 1) / 4) for j in range(5)})
+    marks = [(scale[j], points[j]) for j in knots]
+    if even:
+        marks = [(tick, tick) for tick in round_ticks(points[0], points[-1])]
+    parts += [
+        f'<text x="{min(to_x(position), _WIDTH - 5 * len(_format_point(point))):.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
+        f'text-anchor="middle">{_format_point(point)}</text>'
+        for position, point in marks
+    ]
+    parts.append(
+        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(shape.name)}</text>'
+    )
+    return "".join(parts)
+
+
+def _draw_bars(shape: ColumnShape) -> tuple[int, str]:
+    """Return height and SVG elements of the bars of a categorical column."""
+    low, high = _value_limits(shape)
+    rows = np.atleast_2d(shape.values)[0]
+    axis = RowAxis(width=_WIDTH, names=_NAMES_WIDTH, rows=len(rows), low=low, high=high)
+    parts, bottom, x = axis.draw_grid(), axis.bottom_y, axis.x_of
+    for j, value in enumerate(rows):
+        middle, name = axis.row_center_y(j), shorten_name(str(shape.points[j]), _MAX_NAME_LENGTH)
+        parts.append(
+            f'<text x="{_NAMES_WIDTH - 8}" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}</text>'
+        )
+        for color, under, over in _shape_bands(shape):
+            if math.isfinite(under[j]) and math.isfinite(over[j]):
+                parts.append(_draw_bar(x(under[j]), x(over[j]), middle, 14, color))
+        parts.append(_draw_bar(min(x(0), x(value)), max(x(0), x(value)), middle, 5, LINE_COLOR))
+    parts.append(f'<line x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{TOP_MARGIN}" y2="{bottom}" stroke="#111"/>')
+    return bottom + 26, "".join(parts)
+
+
+def _draw_bar(left: float, right: float, middle: float, height: int, color: str) -> str:
+    return (
+        f'<rect x="{left:.1f}" y="{middle - height / 2:.1f}" width="{max(right - left, 1):.1f}" height="{height}" '
+        f'fill="{color}"/>'
+    )
+
+
+def _draw_grid(shape: ColumnShape) -> tuple[int, str]:
+    """Return a table of a product: the first column downwards, the second to the right, cells tinted by value."""
+    first = list(dict.fromkeys(point[0] for point in shape.points))
+    second = list(dict.fromkeys(point[1] for point in shape.points))
+    values = np.atleast_2d(shape.values)[0].reshape(len(first), len(second))
+    max_value = float(np.abs(values).max()) or 1.0
+    left, wide = 110, (_WIDTH - 110 - RIGHT_MARGIN) / len(second)
+    parts = []
+    for i, one in enumerate(first):
+        parts.append(
+            f'<text x="{left - 8}" y="{44 + ROW_HEIGHT * i}" text-anchor="end">{escape(_format_label(one))}</text>'
+        )
+        for j in range(len(second)):
+            relative_value = values[i, j] / max_value
+            tint = SAMPLING_COLOR if relative_value > 0 else NOISE_COLOR
+            parts.append(
+                f'<rect x="{left + wide * j:.1f}" y="{28 + ROW_HEIGHT * i}" width="{wide - 2:.1f}" '
+                f'height="{ROW_HEIGHT - 2}" fill="{tint}" fill-opacity="{abs(relative_value):.2f}"/>'
+                f'<text x="{left + wide * (j + 0.5):.1f}" y="{44 + ROW_HEIGHT * i}" text-anchor="middle">'
+                f"{values[i, j]:.2g}</text>"
+            )
+    parts += [
+        f'<text x="{left + wide * (j + 0.5):.1f}" y="20" text-anchor="middle">{escape(_format_label(two))}</text>'
+        for j, two in enumerate(second)
+    ]
+    return 36 + ROW_HEIGHT * len(first), "".join(parts)
+
+
+def _format_point(point: float) -> str:
+    """Return the point with four digits; thousands are written in full."""
+    return f"{point:,.0f}" if 1000 <= abs(point) < 1e9 else f"{point:.4g}"
+
+
+def _format_label(point: Any) -> str:
+    text = _format_point(point) if isinstance(point, float) else str(point)
+    return shorten_name(text, 12)
+
+
+def _consecutive_runs(mask: Any) -> list[list[int]]:
+    """Return the runs of consecutive indices at which the mask is true."""
+    runs: list[list[int]] = [[]]
+    for j, is_set in enumerate(mask):
+        if is_set:
+            runs[-1].append(j)
+        elif runs[-1]:
+            runs.append([])
+    return [run for run in runs if run]

@@ -1,8 +1,8 @@
-"""The persistent privacy budget of a data set: charged before data is read, whoever and wherever the spender is."""
+"""The ledger: persistent privacy budgets of data sets, shared by users and machines, charged before data are read."""
 
-from dplangevin.ledger._evidence import entered_file, head_in
+from dplangevin.ledger._heads import read_head, read_release_file
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.ledger.entry import Entry, Remaining
 from dplangevin.ledger.ledger import Ledger
 
-__all__ = ["DatasetBudget", "Entry", "Ledger", "Remaining", "entered_file", "head_in"]
+__all__ = ["DatasetBudget", "Entry", "Ledger", "Remaining", "read_head", "read_release_file"]

@@ -1,5 +1,7 @@
-"""Where the ledger lives: one short transaction per question, so that nothing is remembered that another process
-could change. The same tables and statements serve SQLite and PostgreSQL."""
+"""The database of a ledger: its tables, sessions and stores, for SQLite and PostgreSQL with the same statements.
+
+Every operation is one short transaction, so that nothing is remembered that another process could change.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.ledger._chain import Charge, hashed_token, link
+from dplangevin.ledger.entry import Charge, hash_token, next_link
 
 SCHEMA_VERSION = 3
 WAIT_SECONDS = 30
-"""How long a spender waits for the others or for the network; a process that dies gives its lock back at once."""
+"""How long a charge waits for other processes or for the network; a process that dies frees its lock at once."""
 
 TABLES = (
     """CREATE TABLE dplangevin_ledger (
@@ -60,18 +62,18 @@ TABLES = (
         PRIMARY KEY (dataset, sequence))""",
     "CREATE INDEX dplangevin_entry_chain ON dplangevin_entry (chain)",
 )
-"""Entries are numbered per data set without gaps; a part of '' is the whole data set."""
+"""Entries are numbered per data set without gaps; the part '' is the whole data set."""
 
 
-class Uncertain(LedgerError):
+class CommitUncertain(LedgerError):
     """The connection was lost while the transaction was being committed: it may or may not have happened."""
 
 
-class OtherVersion(LedgerError):
-    """The ledger has another version than the one that is wanted."""
+class LedgerVersionMismatch(LedgerError):
+    """The ledger has another version than the expected one."""
 
-    def __init__(self, words: str, version: int = 0) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, version: int = 0) -> None:
+        super().__init__(message)
         self.version = version
 
 
@@ -79,36 +81,36 @@ class Session(ABC):
     """One transaction."""
 
     @abstractmethod
-    def rows(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
-        """Run a query; ? stands for a value."""
+    def query(self, statement: str, *values: Any) -> Sequence[tuple[Any, ...]]:
+        """Run a query and return its rows; ? stands for a value."""
 
     @abstractmethod
-    def change(self, statement: str, *values: Any) -> int:
-        """Run a statement and return how many rows it touched."""
+    def execute(self, statement: str, *values: Any) -> int:
+        """Run a statement and return the number of rows it changed."""
 
     @abstractmethod
     def lock_declarations(self) -> None:
-        """Make every other owner wait until the transaction ends."""
+        """Make other declarations wait until the transaction ends."""
 
-    def append(self, charge: Charge, content: str, head: str) -> bool:
-        """Write an entry if the data set's head is still this one."""
-        found = self.rows("SELECT entries, head FROM dplangevin_dataset WHERE name = ?", charge.dataset)
-        if not found or found[0][1] != head:
+    def append_entry(self, charge: Charge, content: str, head: str) -> bool:
+        """Append an entry if the data set's head is still this one; return whether it was appended."""
+        rows = self.query("SELECT entries, head FROM dplangevin_dataset WHERE name = ?", charge.dataset)
+        if not rows or rows[0][1] != head:
             return False
-        sequence = int(found[0][0]) + 1
-        chain = link(head, sequence, charge)
-        self.change(
+        sequence = int(rows[0][0]) + 1
+        chain = next_link(head, sequence, charge)
+        self.execute(
             "INSERT INTO dplangevin_guarantee (digest, content) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING",
             charge.guarantee,
             content,
         )
-        self.change(
+        self.execute(
             "INSERT INTO dplangevin_entry (dataset, sequence, token, part, label, created, guarantee, plan, "
             "library, chain) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             *(charge.dataset, sequence, charge.token, charge.part, charge.label, charge.created),
             *(charge.guarantee, charge.plan, charge.library, chain),
         )
-        self.change(
+        self.execute(
             "UPDATE dplangevin_dataset SET entries = ?, head = ? WHERE name = ?",
             sequence,
             chain,
@@ -116,89 +118,89 @@ class Session(ABC):
         )
         return True
 
-    def note(self, dataset: str, token: str, release_hash: str, when: str) -> None:
-        """Write which release an entry paid for, once."""
-        self.change(
+    def note_release(self, dataset: str, token: str, release_hash: str, released: str) -> None:
+        """Write the hash of the release that was charged under a token; a second note is ignored."""
+        self.execute(
             "UPDATE dplangevin_entry SET release_hash = ?, released = ? WHERE dataset = ? AND token = ? "
             "AND release_hash IS NULL",
-            *(release_hash, when, dataset, hashed_token(token)),
+            *(release_hash, released, dataset, hash_token(token)),
         )
 
 
 class Store(ABC):
-    """A database that can be opened again by whoever knows its URL."""
+    """A database of a ledger, given by its URL."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     @property
     @abstractmethod
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The URL without secrets, for messages."""
 
     @abstractmethod
     def create(self) -> None:
-        """Make a new ledger; refuse where anything is already."""
+        """Create a new ledger; refuse where anything exists already."""
 
     @abstractmethod
     def transaction(
         self, *, write: bool = False, version: int = SCHEMA_VERSION
     ) -> AbstractContextManager[Session]:
-        """Everything inside happens or nothing; database errors become LedgerError."""
+        """Open a transaction: all of it happens or nothing; database errors become LedgerError."""
 
     @abstractmethod
-    def grant(self, role: str, may: str) -> None:
-        """Let another user of the database read, or spend."""
+    def grant(self, role: str, privilege: str) -> None:
+        """Give another user of the database the rights of a "spender" or a "reader", or revoke them ("nothing")."""
 
     @abstractmethod
-    def prepare(self, session: Session) -> None:
-        """Make what a ledger of the present version has beside its tables."""
+    def prepare_database(self, session: Session) -> None:
+        """Create what a ledger of the present version needs besides its tables."""
 
-    def keep_old(self, version: int) -> str:
-        """Keep a copy before an upgrade, where the store can; returns where, in words."""
+    def keep_old_copy(self, version: int) -> str:
+        """Keep a copy before an upgrade, where the store can; return a phrase on where it is, or ""."""
         return ""
 
-    def initialise(self, session: Session) -> None:
+    def initialize_tables(self, session: Session) -> None:
         """Create the tables in an empty database."""
         for table in TABLES:
-            session.change(table)
-        session.change("INSERT INTO dplangevin_ledger VALUES (?, ?)", "schema", str(SCHEMA_VERSION))
-        session.change("INSERT INTO dplangevin_ledger VALUES (?, ?)", "identity", secrets.token_hex(16))
-        self.prepare(session)
+            session.execute(table)
+        session.execute("INSERT INTO dplangevin_ledger VALUES (?, ?)", "schema", str(SCHEMA_VERSION))
+        session.execute("INSERT INTO dplangevin_ledger VALUES (?, ?)", "identity", secrets.token_hex(16))
+        self.prepare_database(session)
 
-    def check_version(self, session: Session, wanted: int = SCHEMA_VERSION) -> None:
-        """Refuse a ledger of another version than the one that is wanted."""
-        found = session.rows("SELECT value FROM dplangevin_ledger WHERE name = ?", "schema")
-        if len(found) != 1 or not str(found[0][0]).isdecimal():
+    def check_version(self, session: Session, expected_version: int = SCHEMA_VERSION) -> None:
+        """Refuse a ledger of another version than the expected one."""
+        rows = session.query("SELECT value FROM dplangevin_ledger WHERE name = ?", "schema")
+        if len(rows) != 1 or not str(rows[0][0]).isdecimal():
             raise LedgerError(
-                f"the ledger {self.shown} does not state its version; restore it from a backup."
+                f"the ledger {self.display_url} does not state its version; restore it from a backup."
             )
-        version = int(found[0][0])
+        version = int(rows[0][0])
         if version > SCHEMA_VERSION:
             raise LedgerError(
-                f"the ledger {self.shown} has version {version}, and this library knows up to "
+                f"the ledger {self.display_url} has version {version}, and this library knows up to "
                 f"{SCHEMA_VERSION}; upgrade dplangevin. Nothing was changed."
             )
-        if version < wanted:
-            raise OtherVersion(
-                f"the ledger {self.shown} has the older version {version}; its owner upgrades it, with every charge, "
-                "by `dplangevin ledger upgrade` or Ledger.upgrade(url). Nothing was changed.",
+        if version < expected_version:
+            raise LedgerVersionMismatch(
+                f"the ledger {self.display_url} has the older version {version}; its owner upgrades it, with "
+                "every charge, by `dplangevin ledger upgrade` or Ledger.upgrade(url). Nothing was changed.",
                 version,
             )
-        if version > wanted:
-            words = f"the ledger {self.shown} has version {version} already; nothing was changed."
-            raise OtherVersion(words, version)
+        if version > expected_version:
+            message = f"the ledger {self.display_url} has version {version} already; nothing was changed."
+            raise LedgerVersionMismatch(message, version)
 
 
-def store_for(url: str) -> Store:
-    """The store a URL names: sqlite:///file.db or postgresql://user@host/database."""
+def open_store(url: str) -> Store:
+    """Return the store at a URL: sqlite:///file.db or postgresql://user@host/database."""
     if not isinstance(url, str):
         raise InvalidParameter(f"the URL of a ledger must be text, got {type(url).__name__}.")
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
         from dplangevin.ledger._sqlite import SQLiteStore
 
-        return SQLiteStore.at(rest)
+        return SQLiteStore.from_url_path(rest)
     if separator and scheme in ("postgresql", "postgres"):
         from dplangevin.ledger._postgres import PostgresStore
 

@@ -1,4 +1,4 @@
-"""Ledger: the privacy budgets of data sets, kept in a database that outlives processes."""
+"""Ledger: the privacy budgets of data sets, kept in a database."""
 
 from __future__ import annotations
 
@@ -13,28 +13,38 @@ from typing import Any
 from dplangevin import _check
 from dplangevin._version import __version__
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.ledger import _books, _evidence, _rows, _seen_heads, _upgrade
-from dplangevin.ledger._chain import genesis, head_text
-from dplangevin.ledger._rows import Account
+from dplangevin.ledger import _composition_cache, _heads, _rows
+from dplangevin.ledger._rows import DatasetRow
 from dplangevin.ledger._sqlite import SQLiteStore
-from dplangevin.ledger._store import Session, store_for
-from dplangevin.ledger._text import checked, checked_name, comparable
+from dplangevin.ledger._store import Session, open_store
+from dplangevin.ledger._text import check_name, check_text, comparison_key
 from dplangevin.ledger.budget import DatasetBudget
+from dplangevin.ledger.entry import first_link, format_head
 from dplangevin.problem.constants import ADJACENCIES
 
 EXPORT_VERSION = 3
-EXPECTED = {"fits": (0.01, 0.0), "mixed": (_rows.DELTA_SHARE, 0.0), "counts": (0.01, 0.0)}
-"""What `expects` stands for: the share of delta that may be lost outright, and the share of epsilon that is reserved
-for pure releases. Measured on the quarters in docs/ledger.md."""
+SPLIT_BY_EXPECTED_RELEASES = {
+    "fits": (0.01, 0.0),
+    "mixed": (_rows.DEFAULT_DELTA_SHARE, 0.0),
+    "counts": (0.01, 0.0),
+}
+"""Value of `expects` -> (fraction of delta that becomes slack at the split, fraction of epsilon reserved for pure
+releases). Chosen by the measurements in docs/ledger.md."""
 
 
 @dataclass(frozen=True)
 class Ledger:
     """Budgets of data sets in SQLite (`sqlite:///file.db`) or PostgreSQL (`postgresql://user@host/database`).
 
-    A release is admitted when the privacy filter of its data set has room for it, so that the budget holds although
-    spenders choose a release after seeing others; the charge is written in a transaction before any record is read, and
-    is never given back.
+    Parameters
+    ----------
+    url : where the ledger is. Use `Ledger.create` once, as its owner, and `Ledger.open` afterwards.
+
+    Privacy
+    -------
+    A release is admitted when it fits the privacy filter of its data set, so the budget holds although users choose
+    releases after seeing earlier ones. The charge is written in a transaction before any record is read, and is never
+    given back.
 
     Examples
     --------
@@ -43,91 +53,96 @@ class Ledger:
     >>> folder = tempfile.mkdtemp()
     >>> ledger = Ledger.create(f"sqlite:///{folder}/ledger.db")  # once, by the owner
     >>> census = ledger.declare("census", epsilon=2.0, delta=1e-5)
-    >>> release = account(n=10_000, lipschitz=1.0, noise_std=0.01, step_size=1.0, steps=100, delta=1e-5)
-    >>> token = Ledger.open(ledger.url).dataset("census").labelled("first model").charge(release)
+    >>> release = account(n=10_000, lipschitz=1.0, noise_std=0.01, step_size=1.0, n_steps=100, delta=1e-5)
+    >>> token = Ledger.open(ledger.url).dataset("census").with_label("first model").charge(release)
     >>> left = census.remaining()
-    >>> left.entries, round(left.gaussian_mu, 2), left.more_like_last
+    >>> left.entries, round(left.gaussian_mu, 2), left.n_more_like_last
     (1, 0.46, 5)
     """
 
     url: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "url", store_for(self.url).url)  # absolute, whatever folder comes later
+        object.__setattr__(self, "url", open_store(self.url).url)  # absolute: the working folder may change
 
     @classmethod
     def create(cls, url: str) -> Ledger:
-        """Make a new, empty ledger; an error where there is one, or anything else. Its maker is its owner."""
-        store = store_for(url)
+        """Create a new, empty ledger; an error where a ledger or anything else exists. Its creator is its owner."""
+        store = open_store(url)
         store.create()
         return cls.open(url)
 
     @classmethod
     def open(cls, url: str, *, expect: str | Iterable[str] | None = None) -> Ledger:
-        """The ledger at a URL, which must be there: opening never creates.
+        """Open the ledger at a URL, which must exist: opening never creates one.
 
-        expect : heads that this ledger must hold, from releases, reports or `head()`; an older or another ledger is an
-            error.
+        expect : heads that this ledger must hold, from releases, reports or `heads()`; an older ledger or another one
+            is an error.
         """
-        store, heads = store_for(url), _evidence.as_heads(expect)
+        store, heads = open_store(url), _heads.list_heads(expect)
         with store.transaction() as session:
             if heads:
-                _evidence.verify(session, heads, store.shown)
+                _heads.verify_chains(session, heads, store.display_url)
         return cls(store.url)
 
     @classmethod
     def upgrade(cls, url: str) -> str:
-        """Bring a ledger of an older version to the present one, by its owner; every charge is kept.
+        """Upgrade a ledger of an older version, as its owner; every charge is kept.
 
-        Returns what was done, in words, with the place of the copy that is kept of an SQLite file.
+        Returns a sentence on what was done, with the path of the copy that is kept of an SQLite file.
         """
-        store = store_for(url)
-        return f"upgraded {store.shown}{_upgrade.upgrade(store)}"
+        store = open_store(url)
+        return f"upgraded {store.display_url}{_rows.upgrade_store(store)}"
 
     @classmethod
     def restore(cls, url: str, backup: str | Path, *, expect: str | Iterable[str] | None = None) -> Ledger:
-        """Put a backup where no ledger is (move a damaged one away first), as a new file of mode 0600.
+        """Restore a backup where no ledger exists (move a damaged one away first), as a new file of mode 0600.
 
-        What was charged after the backup is forgotten by it: give the heads you know as `expect`, which refuses a
-        backup that lacks one of them, and enter what no backup holds with `DatasetBudget.enter`.
+        A backup lacks what was charged after it: give the heads you know as `expect`, which refuses a backup without
+        one of them, and enter releases that no backup holds with `DatasetBudget.enter_release`.
         """
-        store, source = _file(url), SQLiteStore(Path(backup).expanduser().absolute())
+        store, source = _sqlite_store(url), SQLiteStore(Path(backup).expanduser().absolute())
         store.check_vacant()
         cls.open(source.url, expect=expect)
         draft = store.path.with_name(f".{store.path.name}.{secrets.token_hex(4)}.new")
         try:
             source.copy_to(draft)
-            store.place(draft)
+            store.move_into_place(draft)
         finally:
             draft.unlink(missing_ok=True)
         return cls.open(url, expect=expect)
 
     def accept_restore(self) -> dict[str, str]:
-        """Accept this ledger although it lacks entries that you have seen, as its owner; the ledger keeps a record.
+        """Accept, as its owner, a ledger that lacks entries which you have seen; the ledger records it.
 
-        What was charged in those entries is forgotten, and its releases still exist: enter first what you can with
-        `DatasetBudget.enter`. Every other user is told once, and goes on. Returns what is forgotten, by data set.
+        The charges of those entries are forgotten, but their releases exist: first enter what you can with
+        `DatasetBudget.enter_release`. Every other user gets one warning. Returns what is forgotten, by data set.
         """
-        forgotten = _seen_heads.accept_restore(self.url)
-        _books.forget()
+        forgotten = _heads.accept_restore(self.url)
+        _composition_cache.clear_caches()
         return forgotten
 
     def __repr__(self) -> str:
-        return f"Ledger({self.shown!r})"
+        return f"Ledger({self.display_url!r})"
 
     @property
-    def shown(self) -> str:
+    def display_url(self) -> str:
         """The absolute address, without secrets."""
-        return store_for(self.url).shown
+        return open_store(self.url).display_url
 
     def dataset(self, name: str, *, label: str = "") -> DatasetBudget:
-        """The declared budget of a data set; an error when there is none. Names compare without case.
+        """Return the declared budget of a data set; an error when there is none. Names compare without case.
 
-        label : who spends, and for what.
+        label : who is charging, and for what; stored with each entry.
         """
-        wanted, words = checked("the name of a data set", name), checked("label", label, empty=True)
-        with store_for(self.url).transaction() as session:
-            return DatasetBudget(url=self.url, name=_rows.existing(session, wanted).name, label=words)
+        checked_name, checked_label = (
+            check_text("the name of a data set", name),
+            check_text("label", label, allow_empty=True),
+        )
+        with open_store(self.url).transaction() as session:
+            return DatasetBudget(
+                url=self.url, name=_rows.require_dataset(session, checked_name).name, label=checked_label
+            )
 
     def declare(
         self,
@@ -149,69 +164,72 @@ class Ledger:
 
         Parameters
         ----------
-        name : of the data set; one that a reader could take for a declared one (case, look-alike letters) is that one.
-        epsilon, delta : the budget, for all releases together; delta = 0 admits pure promises only.
-        adjacency : "replace-one" (default) or "add-remove"; releases must promise the same.
-        max_rows_per_person : the budget is a promise to a person who owns at most so many rows (default 1).
-        strict : refuse promises that hold under a condition on the data, and errors that depend on it (default False).
+        name : of the data set; names that look the same (case, look-alike letters) are the same data set.
+        epsilon, delta : the budget, for all releases together; delta = 0 admits pure guarantees only.
+        adjacency : "replace-one" (default) or "add-remove"; the guarantees of releases must have the same.
+        max_rows_per_person : the budget protects a person who owns at most this many rows (default 1).
+        strict : refuse guarantees with conditions, and errors that depend on the data (default False).
         parts : names of DISJOINT parts of the data set, each record (and person) in at most one; under replace-one
             the part of a record must be public, so that a record is replaced within its part. More may be declared
-            later. A release on `budget.part(name)` adds up with those on that part and on the whole data set only.
-        expects : what will be released: "fits", "counts" or "mixed" (default). It fixes, before the first release, how
-            the budget is split when the first release comes that is no (epsilon, delta) pair; see docs/ledger.md.
-        delta_share, pure_reserve : the split itself, in place of the values that `expects` stands for: the part of
-            delta that may be lost outright, and the epsilon that is kept for pure releases.
+            later. A release on `budget.for_part(name)` composes with those on that part and on the whole data set
+            only.
+        expects : what will be released: "fits", "counts" or "mixed" (default). It fixes, before the first release,
+            how the budget is split at the first release that is no (epsilon, delta) pair; see docs/ledger.md.
+        delta_share, pure_reserve : the split itself, in place of the values that `expects` stands for: the fraction
+            of delta that becomes slack, and the epsilon that is reserved for pure releases.
         """
-        wanted = checked_name("the name of a data set", name)
-        names = [
-            checked_name("the name of a part", part)
-            for part in ([parts] if isinstance(parts, str) else parts)
+        checked_name = check_name("the name of a data set", name)
+        checked_parts = [
+            check_name("the name of a part", part) for part in ([parts] if isinstance(parts, str) else parts)
         ]
-        stated = _stated(epsilon, delta, adjacency, max_rows_per_person, strict)
-        stated |= _stated_split(epsilon, expects, delta_share, pure_reserve)
-        with store_for(self.url).transaction(write=True) as session:
+        stated = _check_stated_budget(epsilon, delta, adjacency, max_rows_per_person, strict)
+        stated |= _check_stated_split(epsilon, expects, delta_share, pure_reserve)
+        with open_store(self.url).transaction(write=True) as session:
             session.lock_declarations()
-            if _rows.account(session, wanted) is None:
-                _declare(session, wanted, stated)
-            owner = _rows.existing(session, wanted)
-            _compare(owner, stated)
-            for part in names:
-                _declare_part(session, owner.name, part)
-        return DatasetBudget(url=self.url, name=owner.name)
+            if _rows.find_dataset(session, checked_name) is None:
+                _insert_dataset(session, checked_name, stated)
+            dataset_row = _rows.require_dataset(session, checked_name)
+            _check_agreement(dataset_row, stated)
+            for part in checked_parts:
+                _declare_part(session, dataset_row.name, part)
+        return DatasetBudget(url=self.url, name=dataset_row.name)
 
-    def grant(self, role: str, may: str) -> None:
-        """Make a role of the PostgreSQL server a "spender" or a "reader" here, or take all back ("nothing")."""
-        store_for(self.url).grant(checked("role", role), may)
+    def grant(self, role: str, privilege: str) -> None:
+        """Make a role of the PostgreSQL server a "spender" or a "reader", or revoke all its rights ("nothing")."""
+        open_store(self.url).grant(check_text("role", role), privilege)
 
-    def names(self) -> tuple[str, ...]:
-        """The data sets that have a budget here."""
-        with store_for(self.url).transaction() as session:
-            return _rows.names(session)
+    def dataset_names(self) -> tuple[str, ...]:
+        """Return the names of the data sets that have a budget here."""
+        with open_store(self.url).transaction() as session:
+            return _rows.dataset_names(session)
 
     def heads(self) -> dict[str, str]:
-        """The head of every data set's chain, to be kept elsewhere: `verify` and `open(expect=)` take it."""
-        with store_for(self.url).transaction() as session:
-            owners = [_rows.existing(session, name) for name in _rows.names(session)]
-        return {owner.name: head_text(owner.entries, owner.head) for owner in owners}
+        """Return the head of every data set's chain, to be kept elsewhere: `verify` and `open(expect=)` take it."""
+        with open_store(self.url).transaction() as session:
+            dataset_rows = [_rows.require_dataset(session, name) for name in _rows.dataset_names(session)]
+        return {row.name: format_head(row.entries, row.head) for row in dataset_rows}
 
     def verify(self, *heads: str) -> dict[str, str]:
-        """Check every entry of every data set, and that the ledger holds these heads; returns the present ones."""
-        store = store_for(self.url)
+        """Check every entry of every data set, and that the ledger holds these heads; return the present ones."""
+        store = open_store(self.url)
         with store.transaction() as session:
-            return _evidence.verify(session, heads, store.shown)
+            return _heads.verify_chains(session, heads, store.display_url)
 
     def backup(self, path: str | Path) -> Path:
-        """A consistent copy of an SQLite ledger, while others spend; never over another file."""
+        """Copy an SQLite ledger consistently, while others charge; an existing file is not overwritten."""
         target = Path(os.path.abspath(Path(path).expanduser()))
         if not target.parent.is_dir():
             raise LedgerError(f"cannot write the backup {target}: its folder does not exist.")
-        _file(self.url).copy_to(target)
+        _sqlite_store(self.url).copy_to(target)
         return target
 
     def export(self) -> dict[str, Any]:
-        """Everything, as plain data ready for JSON, read in one transaction."""
-        with store_for(self.url).transaction() as session:
-            datasets = [_exported(session, _rows.existing(session, name)) for name in _rows.names(session)]
+        """Return the whole ledger as plain data, ready for JSON, read in one transaction."""
+        with open_store(self.url).transaction() as session:
+            datasets = [
+                _dataset_to_plain(session, _rows.require_dataset(session, name))
+                for name in _rows.dataset_names(session)
+            ]
         return {
             "format": "dplangevin-ledger",
             "version": EXPORT_VERSION,
@@ -220,8 +238,8 @@ class Ledger:
         }
 
 
-def _file(url: str) -> SQLiteStore:
-    store = store_for(url)
+def _sqlite_store(url: str) -> SQLiteStore:
+    store = open_store(url)
     if not isinstance(store, SQLiteStore):
         raise InvalidParameter(
             "a ledger in PostgreSQL is backed up and restored with pg_dump and pg_restore."
@@ -229,38 +247,38 @@ def _file(url: str) -> SQLiteStore:
     return store
 
 
-def _exported(session: Session, owner: Account) -> dict[str, Any]:
+def _dataset_to_plain(session: Session, dataset_row: DatasetRow) -> dict[str, Any]:
     return {
-        "name": owner.name,
-        "epsilon": owner.epsilon,
-        "delta": owner.delta,
-        "adjacency": owner.adjacency,
-        "max_rows_per_person": owner.max_rows_per_person,
-        "strict": owner.strict,
-        "expects": owner.expects,
-        "delta_share": owner.delta_share,
-        "pure_reserve": owner.pure_reserve,
-        "fixed_cost_entries": owner.fixed_cost_entries,
-        "created": owner.created,
-        "parts": list(_rows.parts_of(session, owner.name)),
-        "head": head_text(owner.entries, owner.head),
-        "entries": [entry.to_dict() for entry in _rows.entries(session, owner)],
+        "name": dataset_row.name,
+        "epsilon": dataset_row.epsilon,
+        "delta": dataset_row.delta,
+        "adjacency": dataset_row.adjacency,
+        "max_rows_per_person": dataset_row.max_rows_per_person,
+        "strict": dataset_row.strict,
+        "expects": dataset_row.expects,
+        "delta_share": dataset_row.delta_share,
+        "pure_reserve": dataset_row.pure_reserve,
+        "fixed_cost_entries": dataset_row.fixed_cost_entries,
+        "created": dataset_row.created,
+        "parts": list(_rows.part_names(session, dataset_row.name)),
+        "head": format_head(dataset_row.entries, dataset_row.head),
+        "entries": [entry.to_dict() for entry in _rows.read_entries(session, dataset_row)],
     }
 
 
-def _stated(
+def _check_stated_budget(
     epsilon: float | None, delta: float | None, adjacency: str | None, rows: int | None, strict: bool | None
 ) -> dict[str, Any]:
-    """What the caller said about the budget, checked."""
+    """Return the stated parameters of the budget, checked."""
     stated: dict[str, Any] = {}
     if epsilon is not None:
-        stated["epsilon"] = _check.scale("epsilon", epsilon)
+        stated["epsilon"] = _check.check_scale("epsilon", epsilon)
     if delta is not None:
-        stated["delta"] = _rows.budget_delta(delta)
+        stated["delta"] = _rows.check_budget_delta(delta)
     if adjacency is not None:
-        stated["adjacency"] = _check.choice("adjacency", adjacency, ADJACENCIES)
+        stated["adjacency"] = _check.check_choice("adjacency", adjacency, ADJACENCIES)
     if rows is not None:
-        stated["max_rows_per_person"] = _check.count("max_rows_per_person", rows)
+        stated["max_rows_per_person"] = _check.check_count("max_rows_per_person", rows)
     if strict is not None:
         if not isinstance(strict, bool):
             raise InvalidParameter(f"strict must be True or False, got {strict!r}.")
@@ -268,32 +286,33 @@ def _stated(
     return stated
 
 
-def _stated_split(
+def _check_stated_split(
     epsilon: float | None, expects: str | None, delta_share: float | None, pure_reserve: float | None
 ) -> dict[str, Any]:
-    """What the caller said about the split, checked."""
+    """Return the stated parameters of the split, checked."""
     stated: dict[str, Any] = {}
     if expects is not None:
-        stated["expects"] = _check.choice("expects", expects, tuple(EXPECTED))
+        stated["expects"] = _check.check_choice("expects", expects, tuple(SPLIT_BY_EXPECTED_RELEASES))
     if delta_share is not None:
-        stated["delta_share"] = _check.open_unit("delta_share", delta_share)
+        stated["delta_share"] = _check.check_open_unit("delta_share", delta_share)
     if pure_reserve is not None:
-        stated["pure_reserve"] = _check.nonnegative("pure_reserve", pure_reserve)
+        stated["pure_reserve"] = _check.check_nonnegative("pure_reserve", pure_reserve)
         if epsilon is not None and stated["pure_reserve"] >= epsilon:
             raise InvalidParameter(
-                f"pure_reserve = {pure_reserve!r} leaves nothing of epsilon = {epsilon!r} for others; state less."
+                f"pure_reserve = {pure_reserve!r} leaves nothing of epsilon = {epsilon!r} for other "
+                "releases; state less."
             )
     return stated
 
 
-def _declare(session: Session, name: str, stated: dict[str, Any]) -> None:
-    missing = [word for word in ("epsilon", "delta") if word not in stated]
+def _insert_dataset(session: Session, name: str, stated: dict[str, Any]) -> None:
+    missing = [parameter for parameter in ("epsilon", "delta") if parameter not in stated]
     if missing:
         raise InvalidParameter(
-            f"data set {name!r} is not in the ledger yet; to declare it, state its budget: {' and '.join(missing)} "
-            "missing (delta=0 for a pure budget)."
+            f"data set {name!r} is not in the ledger yet; to declare it, state its budget: "
+            f"{' and '.join(missing)} missing (delta=0 for a pure budget)."
         )
-    owner = Account(
+    dataset_row = DatasetRow(
         name=name,
         epsilon=stated["epsilon"],
         delta=stated["delta"],
@@ -305,47 +324,55 @@ def _declare(session: Session, name: str, stated: dict[str, Any]) -> None:
         genesis="",
         head="",
         expects=stated.get("expects", "mixed"),
-        delta_share=stated.get("delta_share", EXPECTED[stated.get("expects", "mixed")][0]),
+        delta_share=stated.get("delta_share", SPLIT_BY_EXPECTED_RELEASES[stated.get("expects", "mixed")][0]),
         pure_reserve=stated.get(
-            "pure_reserve", EXPECTED[stated.get("expects", "mixed")][1] * stated["epsilon"]
+            "pure_reserve", SPLIT_BY_EXPECTED_RELEASES[stated.get("expects", "mixed")][1] * stated["epsilon"]
         ),
     )
-    identity = str(session.rows("SELECT value FROM dplangevin_ledger WHERE name = 'identity'")[0][0])
-    first = genesis(identity, name, _rows.declared(owner))
-    session.change(
-        "INSERT INTO dplangevin_dataset (name, epsilon, delta, adjacency, max_rows_per_person, strict, created, "
-        "entries, compared, genesis, head, expects, delta_share, pure_reserve, fixed_cost_entries) "
+    identity = str(session.query("SELECT value FROM dplangevin_ledger WHERE name = 'identity'")[0][0])
+    first = first_link(identity, name, _rows.declared_budget(dataset_row))
+    session.execute(
+        "INSERT INTO dplangevin_dataset (name, epsilon, delta, adjacency, max_rows_per_person, strict, "
+        "created, entries, compared, genesis, head, expects, delta_share, pure_reserve, fixed_cost_entries) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, 0)",
-        *(name, owner.epsilon, owner.delta, owner.adjacency, owner.max_rows_per_person, int(owner.strict)),
         *(
-            owner.created,
-            comparable(name),
+            name,
+            dataset_row.epsilon,
+            dataset_row.delta,
+            dataset_row.adjacency,
+            dataset_row.max_rows_per_person,
+            int(dataset_row.strict),
+        ),
+        *(
+            dataset_row.created,
+            comparison_key(name),
             first,
             first,
-            owner.expects,
-            owner.delta_share,
-            owner.pure_reserve,
+            dataset_row.expects,
+            dataset_row.delta_share,
+            dataset_row.pure_reserve,
         ),
     )
 
 
 def _declare_part(session: Session, dataset: str, name: str) -> None:
-    """One more part, unless a part that compares as equal is there."""
-    if any(comparable(known) == comparable(name) for known in _rows.parts_of(session, dataset)):
+    """Declare a part, unless a part whose name compares as equal exists."""
+    if any(comparison_key(known) == comparison_key(name) for known in _rows.part_names(session, dataset)):
         return
-    session.change(
+    session.execute(
         "INSERT INTO dplangevin_part (dataset, name, compared) VALUES (?, ?, ?)",
         dataset,
         name,
-        comparable(name),
+        comparison_key(name),
     )
 
 
-def _compare(owner: Account, stated: dict[str, Any]) -> None:
-    for word, value in stated.items():
-        found = getattr(owner, word)
-        if found != value:
+def _check_agreement(dataset_row: DatasetRow, stated: dict[str, Any]) -> None:
+    for name, value in stated.items():
+        declared_value = getattr(dataset_row, name)
+        if declared_value != value:
             raise InvalidParameter(
-                f"data set {owner.name!r} is in the ledger with {word} = {found!r}, not {value!r}; a budget "
-                f"does not change once it is declared, so leave {word} out or use another name."
+                f"data set {dataset_row.name!r} is in the ledger with {name} = {declared_value!r}, not "
+                f"{value!r}; a budget does not change once it is declared, so leave {name} out or use "
+                "another name."
             )

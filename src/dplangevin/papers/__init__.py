@@ -1,43 +1,42 @@
-"""The papers: printed formulas, figures redrawn, and the concordance."""
+"""The papers behind the library: formulas as printed, redrawn figures, and a concordance of all statements."""
 
 from typing import TYPE_CHECKING
 
-from dplangevin._lazy import attach
+from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
-    from dplangevin.families.draws.theorems.gibbs import (
+    from dplangevin.accounting.generalized_gaussian import GeneralizedGaussian as GeneralizedGaussian
+    from dplangevin.accounting.proximal_certificate import total_variation_steps as total_variation_steps
+    from dplangevin.accounting.sampled_gaussian import renyi_poisson as renyi_poisson
+    from dplangevin.mechanisms.exponential.law_guarantees import (
         log_sobolev_constant as log_sobolev_constant,
-        thresholded_gibbs as thresholded_gibbs,
+        thresholded_gibbs_guarantee as thresholded_gibbs_guarantee,
     )
-    from dplangevin.families.noisy_answers.sparse_vector import (
+    from dplangevin.mechanisms.noisy_answers.sparse_vector import (
         SparseVectorCorrection as SparseVectorCorrection,
     )
-    from dplangevin.families.noisy_gradient.langevin_schedule import (
-        power_temperatures as power_temperatures,
-    )
-    from dplangevin.families.noisy_gradient.theorems.block_recursion import (
+    from dplangevin.mechanisms.noisy_gradient.spec import power_temperatures as power_temperatures
+    from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import (
         BlockRecursion as BlockRecursion,
     )
-    from dplangevin.families.noisy_gradient.theorems.hidden_state_sgd import (
+    from dplangevin.mechanisms.noisy_gradient.theorems.hidden_state import (
         HiddenStateSGD as HiddenStateSGD,
+        ParticipationStart as ParticipationStart,
     )
-    from dplangevin.families.noisy_gradient.theorems.langevin_process import (
-        langevin_last_iterate as langevin_last_iterate,
-        langevin_trajectory as langevin_trajectory,
+    from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import (
+        langevin_last_iterate_guarantee as langevin_last_iterate_guarantee,
+        langevin_trajectory_guarantee as langevin_trajectory_guarantee,
     )
-    from dplangevin.families.noisy_gradient.theorems.optimal_shift import (
+    from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import (
         best_restart_mu as best_restart_mu,
         hull_energy as hull_energy,
-    )
-    from dplangevin.families.noisy_gradient.theorems.participation_start import (
-        ParticipationStart as ParticipationStart,
     )
     from dplangevin.papers.concordance import PAPERS as PAPERS, ROWS as ROWS
     from dplangevin.papers.concordance._row import Paper as Paper, Row as Row
     from dplangevin.papers.gallery import (
         FIGURES as FIGURES,
-        figure as figure,
-        reproduce as reproduce,
+        figure_module as figure_module,
+        reproduce_figure as reproduce_figure,
     )
     from dplangevin.papers.langevin_formulas import (
         paper_dp_sgd_noise as paper_dp_sgd_noise,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
         thesis_moment_factor as thesis_moment_factor,
     )
     from dplangevin.papers.mirror_formulas import (
-        chi as chi,
+        chi_factor as chi_factor,
         cross_polytope_width as cross_polytope_width,
         effective_noise as effective_noise,
         ellipsoid_width as ellipsoid_width,
@@ -73,44 +72,31 @@ if TYPE_CHECKING:
         theorem_4 as theorem_4,
         theorem_4_renyi as theorem_4_renyi,
     )
-    from dplangevin.privacy.generalized_gaussian_part import (
-        GeneralizedGaussian as GeneralizedGaussian,
-    )
-    from dplangevin.privacy.proximal_certificate import (
-        total_variation_steps as total_variation_steps,
-    )
-    from dplangevin.privacy.sampled_gaussian import (
-        renyi_poisson as renyi_poisson,
-    )
-    from dplangevin.problem.packed_bumps import (
-        PackedBumps as PackedBumps,
-    )
+    from dplangevin.problem.packed_bumps import PackedBumps as PackedBumps
     from dplangevin.problem.risk import (
         exponential_excess as exponential_excess,
         gaussian_smoothing_excess as gaussian_smoothing_excess,
         gibbs_stability as gibbs_stability,
         hit_probability as hit_probability,
-        langevin_convex as langevin_convex,
-        langevin_convex_population as langevin_convex_population,
+        langevin_convex_excess as langevin_convex_excess,
+        langevin_convex_population_excess as langevin_convex_population_excess,
         langevin_stability as langevin_stability,
-        langevin_strongly_convex as langevin_strongly_convex,
-        langevin_strongly_convex_population as langevin_strongly_convex_population,
+        langevin_strongly_convex_excess as langevin_strongly_convex_excess,
+        langevin_strongly_convex_population_excess as langevin_strongly_convex_population_excess,
         moreau_excess as moreau_excess,
         nonconvex_excess as nonconvex_excess,
-        regularised_exponential as regularised_exponential,
-        regularised_gibbs as regularised_gibbs,
-        sgld_distance as sgld_distance,
+        regularized_exponential_excess as regularized_exponential_excess,
+        regularized_gibbs_ridge as regularized_gibbs_ridge,
+        sgld_coupling_distance as sgld_coupling_distance,
         thresholded_stability as thresholded_stability,
     )
-    from dplangevin.samplers.finite_grid import (
-        finite_grid as finite_grid,
-    )
-    from dplangevin.samplers.langevin_certificates import (
-        girsanov_bound as girsanov_bound,
-        lipschitz_bound as lipschitz_bound,
+    from dplangevin.sampling.langevin_certificates import (
+        girsanov_divergence as girsanov_divergence,
+        lipschitz_divergence as lipschitz_divergence,
         mixing_time as mixing_time,
-        overdamped_steps as overdamped_steps,
-        underdamped_bound as underdamped_bound,
+        n_overdamped_steps as n_overdamped_steps,
+        underdamped_divergence as underdamped_divergence,
     )
+    from dplangevin.sampling.rejection import sample_finite_grid as sample_finite_grid
 
-__getattr__, __dir__, __all__ = attach(__name__)
+__getattr__, __dir__, __all__ = attach_lazy_names(__name__)

@@ -1,8 +1,8 @@
-"""Formulas of the papers as printed, for reproduction and guard tests. References, never guarantees.
+"""Langevin and Gibbs formulas of the papers as printed, for reproduction and regression tests; never guarantees.
 
 A is Ganesh, Thakurta and Upadhyay (2022), B is Ganesh, Thakurta and Upadhyay (2023), the version with Rashomon
-sets; "thesis" is Ganesh (2022). Each docstring names its erratum in
-docs/theory/langevin_and_gibbs.md. Nothing in the library calibrates with these.
+sets; "thesis" is Ganesh (2022). Each docstring names its erratum in docs/theory/langevin_and_gibbs.md. The library
+never calibrates with these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def paper_exponential_temperature(epsilon: float, n: int, lipschitz: float, diam
 def paper_sgld_temperature(
     epsilon: float, delta: float, gradient_sensitivity: float, step_size: float, n_steps: int
 ) -> float:
-    """B lemma 3.1, 2 eps / (Delta sqrt(T eta log(1/delta))) (E7): too large; (1, 1e-6) is really eps 1.672."""
+    """B lemma 3.1, 2 eps / (Delta sqrt(T eta log(1/delta))) (E7): too large; for (1, 1e-6) the true eps is 1.672."""
     return 2 * epsilon / (gradient_sensitivity * math.sqrt(n_steps * step_size * math.log(1 / delta)))
 
 
@@ -91,7 +91,7 @@ def paper_long_time_divergence(
 
     t0 = log(2 (3a - 1) max{2, kappa}) / (2 beta m), kappa = M/m.
 
-    stationary_divergence is R_{3a} between the two Gibbs laws. Infinity before t0. Unconstrained, start
+    stationary_divergence is R_{3a} between the two Gibbs distributions. Infinity before t0. Unconstrained, start
     N(0, I/(beta m)).
     """
     kappa, rate = smoothness / strong_convexity, inverse_temperature * strong_convexity

@@ -1,7 +1,7 @@
 """Chapter 4 of Ganesh (2022), mirror descent with public data: its quantities with explicit constants.
 
-Bounds on risk, never on privacy (the noise is priced by `mirror_noise`). Q is a convex body around 0, |Q| its largest
-Euclidean norm, G_Q its Gaussian width E max_{x in Q} <g, x>, g ~ N(0, I).
+These are bounds on risk, never on privacy (`calibrate_mirror_noise` calibrates the noise). Q is a convex body around 0,
+|Q| its largest Euclidean norm, G_Q its Gaussian width E max_{x in Q} <g, x>, g ~ N(0, I).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from dplangevin import _check
 
 
 def public_gradient_radius(n_public: int, delta: float, gradient_bound: float = 1.0) -> float:
-    """r with |grad Psi(theta*)| <= r, probability at least 1 - delta: G (1 + sqrt(2 log(1/delta))) / sqrt(n_pub).
+    """Return r with |grad Psi(theta*)| <= r with probability 1 - delta: G (1 + sqrt(2 log(1/delta))) / sqrt(n_pub).
 
     Lemma 78 with its constant: the mean of n vectors of norm at most G with mean 0 has expected norm at most
     G / sqrt(n), and replacing one moves it by at most 2 G / n (McDiarmid). The shrunken set of Theorem 76 is
     {|grad Psi| <= r}.
     """
-    log_term = math.sqrt(2 * math.log(1 / _check.open_unit("delta", delta)))
-    return gradient_bound * (1 + log_term) / math.sqrt(_check.count("n_public", n_public))
+    log_term = math.sqrt(2 * math.log(1 / _check.check_open_unit("delta", delta)))
+    return gradient_bound * (1 + log_term) / math.sqrt(_check.check_count("n_public", n_public))
 
 
-def chi(eigenvalues: ArrayLike, n_public: int, delta: float) -> float:
+def chi_factor(eigenvalues: ArrayLike, n_public: int, delta: float) -> float:
     """Theorem 76: max(1 / l_min, l_max n_pub) sum_i min(1, log(1/delta) / (l_i^2 n_pub)), in place of k / l_min.
 
     Examples
     --------
-    >>> round(chi(np.full(10, 0.1), 10**6, 0.01), 6)  # log(100) k^2, whatever n_pub
+    >>> round(chi_factor(np.full(10, 0.1), 10**6, 0.01), 6)  # log(100) k^2, whatever n_pub
     460.517019
     """
-    found = np.asarray(eigenvalues, float)
-    shares = np.minimum(1.0, math.log(1 / delta) / (found**2 * n_public))
-    return float(max(1 / found.min(), found.max() * n_public) * shares.sum())
+    values = np.asarray(eigenvalues, float)
+    terms = np.minimum(1.0, math.log(1 / delta) / (values**2 * n_public))
+    return float(max(1 / values.min(), values.max() * n_public) * terms.sum())
 
 
 def regression_risk(
@@ -43,7 +43,7 @@ def regression_risk(
 ) -> tuple[float, float]:
     """The two terms of Theorem 76 without constants and logarithms: chi log(1/delta) / (eps n)^2, 1 / (l_min n)."""
     least = float(np.min(np.asarray(eigenvalues, float)))
-    privacy = chi(eigenvalues, n_public, delta) * math.log(1 / delta) / (epsilon * n_private) ** 2
+    privacy = chi_factor(eigenvalues, n_public, delta) * math.log(1 / delta) / (epsilon * n_private) ** 2
     return privacy, 1 / (least * n_private)
 
 
@@ -104,8 +104,8 @@ def mirror_population_risk(
 ) -> float:
     """Theorem 86 with constants: Theorem 83, Lemma 84 (L D / sqrt n) and Lemma 85 as L D (e^eps - 1 + delta).
 
-    The last term is what an (eps, delta)-private algorithm generalises by when losses vary by at most L D; epsilon is
-    stated, never chosen for utility.
+    The last term is the generalisation gap of an (eps, delta)-private algorithm when losses vary by at most L D;
+    epsilon is given, never chosen for utility.
     """
     span = lipschitz * diameter
     return empirical + span / math.sqrt(n_private) + span * (math.expm1(epsilon) + delta)
@@ -118,4 +118,4 @@ def ellipsoid_width(axes: ArrayLike) -> float:
 
 def cross_polytope_width(dimension: int) -> float:
     """Gaussian width of the l1 ball, at most sqrt(2 log(2 k)); the thesis prints log k."""
-    return math.sqrt(2 * math.log(2 * _check.count("dimension", dimension)))
+    return math.sqrt(2 * math.log(2 * _check.check_count("dimension", dimension)))

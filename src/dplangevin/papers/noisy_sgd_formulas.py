@@ -1,9 +1,9 @@
-"""The papers' own formulas, for comparison and reproduction: references, never guarantees.
+"""Noisy SGD formulas of the papers as printed, for comparison and reproduction; never guarantees.
 
-Chourasia, Ye and Shokri (2021) write the step theta - eta grad + sqrt(2 eta) sigma N(0, I); `sigma` below
-is theirs, noise_std = sigma sqrt(2 / eta) is the library's. Renyi divergences are for replace-one
-adjacency with gradient_sensitivity S_g = sup |grad loss(x) - grad loss(x')|. Every privacy bound here is
-dominated by the theorems in `privacy.theorems`; the names that start with `printed` are false as printed.
+Chourasia, Ye and Shokri (2021) write the step theta - eta grad + sqrt(2 eta) sigma N(0, I); `sigma` below is theirs,
+noise_std = sigma sqrt(2 / eta) is the library's. Renyi divergences are for replace-one adjacency with
+gradient_sensitivity S_g = sup |grad loss(x) - grad loss(x')|. The theorems in `mechanisms.noisy_gradient.theorems` are
+sharper than every privacy bound here; the formulas whose names start with `printed` are false as printed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from dplangevin.privacy.sampled_gaussian import renyi_reversed
+from dplangevin.accounting.sampled_gaussian import renyi_reversed
 
 
 def chourasia_composition(
@@ -70,7 +70,7 @@ def chourasia_quadratic_lower(
 def quadratic_exact(
     *, order: float, gradient_sensitivity: float, n: int, step_size: float, sigma: float, n_steps: float
 ) -> float:
-    """The exact divergence in the example of Theorem 3 (eta < 1); the optimal shift bound equals it.
+    """Return the exact divergence in the example of Theorem 3 (eta < 1); the optimal shift bound equals it.
 
     alpha S_g^2 / (4 sigma^2 n^2) (2 - eta) (1 - a) / (1 + a), a = (1 - eta)^K.
     """
@@ -104,7 +104,7 @@ def lemma_6_risk(
 
 @dataclass(frozen=True, kw_only=True)
 class UtilityPlan:
-    """The parameters of Theorem 4 and the excess risk it promises."""
+    """The parameters of Theorem 4 and its bound on the excess risk."""
 
     sigma_squared: float
     step_size: float

@@ -1,7 +1,6 @@
-"""Data-independent choices: mechanism, clip, steps, noise and ridge from public quantities only."""
+"""Choose mechanism, clip, steps, noise and ridge from public quantities only, never from the data."""
 
-from dplangevin.planner.choose import choose
-from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.fit_plan import FitPlan, plan_fit
 from dplangevin.planner.request import MODELS, Request
 
-__all__ = ["MODELS", "Recipe", "Request", "choose"]
+__all__ = ["MODELS", "FitPlan", "Request", "plan_fit"]

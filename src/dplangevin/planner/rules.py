@@ -1,9 +1,9 @@
-"""The rules: clip, steps, averaging, ridge and second moments from n, p, the budget and stated bounds, without data.
+"""The planner's rules: clip, steps, averaging, ridge and second moments from n, p, the budget and stated bounds.
 
 Units: rows are scaled to norm 1 (theta' = B theta for row norm B), s = 1 (add-remove) or 2 (replace-one). The budget
-enters as records = n mu / s (GDP) or n epsilon / (s sqrt p) (pure, whose noise is sqrt(p + 1) times longer): one
-coordinate of the mean gradient is then known to within C / records in all. signal = records / p.
-docs/planner.md says why, and what was measured.
+enters as effective_n = n mu / s (GDP) or n epsilon / (s sqrt p) (pure, whose noise is sqrt(p + 1) times larger): over
+the whole run, one coordinate of the mean gradient is then known to within C / effective_n. signal_to_noise =
+effective_n / p. docs/planner.md explains the rules and the measurements behind them.
 """
 
 from __future__ import annotations
@@ -17,47 +17,51 @@ from dplangevin.problem.losses.model_defaults import ModelDefaults
 if TYPE_CHECKING:
     from dplangevin.planner.request import Request
 
-MOST_STEPS = 200
-LONG_STEP = 1e6
-"""A pass over more numbers than this takes a millisecond, and there are fewer steps."""
-PURE_PAYS = 0.7
-"""Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this share of epsilon."""
-SHARE = 0.1
-"""Of mu^2, for second moments."""
-SEEN = 0.6
-"""Largest edge of the noise spectrum at which a moment is worth its share."""
-FINE = 0.5
-"""Largest p times the edge of half the share at which a second look pays."""
-ROOMY = 0.125
-"""What that number may be with longer rows: they blur the second look, and the gradients, room^2 times more."""
-WIDEST = 256
-"""Columns beyond which one look, which then leaves most directions unresolved, is not bought."""
-PURE_SHARES = (0.1, 0.2)
-"""Of epsilon, for the second moment of a pure promise: the larger one where the smaller one's edge is below PURE_FINE,
-since noise on the minimiser is then small beside what unseen directions cost."""
-PURE_FINE = 0.0625
-PURE_SEEN = 0.5
-"""As SEEN, for the pure moment."""
-PURE_EDGE = 1.6651
-"""Edge of the spectrum of the noise of a pure moment over (p + 1) scale, by free convolution of two Wishart laws:
+MAX_STEPS = 200
+MAX_SHORT_PASS_CELLS = 1e6
+"""A pass over more cells than this takes a millisecond, so fewer steps are made."""
+MAX_PURE_NOISE_RATIO = 0.7
+"""Gamma-norm noise is used for (epsilon, delta) when sqrt(p + 1) mu is below this fraction of epsilon."""
+MOMENT_BUDGET_FRACTION = 0.1
+"""Fraction of the privacy budget (in mu^2) for the second-moment matrix of the features."""
+MAX_RESOLVABLE_EDGE = 0.6
+"""Largest edge of the noise spectrum at which enough eigenvalues stand above the noise to be worth the budget."""
+MAX_EDGE_FOR_SECOND_RELEASE = 0.5
+"""Largest p times the edge, at half the budget, at which the second moments are released twice."""
+MAX_EDGE_WITH_LONG_ROWS = 0.125
+"""The same with longer rows: they scale the noise of the second release and of the gradients by row_norm_factor^2."""
+MAX_COLUMNS_FOR_ONE_RELEASE = 256
+"""Columns beyond which second moments are not released once: most eigenvalues would not stand above the noise."""
+PURE_MOMENT_BUDGET_FRACTIONS = (0.1, 0.2)
+"""Fractions of epsilon for the second moments of a pure guarantee: the larger one where the edge at the smaller one
+is below MAX_PURE_EDGE_FOR_LARGER_FRACTION, since noise on the minimiser then costs less than unidentified
+directions."""
+MAX_PURE_EDGE_FOR_LARGER_FRACTION = 0.0625
+MAX_RESOLVABLE_PURE_EDGE = 0.5
+"""As MAX_RESOLVABLE_EDGE, for the second moments of a pure guarantee."""
+PURE_EDGE_FACTOR = 1.6651
+"""Edge of the noise spectrum of pure second moments over (p + 1) scale, by free convolution of two Wishart laws:
 (1 + u) / (2 sqrt(u) (1 - u)) at u = sqrt(5) - 2."""
 
 
-def clip(shape: ModelDefaults, signal: float, pure: bool = False) -> float | None:
-    """sqrt(signal / unclipped) between least_clip and 1: a small clip costs signal, a large one noise."""
-    if shape.least_clip is None:
+def choose_clip(defaults: ModelDefaults, signal_to_noise: float, pure: bool = False) -> float | None:
+    """Return sqrt(signal_to_noise / unclipped_signal), at least min_clip and at most 1; None without clipping.
+
+    A small clip costs signal, a large one noise.
+    """
+    if defaults.min_clip is None:
         return None
-    share = signal / (shape.unclipped_pure if pure else shape.unclipped)
-    return min(max(math.sqrt(share), shape.least_clip), 1.0)
+    fraction = signal_to_noise / (defaults.unclipped_signal_pure if pure else defaults.unclipped_signal)
+    return min(max(math.sqrt(fraction), defaults.min_clip), 1.0)
 
 
-def convex_clip(shape: ModelDefaults, signal: float, pure: bool = False) -> float | None:
-    """The clip where a guarantee needs a convex loss: none where the clip would destroy that."""
-    return clip(shape, signal, pure) if shape.clip_is_convex else None
+def convex_clip(defaults: ModelDefaults, signal_to_noise: float, pure: bool = False) -> float | None:
+    """Return the clip for a guarantee that needs a convex loss; None where clipping would destroy convexity."""
+    return choose_clip(defaults, signal_to_noise, pure) if defaults.clip_is_convex else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Descent:
+class DescentPlan:
     """Accelerated descent with rows of norm 1: n_steps of size step_size, mean of the iterates from average_from."""
 
     n_steps: int
@@ -65,120 +69,138 @@ class Descent:
     average_from: int
 
 
-def most_steps(n: int, columns: int, curvature: float) -> int:
-    """The largest T: 200; where n p > LONG_STEP, max(128, 2 p) sqrt(4 M), since more directions need more steps."""
-    if n * columns <= LONG_STEP:
-        return MOST_STEPS
-    return min(MOST_STEPS, math.ceil(max(128, 2 * columns) * math.sqrt(4 * curvature)))
+def max_descent_steps(n: int, columns: int, curvature: float) -> int:
+    """Return the largest T: MAX_STEPS, and where passes are long at most max(128, 2 p) sqrt(4 M).
+
+    More directions need more steps.
+    """
+    if n * columns <= MAX_SHORT_PASS_CELLS:
+        return MAX_STEPS
+    return min(MAX_STEPS, math.ceil(max(128, 2 * columns) * math.sqrt(4 * curvature)))
 
 
-def descent(
-    shape: ModelDefaults,
-    records: float,
-    signal: float,
+def plan_descent(
+    defaults: ModelDefaults,
+    effective_n: float,
+    signal_to_noise: float,
     slope: float,
     curvature: float,
-    most: int = MOST_STEPS,
-) -> Descent:
-    """time = (reach / C) min(1, 0.4 signal) records; T = sqrt(4 M time) up to `most`; eta = min(1/M, 4 time / T^2).
+    max_steps: int = MAX_STEPS,
+) -> DescentPlan:
+    """Return the descent of total time (coef_bound / C) min(1, 0.4 signal_to_noise) effective_n.
 
-    In a flat direction the output is (total time) x (gradient + noise), so the rule fixes the size of that noise,
-    whatever n, p and epsilon are. Momentum makes T grow like the root of the time.
+    T = sqrt(4 M time), at most max_steps, and eta = min(1/M, 4 time / T^2). In a flat direction the output is
+    (total time) x (gradient + noise), so the rule fixes the size of that noise, whatever n, p and epsilon are. With
+    momentum T grows as the square root of the time.
     """
-    time = shape.reach / slope * min(1.0, 0.4 * signal) * records
-    steps = int(min(most, max(2, math.ceil(math.sqrt(4 * curvature * time)))))
-    return Descent(
+    time = defaults.coef_bound / slope * min(1.0, 0.4 * signal_to_noise) * effective_n
+    steps = int(min(max_steps, max(2, math.ceil(math.sqrt(4 * curvature * time)))))
+    return DescentPlan(
         n_steps=steps,
         step_size=min(1 / curvature, 4 * time / steps**2),
-        average_from=steps - math.ceil(shape.tail * steps),
+        average_from=steps - math.ceil(defaults.averaged_fraction * steps),
     )
 
 
-def objective_ridge(shape: ModelDefaults, noise: float, signal: float, pure: bool) -> float:
-    """Lambda = k noise on the SUM of losses; noise = s sqrt(p) / epsilon (pure) or s sqrt(p) / mu.
+def objective_ridge(defaults: ModelDefaults, noise: float, signal_to_noise: float, pure: bool) -> float:
+    """Return Lambda = k noise on the SUM of losses; noise = s sqrt(p) / epsilon (pure) or s sqrt(p) / mu.
 
-    k = 0.2 in units of the shape, more where noise dominates (signal below 1) and less where bias does (above 30);
-    half of it for Gaussian noise, whose length is sqrt(p) and not p.
+    k = 0.2 in units of the model, more where noise dominates (signal_to_noise below 1) and less where bias does
+    (above 30); half of it for Gaussian noise, whose norm is of order sqrt(p) and not p.
     """
-    unit = min(10 / shape.reach, 5.0) * (1.0 if pure else 0.5)
-    k = min(1.0, 0.2 / math.sqrt(min(signal, 1.0))) * min(1.0, max(0.5, 30 / signal))
+    unit = min(10 / defaults.coef_bound, 5.0) * (1.0 if pure else 0.5)
+    k = min(1.0, 0.2 / math.sqrt(min(signal_to_noise, 1.0))) * min(1.0, max(0.5, 30 / signal_to_noise))
     return unit * k * noise
 
 
 def output_ridge(noise_square: float, curvature: float, radius: float) -> float:
-    """Ridge m (per sample) minimising (M/2) noise_square / m^2 + m r^2 / 2 for output perturbation."""
+    """Return the ridge m (per record) that minimizes (M/2) noise_square / m^2 + m r^2 / 2 for output perturbation."""
     return float((2 * curvature * noise_square / radius**2) ** (1 / 3))
 
 
-def pure_pays(dimension: int, epsilon: float, mu: float) -> bool:
-    """Whether pure objective perturbation is expected to beat noisy descent under (epsilon, delta): few parameters."""
-    return math.sqrt(dimension + 1) * mu <= PURE_PAYS * epsilon
+def prefers_pure_noise(dimension: int, epsilon: float, mu: float) -> bool:
+    """Return whether pure objective perturbation is expected to beat noisy descent under (epsilon, delta).
+
+    That is the case for few parameters.
+    """
+    return math.sqrt(dimension + 1) * mu <= MAX_PURE_NOISE_RATIO * epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looks:
-    """What second moments are worth under a promise with delta > 0.
+class MomentBudget:
+    """The budget of noisy second-moment releases under a guarantee with delta > 0, and whether they are worth it.
 
     Parameters
     ----------
-    records : n mu / s. number : of looks, two where the records allow it.
-    edge : f = tau sqrt(2 p), the edge of the noise spectrum of one of them.
-    room : length up to which whitened rows count in full, over the expected one: the bias of weights falls with it.
-    pay : whether they are worth their share.
+    effective_n : n mu / s.
+    n_moment_releases : how often the second moments are released, twice where effective_n allows it.
+    edge : f = tau sqrt(2 p), the edge of the noise spectrum of one release.
+    row_norm_factor : norm up to which whitened rows have full weight, over the expected norm; the bias of the weights
+        decreases with it.
+    is_worthwhile : whether the releases are worth their fraction of the budget.
     """
 
-    records: float
-    number: int
+    effective_n: float
+    n_moment_releases: int
     edge: float
-    room: float
-    pay: bool
+    row_norm_factor: float
+    is_worthwhile: bool
 
     @classmethod
-    def of(cls, request: Request) -> Looks:
-        """tau = a / (records sqrt(share)), a = 1 (add-remove) 1 / sqrt 2 (replaced rows move x x' by sqrt 2, not 2).
+    def for_request(cls, request: Request) -> MomentBudget:
+        """Decide from tau = a / (effective_n sqrt(budget fraction)), a = 1 (add-remove) or 1 / sqrt 2 (replace-one).
 
-        p times the edge of half the share is the noise of a second look over the eigenvalues of white rows.
+        Replacing a row changes x x' by at most sqrt 2, not 2. p times the edge at half the budget is the noise of a
+        second release relative to the eigenvalues of white rows.
         """
-        records, columns = request.records(pure=False), request.columns
+        effective_n, columns = request.effective_n(pure=False), request.n_columns
         sensitivity = math.sqrt(0.5) if request.adjacency == "replace-one" else 1.0
-        whole, half = (
-            sensitivity / (records * math.sqrt(share)) * math.sqrt(2 * columns)
-            for share in (SHARE, SHARE / 2)
+        full_edge, half_edge = (
+            sensitivity / (effective_n * math.sqrt(fraction)) * math.sqrt(2 * columns)
+            for fraction in (MOMENT_BUDGET_FRACTION, MOMENT_BUDGET_FRACTION / 2)
         )
-        blur = columns * half
-        two = blur <= FINE
+        scaled_edge = columns * half_edge
+        releases_twice = scaled_edge <= MAX_EDGE_FOR_SECOND_RELEASE
         return cls(
-            records=records,
-            number=2 if two else 1,
-            edge=half if two else whole,
-            room=math.sqrt(max(1.0, ROOMY / blur)),
-            pay=whole <= SEEN and (columns <= WIDEST or two),
+            effective_n=effective_n,
+            n_moment_releases=2 if releases_twice else 1,
+            edge=half_edge if releases_twice else full_edge,
+            row_norm_factor=math.sqrt(max(1.0, MAX_EDGE_WITH_LONG_ROWS / scaled_edge)),
+            is_worthwhile=full_edge <= MAX_RESOLVABLE_EDGE
+            and (columns <= MAX_COLUMNS_FOR_ONE_RELEASE or releases_twice),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PureLook:
-    """What a second moment can show under a pure promise. records : n epsilon / s. columns : p."""
+class PureMomentBudget:
+    """The budget of one noisy second-moment release under a pure guarantee, and whether it is worth it.
 
-    records: float
-    columns: int
+    Parameters
+    ----------
+    effective_n : n epsilon / s. n_columns : p.
+    """
+
+    effective_n: float
+    n_columns: int
 
     @classmethod
-    def of(cls, request: Request) -> PureLook:
-        """For any promise: delta plays no part."""
-        return cls(records=request.n * request.epsilon / request.sides, columns=request.columns)
+    def for_request(cls, request: Request) -> PureMomentBudget:
+        """Build it from a request; delta plays no part."""
+        return cls(
+            effective_n=request.n * request.epsilon / request.n_changed_records, n_columns=request.n_columns
+        )
 
-    def edge(self, share: float) -> float:
-        """Of the spectrum of the noise of a moment that is given this share of epsilon."""
-        return PURE_EDGE * (self.columns + 1) / (share * self.records)
-
-    @property
-    def share(self) -> float:
-        """Of epsilon, for the moment."""
-        small, large = PURE_SHARES
-        return large if self.edge(small) <= PURE_FINE else small
+    def edge(self, budget_fraction: float) -> float:
+        """Return the edge of the noise spectrum of a release with this fraction of epsilon."""
+        return PURE_EDGE_FACTOR * (self.n_columns + 1) / (budget_fraction * self.effective_n)
 
     @property
-    def pay(self) -> bool:
-        """Whether the moment is worth its share."""
-        return self.edge(self.share) <= PURE_SEEN
+    def budget_fraction(self) -> float:
+        """The fraction of epsilon for the release."""
+        small, large = PURE_MOMENT_BUDGET_FRACTIONS
+        return large if self.edge(small) <= MAX_PURE_EDGE_FOR_LARGER_FRACTION else small
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether the release is worth its fraction of the budget."""
+        return self.edge(self.budget_fraction) <= MAX_RESOLVABLE_PURE_EDGE

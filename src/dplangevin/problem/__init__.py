@@ -1,8 +1,16 @@
-"""What is solved: stated bounds, losses, constraint sets, and the constants privacy depends on."""
+"""The public side of a problem: stated bounds, losses, constraint sets, and the constants that privacy depends on."""
 
 from dplangevin.problem.bounds import DataBounds
 from dplangevin.problem.constants import ADJACENCIES, Adjacency, Constants
-from dplangevin.problem.constraints import CONSTRAINTS, Ball, Box, ConstraintSet, L1Ball, Simplex, WholeSpace
+from dplangevin.problem.constraints import (
+    CONSTRAINTS,
+    Ball,
+    Box,
+    ConstraintSet,
+    L1Ball,
+    Simplex,
+    WholeSpace,
+)
 from dplangevin.problem.losses import (
     LOSSES,
     Bump,
@@ -12,10 +20,10 @@ from dplangevin.problem.losses import (
     Loss,
     Mean,
     ModelDefaults,
+    MulticlassHinge,
     Poisson,
     RadialHuber,
     RecordLoss,
-    SeveralHinge,
     Sigmoid,
     SmoothedHinge,
     SmoothedPinball,
@@ -43,11 +51,11 @@ __all__ = [
     "Loss",
     "Mean",
     "ModelDefaults",
+    "MulticlassHinge",
     "Poisson",
     "Problem",
     "RadialHuber",
     "RecordLoss",
-    "SeveralHinge",
     "Sigmoid",
     "Simplex",
     "SmoothedHinge",

@@ -1,4 +1,4 @@
-"""DataBounds: what is known of a record before any record is read."""
+"""DataBounds: the bounds of a record, stated before any record is read, and the clipping that enforces them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 
-_HOW = (
+_BOUNDS_HINT = (
     "State it from public knowledge, e.g. DataBounds(data_norm=1.0, classes=2) "
     "or DataBounds(data_norm=1.0, target=(0, 100))."
 )
@@ -28,12 +28,12 @@ class DataBounds:
     target : (low, high) for a numeric target.
     classes : number of classes, labelled 0 .. classes - 1. Exactly one of target and classes is given.
     weight_bound : largest sample weight.
-    bad_rows : a record with an entry that is no finite number is refused ("refuse"), or counts as the zero row with the
-        label 0 (a weight that is none as weight 0): "zero".
+    bad_rows : a record with an entry that is not a finite number is refused ("refuse"), or is replaced by the zero
+        row with the label 0, and a weight that is not finite by 0 ("zero").
 
     Attributes
     ----------
-    label_range : the smallest interval that holds every admissible target or class label.
+    label_range : the smallest interval that contains every admissible target or class label.
 
     Examples
     --------
@@ -52,22 +52,26 @@ class DataBounds:
 
     def __post_init__(self) -> None:
         if self.data_norm is None or self.data_norm != self.data_norm:
-            raise InvalidParameter(f"data_norm, the largest norm of a feature row, is missing. {_HOW}")
-        norm = _check.positive("data_norm", self.data_norm)
+            raise InvalidParameter(
+                f"data_norm, the largest norm of a feature row, is missing. {_BOUNDS_HINT}"
+            )
+        norm = _check.check_positive("data_norm", self.data_norm)
         if not 1e-30 <= norm <= 1e30:  # beyond this, squares and roundings leave the range of doubles
             raise InvalidParameter(f"data_norm must be within 1e-30 and 1e30, got {norm!r}; rescale.")
-        _check.put(self, data_norm=norm)
+        _check.set_frozen(self, data_norm=norm)
         if (self.target is None) == (self.classes is None):
             got = "neither" if self.target is None else "both"
-            raise InvalidParameter(f"exactly one of target and classes must be given, got {got}. {_HOW}")
+            raise InvalidParameter(
+                f"exactly one of target and classes must be given, got {got}. {_BOUNDS_HINT}"
+            )
         if self.classes is not None:
-            classes = _check.count("classes", self.classes, least=2)
-            _check.put(self, classes=classes, label_range=(0.0, float(classes - 1)))
+            classes = _check.check_count("classes", self.classes, minimum=2)
+            _check.set_frozen(self, classes=classes, label_range=(0.0, float(classes - 1)))
         else:
-            low, high = _interval(self.target)
-            _check.put(self, target=(low, high), label_range=(low, high))
-        _check.each(self, weight_bound=_check.positive)
-        _check.put(self, bad_rows=_check.choice("bad_rows", self.bad_rows, ("refuse", "zero")))
+            low, high = _check_interval(self.target)
+            _check.set_frozen(self, target=(low, high), label_range=(low, high))
+        _check.validate_fields(self, weight_bound=_check.check_positive)
+        _check.set_frozen(self, bad_rows=_check.check_choice("bad_rows", self.bad_rows, ("refuse", "zero")))
 
     def clip(
         self,
@@ -77,19 +81,19 @@ class DataBounds:
         *,
         out: NDArray[Any] | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
-        """Admissible copies of (X, y, weights), record by record.
+        """Return copies of (X, y, weights) that satisfy the bounds, record by record.
 
-        Rows whose norm exceeds data_norm, or comes within rounding of it, are scaled to a hair less, so that
-        no row is longer than data_norm in exact arithmetic. Targets are clipped to their range; a label that
-        is not one of 0 .. classes - 1 becomes 0; weights are clipped to [0, weight_bound]. All of this is
-        silent: whether a record was clipped is private. float32 features stay float32. `out` takes the rows.
+        Rows whose norm exceeds data_norm, or comes within rounding of it, are scaled to slightly less, so that no row
+        is longer than data_norm in exact arithmetic. Targets are clipped to their range; a label that is not one of 0
+        .. classes - 1 becomes 0; weights are clipped to [0, weight_bound]. All of this is silent: whether a record
+        was clipped is private. float32 features stay float32. The rows are written to `out` if it is given.
         """
         if self.bad_rows == "zero":
-            X, y, weights = _repaired(X, y, weights)
-        features, labels = _numbers("X", X, 2), _numbers("y", y, 1)
+            X, y, weights = _zero_bad_rows(X, y, weights)
+        features, labels = _as_numeric_array("X", X, 2), _as_numeric_array("y", y, 1)
         clipped_weights = None
         if weights is not None:
-            clipped_weights = np.clip(_numbers("weights", weights, 1), 0.0, self.weight_bound)
+            clipped_weights = np.clip(_as_numeric_array("weights", weights, 1), 0.0, self.weight_bound)
         elif self.weight_bound < 1:  # an unstated weight is 1
             clipped_weights = np.full(len(labels), self.weight_bound)
         if len(features) != len(labels) or (
@@ -100,30 +104,30 @@ class DataBounds:
         _clip_rows(features, self.data_norm, rows)
         if self.classes is None:
             return rows, np.clip(labels, *self.label_range), clipped_weights
-        known = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
-        return rows, np.where(known, labels, 0.0), clipped_weights
+        is_class = (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
+        return rows, np.where(is_class, labels, 0.0), clipped_weights
 
 
-def _interval(target: Any) -> tuple[float, float]:
+def _check_interval(target: Any) -> tuple[float, float]:
     try:
         low, high = (float(bound) for bound in target)
     except (TypeError, ValueError):
-        raise InvalidParameter(f"target must be a pair (low, high), got {target!r}. {_HOW}") from None
+        raise InvalidParameter(f"target must be a pair (low, high), got {target!r}. {_BOUNDS_HINT}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InvalidParameter(f"target must be finite with low < high, got {target!r}. {_HOW}")
+        raise InvalidParameter(f"target must be finite with low < high, got {target!r}. {_BOUNDS_HINT}")
     return low, high
 
 
 def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
-    """The values as an array, whatever their type."""
+    """Return the values as an array, whatever their type."""
     try:
         return np.asarray(values)
     except ValueError:
         raise InvalidParameter(f"{name} must be an array of numbers; its rows differ in length.") from None
 
 
-def _numbers(name: str, values: ArrayLike, ndim: int) -> NDArray[Any]:
-    """The values as a finite float64 array (float32 features are kept); errors never show a value."""
+def _as_numeric_array(name: str, values: ArrayLike, ndim: int) -> NDArray[Any]:
+    """Return the values as a finite float64 array (float32 features stay float32); errors never show a value."""
     array = as_array(name, values)
     if array.dtype.kind not in "biuf":
         raise InvalidParameter(
@@ -140,24 +144,24 @@ def _numbers(name: str, values: ArrayLike, ndim: int) -> NDArray[Any]:
     return array
 
 
-def _repaired(X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Any, Any, Any]:
-    """Records that are not finite as zero rows with the label 0; weights that are not finite as 0."""
+def _zero_bad_rows(X: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Any, Any, Any]:
+    """Replace records that are not finite by zero rows with the label 0, and weights that are not finite by 0."""
     features, labels = as_array("X", X), as_array("y", y)
-    loads = None if weights is None else as_array("weights", weights)
+    repaired_weights = None if weights is None else as_array("weights", weights)
     if features.ndim != 2 or labels.ndim != 1 or any(a.dtype.kind not in "biuf" for a in (features, labels)):
-        return X, y, weights  # the wrong shape or type for every record: refused as ever
-    features, labels = _double(features), _double(labels)
-    if loads is not None and loads.dtype.kind in "biuf":
-        loads = np.where(np.isfinite(loads), loads, 0.0)
+        return X, y, weights  # the wrong shape or type for every record: refused by the caller
+    features, labels = _as_double(features), _as_double(labels)
+    if repaired_weights is not None and repaired_weights.dtype.kind in "biuf":
+        repaired_weights = np.where(np.isfinite(repaired_weights), repaired_weights, 0.0)
     bad = ~np.isfinite(features).all(axis=1)
     if len(bad) == len(labels):
         bad |= ~np.isfinite(labels)
         labels = np.where(bad, 0, labels)
-    return np.where(bad[:, None], features.dtype.type(0), features), labels, loads
+    return np.where(bad[:, None], features.dtype.type(0), features), labels, repaired_weights
 
 
-def _double(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers wider than a double, rounded: what is too large for one is infinite."""
+def _as_double(array: NDArray[Any]) -> NDArray[Any]:
+    """Round numbers wider than a double to doubles; those that are too large become infinite."""
     if array.dtype.kind != "f" or array.dtype.itemsize <= 8:
         return array
     with np.errstate(over="ignore"):
@@ -170,22 +174,21 @@ def _check_finite(name: str, array: NDArray[Any]) -> None:
 
 
 def _clip_rows(rows: NDArray[Any], bound: float, out: NDArray[Any]) -> None:
-    """Rows scaled to at most `bound`; dividing by the largest entry first avoids overflow and underflow.
+    """Write the rows, scaled to norm at most `bound`, to `out`.
 
-    `hair` is above the relative error of a computed norm plus that of storing the result, so the shell
-    between (1 - hair) bound and bound counts as outside and is mapped to (1 - 2 hair) bound:
-    exact and idempotent.
+    Dividing by the largest entry first avoids overflow and underflow. rounding_slack exceeds the relative error of a
+    computed norm plus that of storing the result, so rows between (1 - slack) bound and bound are treated as outside
+    and mapped to (1 - 2 slack) bound: exact and idempotent.
     """
-    hair = (rows.shape[1] + 8) * 2.0**-52 + (2.0**-22 if rows.dtype == np.float32 else 0.0)
+    rounding_slack = (rows.shape[1] + 8) * 2.0**-52 + (2.0**-22 if rows.dtype == np.float32 else 0.0)
     out[...] = rows
     with np.errstate(over="ignore"):
         wide = np.ascontiguousarray(rows, np.float64)  # the same rounding whatever the memory layout
         squares = np.einsum("ij,ij->i", wide, wide)
     if not np.isfinite(squares).all():  # or a square overflowed
         _check_finite("X", rows)
-    inside = (squares >= 1e-200) & (
-        squares <= min((bound * (1 - hair)) ** 2, 1e200)
-    )  # nothing lost on the way
+    # rows surely inside, whose squares neither overflowed nor underflowed
+    inside = (squares >= 1e-200) & (squares <= min((bound * (1 - rounding_slack)) ** 2, 1e200))
     doubtful = np.flatnonzero(~inside)
     wide = wide[doubtful]
     largest = np.abs(wide).max(axis=1, initial=0.0)
@@ -193,6 +196,6 @@ def _clip_rows(rows: NDArray[Any], bound: float, out: NDArray[Any]) -> None:
     scaled = wide / largest[:, None]
     length = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
     with np.errstate(over="ignore"):  # bound / tiny = infinity: the row is inside
-        outside = length > bound / largest * (1 - hair)
-    shorter = bound * (1 - 2 * hair) / length[outside]
+        outside = length > bound / largest * (1 - rounding_slack)
+    shorter = bound * (1 - 2 * rounding_slack) / length[outside]
     out[doubtful[outside]] = scaled[outside] * shorter[:, None]

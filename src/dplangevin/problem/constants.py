@@ -1,4 +1,4 @@
-"""The numbers that privacy depends on, derived from stated bounds and never from data."""
+"""The constants that privacy depends on, derived from stated bounds and never from data."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from dplangevin import _check
 from dplangevin.errors import InvalidParameter
 
 Adjacency = Literal["replace-one", "add-remove"]
-MOST_RECORDS = 10**18
+MAX_RECORDS = 10**18
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What is known of F(theta) = (1/n) sum_i loss_i(theta) + (m/2) |theta|^2 on a convex set.
+    """Worst-case constants of F(theta) = (1/n) sum_i loss_i(theta) + (m/2) |theta|^2 on a convex set.
 
     Parameters
     ----------
     n : public number of records and divisor of the mean.
-    more_rows : the data may hold more than n records (add-remove only): sums over records divided by n are then no
-        means, and only theorems that say so hold.
+    allow_more_rows : the data may hold more than n records (add-remove only): sums over records divided by n are then
+        not means, and only theorems that state it hold.
     lipschitz : L, the largest norm of one record's gradient (data term only, weights included).
     smoothness : M, smoothness of every loss_i + (m/2) |theta|^2 on the set; infinity when unknown.
-    strong_convexity : m, of the data-independent ridge only. Curvature of the data never counts.
-    diameter : Euclidean diameter of the set every iterate is projected on; infinity when there is none.
+    strong_convexity : m, of the data-independent ridge only. Curvature of the data is never used.
+    diameter : Euclidean diameter of the set onto which every iterate is projected; infinity when there is none.
     gradient_sensitivity : sup |grad loss(theta; x) - grad loss(theta; x')| over ALL admissible pairs of
         records (replace-one, default 2L) or sup |grad loss(theta; x)| (add-remove, default L).
     convex : every loss_i is convex and its gradient is used as it is (or clipped along the score).
@@ -52,37 +52,37 @@ class Constants:
     label_bound: float | None = None
     weight_bound: float = 1.0
     assumptions: tuple[str, ...] = ()
-    more_rows: bool = False
+    allow_more_rows: bool = False
 
     def __post_init__(self) -> None:
-        _check.each(self, n=_check.count)
-        if self.n > MOST_RECORDS:
-            raise InvalidParameter(f"n = {self.n} is more than {MOST_RECORDS:g} records; state a smaller n.")
-        _check.each(self, lipschitz=_check.scale)
-        _check.put(self, smoothness=_check.scale("smoothness", self.smoothness, infinite=True))
-        _check.each(self, strong_convexity=_check.nonnegative)
+        _check.validate_fields(self, n=_check.check_count)
+        if self.n > MAX_RECORDS:
+            raise InvalidParameter(f"n = {self.n} is more than {MAX_RECORDS:g} records; state a smaller n.")
+        _check.validate_fields(self, lipschitz=_check.check_scale)
+        _check.set_frozen(self, smoothness=_check.check_scale("smoothness", self.smoothness, infinite=True))
+        _check.validate_fields(self, strong_convexity=_check.check_nonnegative)
         if self.strong_convexity:
-            _check.each(self, strong_convexity=_check.scale)
-        _check.put(self, diameter=_check.scale("diameter", self.diameter, infinite=True))
-        _check.put(self, adjacency=_check.choice("adjacency", self.adjacency, ADJACENCIES))
-        if self.more_rows and self.adjacency != "add-remove":
+            _check.validate_fields(self, strong_convexity=_check.check_scale)
+        _check.set_frozen(self, diameter=_check.check_scale("diameter", self.diameter, infinite=True))
+        _check.set_frozen(self, adjacency=_check.check_choice("adjacency", self.adjacency, ADJACENCIES))
+        if self.allow_more_rows and self.adjacency != "add-remove":
             raise InvalidParameter(
-                "more_rows is for adjacency='add-remove': replace-one has exactly n records."
+                "allow_more_rows=True needs adjacency='add-remove': replace-one has exactly n records."
             )
-        _check.each(self, projection_error=_check.nonnegative)
+        _check.validate_fields(self, projection_error=_check.check_nonnegative)
         if self.dimension is not None:
-            _check.each(self, dimension=_check.count)
+            _check.validate_fields(self, dimension=_check.check_count)
         if self.hessian_rank is not None:
-            _check.each(self, hessian_rank=_check.count)
+            _check.validate_fields(self, hessian_rank=_check.check_count)
         if self.row_norm is not None:
-            _check.each(self, row_norm=_check.scale)
+            _check.validate_fields(self, row_norm=_check.check_scale)
         if self.label_bound is not None:
-            _check.each(self, label_bound=_check.scale)
-        _check.each(self, weight_bound=_check.scale)
+            _check.validate_fields(self, label_bound=_check.check_scale)
+        _check.validate_fields(self, weight_bound=_check.check_scale)
         largest = 2 * self.lipschitz if self.adjacency == "replace-one" else self.lipschitz
         if math.isnan(self.gradient_sensitivity):
-            _check.put(self, gradient_sensitivity=largest)
-        sensitivity = _check.scale("gradient_sensitivity", self.gradient_sensitivity)
+            _check.set_frozen(self, gradient_sensitivity=largest)
+        sensitivity = _check.check_scale("gradient_sensitivity", self.gradient_sensitivity)
         if sensitivity > largest * (1 + 1e-12):
             raise InvalidParameter(
                 f"gradient_sensitivity is {sensitivity!r}, more than lipschitz = {self.lipschitz!r} allows under "
@@ -100,12 +100,12 @@ class Constants:
         return max(self.smoothness - self.strong_convexity, 0.0)
 
     def contraction(self, step_size: float) -> float:
-        """Lipschitz constant of theta -> theta - step_size * gradient, for every admissible data set.
+        """Return the Lipschitz constant of theta -> theta - step_size * gradient, for every admissible data set.
 
         max(|1 - eta m|, |1 - eta M|) for convex losses (the mean Hessian along a segment is symmetric with
         spectrum in [m, M]); 1 + eta M for smooth losses that are not convex.
         """
-        if math.isinf(self.smoothness) or self.more_rows:
+        if math.isinf(self.smoothness) or self.allow_more_rows:
             return math.inf
         if not self.convex:
             return 1 + step_size * self.smoothness

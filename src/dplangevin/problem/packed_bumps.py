@@ -1,9 +1,9 @@
-"""The instance behind the lower bound for losses that are not convex: votes for the centres of a packing.
+"""The hard instance of the lower bound for nonconvex losses: votes for the centres of a packing.
 
-Record i votes for some centres c_j; its loss is width min(0, min over its votes of |theta - c_j| / width - 1), which is
-1-Lipschitz and -width at those centres. Centres at least 2 width apart keep the bumps disjoint, so the minimum
-of the mean loss is -width times the largest vote share: finding it is private selection among exponentially many
-centres, and no (epsilon, delta) mechanism does it within o(p / (epsilon n)).
+Record i votes for some centres c_j; its loss is width min(0, min over its votes of |theta - c_j| / width - 1), which
+is 1-Lipschitz and equal to -width at those centres. Centres at least 2 width apart keep the bumps disjoint, so the
+minimum of the mean loss is -width times the largest fraction of votes: finding it is private selection among
+exponentially many centres, which no (epsilon, delta) mechanism does within o(p / (epsilon n)).
 
 Reference: Ganesh, Thakurta and Upadhyay (2022), Theorem G.1, with the packing's distance and the scale corrected.
 """
@@ -29,19 +29,19 @@ class PackedBumps:
 
     Examples
     --------
-    >>> bumps = PackedBumps.on_grid(dimension=2, width=0.25)
-    >>> bumps.centres.shape
+    >>> bumps = PackedBumps.from_grid(dimension=2, width=0.25)
+    >>> bumps.centers.shape
     (2, 13)
     """
 
-    centres: Floats
+    centers: Floats
     width: float
 
     def __post_init__(self) -> None:
-        width = _check.positive("width", self.width)
-        points = np.asarray(self.centres, float)
+        width = _check.check_positive("width", self.width)
+        points = np.asarray(self.centers, float)
         if points.ndim != 2 or not np.all(np.linalg.norm(points, axis=0) <= 1 + 1e-12):
-            raise InvalidParameter("centres must be columns [p, s] in the unit ball; scale them.")
+            raise InvalidParameter("centers must be columns [p, s] in the unit ball; rescale them.")
         gaps = np.linalg.norm(points[:, :, None] - points[:, None, :], axis=0)
         np.fill_diagonal(gaps, np.inf)
         if gaps.min() < 2 * width * (1 - 1e-12):
@@ -49,48 +49,50 @@ class PackedBumps:
                 f"two centres are {gaps.min():.4g} apart, less than 2 width = {2 * width:.4g}: bumps would overlap and "
                 "the minimum would leave the centres. Take a smaller width."
             )
-        _check.put(self, centres=points, width=width)
+        _check.set_frozen(self, centers=points, width=width)
 
     @classmethod
-    def on_grid(cls, *, dimension: int, width: float) -> PackedBumps:
-        """The points of the grid of spacing 2 width that lie in the unit ball."""
-        most = math.floor(1 / (2 * _check.positive("width", width)) + 1e-12)
-        steps = range(-most, most + 1)
+    def from_grid(cls, *, dimension: int, width: float) -> PackedBumps:
+        """Build the bumps around the points of the grid of spacing 2 width in the unit ball."""
+        max_index = math.floor(1 / (2 * _check.check_positive("width", width)) + 1e-12)
+        steps = range(-max_index, max_index + 1)
         grid = (
             2
             * width
-            * np.array(list(itertools.product(steps, repeat=_check.count("dimension", dimension))), float)
+            * np.array(
+                list(itertools.product(steps, repeat=_check.check_count("dimension", dimension))), float
+            )
         )
-        return cls(centres=grid[np.linalg.norm(grid, axis=1) <= 1 + 1e-12].T, width=width)
+        return cls(centers=grid[np.linalg.norm(grid, axis=1) <= 1 + 1e-12].T, width=width)
 
     def constants(self, n: int, adjacency: Adjacency = "replace-one") -> Constants:
-        """What privacy needs of the mean of n such losses on the unit ball."""
+        """Return the constants of the mean of n such losses on the unit ball."""
         return Constants(
             n=n,
             lipschitz=1.0,
             diameter=2.0,
             adjacency=adjacency,
             convex=False,
-            dimension=int(self.centres.shape[0]),
+            dimension=int(self.centers.shape[0]),
             assumptions=("each record votes for centres of a public packing",),
         )
 
-    def records(self, n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """n records [n, s] of the hard distribution: column j is Bernoulli(P_j), P_j ~ Beta(b, b)."""
-        size = self.centres.shape[1]
+    def sample_records(self, n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Draw n records [n, s] of the hard distribution: column j is Bernoulli(P_j), P_j ~ Beta(b, b)."""
+        size = self.centers.shape[1]
         shape = 1 + 0.5 * math.log(size / 224)
         if shape <= 0:
             raise InvalidParameter(
                 f"the hard distribution needs more than 30 centres, got {size}; narrow the bumps."
             )
-        return rng.random((_check.count("n", n), size)) < rng.beta(shape, shape, size)
+        return rng.random((_check.check_count("n", n), size)) < rng.beta(shape, shape, size)
 
-    def values(self, theta: Floats, votes: NDArray[np.bool_]) -> Floats:
-        """The mean loss at every column of theta[p, k], for votes[n, s]."""
-        depth = np.linalg.norm(theta[:, None, :] - self.centres[:, :, None], axis=0) / self.width - 1
+    def mean_losses(self, theta: Floats, votes: NDArray[np.bool_]) -> Floats:
+        """Return the mean loss at every column of theta[p, k], for votes[n, s]."""
+        depth = np.linalg.norm(theta[:, None, :] - self.centers[:, :, None], axis=0) / self.width - 1
         # disjoint bumps: at most one is below 0 at any theta
         return np.asarray(self.width * (votes.mean(axis=0) @ np.minimum(depth, 0.0)))
 
-    def minimum(self, votes: NDArray[np.bool_]) -> float:
-        """min of the mean loss: -width times the largest vote share."""
+    def min_mean_loss(self, votes: NDArray[np.bool_]) -> float:
+        """Return the minimum of the mean loss: -width times the largest fraction of votes."""
         return -self.width * float(votes.mean(axis=0).max())

@@ -1,20 +1,24 @@
-"""Counting front ends: predicates, histograms and marginals of private tables, with noise."""
+"""Private counts of tables: predicates, histograms and marginals."""
 
 from dplangevin.queries.count import count_file, count_marginals, count_queries
-from dplangevin.queries.count_table import CountTable
+from dplangevin.queries.count_table import (
+    CountTable,
+    clip_nonnegative,
+    make_totals_consistent,
+    round_to_integers,
+)
 from dplangevin.queries.marginals import Marginals
-from dplangevin.queries.postprocess import consistent_totals, nonnegative, rounded
 from dplangevin.queries.row_queries import Predicate, column
 
 __all__ = [
     "CountTable",
     "Marginals",
     "Predicate",
+    "clip_nonnegative",
     "column",
-    "consistent_totals",
     "count_file",
     "count_marginals",
     "count_queries",
-    "nonnegative",
-    "rounded",
+    "make_totals_consistent",
+    "round_to_integers",
 ]

@@ -1,4 +1,4 @@
-"""Front ends: predicates over a DataFrame, marginals over a schema, and both over files."""
+"""Private counts: predicates over a table, marginals over a schema, and both over files."""
 
 from __future__ import annotations
 
@@ -12,20 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
+from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import (
-    GeneralizedGaussianMechanism,
-)
-from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
+from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import Adjacency
-from dplangevin.queries.axes import DEFAULT_BINS, Bins
 from dplangevin.queries.count_table import CountTable
-from dplangevin.queries.duckdb_table import SqlCounter
-from dplangevin.queries.marginals import Marginals
+from dplangevin.queries.marginals import DEFAULT_BINS, Bins, Marginals
 from dplangevin.queries.row_queries import RowQueries
+from dplangevin.queries.sql import SqlCounter
 from dplangevin.schema import Schema, as_schema
-from dplangevin.tables import Dialect, Files, Table, is_path, table_of
+from dplangevin.tables import Dialect, Table, TableFiles, as_table, is_path
 
 Progress = Callable[[int], None]
 
@@ -40,40 +37,45 @@ def count_queries(
     touched_counts: int | None = None,
     max_rows_per_person: int = 1,
     random_state: object = None,
-    ledger: Spender | None = None,
-    state: StatePath = None,
+    ledger: BudgetAccount | None = None,
+    checkpoint: CheckpointPath = None,
     **noise: Any,
 ) -> CountTable:
-    """How many rows of a table (pandas, polars, Arrow) satisfy each query, with noise.
+    """Release how many rows of a table (pandas, polars, Arrow) satisfy each query.
 
     Parameters
     ----------
-    table : the table; every cell is read by itself.
+    table : the table; every cell is read on its own.
     queries : named (or listed) queries, each a predicate built from `column(...)`, a SQL text over one row (needs
         DuckDB and a schema), a function of one row (a dict of numbers, texts and None) with values in [0, 1], or an
         array of one value in [0, 1] per row; values outside are clipped.
-    touched_counts : the most queries one row can satisfy, when that is known (for example 1 for disjoint ones); of a
-        row that satisfies more only the first so many count.
-    max_rows_per_person : the promise covers all rows of a person who owns at most so many.
-    schema : gives the columns their types for SQL; without it types would come from the records.
-    state : path of a private file from which the same call goes on after a crash, with its noise and its charge.
+    epsilon, delta : the guarantee for all counts together.
+    touched_counts : largest number of queries that one row can satisfy, if known (for example 1 for disjoint queries);
+        of a row that satisfies more, only the first so many count.
+    max_rows_per_person : the guarantee covers all rows of a person who owns at most this many.
+    schema : gives the columns their types for SQL; without it types would depend on the records.
+    checkpoint : path of a private file from which the same call resumes after a crash, with its noise and its charge.
     noise : objective, p, secure, adjacency of GeneralizedGaussianMechanism. With secure=True values are rounded to the
         noise's public grid row by row.
+
+    Privacy
+    -------
+    The guarantee is that of the returned table's mechanism; the ledger is charged before the table is read.
     """
     schema = None if schema is None else as_schema(schema)
-    rows = table_of(table, None if schema is None else schema.names)
-    asked = RowQueries.of(queries, rows, schema)
-    with asked.sql or nullcontext():
-        mechanism = planned(
-            queries=len(asked.names),
+    rows = as_table(table, None if schema is None else schema.names)
+    row_queries = RowQueries.from_queries(queries, rows, schema)
+    with row_queries.sql or nullcontext():
+        mechanism = plan_counts(
+            queries=len(row_queries.names),
             touched_queries=touched_counts,
             rows_per_person=max_rows_per_person,
             epsilon=epsilon,
             delta=delta,
             **noise,
         )
-        exact = partial(asked.count, mechanism.grid if mechanism.secure else None, touched_counts)
-        return _released(mechanism, exact, asked.names, None, random_state, ledger, state)
+        exact = partial(row_queries.count, mechanism.grid if mechanism.secure else None, touched_counts)
+        return _release_counts(mechanism, exact, row_queries.names, None, random_state, ledger, checkpoint)
 
 
 def count_marginals(
@@ -87,23 +89,26 @@ def count_marginals(
     bins: Bins = DEFAULT_BINS,
     max_rows_per_person: int = 1,
     random_state: object = None,
-    ledger: Spender | None = None,
-    state: StatePath = None,
+    ledger: BudgetAccount | None = None,
+    checkpoint: CheckpointPath = None,
     **noise: Any,
 ) -> CountTable:
-    """All `ways`-way tables of counts of a DataFrame (1: histograms), or the sets of columns listed, with noise.
+    """Release all `ways`-way marginals of a table (1: histograms), or those of the listed sets of columns.
 
-    The cells come from the schema: categories as listed, ranges cut into `bins` (a number, or edges per column).
+    The cells come from the schema: categories as listed, ranges divided into `bins` (a number, or edges per column).
+    Other parameters are those of `count_queries`.
     """
     schema = as_schema(schema)
-    rows = table_of(table, schema.names)
-    cells = Marginals.over(schema, ways=ways, columns=columns, bins=bins)
+    rows = as_table(table, schema.names)
+    cells = Marginals.from_schema(schema, ways=ways, columns=columns, bins=bins)
     for name in cells.axes:
         rows.column(name)
-    mechanism = planned(
+    mechanism = plan_counts(
         tables=cells, rows_per_person=max_rows_per_person, epsilon=epsilon, delta=delta, **noise
     )
-    return _released(mechanism, lambda: cells.count(rows.blocks()), (), cells, random_state, ledger, state)
+    return _release_counts(
+        mechanism, lambda: cells.count(rows.blocks()), (), cells, random_state, ledger, checkpoint
+    )
 
 
 def count_file(
@@ -118,19 +123,20 @@ def count_file(
     memory: str = "1GB",
     threads: int | None = None,
     random_state: object = None,
-    ledger: Spender | None = None,
-    state: StatePath = None,
+    ledger: BudgetAccount | None = None,
+    checkpoint: CheckpointPath = None,
     announce: Callable[[GeneralizedGaussianMechanism], None] | None = None,
     progress: Progress | None = None,
     dialect: Dialect | None = None,
     **noise: Any,
 ) -> CountTable:
-    """SQL predicates and marginals of Parquet, Arrow or text files in one pass, with bounded memory.
+    """Release counts of SQL predicates and marginals of Parquet, Arrow or text files, in one pass with bounded memory.
 
     A line of a text file is a record (see `dplangevin.tables.Dialect`). `announce` is called with the calibrated noise
-    before the file's rows are read, `progress` with the rows read.
+    before the file's rows are read, `progress` with the number of rows read. Other parameters are those of
+    `count_queries`.
     """
-    texts = _named(queries)
+    texts = _name_queries(queries)
     if marginals is None and not texts:
         raise InvalidParameter("nothing to count: give queries (SQL texts) or marginals.")
     if schema is None:
@@ -143,15 +149,15 @@ def count_file(
             f"count_file reads Parquet, Arrow or text files by their paths, not a {type(path).__name__}; count tables "
             "in memory with count_queries or count_marginals."
         )
-    files = Files(path, dialect)
+    files = TableFiles(path, dialect)
     schema.validate(files.names)
     sql = SqlCounter(files.names, schema, memory=memory, threads=threads) if texts else None
     with sql or nullcontext():
-        written = [] if sql is None else [sql.predicate(text) for text in texts.values()]
+        predicates = [] if sql is None else [sql.check_predicate(text) for text in texts.values()]
         names = list(marginals.axes) if marginals is not None else []
-        files.require(names)
-        mechanism = planned(
-            queries=len(written),
+        files.require_columns(names)
+        mechanism = plan_counts(
+            queries=len(predicates),
             tables=marginals,
             rows_per_person=max_rows_per_person,
             epsilon=epsilon,
@@ -160,44 +166,47 @@ def count_file(
         )
         if announce is not None:
             announce(mechanism)
-        used = list(dict.fromkeys([*names, *([] if sql is None else sql.names)]))
+        used_columns = list(dict.fromkeys([*names, *([] if sql is None else sql.names)]))
 
-        def counted() -> NDArray[np.int64]:
-            return _counted(_told_nothing(files.batches(used)), sql, written, marginals, progress)
+        def count_all() -> NDArray[np.int64]:
+            batches = _hide_reader_errors(files.batches(used_columns))
+            return _count_exactly(batches, sql, predicates, marginals, progress)
 
-        return _released(mechanism, counted, tuple(texts), marginals, random_state, ledger, state)
+        return _release_counts(
+            mechanism, count_all, tuple(texts), marginals, random_state, ledger, checkpoint
+        )
 
 
-def _counted(
+def _count_exactly(
     tables: Iterator[Table],
     sql: SqlCounter | None,
-    written: Sequence[str],
+    predicates: Sequence[str],
     marginals: Marginals | None,
     progress: Progress | None,
 ) -> NDArray[np.int64]:
-    """Exact counts of predicates and cells, in one pass."""
-    found = np.zeros(len(written), np.int64)
+    """Return exact counts of predicates and cells, in one pass."""
+    predicate_counts = np.zeros(len(predicates), np.int64)
 
-    def passed() -> Iterator[Table]:
-        done = 0
+    def counted_blocks() -> Iterator[Table]:
+        n_rows = 0
         for table in tables:
             if sql is not None:
-                found[:] += sql.count(table, written)
+                predicate_counts[:] += sql.count(table, predicates)
             yield table
-            done += len(table)
+            n_rows += len(table)
             if progress is not None:
-                progress(done)
+                progress(n_rows)
 
     if marginals is not None:
-        cells = marginals.count(passed())  # fills `found` on the way
-        return np.concatenate([found, cells])
-    for _ in passed():
+        cells = marginals.count(counted_blocks())  # counts the predicates on the way
+        return np.concatenate([predicate_counts, cells])
+    for _ in counted_blocks():
         pass
-    return found
+    return predicate_counts
 
 
-def _told_nothing(tables: Iterator[Table]) -> Iterator[Table]:
-    """Errors of the reader may quote values of records, so their text is dropped."""
+def _hide_reader_errors(tables: Iterator[Table]) -> Iterator[Table]:
+    """Yield the tables; errors of the reader may quote values of records, so their text is dropped."""
     try:
         yield from tables
     except DplangevinError:
@@ -208,7 +217,7 @@ def _told_nothing(tables: Iterator[Table]) -> Iterator[Table]:
         ) from None
 
 
-def planned(
+def plan_counts(
     *,
     queries: int = 0,
     touched_queries: int | None = None,
@@ -217,7 +226,7 @@ def planned(
     adjacency: Adjacency = "replace-one",
     **noise: Any,
 ) -> GeneralizedGaussianMechanism:
-    """The noise for these counts, for people who own up to r rows.
+    """Return the calibrated mechanism for these counts, for people who own up to r rows.
 
     A person changes a count by at most r, is in at most r cells of a table (2r when replaced by another), and can
     change every query unless `touched_queries` says how many one row can satisfy.
@@ -226,11 +235,11 @@ def planned(
         raise InvalidParameter(
             f"unknown option {', '.join(unknown)}; noise options are objective, p, secure and adjacency."
         )
-    rows = _check.count("max_rows_per_person", rows_per_person)
+    rows = _check.check_count("max_rows_per_person", rows_per_person)
     cells = (2 if adjacency == "replace-one" else 1) * rows
     changed = queries
     if touched_queries is not None:
-        changed = min(queries, cells * _check.count("touched_counts", touched_queries))
+        changed = min(queries, cells * _check.check_count("touched_counts", touched_queries))
     sizes = tables.sizes() if tables is not None else ()
     return GeneralizedGaussianMechanism(
         k=queries + sum(sizes),
@@ -242,17 +251,17 @@ def planned(
     )
 
 
-def _released(
+def _release_counts(
     mechanism: GeneralizedGaussianMechanism,
-    counted: Callable[[], NDArray[Any]],
+    count_exactly: Callable[[], NDArray[Any]],
     names: tuple[str, ...],
     tables: Marginals | None,
     random_state: object,
-    ledger: Spender | None,
-    state: StatePath,
+    ledger: BudgetAccount | None,
+    checkpoint: CheckpointPath,
 ) -> CountTable:
-    """Charge first, read second, add noise third."""
-    release = mechanism.run(counted, random_state, ledger, state)
+    """Charge the budget, count, add noise, in this order."""
+    release = mechanism.run(count_exactly, random_state, ledger, checkpoint)
     return CountTable(
         values=release.values[0],
         mechanism=mechanism,
@@ -263,13 +272,13 @@ def _released(
     )
 
 
-def _named(queries: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
+def _name_queries(queries: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
     if queries is None:
         return {}
     if isinstance(queries, Mapping):
         return dict(queries)
     if isinstance(queries, str):
         raise InvalidParameter(
-            "queries must be a list or a table of named queries, not one text; use [text]."
+            "queries must be a list or a mapping of named queries, not one text; use [text]."
         )
     return {text if isinstance(text, str) else f"query {i + 1}": text for i, text in enumerate(queries)}

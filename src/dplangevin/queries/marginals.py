@@ -1,22 +1,137 @@
-"""Histograms and k-way marginals over a public schema."""
+"""Histograms and k-way marginals over the public partitions of a schema: a row is in at most one cell of a table."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.queries.axes import DEFAULT_BINS, Axis, Bins, CategoryAxis, Codes, NumericAxis, axis_of
+from dplangevin.schema.columns import CategoricalColumn, NumericColumn
 from dplangevin.schema.schema import Schema
-from dplangevin.tables import Table
+from dplangevin.tables import MISSING, OTHER, Table
 
-MOST_CELLS = 2**24
+Codes = NDArray[np.int64]
+Bins = int | Mapping[str, Any]
+DEFAULT_BINS = 10
+
+
+class Axis(ABC):
+    """The cells of one column; code -1 means that a row is in no cell."""
+
+    name: str
+    labels: tuple[str, ...]
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return len(self.labels)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every value belongs to a cell."""
+        return True
+
+    @abstractmethod
+    def codes(self, table: Table) -> Codes:
+        """Return the cell of each row."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NumericAxis(Axis):
+    """Intervals between public edges; values outside are clipped."""
+
+    name: str
+    edges: tuple[float, ...]
+    labels: tuple[str, ...]
+    missing_code: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.missing_code >= 0
+
+    def codes(self, table: Table) -> Codes:
+        values = np.asarray(table.column(self.name).numbers(), np.float64)
+        codes = np.searchsorted(np.asarray(self.edges[1:-1]), values, side="right")
+        return np.asarray(np.where(np.isnan(values), self.missing_code, codes), np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CategoryAxis(Axis):
+    """The listed categories, then "other" and "missing" where the schema gives them a cell."""
+
+    name: str
+    column: CategoricalColumn
+    labels: tuple[str, ...]
+    other_code: int
+    missing_code: int
+
+    @property
+    def is_complete(self) -> bool:
+        return min(self.other_code, self.missing_code) >= 0
+
+    def codes(self, table: Table) -> Codes:
+        column_codes = table.column(self.name).codes(self.column.category_codes, text=self.column.text)
+        codes = np.where(column_codes == OTHER, self.other_code, column_codes)
+        return np.asarray(np.where(column_codes == MISSING, self.missing_code, codes), np.int64)
+
+
+def make_axis(schema: Schema, name: str, bins: Bins = DEFAULT_BINS) -> Axis:
+    """Return the cells of a column of the schema."""
+    column = schema.column(name)
+    rule = schema.missing_rule(column)
+    own, never = rule == "own", rule == "never"
+    if isinstance(column, CategoricalColumn):
+        size = len(column.categories)
+        other = column.other == "own"
+        labels = [str(value) for value in column.categories] + ["other"] * other + ["missing"] * own
+        other_code = size if other else -1
+        missing_code = size + other if own else (-1 if never else other_code)
+        return CategoryAxis(
+            name=name, column=column, labels=tuple(labels), other_code=other_code, missing_code=missing_code
+        )
+    edges = _bin_edges(column, bins)
+    labels = [f"[{low:g}, {high:g})" for low, high in pairwise(edges[:-1])]
+    labels.append(f"[{edges[-2]:g}, {edges[-1]:g}]")
+    middle = int(np.searchsorted(edges[1:-1], _middle_of_range(column), side="right"))
+    missing_code = len(labels) if own else (-1 if never else middle)
+    return NumericAxis(
+        name=name, edges=edges, labels=(*labels, *(["missing"] if own else [])), missing_code=missing_code
+    )
+
+
+def _middle_of_range(column: NumericColumn) -> float:
+    if column.transform == "log1p":
+        return float(np.expm1((np.log1p(column.low) + np.log1p(column.high)) / 2))
+    return (column.low + column.high) / 2
+
+
+def _bin_edges(column: NumericColumn, bins: Bins) -> tuple[float, ...]:
+    """Return edges in equal steps on the column's scale, or the given edges."""
+    column_bins = bins.get(column.name, DEFAULT_BINS) if isinstance(bins, Mapping) else bins
+    if isinstance(column_bins, Sequence) and not isinstance(column_bins, str):
+        edges = tuple(float(edge) for edge in column_bins)
+        if len(edges) < 2 or any(not a < b for a, b in pairwise(edges)):
+            raise InvalidParameter(
+                f"bins[{column.name!r}] must be at least two increasing edges, got {column_bins!r}."
+            )
+        return edges
+    number = _check.check_count(f"bins[{column.name!r}]", column_bins)
+    if column.transform == "log1p":
+        grid = np.expm1(np.linspace(np.log1p(column.low), np.log1p(column.high), number + 1))
+    else:
+        grid = np.linspace(column.low, column.high, number + 1)
+    return (column.low, *(float(edge) for edge in grid[1:-1]), column.high)
+
+
+MAX_CELLS = 2**24
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,20 +149,20 @@ class Marginals:
 
     def __post_init__(self) -> None:
         kinds = {type(axis) for axis in self.axes.values()}
-        # a class of one's own could put a row in two cells
+        # a user's subclass could put a row in two cells
         if type(self) is not Marginals or kinds - {NumericAxis, CategoryAxis}:
             raise InvalidParameter(
-                "marginals are made with Marginals.over(schema), not by a class of one's own."
+                "Marginals and their axes cannot be subclassed; use Marginals.from_schema(schema)."
             )
-        if self.size > MOST_CELLS:
-            biggest = max(self.sets, key=lambda names: math.prod(self.shape(names)))
+        if self.size > MAX_CELLS:
+            largest = max(self.sets, key=lambda names: math.prod(self.shape(names)))
             raise InvalidParameter(
-                f"the marginals have {self.size} cells, more than {MOST_CELLS} ({', '.join(biggest)} alone has "
-                f"{math.prod(self.shape(biggest))}); use fewer columns, fewer bins or fewer ways."
+                f"the marginals have {self.size} cells, more than {MAX_CELLS} ({', '.join(largest)} alone has "
+                f"{math.prod(self.shape(largest))}); use fewer columns, fewer bins or fewer ways."
             )
 
     @classmethod
-    def over(
+    def from_schema(
         cls,
         schema: Schema,
         *,
@@ -55,27 +170,27 @@ class Marginals:
         columns: Iterable[str | Sequence[str]] | None = None,
         bins: Bins = DEFAULT_BINS,
     ) -> Marginals:
-        """All sets of `ways` columns of the schema (and its target), or the sets that are listed."""
-        every = [*schema.names, *([schema.target.name] if schema.target is not None else [])]
+        """Return the marginals of all sets of `ways` columns of the schema (and its target), or of the listed sets."""
+        all_names = [*schema.names, *([schema.target.name] if schema.target is not None else [])]
         if columns is None:
-            number = _check.count("ways", ways)
-            if number > len(every):
+            number = _check.check_count("ways", ways)
+            if number > len(all_names):
                 raise InvalidParameter(
-                    f"ways = {number} is more than the {len(every)} columns of the schema."
+                    f"ways = {number} is more than the {len(all_names)} columns of the schema."
                 )
-            sets = tuple(combinations(every, number))
+            sets = tuple(combinations(all_names, number))
         else:
             sets = tuple((entry,) if isinstance(entry, str) else tuple(entry) for entry in columns)
             if not sets or any(not names or len(set(names)) < len(names) for names in sets):
                 raise InvalidParameter("columns must list at least one set of different columns.")
-        used = dict.fromkeys(name for names in sets for name in names)
-        if isinstance(bins, Mapping) and (unknown := sorted(set(bins) - set(every))):
+        used_names = dict.fromkeys(name for names in sets for name in names)
+        if isinstance(bins, Mapping) and (unknown := sorted(set(bins) - set(all_names))):
             raise InvalidParameter(f"bins names {', '.join(unknown)}, which the schema does not have.")
-        return cls(sets=sets, axes={name: axis_of(schema, name, bins) for name in used})
+        return cls(sets=sets, axes={name: make_axis(schema, name, bins) for name in used_names})
 
     def shape(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Cells per column of one table."""
-        return tuple(self.axes[name].size for name in names)
+        """Return the number of cells per column of one table."""
+        return tuple(self.axes[name].n_cells for name in names)
 
     @property
     def size(self) -> int:
@@ -83,40 +198,40 @@ class Marginals:
         return sum(math.prod(self.shape(names)) for names in self.sets)
 
     def sizes(self) -> tuple[int, ...]:
-        """Cells of each table."""
+        """Return the number of cells of each table."""
         return tuple(math.prod(self.shape(names)) for names in self.sets)
 
-    def complete(self) -> tuple[bool, ...]:
-        """For each table, whether every row falls in one of its cells."""
-        return tuple(all(self.axes[name].complete for name in names) for names in self.sets)
+    def is_complete(self) -> tuple[bool, ...]:
+        """Return for each table whether every row is in one of its cells."""
+        return tuple(all(self.axes[name].is_complete for name in names) for names in self.sets)
 
-    def empty(self) -> NDArray[np.int64]:
-        """Counters, all zero."""
+    def empty_counts(self) -> NDArray[np.int64]:
+        """Return counters, all zero."""
         return np.zeros(self.size, np.int64)
 
-    def add(self, counters: NDArray[np.int64], codes: Mapping[str, Codes]) -> None:
+    def add_block(self, counters: NDArray[np.int64], codes: Mapping[str, Codes]) -> None:
         """Count a block of rows, given the cell of each row in each column."""
         start = 0
         for names, size in zip(self.sets, self.sizes(), strict=True):
-            place, inside = codes[names[0]], codes[names[0]] >= 0
+            index, inside = codes[names[0]], codes[names[0]] >= 0
             for name in names[1:]:
-                place = place * self.axes[name].size + codes[name]
+                index = index * self.axes[name].n_cells + codes[name]
                 inside = inside & (codes[name] >= 0)
-            kept = place if inside.all() else place[inside]
-            counters[start : start + size] += np.bincount(kept, minlength=size)
+            valid = index if inside.all() else index[inside]
+            counters[start : start + size] += np.bincount(valid, minlength=size)
             start += size
 
     def count(self, tables: Iterable[Table]) -> NDArray[np.int64]:
-        """Exact counts of tables, one after the other (private: they never leave the library without noise)."""
-        counters = self.empty()
+        """Return exact counts over a sequence of tables (private: the library releases them only with noise)."""
+        counters = self.empty_counts()
         for table in tables:
-            self.add(counters, {name: axis.codes(table) for name, axis in self.axes.items()})
+            self.add_block(counters, {name: axis.codes(table) for name, axis in self.axes.items()})
         return counters
 
-    def labels(self, names: Sequence[str]) -> NDArray[np.str_]:
-        """The cells of one table in words."""
+    def cell_labels(self, names: Sequence[str]) -> NDArray[np.str_]:
+        """Return the labels of the cells of one table."""
         parts = [np.array([f"{name}={label}" for label in self.axes[name].labels]) for name in names]
-        words = parts[0]
+        labels = parts[0]
         for part in parts[1:]:
-            words = np.char.add(np.char.add(np.repeat(words, part.size), "; "), np.tile(part, words.size))
-        return words
+            labels = np.char.add(np.char.add(np.repeat(labels, part.size), "; "), np.tile(part, labels.size))
+        return labels

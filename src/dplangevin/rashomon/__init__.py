@@ -1,38 +1,47 @@
-"""Private Rashomon sets: many equally good models under one guarantee, and what they disagree on."""
+"""Private Rashomon sets: many equally good models under one guarantee, and where they disagree."""
 
-from dplangevin.families.rashomon.advice import Advice, advise
-from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
-from dplangevin.families.rashomon_region.plan import RegionPlan
-from dplangevin.rashomon.capacity import interval_capacity, rashomon_capacity
-from dplangevin.rashomon.exact import ExactRegion, exact_region
+from dplangevin.mechanisms.rashomon.calibrate import SamplingAdvice, advise_sampling
+from dplangevin.mechanisms.rashomon.planning import RashomonPlan, plan_rashomon
+from dplangevin.mechanisms.rashomon_region.planning import RegionPlan
+from dplangevin.rashomon.exact_region import ExactRegion, exact_region
 from dplangevin.rashomon.fairness import FairnessRange, fairness_range, private_counts, public_counts
+from dplangevin.rashomon.measures import (
+    ModelValues,
+    ScoreSpread,
+    ambiguity,
+    coefficient_values,
+    conflicted_inputs,
+    disagreement,
+    discrepancy,
+    interval_capacity,
+    model_reliance,
+    rashomon_capacity,
+    score_spread,
+)
 from dplangevin.rashomon.multiplicity import Multiplicity
-from dplangevin.rashomon.recommend import Recommendation, recommend
+from dplangevin.rashomon.recommend import Recommendation, recommend_route
 from dplangevin.rashomon.region import RashomonRegion
-from dplangevin.rashomon.region_levels import RegionLevel
-from dplangevin.rashomon.region_table import RegionTable
-from dplangevin.rashomon.reliance import Cloud, coefficient_cloud, model_reliance
+from dplangevin.rashomon.region_table import RegionLevel, RegionTable
 from dplangevin.rashomon.sampler import RashomonSampler
-from dplangevin.rashomon.spread import Spread, ambiguity, conflicted, disagreement, discrepancy, score_spread
 
 __all__ = [
-    "Advice",
-    "Cloud",
     "ExactRegion",
     "FairnessRange",
+    "ModelValues",
     "Multiplicity",
-    "RashomonRecipe",
+    "RashomonPlan",
     "RashomonRegion",
     "RashomonSampler",
     "Recommendation",
     "RegionLevel",
     "RegionPlan",
     "RegionTable",
-    "Spread",
-    "advise",
+    "SamplingAdvice",
+    "ScoreSpread",
+    "advise_sampling",
     "ambiguity",
-    "coefficient_cloud",
-    "conflicted",
+    "coefficient_values",
+    "conflicted_inputs",
     "disagreement",
     "discrepancy",
     "exact_region",
@@ -43,6 +52,6 @@ __all__ = [
     "private_counts",
     "public_counts",
     "rashomon_capacity",
-    "recommend",
+    "recommend_route",
     "score_spread",
 ]

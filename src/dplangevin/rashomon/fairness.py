@@ -1,7 +1,7 @@
-"""Fairness gaps of equally good models: how much the choice of model decides who is treated worse.
+"""Fairness gaps over equally good models: how much the choice of model decides which group is treated worse.
 
-Counts have shape [models, groups, labels, decisions]. From public records they are exact; `private_counts` buys noisy
-ones under a stated guarantee, with the noisy sums that private_score uses.
+Counts have shape [models, groups, labels, decisions]. From public records they are exact; `private_counts` releases
+noisy counts of private records under a stated guarantee.
 """
 
 from __future__ import annotations
@@ -15,28 +15,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dplangevin._arrays import Floats
+from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.noisy_answers.mechanism import NoisySums
-from dplangevin.families.noisy_answers.schedule import NoisySumsSchedule, SumNoise
-from dplangevin.families.noisy_answers.theorems.noisy_sums import calibrated_sums
-from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.noisy_answers.mechanism import NoisySums
+from dplangevin.mechanisms.noisy_answers.spec import NoisySumsSpec, SumNoise
+from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
+from dplangevin.mechanisms.run_state import CheckpointPath
 from dplangevin.problem.constants import ADJACENCIES
 
 
 @dataclass(frozen=True, kw_only=True)
 class FairnessRange:
-    """Gaps of every model, in [0, 1]. `guarantee` is None when only public records were read.
+    """Fairness gaps of every model, in [0, 1].
 
-    demographic_parity : largest difference between groups of the share decided positively.
-    equalised_odds : the same within each true label, the larger of the two; None without labels.
+    Parameters
+    ----------
+    groups : names of the groups.
+    demographic_parity : largest difference between groups of the positive rate, per model.
+    equalized_odds : the same within each true label, the larger of the two; None without labels.
+    guarantee : of the counts; None when only public records were read.
     """
 
     groups: tuple[str, ...]
     demographic_parity: Floats
-    equalised_odds: Floats | None
+    equalized_odds: Floats | None
     guarantee: Guarantee | None = None
 
     @property
@@ -48,7 +52,7 @@ class FairnessRange:
 def fairness_range(
     counts: ArrayLike, groups: Sequence[str], guarantee: Guarantee | None = None
 ) -> FairnessRange:
-    """The gaps read off counts[models, groups, labels, decisions]; one label means that labels are not known.
+    """Compute the gaps from counts[models, groups, labels, decisions]; one label means that labels are not known.
 
     References: Dwork et al. (2012) for parity; Hardt, Price and Srebro (2016) for equalised odds.
 
@@ -70,56 +74,56 @@ def fairness_range(
         )
     if len(groups) < 2:
         raise InvalidParameter(f"a fairness gap needs two groups or more, got {len(groups)}.")
-    odds = None if table.shape[2] == 1 else _gap(table).max(axis=1)
+    odds = None if table.shape[2] == 1 else _rate_gap(table).max(axis=1)
     return FairnessRange(
         groups=tuple(groups),
-        demographic_parity=_gap(table.sum(axis=2, keepdims=True))[:, 0],
-        equalised_odds=odds,
+        demographic_parity=_rate_gap(table.sum(axis=2, keepdims=True))[:, 0],
+        equalized_odds=odds,
         guarantee=guarantee,
     )
 
 
-def _gap(table: Floats) -> Floats:
-    """Largest minus smallest positive rate over groups, per model and label; groups without records do not count."""
+def _rate_gap(table: Floats) -> Floats:
+    """Return the largest minus the smallest positive rate over groups, per model and label; skip empty groups."""
     total = table.sum(axis=3)
     with np.errstate(invalid="ignore", divide="ignore"):
         rate = np.where(total > 0, table[..., 1] / total, np.nan)
-    seen = np.isfinite(rate)
-    high = np.where(seen, rate, -np.inf).max(axis=1)
-    low = np.where(seen, rate, np.inf).min(axis=1)
-    return np.asarray(np.where(seen.sum(axis=1) >= 2, high - low, 0.0))
+    is_known = np.isfinite(rate)
+    high = np.where(is_known, rate, -np.inf).max(axis=1)
+    low = np.where(is_known, rate, np.inf).min(axis=1)
+    return np.asarray(np.where(is_known.sum(axis=1) >= 2, high - low, 0.0))
 
 
 def public_counts(
     decisions: ArrayLike, members: ArrayLike, groups: Sequence[Any], labels: ArrayLike | None = None
 ) -> Floats:
-    """Counts of decisions[models, records] (True is the positive one) by group and, where given, true label.
+    """Count decisions[models, records] (True is positive) by group and, where given, true label.
 
-    Records of a group that is not listed count as the first one.
+    Records of a group that is not listed count as the first group.
     """
     positive = np.asarray(decisions, bool)
     if positive.ndim != 2:
         raise InvalidParameter(f"decisions must have shape [models, records], got {list(positive.shape)}.")
-    cells, width = _cells(positive.shape[1], members, groups, labels)
+    cells, width = _cell_indices(positive.shape[1], members, groups, labels)
     counts = [np.bincount(2 * cells + row, minlength=2 * width) for row in positive.astype(np.intp)]
     return np.array(counts, float).reshape(len(positive), len(groups), -1, 2)
 
 
-def _cells(
-    records: int, members: ArrayLike, groups: Sequence[Any], labels: ArrayLike | None
+def _cell_indices(
+    n_records: int, members: ArrayLike, groups: Sequence[Any], labels: ArrayLike | None
 ) -> tuple[NDArray[np.intp], int]:
-    given = np.asarray(members)
-    if given.shape != (records,):
-        raise InvalidParameter(f"members must name the group of each of the {records} records.")
-    place = np.zeros(records, np.intp)
+    group_names = np.asarray(members)
+    if group_names.shape != (n_records,):
+        raise InvalidParameter(f"members must name the group of each of the {n_records} records.")
+    group_indices = np.zeros(n_records, np.intp)
     for index, group in enumerate(groups):
-        place[given == group] = index
+        group_indices[group_names == group] = index
     if labels is None:
-        return place, len(groups)
+        return group_indices, len(groups)
     truth = np.asarray(labels)
-    if truth.shape != (records,):
-        raise InvalidParameter(f"labels must have one entry for each of the {records} records.")
-    return 2 * place + truth.astype(bool), 2 * len(groups)
+    if truth.shape != (n_records,):
+        raise InvalidParameter(f"labels must have one entry for each of the {n_records} records.")
+    return 2 * group_indices + truth.astype(bool), 2 * len(groups)
 
 
 def private_counts(
@@ -132,44 +136,51 @@ def private_counts(
     delta: float = 0.0,
     adjacency: str = "replace-one",
     max_rows_per_person: int = 1,
-    ledger: Spender | None = None,
+    ledger: BudgetAccount | None = None,
     random_state: Any = None,
-    state: StatePath = None,
+    checkpoint: CheckpointPath = None,
 ) -> tuple[Floats, Guarantee]:
-    """Noisy counts of private records and what they cost; the budget is shared by the models.
+    """Release noisy counts of private records, and return them with their guarantee.
 
-    Each model has one histogram to which a record adds 1 once. The groups are public.
+    Each model has one histogram to which a record adds 1 once; the models share the budget equally. The groups are
+    public.
+
+    Privacy
+    -------
+    (epsilon, delta) for the counts of all models together; the models themselves must have been released before.
     """
     positive = np.asarray(decisions, bool)
     if positive.ndim != 2:
         raise InvalidParameter(f"decisions must have shape [models, records], got {list(positive.shape)}.")
     cells = 2 * len(groups) * (1 if labels is None else 2)
-    sums = _sums(len(positive), cells, epsilon, delta, adjacency, max_rows_per_person).with_assumptions(
-        "the models were given beforehand: what drawing them revealed is not counted here",
+    sums = _calibrate_counts(
+        len(positive), cells, epsilon, delta, adjacency, max_rows_per_person
+    ).with_assumptions(
+        "the models were released before: their own cost is not counted here",
         "the list of groups is public; records of other groups count as the first",
     )
-    plan = Price(schedule=sums, delta=delta)
+    plan = CertifiedSpec(spec=sums, delta=delta)
     release = NoisySums().run(
         plan,
         lambda: [table.ravel() for table in public_counts(positive, members, groups, labels)],
         random_state,
         ledger=ledger,
-        state=state,
+        checkpoint=checkpoint,
         rows_per_person=max_rows_per_person,
     )
     shape = (len(positive), len(groups), cells // (2 * len(groups)), 2)
     return np.array(release.values).reshape(shape), plan.guarantee.group(max_rows_per_person)
 
 
-def _sums(
+def _calibrate_counts(
     models: int, cells: int, epsilon: float, delta: float, adjacency: str, rows: int
-) -> NoisySumsSchedule:
+) -> NoisySumsSpec:
     if adjacency not in ADJACENCIES:
         raise InvalidParameter(f"adjacency must be one of {', '.join(ADJACENCIES)}; got {adjacency!r}.")
     noises: list[SumNoise] = ["geometric"] if delta == 0 else ["geometric", "gaussian"]
     groups = [(cells, 1, 1 / models)] * models
     plans = [
-        calibrated_sums(
+        calibrate_noisy_sums(
             groups, epsilon=epsilon, delta=delta, noise=noise, adjacency=adjacency, rows_per_person=rows
         )
         for noise in noises

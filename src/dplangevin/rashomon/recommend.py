@@ -1,4 +1,4 @@
-"""Region or sampler: what each would give at this size and budget, before anything is read or spent."""
+"""Recommendation of region or sampler, from what each is expected to give at a size and budget; no data is read."""
 
 from __future__ import annotations
 
@@ -7,48 +7,59 @@ from typing import Any
 
 from dplangevin import _check
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.families.rashomon.advice import WORTHWHILE
-from dplangevin.families.rashomon.hit import rounded_down
-from dplangevin.families.rashomon.work import spoken
+from dplangevin.mechanisms.rashomon.calibrate import MIN_USEFUL_HIT_PROBABILITY, format_rounded_down
+from dplangevin.mechanisms.rashomon.planning import format_duration
 from dplangevin.rashomon.region import RashomonRegion
 from dplangevin.rashomon.sampler import RashomonSampler
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """What the two ways would give for each threshold.
+    """The recommended route, and what region and sampler are expected to give for each threshold.
 
-    scales : expected share of the region that is certified (estimate); empty where a region cannot be planned.
-    least_threshold : the smallest psi worth asking of the region. hits : the sampler's bound on the chance that a draw
-    is in the set; empty where it cannot be planned. seconds : of the sampler, about, at the largest threshold.
-    route : "region" or "pure" (the sampler). reason : in a sentence. refused : why a way cannot be planned.
+    Parameters
+    ----------
+    route : "region" or "pure" (the sampler).
+    reason : of the recommendation, in a sentence.
+    expected_scales : by threshold, expected fraction of the region that is certified (estimate); empty where a region
+        cannot be planned.
+    min_threshold : smallest useful psi of the region.
+    hit_probabilities : by threshold, the sampler's lower bound on the probability that a draw is in the set; empty
+        where it cannot be planned.
+    seconds : approximate time of the sampler at the largest threshold.
+    refusals : by route, why it cannot be planned.
     """
 
     route: str
     reason: str
-    scales: dict[float, float]
-    least_threshold: float | None
-    hits: dict[float, float]
+    expected_scales: dict[float, float]
+    min_threshold: float | None
+    hit_probabilities: dict[float, float]
     seconds: float | None
-    refused: dict[str, str]
+    refusals: dict[str, str]
 
     def __str__(self) -> str:
         lines = [f"Use --route {self.route}: {self.reason}"]
-        if self.scales:
-            told = ", ".join(f"{scale:.2f} at psi = {psi:g}" for psi, scale in self.scales.items())
-            lines.append(f"  region: every model certified; expected scale {told} or more (estimate); smallest psi "
-                         f"worth asking about {self.least_threshold:.2g}")  # fmt: skip
-        if self.hits:
-            told = ", ".join(f"{rounded_down(hit)} at psi = {psi:g}" for psi, hit in self.hits.items())
+        if self.expected_scales:
+            values_text = ", ".join(
+                f"{scale:.2f} at psi = {psi:g}" for psi, scale in self.expected_scales.items()
+            )
+            lines.append(f"  region: every model certified; expected scale {values_text} or more (estimate); smallest "
+                         f"useful psi about {self.min_threshold:.2g}")  # fmt: skip
+        if self.hit_probabilities:
+            values_text = ", ".join(
+                f"{format_rounded_down(hit)} at psi = {psi:g}" for psi, hit in self.hit_probabilities.items()
+            )
             assert self.seconds is not None
             lines.append(
-                f"  sampler: a draw is in the set with probability at least {told}; about {spoken(self.seconds)}"
+                f"  sampler: a draw is in the set with probability at least {values_text}; about "
+                f"{format_duration(self.seconds)}"
             )
-        lines += [f"  {name}: {words}" for name, words in self.refused.items()]
+        lines += [f"  {name}: {reason}" for name, reason in self.refusals.items()]
         return "\n".join(lines)
 
 
-def recommend(
+def recommend_route(
     estimator: Any,
     n: int,
     n_features: int,
@@ -60,76 +71,88 @@ def recommend(
     radius: float | None = None,
     n_classes: int = 2,
 ) -> Recommendation:
-    """Which of region and sampler to use for n rows of n_features encoded columns; no data is needed.
+    """Recommend region or sampler for n rows of n_features encoded columns; no data is needed.
 
     Examples
     --------
     >>> from dplangevin import DPLogisticRegression
     >>> model = DPLogisticRegression(data_norm=1.0, classes=[0, 1], radius=2.0, fit_intercept=False)
-    >>> recommend(model, 30_000, 20, thresholds=(0.02,), epsilon=1.0, delta=1e-6).route
+    >>> recommend_route(model, 30_000, 20, thresholds=(0.02,), epsilon=1.0, delta=1e-6).route
     'region'
-    >>> recommend(model, 30_000, 2, thresholds=(0.1,), epsilon=1.0).route
+    >>> recommend_route(model, 30_000, 2, thresholds=(0.1,), epsilon=1.0).route
     'pure'
     """
-    asked = sorted({_check.positive("a threshold", psi) for psi in _listed(thresholds)})
-    if not asked:
+    sorted_thresholds = sorted({_check.check_positive("a threshold", psi) for psi in _as_list(thresholds)})
+    if not sorted_thresholds:
         raise InvalidParameter("thresholds must be one positive number or a list of them.")
-    refused: dict[str, str] = {}
-    scales, least = _region(estimator, n, n_features, n_classes, asked, epsilon, delta, refused)
-    hits, seconds = {}, None
-    options = {"n_models": n_models, "epsilon": epsilon, "delta": delta, "radius": radius}
-    for psi in asked:
+    refusals: dict[str, str] = {}
+    scales, min_threshold = _plan_region_scales(
+        estimator, n, n_features, n_classes, sorted_thresholds, epsilon, delta, refusals
+    )
+    hit_probabilities, seconds = {}, None
+    options: dict[str, Any] = {"n_models": n_models, "epsilon": epsilon, "delta": delta, "radius": radius}
+    for psi in sorted_thresholds:
         try:
-            recipe = RashomonSampler(estimator, threshold=psi, **options).plan(n, n_features, n_classes)  # type: ignore[arg-type]
+            sampler_plan = RashomonSampler(estimator, thresholds=psi, **options).plan(
+                n, n_features, n_classes
+            )
         except DplangevinError as error:
-            refused.setdefault("sampler", str(error))
+            refusals.setdefault("sampler", str(error))
             continue
-        hits[psi], seconds = recipe.hit_probability, recipe.seconds
-    if not scales and not hits:
-        raise InvalidParameter(f"neither region nor sampler can be planned: {' '.join(refused.values())}")
-    route, reason = _choice(scales, hits, least)
+        hit_probabilities[psi], seconds = sampler_plan.hit_probability, sampler_plan.expected_seconds
+    if not scales and not hit_probabilities:
+        raise InvalidParameter(f"neither region nor sampler can be planned: {' '.join(refusals.values())}")
+    route, reason = _choose_route(scales, hit_probabilities, min_threshold)
     return Recommendation(
         route=route,
         reason=reason,
-        scales=scales,
-        least_threshold=least,
-        hits=hits,
+        expected_scales=scales,
+        min_threshold=min_threshold,
+        hit_probabilities=hit_probabilities,
         seconds=seconds,
-        refused=refused,
+        refusals=refusals,
     )
 
 
-def _listed(thresholds: Any) -> list[Any]:
+def _as_list(thresholds: Any) -> list[Any]:
     return list(thresholds) if hasattr(thresholds, "__iter__") else [thresholds]
 
 
-def _region(
+def _plan_region_scales(
     estimator: Any,
     n: int,
     n_features: int,
     n_classes: int,
-    asked: list[float],
+    thresholds: list[float],
     epsilon: float,
     delta: float,
-    refused: dict[str, str],
+    refusals: dict[str, str],
 ) -> tuple[dict[float, float], float | None]:
     try:
-        region = RashomonRegion(estimator, thresholds=asked, epsilon=epsilon, delta=delta)
+        region = RashomonRegion(estimator, thresholds=thresholds, epsilon=epsilon, delta=delta)
         plan = region.plan(n, n_features, n_classes)
     except DplangevinError as error:
-        refused["region"] = str(error)
+        refusals["region"] = str(error)
         return {}, None
-    return {psi: plan.expected_scale(psi) for psi in asked}, plan.least_threshold
+    return {psi: plan.expected_scale(psi) for psi in thresholds}, plan.min_threshold
 
 
-def _choice(scales: dict[float, float], hits: dict[float, float], least: float | None) -> tuple[str, str]:
-    """The region unless it shows mostly noise where the sampler does not."""
+def _choose_route(
+    scales: dict[float, float], hit_probabilities: dict[float, float], min_threshold: float | None
+) -> tuple[str, str]:
+    """Return route and reason: the region, unless it shows mostly noise and the sampler does not."""
     if not scales:
-        good = min(hits.values()) >= WORTHWHILE
-        tail = "" if good else " The bound is low: raise psi or epsilon, or state delta > 0 for a region."
-        return "pure", f"only the sampler makes this promise.{tail}"
-    wide, sure = min(scales.values()), min(hits.values(), default=0.0)
-    if wide >= WORTHWHILE or not hits or sure < WORTHWHILE:
-        tail = "" if wide >= WORTHWHILE else f" Thresholds below about {least:.2g} show mostly noise."
-        return "region", f"one release certifies as many models as wanted.{tail}"
+        is_useful = min(hit_probabilities.values()) >= MIN_USEFUL_HIT_PROBABILITY
+        tail = (
+            "" if is_useful else " The bound is low: raise psi or epsilon, or state delta > 0 for a region."
+        )
+        return "pure", f"only the sampler offers this guarantee.{tail}"
+    scale, hit_probability = min(scales.values()), min(hit_probabilities.values(), default=0.0)
+    if scale >= MIN_USEFUL_HIT_PROBABILITY or hit_probability < MIN_USEFUL_HIT_PROBABILITY:
+        tail = (
+            ""
+            if scale >= MIN_USEFUL_HIT_PROBABILITY
+            else f" Thresholds below about {min_threshold:.2g} show mostly noise."
+        )
+        return "region", f"one release certifies any number of models.{tail}"
     return "pure", "the noise would shrink the region, and the draws are likely enough to be in the set."

@@ -11,24 +11,24 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.errors import NotPrivateError
 from dplangevin.estimators.adapter import Outline, TargetEncoder, WithCallContext
-from dplangevin.families.mechanism import run
-from dplangevin.families.rashomon.advice import WORTHWHILE
-from dplangevin.families.rashomon.recipe import RashomonRecipe, plan_rashomon
-from dplangevin.families.run_state import StatePath
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.rashomon.calibrate import MIN_USEFUL_HIT_PROBABILITY
+from dplangevin.mechanisms.rashomon.planning import RashomonPlan, plan_rashomon
+from dplangevin.mechanisms.run_state import CheckpointPath
+from dplangevin.rashomon.estimator_adapter import EstimatorAdapter
 from dplangevin.rashomon.multiplicity import Multiplicity
-from dplangevin.rashomon.template import Template
 
 
-def _refused(why: str, words: str) -> Callable[..., NoReturn]:
-    """A method that is asked for and never answers."""
+def _refusing_method(reason: str, message: str) -> Callable[..., NoReturn]:
+    """Return a method that raises NotPrivateError: its result would reveal private data."""
 
     def method(self: Any, *_: Any, **__: Any) -> NoReturn:
-        raise NotPrivateError(words)
+        raise NotPrivateError(message)
 
-    method.__doc__ = f"Refused: {why}"
+    method.__doc__ = f"Refused: {reason}"
     return method
 
 
@@ -40,21 +40,28 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     ----------
     estimator : an unfitted estimator of this library; its model, data_norm or schema, classes or target_bounds, radius,
         alpha, fit_intercept, adjacency and weight_bound are used. Its epsilon, delta and mechanism are not.
-    threshold : psi, on the objective (1/n) sum loss + (alpha/2) |theta|^2 of the scaled problem.
-    n_models : K. epsilon, delta : the promise for ALL models together; delta = 0 asks for a pure one.
-    radius : largest norm of the coefficients; default the estimator's.
+    thresholds : psi, one number, on the objective (1/n) sum loss + (alpha/2) |theta|^2 of the scaled problem.
+    n_models : K. epsilon, delta : the guarantee for ALL models together; delta = 0 asks for a pure one.
+    radius : bound on the norm of the coefficients; default the estimator's.
     route : "pure", "ramp" or "trajectory"; tier : "auto", "exact", "pure", "certified" or "process"; ramp, n_steps :
         see `plan_rashomon`.
-    ledger : a Spender that is charged before the data is read.
-    random_state : None draws from the operating system; a seed voids the promise against those who know it.
-    state : path of a private file from which the same fit goes on after a crash, with its noise and its charge.
+    ledger : a BudgetAccount that is charged before the data is read.
+    random_state : None takes randomness from the operating system; with a seed the guarantee does not hold against
+        those who know it.
+    checkpoint : path of a private file from which the same fit resumes after a crash, with its noise and its charge.
     verbose : print the plan before running.
 
     Attributes
     ----------
-    models_ : K fitted estimators, each released. hit_probability_ : bound on the chance that a model is in the set.
-    privacy_ : the promise for all models. plan_ : what was chosen, and what would be worth running. ledger_head_ : of
-        the ledger's chain after the charge, or None.
+    models_ : K fitted estimators, each released.
+    hit_probability_ : lower bound on the probability that a model is in the set.
+    privacy_ : the guarantee for all models. plan_ : what was chosen, and advice on better choices.
+    ledger_head_ : head of the ledger's chain after the charge, or None.
+
+    Privacy
+    -------
+    privacy_ covers all K models together; they are draws of an exponential mechanism, and nothing else depends on the
+    data. Whether a model is in the set, its training loss and the number of proposals are not released.
 
     References
     ----------
@@ -67,7 +74,7 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     >>> X = rng.uniform(-1, 1, (4000, 2)) / 2**0.5
     >>> y = X[:, 0] + 0.3 * rng.standard_normal(4000) > 0
     >>> model = DPLogisticRegression(data_norm=1.0, classes=[False, True], radius=3.0, fit_intercept=False)
-    >>> sampler = RashomonSampler(model, threshold=0.1, n_models=4, epsilon=2.0, random_state=0).fit(X, y)
+    >>> sampler = RashomonSampler(model, thresholds=0.1, n_models=4, epsilon=2.0, random_state=0).fit(X, y)
     >>> len(sampler.models_), round(sampler.privacy_.epsilon(), 2), sampler.hit_probability_ > 0.5
     (4, 2.0, True)
     >>> bool(sampler.multiplicity(X[:100]).ambiguity < 0.5)  # X[:100] is public here
@@ -76,7 +83,7 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
 
     estimator: Any = None
     _: KW_ONLY
-    threshold: float = 0.05
+    thresholds: float = 0.05
     n_models: int = 10
     epsilon: float = 1.0
     delta: float = 0.0
@@ -85,70 +92,83 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
     tier: str = "auto"
     ramp: float | None = None
     n_steps: int | None = None
-    ledger: Spender | None = None
+    ledger: BudgetAccount | None = None
     random_state: Any = None
-    state: StatePath = None
+    checkpoint: CheckpointPath = None
     verbose: bool = False
 
-    def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonRecipe:
-        """What fit would do on n rows of n_features encoded columns; no data is needed."""
-        template = self._template()
-        return self._recipe(template.problem(n, n_features, n_classes))
+    def plan(self, n: int, n_features: int, n_classes: int = 2) -> RashomonPlan:
+        """Plan a fit on n rows of n_features encoded columns; no data is needed."""
+        adapter = self._build_adapter()
+        return self._plan_problem(adapter.build_problem(n, n_features, n_classes))
 
-    def recipe(self, X: Any, y: Any) -> RashomonRecipe:
-        """What fit would do on these records, of which only their number and their columns count."""
-        return self._outlined(self._template(), X, y)[0]
+    def plan_for_records(self, X: Any, y: Any) -> RashomonPlan:
+        """Plan a fit on these records, of which only their number and their columns are used."""
+        return self._plan_outline(self._build_adapter(), X, y)[0]
 
-    def _outlined(self, template: Template, X: Any, y: Any) -> tuple[RashomonRecipe, Outline, TargetEncoder]:
-        outline, encode = template.outline(X, y)
-        divisor = template.estimator.divisor(outline.shape[0])
-        problem = template.problem(divisor, outline.shape[1], encode.n_classes)
-        return self._recipe(problem), outline, encode
+    def _plan_outline(
+        self, adapter: EstimatorAdapter, X: Any, y: Any
+    ) -> tuple[RashomonPlan, Outline, TargetEncoder]:
+        outline, target_encoder = adapter.outline(X, y)
+        divisor = adapter.estimator.public_divisor(outline.shape[0])
+        problem = adapter.build_problem(divisor, outline.shape[1], target_encoder.n_classes)
+        return self._plan_problem(problem), outline, target_encoder
 
     def fit(self, X: Any, y: Any) -> RashomonSampler:
-        """Draw the models. The guarantee covers all of them, and nothing else is kept of the data."""
-        template = self._template()
-        recipe, outline, encode = self._outlined(template, X, y)
-        problem = recipe.plan.problem
-        if recipe.hit_probability < WORTHWHILE:
-            told = [recipe.caution(), recipe.sentence(), str(recipe.advice)]
-            warnings.warn(" ".join(filter(None, told)), UserWarning, stacklevel=2)
+        """Draw the models; the guarantee covers all of them, and nothing else is stored of the data."""
+        adapter = self._build_adapter()
+        sampler_plan, outline, target_encoder = self._plan_outline(adapter, X, y)
+        problem = sampler_plan.plan.problem
+        if sampler_plan.hit_probability < MIN_USEFUL_HIT_PROBABILITY:
+            warnings_text = [
+                sampler_plan.warning(),
+                sampler_plan.describe_hit_bound(),
+                str(sampler_plan.advice),
+            ]
+            warnings.warn(" ".join(filter(None, warnings_text)), UserWarning, stacklevel=2)
         if self.verbose:
-            print(recipe)
-        data = template.estimator.reader(outline, problem, encode)
-        release = run(
-            recipe.plan, data, self.random_state, ledger=self.ledger, state=self.state, rows_per_person=1
+            print(sampler_plan)
+        data = adapter.estimator.reader(outline, problem, target_encoder)
+        release = run_plan(
+            sampler_plan.plan,
+            data,
+            self.random_state,
+            ledger=self.ledger,
+            checkpoint=self.checkpoint,
+            rows_per_person=1,
         )
-        self.plan_, self.ledger_head_ = recipe, release.ledger_head
-        promise = template.promise(recipe.plan.guarantee, release.seeded)
-        self.privacy_ = replace(promise, at_delta=recipe.plan.delta)
-        self.hit_probability_ = recipe.hit_probability
+        self.plan_, self.ledger_head_ = sampler_plan, release.ledger_head
+        guarantee = adapter.guarantee_of_fit(sampler_plan.plan.guarantee, release.seeded)
+        self.privacy_ = replace(guarantee, at_delta=sampler_plan.plan.delta)
+        self.hit_probability_ = sampler_plan.hit_probability
         self.parameters_ = np.array(release.value)
         self.models_ = [
-            template.model(theta, problem, self.privacy_, recipe, head=release.ledger_head)
+            adapter.build_model(theta, problem, self.privacy_, sampler_plan, head=release.ledger_head)
             for theta in self.parameters_.T
         ]
         self.feature_names_ = tuple(map(str, self.models_[0].get_feature_names_out()))
-        self.n_features_in_ = template.estimator.n_features_in_
-        if hasattr(template.estimator, "classes_"):
-            self.classes_ = template.estimator.classes_
+        self.n_features_in_ = adapter.estimator.n_features_in_
+        if hasattr(adapter.estimator, "classes_"):
+            self.classes_ = adapter.estimator.classes_
         return self
 
     def multiplicity(self, X: Any, y: Any = None, **options: Any) -> Multiplicity:
-        """What the models disagree on, for PUBLIC inputs X (and labels y): post-processing, at no cost in privacy.
+        """Compare the models on PUBLIC inputs X (and labels y): post-processing, at no cost in privacy.
 
-        Options are those of `Multiplicity.of`. X must not be the training data.
+        Options are those of `Multiplicity.from_models`. X must not be the training data.
         """
         check_is_fitted(self, "models_")
-        return Multiplicity.of(self.models_, X, y, sentence=self.plan_.sentence(), **options)
+        return Multiplicity.from_models(
+            self.models_, X, y, sentence=self.plan_.describe_hit_bound(), **options
+        )
 
-    def _template(self) -> Template:
-        return Template(self.estimator, self.radius, self.threshold, ledger=self.ledger, owner=self)
+    def _build_adapter(self) -> EstimatorAdapter:
+        return EstimatorAdapter(self.estimator, self.radius, self.thresholds, ledger=self.ledger, owner=self)
 
-    def _recipe(self, problem: Any) -> RashomonRecipe:
+    def _plan_problem(self, problem: Any) -> RashomonPlan:
         return plan_rashomon(
             problem,
-            threshold=self.threshold,
+            threshold=self.thresholds,
             n_models=self.n_models,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -158,23 +178,23 @@ class RashomonSampler(WithCallContext, BaseEstimator):  # type: ignore[misc]
             n_steps=self.n_steps,
         )
 
-    filter_members = _refused(
+    filter_members = _refusing_method(
         "keeping only the draws inside the set reveals where the set is.",
         "membership is not released: the set depends on every record, so keeping only the draws inside it would "
         "condition on the data. Use hit_probability_, which holds for every data set.",
     )
-    training_loss = _refused(
+    training_loss = _refusing_method(
         "the loss on the private records is a statistic of them.",
-        "the training loss of a draw is not released: it is a statistic of the private records. Buy it with "
+        "the training loss of a draw is not released: it is a statistic of the private records. Release it with "
         "private_score(model, X, y, epsilon=...), or measure it on public records.",
     )
-    acceptance = _refused(
+    acceptance = _refusing_method(
         "how many proposals a draw took depends on the data.",
-        "acceptance rates and proposal counts are not kept: they depend on the private records and are not covered "
+        "acceptance rates and proposal counts are not stored: they depend on the private records and are not covered "
         "by the guarantee.",
     )
-    redraw_until_member = _refused(
-        "retrying until a draw is inside is filtering with more steps, and every try costs budget.",
-        "drawing again until a model is in the set conditions on the data, and every try costs epsilon. Raise the "
+    redraw_until_member = _refusing_method(
+        "retrying until a draw is inside conditions on the data, and every draw costs budget.",
+        "drawing again until a model is in the set conditions on the data, and every draw costs epsilon. Raise the "
         "threshold or the budget until hit_probability_ is what you need.",
     )

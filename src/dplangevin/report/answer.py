@@ -1,38 +1,45 @@
-"""Everything that a report on one run shows, asked of the accountant once."""
+"""The account of one run with its comparisons (composition, lower bound, plateau), as text and as JSON."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
+from dplangevin._version import __version__
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.plan import CertifiedSpec, explain_refusals, format_refusals
+from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for
 from dplangevin.errors import DplangevinError
-from dplangevin.families.account import account
-from dplangevin.families.calibrate import calibrate
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.noisy_gradient.theorems.composition import Composition
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.plan import Price, refusals, told
-from dplangevin.privacy.registry import option_names, options_named
+from dplangevin.mechanisms.account import account, calibrate
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.report.curve import (
+    CurveRow,
     Plateau,
-    at_steps,
     composition_epsilon,
-    describe,
-    lower_bound,
-    plateau,
-    varies,
+    describe_run,
+    epsilon_lower_bound,
+    find_plateau,
+    has_varying_steps,
+    with_n_steps,
 )
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """One run: its guarantee, what stands beside it, and why sharper theorems were refused."""
+class AccountAnswer:
+    """The account of one run: its guarantee, bounds to compare it with, and why sharper theorems do not apply."""
 
     guarantee: Guarantee
     epsilon: float
@@ -40,10 +47,10 @@ class Answer:
     noise_std: float | None = None
     steps: float | None = None
     calibrated: bool = False
-    knob: tuple[str, float] | None = None
-    """What was found, by name: noise_std, density_scale, sigma, scale or inverse_temperature."""
+    calibrated_parameter: tuple[str, float] | None = None
+    """Name and value of the calibrated parameter: noise_std, density_scale, sigma, scale or inverse_temperature."""
     rdp: tuple[tuple[float, float], ...] = ()
-    """(order, Renyi divergence) where asked."""
+    """(order, Renyi divergence) at the requested orders."""
     composition_epsilon: float | None = None
     composition_noise_std: float | None = None
     lower_bound_epsilon: float | None = None
@@ -51,96 +58,276 @@ class Answer:
     refusals: tuple[str, ...] = ()
 
 
-def account_answer(
+def answer_account(
     options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
-) -> Answer:
-    """Account a run. `reasons` adds the plateau and the refusals, which take longer."""
+) -> AccountAnswer:
+    """Account for a run; `reasons` adds the plateau and the refused theorems, which take longer."""
     guarantee = account(**options)
     delta = guarantee.at_delta or 0.0
-    asked = options.get("epsilon")
-    epsilon = guarantee.epsilon(delta) if asked is None else float(asked)
-    if options.get("mechanism") in option_names():
-        return Answer(guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi(guarantee, orders))
-    return Answer(
+    requested_epsilon = options.get("epsilon")
+    epsilon = guarantee.epsilon(delta) if requested_epsilon is None else float(requested_epsilon)
+    if options.get("mechanism") in accountable_mechanisms():
+        return AccountAnswer(
+            guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi_at(guarantee, orders)
+        )
+    return AccountAnswer(
         guarantee=guarantee,
         epsilon=epsilon,
         delta=delta,
-        rdp=_renyi(guarantee, orders),
-        steps=options["steps"],
-        composition_epsilon=composition_epsilon(guarantee, options["steps"], delta),
-        lower_bound_epsilon=lower_bound(options, delta) if with_lower_bound else None,
-        **(_reasons(options, guarantee, delta) if reasons else {}),
+        rdp=_renyi_at(guarantee, orders),
+        steps=options["n_steps"],
+        composition_epsilon=composition_epsilon(guarantee, options["n_steps"], delta),
+        lower_bound_epsilon=epsilon_lower_bound(options, delta) if with_lower_bound else None,
+        **(_explain_bound(options, guarantee, delta) if reasons else {}),
     )
 
 
-def _renyi(guarantee: Guarantee, orders: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def _renyi_at(guarantee: Guarantee, orders: Sequence[float]) -> tuple[tuple[float, float], ...]:
     values = guarantee.rdp(np.asarray(orders)) if orders else ()
     return tuple((float(order), float(value)) for order, value in zip(orders, values, strict=True))
 
 
-def calibration_answer(
+def answer_calibration(
     options: Options, *, reasons: bool, with_lower_bound: bool, orders: Sequence[float] = ()
-) -> Answer:
-    """Find the noise (or the number of steps) that a promise allows and account that run."""
+) -> AccountAnswer:
+    """Find the noise (or the number of steps) that meets a guarantee, and account for that run."""
     plan = calibrate(**options)
     delta = plan.guarantee.at_delta or 0.0
-    if not isinstance(plan.schedule, NoisyGradientSchedule):
-        return Answer(
+    if not isinstance(plan.spec, NoisyGradientSpec):
+        return AccountAnswer(
             guarantee=plan.guarantee,
             epsilon=plan.guarantee.epsilon(delta),
             delta=delta,
-            rdp=_renyi(plan.guarantee, orders),
-            knob=_knob(plan, options["mechanism"]),
+            rdp=_renyi_at(plan.guarantee, orders),
+            calibrated_parameter=_calibrated_parameter(plan, options["mechanism"]),
             calibrated=True,
         )
-    noise_std, steps = _public(plan)
-    run = {**options, "noise_std": noise_std, "steps": steps}
-    return Answer(
+    noise_std, steps = _public_parameters(plan)
+    run = {**options, "noise_std": noise_std, "n_steps": steps}
+    return AccountAnswer(
         guarantee=plan.guarantee,
         epsilon=plan.guarantee.epsilon(delta),
         delta=delta,
         noise_std=noise_std,
         steps=steps,
-        knob=("noise_std", noise_std),
-        rdp=_renyi(plan.guarantee, orders),
+        calibrated_parameter=("noise_std", noise_std),
+        rdp=_renyi_at(plan.guarantee, orders),
         composition_epsilon=composition_epsilon(plan.guarantee, steps, delta),
-        lower_bound_epsilon=lower_bound(run, delta) if with_lower_bound else None,
-        composition_noise_std=_composition_noise({**options, "steps": steps}) if reasons else None,
-        **(_reasons(run, plan.guarantee, delta) if reasons else {}),
+        lower_bound_epsilon=epsilon_lower_bound(run, delta) if with_lower_bound else None,
+        composition_noise_std=_composition_noise({**options, "n_steps": steps}) if reasons else None,
+        **(_explain_bound(run, plan.guarantee, delta) if reasons else {}),
         calibrated=True,
     )
 
 
-def _knob(plan: Price, mechanism: str) -> tuple[str, float]:
-    _, knob = options_named(mechanism)
-    return knob.name, float(getattr(plan.schedule, knob.name))
+def _calibrated_parameter(plan: CertifiedSpec, mechanism: str) -> tuple[str, float]:
+    _, target = option_reader_for(mechanism)
+    return target.name, float(getattr(plan.spec, target.name))
 
 
-def _public(plan: Price) -> tuple[float, float]:
-    """Noise and number of steps of a plan; the command line asks for one noise, not one per step."""
-    schedule = plan.schedule
-    assert isinstance(schedule, NoisyGradientSchedule)
-    assert isinstance(schedule.noise_std, float)
-    return schedule.noise_std, schedule.n_steps
+def _public_parameters(plan: CertifiedSpec) -> tuple[float, float]:
+    """Return the noise and number of steps of a plan; calibration gives one noise, not one per step."""
+    spec = plan.spec
+    assert isinstance(spec, NoisyGradientSpec)
+    assert isinstance(spec.noise_std, float)
+    return spec.noise_std, spec.n_steps
 
 
 def _composition_noise(options: Options) -> float | None:
-    asked = {name: value for name, value in options.items() if name != "noise_std"}
+    targets = {name: value for name, value in options.items() if name != "noise_std"}
     try:
-        return _public(calibrate(**{**asked, "theorem": Composition.name}))[0]
+        return _public_parameters(calibrate(**{**targets, "theorem": Composition.name}))[0]
     except DplangevinError:
         return None
 
 
-def _reasons(options: Options, guarantee: Guarantee, delta: float) -> dict[str, Any]:
-    """The plateau, or what the sharper theorems missed: in this run, or in one of any number of steps."""
-    level = plateau(options, delta)
-    stays = guarantee.theorem == Composition.name or varies(options)
-    run = options if stays else at_steps(options, math.inf, delta)
+def _explain_bound(options: Options, guarantee: Guarantee, delta: float) -> dict[str, Any]:
+    """Return the plateau, and why sharper theorems do not apply: to this run, or to one of any number of steps."""
+    level = find_plateau(options, delta)
+    is_this_run = guarantee.theorem == Composition.name or has_varying_steps(options)
+    run = options if is_this_run else with_n_steps(options, math.inf, delta)
     if options.get("theorem") is not None or (level is not None and run is not options):
         return {"plateau": level}
-    reasons = refusals(*describe(run))
+    reasons = explain_refusals(*describe_run(run))
     return {
         "plateau": level,
-        "refusals": told({name: reasons[name] for name in reasons if name != Composition.name}),
+        "refusals": format_refusals({name: reasons[name] for name in reasons if name != Composition.name}),
     }
+
+
+def format_header(kind: str, version: int) -> dict[str, Any]:
+    """Return the first fields of a document's plain data: its format, and which version wrote it when."""
+    return {
+        "format": f"dplangevin-{kind}",
+        "version": version,
+        "library": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def answer_to_dict(answer: AccountAnswer) -> dict[str, Any]:
+    """Return plain data: the keys of a Guarantee's JSON, and the bounds to compare it with.
+
+    An infinite number is None beside `<name>_infinite: True`, so that the JSON is strictly valid.
+    """
+    guarantee = answer.guarantee
+    plain: dict[str, Any] = {
+        "epsilon": answer.epsilon,
+        "delta": answer.delta,
+        "mu": guarantee.mu,
+        "kind": guarantee.kind,
+        "theorem": guarantee.theorem,
+        "reference": guarantee.reference,
+        "origin": guarantee.origin.kind,
+        "proofs": list(guarantee.origin.proofs),
+        "composition_epsilon": answer.composition_epsilon,
+        "lower_bound_epsilon": answer.lower_bound_epsilon,
+        "adjacency": guarantee.adjacency,
+        "release": guarantee.release,
+        "conditions": [condition.to_dict() for condition in guarantee.conditions],
+        "assumptions": list(guarantee.assumptions),
+        "arithmetic": guarantee.arithmetic,
+        "extra_delta": guarantee.extra_delta,
+    }
+    if answer.rdp:
+        plain["rdp"] = [
+            {"order": order, "divergence": value if math.isfinite(value) else None}
+            for order, value in answer.rdp
+        ]
+    if answer.calibrated:
+        plain.update([answer.calibrated_parameter] if answer.calibrated_parameter else ())
+        if answer.steps is not None:
+            plain["steps"] = answer.steps
+    return _replace_infinities(plain)
+
+
+def answer_to_json(answer: AccountAnswer) -> str:
+    """Return JSON text; raise rather than write a number that JSON cannot express."""
+    return json.dumps(answer_to_dict(answer), indent=2, allow_nan=False)
+
+
+def _replace_infinities(plain: dict[str, Any]) -> dict[str, Any]:
+    clean: dict[str, Any] = {}
+    for name, value in plain.items():
+        infinite = isinstance(value, float) and math.isinf(value)
+        clean[name] = None if infinite else value
+        if infinite:
+            clean[f"{name}_infinite"] = True
+    return clean
+
+
+def format_number(value: float | None, missing: str = "-", *, down: bool = False) -> str:
+    """Return a number with four digits, rounded up as an upper bound, or (down) rounded down as a lower bound."""
+    if value is None:
+        return missing
+    if not math.isfinite(value):
+        return "infinite"
+    if value == 0:
+        return "0"
+    if abs(value) < 1e-300:  # where a unit three digits below is no longer a number
+        return repr(value)
+    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 3)
+    digits = math.floor(value / unit * (1 + 1e-12)) if down else math.ceil(value / unit * (1 - 1e-12))
+    return f"{digits * unit:#.4g}".rstrip(".")
+
+
+def format_steps(steps: float) -> str:
+    """Return 1000000 as 1,000,000, and infinity as "any number of"."""
+    return "any number of" if math.isinf(steps) else f"{int(steps):,}"
+
+
+def print_answer(answer: AccountAnswer, console: Console | None = None) -> None:
+    """Print an answer as a table, sentences and lists."""
+    out = console or Console(highlight=False)
+    out.print(_answer_table(answer))
+    for sentence in answer_sentences(answer):
+        out.print(escape(sentence))
+    if answer.refusals:
+        out.print("\n[bold]Why no sharper theorem applies[/bold]")
+        out.print(_bullet_table(answer.refusals))
+    out.print("\n[bold]Holds when[/bold]")
+    out.print(_bullet_table(answer.guarantee.hypotheses))
+
+
+def answer_sentences(answer: AccountAnswer) -> list[str]:
+    """Return sentences that compare the run with composition and with runs of more steps."""
+    sentences = []
+    if (
+        answer.composition_noise_std is not None
+        and answer.noise_std is not None
+        and answer.composition_noise_std > 1.005 * answer.noise_std
+    ):
+        ratio = answer.composition_noise_std / answer.noise_std
+        needed = format_number(answer.composition_noise_std)
+        sentences.append(f"Plain composition would need noise {needed}, {ratio:.1f} times as much.")
+    if answer.plateau is not None and answer.steps is not None:
+        sentences.append(plateau_sentence(answer.plateau, answer.steps))
+    elif answer.refusals:
+        sentences.append("More steps keep costing privacy: no bound holds for every number of steps.")
+    elif answer.guarantee.release != "last-iterate" and answer.steps is not None:
+        sentences.append(f"More steps keep costing privacy: the release is {answer.guarantee.release}.")
+    return sentences
+
+
+def plateau_sentence(plateau: Plateau, steps: float) -> str:
+    """Return a sentence on the number of steps from which more steps cost no privacy."""
+    value = format_number(plateau.epsilon)
+    if plateau.n_steps is None:
+        return f"Epsilon never exceeds {value}, however many steps are run."
+    if steps >= plateau.n_steps:
+        return f"After about {plateau.n_steps:,} steps more steps cost nothing: epsilon stays at {value}."
+    return f"Epsilon still grows at this point; from about {plateau.n_steps:,} steps on it stays at {value}."
+
+
+def steps_table(title: str, rows: Sequence[CurveRow]) -> Table:
+    """Return a table of epsilon against the number of steps."""
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="", box=box.SIMPLE)
+    for heading in ("steps", "plain composition", "our bound", "lower bound"):
+        table.add_column(heading, justify="right")
+    table.add_column("theorem")
+    for row in rows:
+        table.add_row(
+            "any number" if math.isinf(row.steps) else f"{int(row.steps):,}",
+            format_number(row.composition, "infinite" if math.isinf(row.steps) else "-"),
+            format_number(row.bound),
+            format_number(row.lower, down=True),
+            row.theorem,
+        )
+    return table
+
+
+def _bullet_table(items: Iterable[str]) -> Table:
+    table = Table.grid(padding=(0, 1))
+    for item in items:
+        table.add_row(" -", escape(item))
+    return table
+
+
+def _answer_table(answer: AccountAnswer) -> Table:
+    guarantee = answer.guarantee
+    table = Table(show_header=False, box=box.SIMPLE, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    if answer.calibrated and answer.calibrated_parameter:
+        name, value = answer.calibrated_parameter
+        table.add_row(name.replace("_", " "), repr(value))
+    if answer.steps is None:
+        table.add_row("epsilon", format_number(answer.epsilon))
+    else:
+        table.add_row("steps", format_steps(answer.steps).removesuffix(" of"))
+        table.add_row("epsilon, our bound", format_number(answer.epsilon))
+        table.add_row("epsilon, plain composition", format_number(answer.composition_epsilon, "not computed"))
+        table.add_row(
+            "epsilon, lower bound", format_number(answer.lower_bound_epsilon, "not computed", down=True)
+        )
+    table.add_row("delta", format_number(answer.delta))
+    if guarantee.mu is not None:
+        table.add_row("mu (Gaussian DP)", format_number(guarantee.mu))
+    for order, value in answer.rdp:
+        table.add_row(f"Renyi divergence, order {order:g}", format_number(value))
+    table.add_row("theorem", escape(guarantee.theorem))
+    table.add_row("reference", escape(guarantee.reference))
+    table.add_row("origin", escape(str(guarantee.origin)))
+    table.add_row("adjacency", guarantee.adjacency)
+    table.add_row("release", guarantee.release)
+    return table

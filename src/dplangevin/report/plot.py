@@ -1,4 +1,4 @@
-"""The picture of an account: epsilon against the number of steps, as PNG, SVG or one HTML page."""
+"""Plot of epsilon against the number of steps of a run, as PNG, SVG or one HTML page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from dplangevin import _check, _files
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.account import account
-from dplangevin.report import text
-from dplangevin.report.curve import CurveRow, Plateau, plateau, row, step_grid
+from dplangevin.mechanisms.account import account
+from dplangevin.report import answer
+from dplangevin.report.curve import CurveRow, Plateau, curve_row, find_plateau, step_grid
 
 SUFFIXES = (".png", ".svg", ".html")
-_POINTS, _LOWER_POINTS = 31, 11
+_N_POINTS, _N_LOWER_POINTS = 31, 11
 # Okabe and Ito's colours survive the common kinds of colour blindness; dashes tell the lines apart as well.
 _LINES = (
     ("composition", "plain composition", "#D55E00", (0, (5, 2))),
@@ -25,8 +25,8 @@ _LINES = (
 )
 
 
-def check(path: Path, options: Mapping[str, Any]) -> None:
-    """Refuse what cannot be drawn before anything is computed."""
+def check_plot_options(path: Path, options: Mapping[str, Any]) -> None:
+    """Raise before anything is computed if the plot cannot be drawn or written."""
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidParameter(f"plot must end in .png, .svg or .html, got {str(path)!r}.")
     if not path.absolute().parent.is_dir():
@@ -35,7 +35,7 @@ def check(path: Path, options: Mapping[str, Any]) -> None:
         raise InvalidParameter(
             "plot draws epsilon against the number of steps; leave out --release checkpoints."
         )
-    if not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_std", "steps")):
+    if not all(isinstance(options.get(name), int | float) for name in ("step_size", "noise_std", "n_steps")):
         raise InvalidParameter("plot draws noisy gradient runs with one step_size and one noise_std.")
     try:
         import matplotlib  # noqa: F401
@@ -46,39 +46,39 @@ def check(path: Path, options: Mapping[str, Any]) -> None:
 
 
 def write_plot(path: Path, options: Mapping[str, Any]) -> None:
-    """Draw the run described by `account`'s options to `path`; the suffix chooses the format."""
-    check(path, options)
+    """Plot the run described by the options of `account` to `path`; the suffix chooses the format."""
+    check_plot_options(path, options)
     delta = _reported_delta(options)
-    level = plateau(options, delta)
-    drawn = _rows(options, delta, level)
+    level = find_plateau(options, delta)
+    rows = _plot_rows(options, delta, level)
     kind = path.suffix.lower()
     if kind == ".html":
-        _files.write_text(path, _page(drawn, level, options, delta))
+        _files.write_text(path, _html_page(rows, level, options, delta))
     else:
-        path.write_bytes(_figure(drawn, level, options, delta, kind.removeprefix(".")))
+        path.write_bytes(_draw_figure(rows, level, options, delta, kind.removeprefix(".")))
 
 
 def _reported_delta(options: Mapping[str, Any]) -> float:
     delta = options.get("delta")
     if delta is None:
         delta = account(**options).at_delta
-    return _check.open_unit("delta", delta)
+    return _check.check_open_unit("delta", delta)
 
 
-def _rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> list[CurveRow]:
-    """Upper bounds at every point; lower bounds, which are dearer, at some."""
-    last = options["steps"] if math.isfinite(options["steps"]) else 1_000
-    marks = {int(options["steps"])} if math.isfinite(options["steps"]) else set()
-    if level is not None and level.steps is not None:
-        last = max(last, 30 * level.steps)
-        marks.add(level.steps)
-    coarse = set(step_grid(options, last, _LOWER_POINTS))
-    fine = sorted(coarse | marks | set(step_grid(options, last, _POINTS)))
-    return [row(options, steps, delta, lower=steps in coarse, level=level) for steps in fine]
+def _plot_rows(options: Mapping[str, Any], delta: float, level: Plateau | None) -> list[CurveRow]:
+    """Return upper bounds at every point, and lower bounds, which take longer to compute, at some."""
+    last = options["n_steps"] if math.isfinite(options["n_steps"]) else 1_000
+    marks = {int(options["n_steps"])} if math.isfinite(options["n_steps"]) else set()
+    if level is not None and level.n_steps is not None:
+        last = max(last, 30 * level.n_steps)
+        marks.add(level.n_steps)
+    coarse = set(step_grid(options, last, _N_LOWER_POINTS))
+    fine = sorted(coarse | marks | set(step_grid(options, last, _N_POINTS)))
+    return [curve_row(options, steps, delta, lower=steps in coarse, level=level) for steps in fine]
 
 
-def _figure(
-    drawn: Sequence[CurveRow],
+def _draw_figure(
+    rows: Sequence[CurveRow],
     level: Plateau | None,
     options: Mapping[str, Any],
     delta: float,
@@ -92,13 +92,13 @@ def _figure(
     with mpl.rc_context({"svg.hashsalt": "dplangevin", "svg.fonttype": "path", "font.size": 10}):
         figure = Figure(figsize=(7.2, 4.2), layout="constrained")
         axes = figure.add_subplot()
-        _draw_lines(axes, drawn, options["steps"])
-        if level is not None and level.steps is not None:
-            _draw_plateau(axes, level.steps)
+        _draw_lines(axes, rows, options["n_steps"])
+        if level is not None and level.n_steps is not None:
+            _draw_plateau(axes, level.n_steps)
         axes.set(xscale="log", yscale="log", xlabel="number of steps")
         axes.set_ylabel(f"epsilon at delta = {delta:.3g}")
         if titled:
-            axes.set_title(_title(options), loc="left", fontsize=10.5)
+            axes.set_title(_plot_title(options), loc="left", fontsize=10.5)
         axes.grid(True, which="major", color="0.9", linewidth=0.7)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="upper left")
@@ -108,14 +108,14 @@ def _figure(
     return buffer.getvalue()
 
 
-def _draw_lines(axes: Any, drawn: Sequence[CurveRow], steps: float) -> None:
+def _draw_lines(axes: Any, rows: Sequence[CurveRow], steps: float) -> None:
     for name, label, colour, dashes in _LINES:
-        points = [(row.steps, getattr(row, name)) for row in drawn if getattr(row, name)]
+        points = [(row.steps, getattr(row, name)) for row in rows if getattr(row, name)]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, linestyle=dashes, linewidth=2, label=label)
-    here = [(row.steps, row.bound) for row in drawn if row.steps == steps and row.bound]
-    if here:
-        axes.plot(*here[0], "o", color=_LINES[1][2], markersize=7, label="this run")
+    this_run = [(row.steps, row.bound) for row in rows if row.steps == steps and row.bound]
+    if this_run:
+        axes.plot(*this_run[0], "o", color=_LINES[1][2], markersize=7, label="this run")
 
 
 def _draw_plateau(axes: Any, steps: int) -> None:
@@ -131,7 +131,7 @@ def _draw_plateau(axes: Any, steps: int) -> None:
     )
 
 
-def _title(options: Mapping[str, Any]) -> str:
+def _plot_title(options: Mapping[str, Any]) -> str:
     sampling = options.get("sampling", "full")
     mechanism = "Noisy gradient descent" if sampling == "full" else f"Noisy SGD, {sampling} batches"
     facts = [
@@ -149,14 +149,16 @@ def _title(options: Mapping[str, Any]) -> str:
     )
 
 
-def _page(drawn: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float) -> str:
-    svg = _figure(drawn, level, options, delta, "svg", titled=False).decode()  # the page has it
+def _html_page(
+    rows: Sequence[CurveRow], level: Plateau | None, options: Mapping[str, Any], delta: float
+) -> str:
+    svg = _draw_figure(rows, level, options, delta, "svg", titled=False).decode()  # the page has a title
     svg = svg[svg.index("<svg") :]
-    shown = [row for row in drawn if row.lower is not None] or list(drawn)
+    table_rows = [row for row in rows if row.lower is not None] or list(rows)
     cells = "\n".join(
-        f"<tr><td>{int(row.steps):,}</td><td>{text.number(row.composition)}</td><td>{text.number(row.bound)}</td>"
-        f"<td>{text.number(row.lower, down=True)}</td><td>{escape(row.theorem)}</td></tr>"
-        for row in shown
+        f"<tr><td>{int(row.steps):,}</td><td>{answer.format_number(row.composition)}</td><td>{answer.format_number(row.bound)}</td>"
+        f"<td>{answer.format_number(row.lower, down=True)}</td><td>{escape(row.theorem)}</td></tr>"
+        for row in table_rows
     )
     facts = ", ".join(
         f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
@@ -164,10 +166,12 @@ def _page(drawn: Sequence[CurveRow], level: Plateau | None, options: Mapping[str
         if value not in ((), False)
     )
     return _TEMPLATE.format(
-        title=escape(_title(options).replace("\n", ", ")),
+        title=escape(_plot_title(options).replace("\n", ", ")),
         svg=svg,
-        words=escape(
-            text.plateau_words(level, options["steps"]) if level else "More steps keep costing privacy."
+        sentence=escape(
+            answer.plateau_sentence(level, options["n_steps"])
+            if level
+            else "More steps keep costing privacy."
         ),
         facts=escape(facts),
         delta=f"{delta:.6g}",
@@ -191,7 +195,7 @@ td {{ white-space: nowrap; }}
 </style></head><body>
 <h1 style="font-size:1.3rem">{title}</h1>
 {svg}
-<p>{words}</p>
+<p>{sentence}</p>
 <div class="wide"><table><caption class="facts">epsilon at delta = {delta}</caption>
 <thead><tr><th>steps</th>
 <th>plain composition</th><th>our bound</th><th>lower bound</th><th>theorem</th></tr></thead>

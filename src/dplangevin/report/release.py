@@ -1,75 +1,139 @@
-"""The report on one release: the promise in plain words, its curves, what it rests on and what it leaves out."""
+"""The report on one release, plan or model: its guarantee in plain words, curves, assumptions and signatures."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dplangevin._version import __version__
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.report.curve import CurveRow
-from dplangevin.report.document import Bullets, Document, Facts, Figure, Number, ReportTable, Section, Text
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.errors import InvalidParameter
+from dplangevin.estimators.shapes import LEGEND, ColumnShape, shape_svg
+from dplangevin.report.answer import format_header, format_number
+from dplangevin.report.curve import CurveRow, plan_lower_bound, steps_rows
+from dplangevin.report.document import (
+    Block,
+    BulletList,
+    Document,
+    FactTable,
+    Figure,
+    Paragraph,
+    Picture,
+    ReportNumber,
+    ReportTable,
+    Section,
+)
 from dplangevin.report.html import Line, Plot
-from dplangevin.report.plain import stamp
-from dplangevin.report.shapes import shape_sections
-from dplangevin.report.steps import lower_bound, steps_rows
-from dplangevin.report.subject import Subject, settings_of, subject_of
-from dplangevin.report.text import number
-from dplangevin.report.tradeoff import ALPHAS, missed
+from dplangevin.report.subject import ReportSubject, public_settings, report_subject
+from dplangevin.signing import Signer, verify_file
+
+_MAX_SHAPES = 40
+_NO_BANDS_MESSAGE = (
+    "There are no confidence bands: the model was fitted without intervals. Where few records lie, a curve is mostly "
+    "noise and prior; intervals=True draws how far it may be off."
+)
+
+
+def shape_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
+    """Return the section on the shape functions of an additive model, if it is one, and add them to `plain`."""
+    schema = getattr(model, "schema_", getattr(model, "schema", None))
+    if not hasattr(model, "shapes") or not getattr(schema, "is_additive", False):
+        return []
+    shapes = sorted(model.shapes(), key=lambda shape: -shape.importance)
+    plain["shapes"] = [shape.to_dict() for shape in shapes]
+    has_bands = any(shape.low is not None for shape in shapes)
+    rows = [(shape.name, ReportNumber(value=float(f"{shape.importance:.4g}"))) for shape in shapes]
+    blocks: list[Block] = [
+        Paragraph(
+            text="The score is a sum of contributions, one per column, drawn below with the largest first."
+        ),
+        Paragraph(text=LEGEND if has_bands else _NO_BANDS_MESSAGE),
+        ReportTable(headers=("column", "largest minus smallest contribution"), rows=rows),
+        *(_shape_picture(shape) for shape in shapes[:_MAX_SHAPES]),
+    ]
+    return [Section(title="Contribution of each column", blocks=blocks)]
+
+
+def _shape_picture(shape: ColumnShape) -> Figure:
+    return Figure(plot=Picture(svg=shape_svg(shape), lines=_shape_lines(shape)), caption=shape.name)
+
+
+def _shape_lines(shape: ColumnShape) -> tuple[str, ...]:
+    values = shape.values if shape.values.ndim == 1 else shape.values[0]
+    return tuple(
+        f"{point if not isinstance(point, tuple) else ' x '.join(map(str, point))}: {value:.4g}"
+        for point, value in zip(shape.points, values, strict=True)
+    )
+
+
+ALPHAS = tuple(float(a) for a in np.unique(np.r_[0.0, 0.001, 0.01, 0.05, np.linspace(0.0, 1.0, 41)]))
+
+
+def tradeoff_at(guarantee: Guarantee, alphas: tuple[float, ...] = ALPHAS) -> tuple[float, ...]:
+    """Return the trade-off function f at each alpha, see `Guarantee.tradeoff`."""
+    return tuple(float(b) for b in guarantee.tradeoff(np.asarray(alphas)))
+
 
 VERSION = 1
-_ACCUSED = 0.05
+_FALSE_POSITIVE_RATE = 0.05
 
 
 def release_document(thing: Any, ledger: Any = None) -> Document:
-    """Everything known about the promise of a release, a plan or a fitted model."""
-    subject = subject_of(thing, ledger)
+    """Return the report on the guarantee of a release, a plan or a fitted model."""
+    subject = report_subject(thing, ledger)
     guarantee = subject.guarantee
     delta = guarantee.at_delta or 0.0
-    steps = _ran(subject)
-    plan = subject.plan if subject.whole else None  # of a part of what was spent nothing is said
+    steps = _number_of_steps(subject)
+    plan = subject.plan if subject.covers_everything else None  # the cost of a part would mislead
     rows = [] if plan is None else steps_rows(plan, delta, subject.rows_per_person)
-    curve = missed(guarantee)
+    curve = tradeoff_at(guarantee)
     plain: dict[str, Any] = {
-        **stamp("report", VERSION),
+        **format_header("report", VERSION),
         "what": subject.what,
         "guarantee": guarantee.to_dict(delta),
-        "odds_factor": _odds(guarantee.epsilon(delta)),
-        "recognised": {"wrongly_accused": _ACCUSED, "recognised": 1 - curve[ALPHAS.index(_ACCUSED)]},
-        "composition_epsilon": _beside(guarantee, delta),
+        "odds_factor": _odds_factor(guarantee.epsilon(delta)),
+        "recognised": {
+            "wrongly_accused": _FALSE_POSITIVE_RATE,
+            "recognised": 1 - curve[ALPHAS.index(_FALSE_POSITIVE_RATE)],
+        },
+        "composition_epsilon": _composition_of(guarantee, delta),
         "lower_bound_epsilon": None,
         "seeded": subject.seeded,
         "steps": steps,
         "release_hash": subject.digest,
         "ledger_head": subject.ledger_head,
         "rows_per_person": subject.rows_per_person,
-        "settings": _settings(subject),
-        "data_bounds": _bounds(subject),
+        "settings": _settings_plain(subject),
+        "data_bounds": _bounds_plain(subject),
         "tradeoff": {"false_alarms": list(ALPHAS), "misses": list(curve)},
-        "epsilon_against_steps": [_plain_row(row) for row in rows],
-        "ledger": _budget(subject.ledger),
+        "epsilon_against_steps": [_row_to_plain(row) for row in rows],
+        "ledger": _budget_plain(subject.ledger),
     }
     if plan is not None and steps is not None and subject.rows_per_person == 1:
-        plain["lower_bound_epsilon"] = lower_bound(plan, steps, delta)
+        plain["lower_bound_epsilon"] = plan_lower_bound(plan, steps, delta)
     sections = [
-        Section(title="What is promised", blocks=_promise(subject, plain)),
-        Section(title="What an attacker can do at most", blocks=[_tradeoff(curve)]),
+        Section(title="The guarantee", blocks=_guarantee_section(subject, plain)),
+        Section(title="Bound on every attack", blocks=[_tradeoff_section(curve)]),
         *shape_sections(thing, plain),
-        *([Section(title="What more steps cost", blocks=_steps(rows, subject, plain))] if rows else []),
-        Section(title="What is protected", blocks=[Bullets(items=protected(subject))]),
-        Section(title="What is not protected", blocks=[Bullets(items=not_protected(subject))]),
+        *([Section(title="Cost of more steps", blocks=_steps_section(rows, subject, plain))] if rows else []),
+        Section(title="What is protected", blocks=[BulletList(items=protected_facts(subject))]),
+        Section(title="What is not protected", blocks=[BulletList(items=unprotected_facts(subject))]),
         Section(
-            title="Holds when", blocks=[Bullets(items=guarantee.hypotheses or ("nothing more is assumed",))]
+            title="Holds when",
+            blocks=[BulletList(items=guarantee.hypotheses or ("no further assumption is made",))],
         ),
-        Section(title="Theorem", blocks=[Text(words=_theorem(guarantee))]),
-        *_facts("Stated bounds of the data", plain["data_bounds"]),
-        *_facts("What ran", plain["settings"]),
+        Section(title="Theorem", blocks=[Paragraph(text=_theorem_text(guarantee))]),
+        *_facts_section("Stated bounds of the data", plain["data_bounds"]),
+        *_facts_section("What ran", plain["settings"]),
         *(
-            [Section(title="Why these choices", blocks=[Bullets(items=subject.notes)])]
+            [Section(title="Why these choices", blocks=[BulletList(items=subject.notes)])]
             if subject.notes
             else []
         ),
-        Section(title="Budget left", blocks=_left(plain["ledger"])),
+        Section(title="Remaining budget", blocks=_budget_section(plain["ledger"])),
     ]
     footer = f"Written by dplangevin {__version__} on {plain['created']}. Nothing here comes from the private data but "
     return Document(
@@ -80,30 +144,32 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     )
 
 
-def _ran(subject: Subject) -> float | None:
+def _number_of_steps(subject: ReportSubject) -> float | None:
     if subject.steps is not None:
         return subject.steps
-    planned = getattr(getattr(subject.plan, "schedule", None), "n_steps", None)
+    planned = getattr(getattr(subject.plan, "spec", None), "n_steps", None)
     return None if planned is None else float(planned) if math.isinf(planned) else int(planned)
 
 
-def _promise(subject: Subject, plain: dict[str, Any]) -> list[Text | Facts]:
-    guarantee, promise = subject.guarantee, plain["guarantee"]
-    epsilon, delta = promise["epsilon"], promise["delta"]
-    rows: list[tuple[str, str | Number]] = [
-        ("epsilon", Number(value=epsilon)),
-        ("delta", Number(value=delta)),
+def _guarantee_section(subject: ReportSubject, plain: dict[str, Any]) -> list[Paragraph | FactTable]:
+    guarantee, epsilon, delta = subject.guarantee, plain["guarantee"]["epsilon"], plain["guarantee"]["delta"]
+    rows: list[tuple[str, str | ReportNumber]] = [
+        ("epsilon", ReportNumber(value=epsilon)),
+        ("delta", ReportNumber(value=delta)),
     ]
-    if promise["mu"] is not None:
-        rows.append(("mu (Gaussian privacy)", Number(value=promise["mu"])))
+    if plain["guarantee"]["mu"] is not None:
+        rows.append(("mu (Gaussian DP)", ReportNumber(value=plain["guarantee"]["mu"])))
     if plain["composition_epsilon"] is not None:
-        rows.append(("epsilon by plain composition", Number(value=plain["composition_epsilon"])))
+        rows.append(("epsilon by plain composition", ReportNumber(value=plain["composition_epsilon"])))
     if plain["lower_bound_epsilon"] is not None:
         rows.append(
-            ("lower bound (some run really costs it)", Number(value=plain["lower_bound_epsilon"], down=True))
+            (
+                "lower bound (attained by some run)",
+                ReportNumber(value=plain["lower_bound_epsilon"], down=True),
+            )
         )
     if plain["steps"] is not None:
-        rows.append(("steps", Number(value=plain["steps"])))
+        rows.append(("steps", ReportNumber(value=plain["steps"])))
     rows += [
         ("neighbours", guarantee.adjacency),
         ("released", guarantee.release),
@@ -113,91 +179,97 @@ def _promise(subject: Subject, plain: dict[str, Any]) -> list[Text | Facts]:
         rows.append(("hash of the release", subject.digest))
     if subject.ledger_head:
         rows.append(("charged under the ledger's head", subject.ledger_head))
-    return [Text(words=words) for words in plain_words(subject, plain)] + [Facts(rows=rows)]
+    return [Paragraph(text=text) for text in explain_guarantee(subject, plain)] + [FactTable(rows=rows)]
 
 
-def plain_words(subject: Subject, plain: dict[str, Any]) -> list[str]:
-    """The promise for people who do not know what epsilon is."""
-    promise, one = plain["guarantee"], "one record"
+def explain_guarantee(subject: ReportSubject, plain: dict[str, Any]) -> list[str]:
+    """Explain the guarantee to people who do not know what epsilon is."""
+    guarantee, unit = plain["guarantee"], "one record"
     if subject.rows_per_person > 1:
-        one = f"all records (at most {subject.rows_per_person}) of one person"
+        unit = f"all records (at most {subject.rows_per_person}) of one person"
     change = (
-        "were exchanged for any other" if promise["adjacency"] == "replace-one" else "were left out or added"
+        "were exchanged for any other"
+        if guarantee["adjacency"] == "replace-one"
+        else "were left out or added"
     )
-    words = f"If {one} {change}, no conclusion drawn from this release would become more than "
-    words += f"{number(plain['odds_factor'])} times as likely, whatever else is known about that person"
-    words += (
-        f"; this may fail with a probability of at most {promise['delta']:.3g}." if promise["delta"] else "."
+    meaning = f"If {unit} {change}, no conclusion drawn from this release would become more than "
+    meaning += (
+        f"{format_number(plain['odds_factor'])} times as likely, whatever else is known about that person"
     )
-    share = plain["recognised"]["recognised"]
-    said = (
-        f"An attacker who wants to know whether a record was used and is wrong about {_ACCUSED:.0%} of those who were "
-        f"not recognises at most {min(1.0, math.ceil(share * 1000) / 1000):.1%} of those who were."
+    meaning += (
+        f"; this may fail with a probability of at most {guarantee['delta']:.3g}."
+        if guarantee["delta"]
+        else "."
     )
-    cautions = []
+    power = min(1.0, math.ceil(plain["recognised"]["recognised"] * 1000) / 1000)
+    attack = (
+        "An attack that infers whether a record was used has a true positive rate (TPR) of at most "
+        f"{power:.1%} at a false positive rate (FPR) of {_FALSE_POSITIVE_RATE:.0%}."
+    )
+    warnings = []
     if subject.seeded:
-        cautions.append(
-            "The noise came from a seed: whoever knows the seed can undo it, and the promise is void for them."
+        warnings.append(
+            "The noise came from a seed: the guarantee does not hold against anyone who knows it."
         )
-    if promise["arithmetic"] == "real":
-        cautions.append("The proof is for ideal real-valued noise; the program used double precision.")
-    return [words, said, *cautions]
+    if guarantee["arithmetic"] == "real":
+        warnings.append("The proof is for ideal real-valued noise; the program used floating point.")
+    return [meaning, attack, *warnings]
 
 
-def protected(subject: Subject) -> tuple[str, ...]:
-    """What the promise covers."""
-    one = (
+def protected_facts(subject: ReportSubject) -> tuple[str, ...]:
+    """Return sentences on what the guarantee covers."""
+    unit = (
         "a record"
         if subject.rows_per_person == 1
         else f"all of a person's records, up to {subject.rows_per_person}"
     )
     return (
-        f"whether {one} was used at all, and everything in it: features, target and weight",
+        f"whether {unit} was used at all, and everything in it: features, target and weight",
         "against any attacker, whatever they know of the other records and whatever they compute from this release",
-        f"as long as only this leaves the run: {subject.guarantee.release}",
+        f"as long as the run releases nothing but this: {subject.guarantee.release}",
     )
 
 
-def not_protected(subject: Subject) -> tuple[str, ...]:
-    """What the promise leaves out."""
+def unprotected_facts(subject: ReportSubject) -> tuple[str, ...]:
+    """Return sentences on what the guarantee does not cover."""
     uncovered = [
         "what the release teaches about people in general, and hence about a person who shares those traits",
         "the public choices listed here (bounds, sizes, steps, noise); they must not come from the private data",
-        "other releases about the same people: their costs add up (a ledger keeps the sum)",
-        "anything else that was looked at: training scores, logs, error messages, running time",
+        "other releases about the same people: their costs add up (a ledger composes them)",
+        "anything else that was observed: training scores, logs, error messages, running time",
     ]
     if subject.guarantee.adjacency == "replace-one":
         uncovered.append("the number of records")
     if subject.rows_per_person == 1:
         uncovered.append("people with several records, beyond one record each")
     if subject.guarantee.arithmetic == "real":
-        uncovered.append("the low-order bits of floating-point numbers; secure mode closes this")
+        uncovered.append("the low-order bits of floating-point numbers; secure=True protects them")
     if subject.seeded is not False:
         uncovered.append("the noise, from someone who knows a seed it was drawn with")
     return tuple(uncovered)
 
 
-def _tradeoff(curve: tuple[float, ...]) -> Figure:
+def _tradeoff_section(curve: tuple[float, ...]) -> Figure:
     return Figure(
         plot=Plot(
             lines=[
                 Line(
-                    label="this promise: no attack lies below", points=list(zip(ALPHAS, curve, strict=True))
+                    label="this guarantee: no attack lies below", points=list(zip(ALPHAS, curve, strict=True))
                 ),
                 Line(label="perfect privacy", points=[(0.0, 1.0), (1.0, 0.0)], style=2),
             ],
-            x_label="share of others wrongly accused",
-            y_label="share of members missed",
-            words="Trade-off curve of the promise",
+            x_label="false positive rate",
+            y_label="false negative rate",
+            description="Trade-off curve of the guarantee",
         ),
         caption="The closer the curve is to the straight line, the less an attacker learns about any one record.",
     )
 
 
-def _steps(
-    rows: list[CurveRow], subject: Subject, plain: dict[str, Any]
-) -> list[Figure | ReportTable | Text]:
-    every: tuple[tuple[str, str, int], ...] = (
+def _steps_section(
+    rows: list[CurveRow], subject: ReportSubject, plain: dict[str, Any]
+) -> list[Figure | ReportTable | Paragraph]:
+    columns: tuple[tuple[str, str, int], ...] = (
         ("bound", subject.guarantee.theorem, 0),
         ("composition", "plain composition", 1),
         ("lower", "lower bound", 2),
@@ -205,117 +277,128 @@ def _steps(
     composed = all(row.bound == row.composition for row in rows) and any(row.bound for row in rows)
     named = [
         entry
-        for entry in every
+        for entry in columns
         if any(getattr(row, entry[0]) for row in rows) and not (composed and entry[0] == "composition")
     ]
-    if composed:  # a straight line says nothing: a few numbers do
-        rows, named[0] = _few(rows, plain["steps"]), ("bound", "epsilon", 0)
+    if composed:  # a few numbers say as much as a straight line
+        rows, named[0] = _select_rows(rows, plain["steps"]), ("bound", "epsilon", 0)
     cells = [
-        [Number(value=row.steps), *(_some(getattr(row, key), key == "lower") for key, _, _ in named)]
+        [
+            ReportNumber(value=row.steps),
+            *(_optional_number(getattr(row, key), key == "lower") for key, _, _ in named),
+        ]
         for row in rows
     ]
     table = ReportTable(headers=("steps", *(label for _, label, _ in named)), rows=cells)
-    return [Text(words=_no_plateau(subject)), table] if composed else [_plateau(rows, named, plain), table]
+    return (
+        [Paragraph(text=_explain_missing_plateau(subject)), table]
+        if composed
+        else [_plateau_figure(rows, named, plain), table]
+    )
 
 
-def _plateau(rows: list[CurveRow], named: list[tuple[str, str, int]], plain: dict[str, Any]) -> Figure:
+def _plateau_figure(rows: list[CurveRow], named: list[tuple[str, str, int]], plain: dict[str, Any]) -> Figure:
     lines = []
     for key, label, style in named:
         points = [(row.steps, getattr(row, key)) for row in rows if getattr(row, key)]
         lines.append(Line(label=label, points=points, style=style))
-    here = [(row.steps, row.bound) for row in rows if row.steps == plain["steps"] and row.bound]
-    lines += [Line(label="this run", points=here, marker=True)] if here else []
+    this_run = [(row.steps, row.bound) for row in rows if row.steps == plain["steps"] and row.bound]
+    lines += [Line(label="this run", points=this_run, marker=True)] if this_run else []
     delta = plain["guarantee"]["delta"]
     plot = Plot(
         lines=lines, x_label="number of steps", y_label=f"epsilon at delta = {delta:.3g}", log=True,
-        words="Epsilon against the number of steps",
+        description="Epsilon against the number of steps",
     )  # fmt: skip
-    caption = "Epsilon of runs with these public numbers and more or fewer steps (of the model)."
+    caption = "Epsilon of runs with these public parameters and more or fewer steps (of the model)."
     return Figure(plot=plot, caption=caption)
 
 
-def _few(rows: list[CurveRow], ran: float | None) -> list[CurveRow]:
-    """About five of the rows, the run itself among them."""
-    here = next((i for i, row in enumerate(rows) if row.steps == ran), len(rows) - 1)
-    kept = set(range(0, len(rows), max(1, len(rows) // 4))) | {here, len(rows) - 1}
-    return [rows[i] for i in sorted(kept)]
+def _select_rows(rows: list[CurveRow], ran: float | None) -> list[CurveRow]:
+    """Return about five of the rows, that of the run itself among them."""
+    own_index = next((i for i, row in enumerate(rows) if row.steps == ran), len(rows) - 1)
+    selected = set(range(0, len(rows), max(1, len(rows) // 4))) | {own_index, len(rows) - 1}
+    return [rows[i] for i in sorted(selected)]
 
 
-def _no_plateau(subject: Subject) -> str:
-    """Why the picture in which epsilon stops growing is not drawn."""
-    accelerated = getattr(getattr(subject.plan, "schedule", None), "momentum", False)
-    words = (
-        "Every step of this run costs privacy, and more steps would have cost more: it is accounted by composition. "
-        "That epsilon stops growing is proved for plain steps on a convex loss of which the last iterate alone is "
-        "released; "
+def _explain_missing_plateau(subject: ReportSubject) -> str:
+    """Explain why epsilon of this run does not stop growing with the number of steps."""
+    accelerated = getattr(getattr(subject.plan, "spec", None), "momentum", False)
+    text = (
+        "Every step of this run costs privacy, and more steps would cost more: it is accounted by composition. "
+        "That epsilon stops growing is proved for steps without momentum on a convex loss, of which only the last "
+        "iterate is released; "
     )
     if subject.guarantee.release == "last-iterate" and not accelerated:
-        return words + "in so few steps there is little to forget, and composition is the sharper account."
-    words += f"what leaves this run is: {subject.guarantee.release}" + (
+        return text + "for so few steps composition is the sharper bound."
+    text += f"this run releases: {subject.guarantee.release}" + (
         ", after accelerated steps" if accelerated else ""
     )
-    return words + "."
+    return text + "."
 
 
-def _some(value: float | None, down: bool) -> str | Number:
-    return "-" if value is None else Number(value=value, down=down)
+def _optional_number(value: float | None, down: bool) -> str | ReportNumber:
+    return "-" if value is None else ReportNumber(value=value, down=down)
 
 
-def _left(budget: dict[str, Any] | None) -> list[Text | Facts]:
+def _budget_section(budget: dict[str, Any] | None) -> list[Paragraph | FactTable]:
     if budget is None:
-        return [Text(words="No ledger was given: nobody keeps the sum of what was spent on these data.")]
-    rows: list[tuple[str, str | Number]] = [
+        return [
+            Paragraph(
+                text="No ledger was given: the total cost of all releases about these data is not recorded."
+            )
+        ]
+    rows: list[tuple[str, str | ReportNumber]] = [
         ("data set", budget["dataset"]),
-        ("budget epsilon", Number(value=budget["epsilon"])),
-        ("budget delta", Number(value=budget["delta"])),
-        ("releases charged", Number(value=budget["entries"])),
-        ("would still fit", budget["would_fit"]),
+        ("budget epsilon", ReportNumber(value=budget["epsilon"])),
+        ("budget delta", ReportNumber(value=budget["delta"])),
+        ("releases charged", ReportNumber(value=budget["entries"])),
+        ("would still fit", budget["fitting_text"]),
         *([("head of the ledger", budget["head"])] if budget["head"] else []),
     ]
-    return [Facts(rows=rows)]
+    return [FactTable(rows=rows)]
 
 
-def _budget(ledger: Any) -> dict[str, Any] | None:
+def _budget_plain(ledger: Any) -> dict[str, Any] | None:
     if ledger is None or not hasattr(ledger, "remaining"):
         return None
-    left = ledger.remaining()
+    remaining = ledger.remaining()
     return {
         "dataset": ledger.name,
-        "epsilon": left.epsilon,
-        "delta": left.delta,
-        "entries": left.entries,
-        "would_fit": left.would_fit(),
+        "epsilon": remaining.epsilon,
+        "delta": remaining.delta,
+        "entries": remaining.entries,
+        "fitting_text": remaining.fitting_text(),
         "head": ledger.head() if hasattr(ledger, "head") else None,
     }
 
 
-def _bounds(subject: Subject) -> dict[str, str]:
+def _bounds_plain(subject: ReportSubject) -> dict[str, str]:
     problem = getattr(subject.plan, "problem", None)
     if problem is None:
         return {}
     return {
         "records": f"{problem.n}",
         "features": f"{problem.n_features}" + (" and an intercept" if problem.fit_intercept else ""),
-        **settings_of(problem.bounds),
+        **public_settings(problem.bounds),
         "loss": repr(problem.loss),
         "constraint": repr(problem.constraint),
         "ridge": f"{problem.ridge:.6g}",
     }
 
 
-def _settings(subject: Subject) -> dict[str, str]:
-    schedule = getattr(subject.plan, "schedule", None)
+def _settings_plain(subject: ReportSubject) -> dict[str, str]:
+    spec = getattr(subject.plan, "spec", None)
     return dict(subject.settings) or (
-        {} if schedule is None else {"mechanism": schedule.mechanism, **settings_of(schedule)}
+        {} if spec is None else {"mechanism": spec.mechanism, **public_settings(spec)}
     )
 
 
-def _facts(title: str, facts: dict[str, str]) -> list[Section]:
-    rows = [(name.replace("_", " "), words) for name, words in facts.items()]
-    return [Section(title=title, blocks=[Facts(rows=rows)])] if rows else []
+def _facts_section(title: str, facts: dict[str, str]) -> list[Section]:
+    rows = [(name.replace("_", " "), text) for name, text in facts.items()]
+    return [Section(title=title, blocks=[FactTable(rows=rows)])] if rows else []
 
 
-def _plain_row(row: CurveRow) -> dict[str, float | None]:
+def _row_to_plain(row: CurveRow) -> dict[str, float | None]:
     return {
         "steps": row.steps,
         "epsilon": row.bound,
@@ -324,14 +407,42 @@ def _plain_row(row: CurveRow) -> dict[str, float | None]:
     }
 
 
-def _beside(guarantee: Guarantee, delta: float) -> float | None:
-    beside = guarantee.composition
-    return beside.epsilon(delta) if beside is not None and 0 < delta < 1 else None
+def _composition_of(guarantee: Guarantee, delta: float) -> float | None:
+    composition = guarantee.composition
+    return composition.epsilon(delta) if composition is not None and 0 < delta < 1 else None
 
 
-def _odds(epsilon: float) -> float:
+def _odds_factor(epsilon: float) -> float:
     return math.exp(epsilon) if epsilon < 700 else math.inf
 
 
-def _theorem(guarantee: Guarantee) -> str:
+def _theorem_text(guarantee: Guarantee) -> str:
     return f"{guarantee.theorem}: {guarantee.reference}. This statement is {guarantee.origin}."
+
+
+_MEANING = "Check a signature with `dplangevin verify FILE --key PUB` and the signer's own public key."
+
+
+def signed_section(
+    sign: str | Path | None, source: str | Path | None
+) -> tuple[Signer | None, Section | None]:
+    """Return the signer of the report and the section on signatures; None where there are none."""
+    signer, rows = None if sign is None else Signer(sign), []
+    if source is not None:
+        try:
+            signature = verify_file(source)
+        except InvalidParameter as error:
+            if "dplangevin[sign]" not in str(error):
+                raise
+            rows.append(
+                (Path(source).name, "carries a signature that was not checked: the extra `sign` is missing")
+            )
+        else:
+            rows += [] if signature is None else [(Path(source).name, str(signature))]
+    if signer is not None:
+        rows.append(
+            ("this report", f"signed by {signer.name or 'someone without a name'} with the key {signer.key}")
+        )
+    if not rows:
+        return signer, None
+    return signer, Section(title="Signatures", blocks=[FactTable(rows=rows), Paragraph(text=_MEANING)])

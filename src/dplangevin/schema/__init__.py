@@ -1,17 +1,17 @@
-"""What is public about a table: its columns, their ranges and their categories."""
+"""Public schema of a table: its columns, their ranges and their categories."""
 
-from dplangevin.schema.basis import Basis
+from dplangevin.schema.basis import SplineBasis
 from dplangevin.schema.columns import CategoricalColumn, Column, NumericColumn
-from dplangevin.schema.learned import SchemaToLearn, as_schema, load_any
+from dplangevin.schema.learned import LearnableSchema, as_schema, load_schema
 from dplangevin.schema.schema import Schema
 
 __all__ = [
-    "Basis",
     "CategoricalColumn",
     "Column",
+    "LearnableSchema",
     "NumericColumn",
     "Schema",
-    "SchemaToLearn",
+    "SplineBasis",
     "as_schema",
-    "load_any",
+    "load_schema",
 ]

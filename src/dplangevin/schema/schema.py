@@ -1,4 +1,4 @@
-"""The public schema of a table, read from and written to JSON or TOML."""
+"""Public schema of a table, read from and written to JSON or TOML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from dplangevin import _check, _files, _plain
 from dplangevin.errors import InvalidParameter
-from dplangevin.schema._products import checked_products
 from dplangevin.schema.columns import (
     MISSING_RULES,
     CategoricalColumn,
@@ -22,25 +21,50 @@ from dplangevin.schema.columns import (
 )
 
 if TYPE_CHECKING:
-    from dplangevin.schema.learned import SchemaToLearn
+    from dplangevin.schema.learned import LearnableSchema
+
+
+def check_products(products: Any, columns: tuple[Column, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of columns to multiply; raise unless each has two different listed columns and none repeats."""
+    pairs: list[tuple[str, str]] = []
+    known = {column.name: column for column in columns}
+    if not isinstance(products, list | tuple):
+        raise InvalidParameter(f"products must be a list of pairs of columns, got {products!r}.")
+    for pair in products:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or pair[0] == pair[1]:
+            raise InvalidParameter(f"products holds {pair!r}; each entry is a pair of two different columns.")
+        for name in pair:
+            if not isinstance(name, str) or name not in known:
+                raise InvalidParameter(f"products names {name!r}, which the schema's columns do not list.")
+            column = known[name]
+            if isinstance(column, NumericColumn) and column.monotone is not None:
+                raise InvalidParameter(
+                    f"column {name!r} is monotone and also in products, but a product has no single direction; drop "
+                    "one of the two."
+                )
+        if tuple(pair) in pairs or tuple(pair[::-1]) in pairs:
+            raise InvalidParameter(f"products holds {list(pair)} twice; list each pair once.")
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
 
 VERSION = 1
-_SHOWN = 6  # columns in the repr
+_MAX_SHOWN_COLUMNS = 6  # in the repr
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """Stated facts about every table of this kind: they are public, and never measured from the data.
+    """Public facts that hold for every table of this kind: stated by the user, never measured from private data.
 
     Parameters
     ----------
     columns : the columns, each with a range or a list of categories.
     target : the column to be predicted (classes or a range), if there is one.
-    missing : a missing value gets its "own" category, or stands for the "middle" of the range; "never" says that there
-        is none (one that occurs all the same is the middle or the first category, and in counts in no cell). A column
-        may state its own rule.
-    row_norm : the norm every encoded row is scaled into.
-    products : pairs of columns whose products are columns too.
+    missing : "own" gives missing values an indicator of their own, "middle" replaces them by the middle of the range,
+        "never" states that none occur (one that does is read as the middle or the first category, and belongs to no
+        cell of a count). A column may state its own rule.
+    row_norm : bound on the norm to which every encoded row is scaled.
+    products : pairs of columns whose products are added as columns of the encoded table.
 
     Examples
     --------
@@ -57,24 +81,24 @@ class Schema:
     products: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        _check.put(self, columns=tuple(self.columns))
-        _check.put(self, missing=_check.choice("missing", self.missing, MISSING_RULES))
-        _check.each(self, row_norm=_check.positive)
+        _check.set_frozen(self, columns=tuple(self.columns))
+        _check.set_frozen(self, missing=_check.check_choice("missing", self.missing, MISSING_RULES))
+        _check.validate_fields(self, row_norm=_check.check_positive)
         if not self.columns:
             raise InvalidParameter("columns must not be empty; a schema states at least one column.")
         names = [column.name for column in self.columns]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidParameter(f"columns holds {', '.join(twice)} twice; list each column once.")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InvalidParameter(f"columns holds {', '.join(repeated)} twice; list each column once.")
         if self.target is not None and self.target.name in names:
             raise InvalidParameter(f"target {self.target.name!r} is also listed in columns; list it once.")
-        _check.put(self, products=checked_products(self.products, self.columns))
+        _check.set_frozen(self, products=check_products(self.products, self.columns))
 
     @property
-    def additive(self) -> bool:
-        """Whether rows are scaled by the largest norm, so that the score is a sum of functions of single columns.
+    def is_additive(self) -> bool:
+        """Whether all rows are scaled by the same (largest) norm, so that the score is additive over columns.
 
-        A direction needs it too: divided by its own norm, a row's score need not rise with a column of rising weight.
+        Monotone columns need it too: if each row were divided by its own norm, the score need not be monotone.
         """
         curved = any(
             isinstance(column, NumericColumn) and (column.basis is not None or column.monotone is not None)
@@ -83,30 +107,32 @@ class Schema:
         return curved or bool(self.products)
 
     def __repr__(self) -> str:
-        """A line: the first few columns, how many there are, and the target."""
-        shown = [_short(column) for column in self.columns[:_SHOWN]]
-        shown += [f"and {len(self.columns) - _SHOWN} more"] * (len(self.columns) > _SHOWN)
-        target = "" if self.target is None else f"; target {_short(self.target)}"
+        """Return one line: the first few columns, how many there are, and the target."""
+        shown = [_describe_column(column) for column in self.columns[:_MAX_SHOWN_COLUMNS]]
+        shown += [f"and {len(self.columns) - _MAX_SHOWN_COLUMNS} more"] * (
+            len(self.columns) > _MAX_SHOWN_COLUMNS
+        )
+        target = "" if self.target is None else f"; target {_describe_column(self.target)}"
         return f"Schema({', '.join(shown)}{target}; missing = {self.missing!r}, row_norm = {self.row_norm:g})"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns, without the target."""
+        """Names of the columns, without the target."""
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """The column (or target) of this name."""
+        """Return the column (or target) of this name."""
         for column in (*self.columns, *([self.target] if self.target is not None else [])):
             if column.name == name:
                 return column
         raise InvalidParameter(f"the schema has no column {name!r}; it has {', '.join(self.names)}.")
 
-    def missing_of(self, column: Column) -> Missing:
-        """The rule for missing values of a column: its own, or the schema's."""
+    def missing_rule(self, column: Column) -> Missing:
+        """Return the rule for missing values of a column: its own, or the schema's."""
         return self.missing if column.missing is None else column.missing
 
     def validate(self, names: Iterable[str]) -> None:
-        """Refuse a table that lacks a column of the schema (the target may be absent)."""
+        """Raise if a table with these column names lacks a column of the schema (the target may be absent)."""
         present = set(names)
         absent = [name for name in self.names if name not in present]
         if absent:
@@ -124,20 +150,24 @@ class Schema:
         missing: str = "own",
         row_norm: float = 1.0,
         **kinds: Any,
-    ) -> SchemaToLearn:
-        """A schema whose ranges and categories a fit learns, under its promise: learn(age="number", job="category").
+    ) -> LearnableSchema:
+        """Return a schema whose ranges and categories the fit learns: learn(age="number", job="category").
 
-        Kinds are stated, since one odd cell may change a type. A column may also say what is known of it, as in a file:
-        {"range": [0, 120]}, {"range": "learn", "unit": 1000}, {"categories": "learn", "as": "text", "most": 100}.
-        Columns whose names are no words go into a dictionary, the first argument.
+        Kinds must be stated, since a single record may change a type. Instead of a kind, a column may be an entry as
+        in a file: {"range": [0, 120]}, {"range": "learn", "unit": 1000}, {"categories": "learn", "as": "text",
+        "most": 100}. Columns whose names are not Python identifiers go into a dictionary, the first argument.
+
+        Privacy
+        -------
+        The fit learns ranges and categories from noisy counts, as part of its own privacy guarantee.
         """
-        from dplangevin.schema.learned import learned
+        from dplangevin.schema.learned import make_learnable_schema
 
-        return learned({**(columns or {}), **kinds}, target, missing, row_norm)
+        return make_learnable_schema({**(columns or {}), **kinds}, target, missing, row_norm)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Schema:
-        """The schema from the plain data of its file format."""
+        """Return the schema from the plain data of its file format."""
         if not isinstance(content, Mapping):
             raise InvalidParameter(f"a schema must be a table of settings, got {type(content).__name__}.")
         unknown = sorted(set(content) - {"version", "columns", "target", "missing", "row_norm", "products"})
@@ -147,8 +177,8 @@ class Schema:
 
         if asks_to_learn(content):
             raise InvalidParameter(
-                "this schema leaves something to be learned, and only the fit of an estimator learns it: give it as "
-                "schema= there, or use the estimator's schema_ after the fit."
+                "this schema leaves something to be learned, and only the fit of an estimator learns it: pass it to "
+                "the estimator as schema=, or use the estimator's schema_ after the fit."
             )
         if content.get("version", VERSION) != VERSION:
             raise InvalidParameter(f"schema version must be {VERSION}, got {content['version']!r}.")
@@ -157,19 +187,19 @@ class Schema:
             raise InvalidParameter("columns must be a non-empty table of column names.")
         return cls(
             columns=tuple(column_from_dict(name, entry) for name, entry in columns.items()),
-            target=_target(content["target"]) if content.get("target") is not None else None,
+            target=_read_target_column(content["target"]) if content.get("target") is not None else None,
             missing=content.get("missing", "own"),
             row_norm=content.get("row_norm", 1.0),
             products=content.get("products", ()),
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The plain data of the file format."""
+        """Return the plain data of the file format."""
         result: dict[str, Any] = {"version": VERSION}
         result["columns"] = {column.name: column.to_dict() for column in self.columns}
         if isinstance(self.target, CategoricalColumn):
-            kept = {"as": "text"} if self.target.text else {}
-            result["target"] = {"name": self.target.name, "classes": list(self.target.categories), **kept}
+            extra = {"as": "text"} if self.target.text else {}
+            result["target"] = {"name": self.target.name, "classes": list(self.target.categories), **extra}
         elif isinstance(self.target, NumericColumn):
             result["target"] = {"name": self.target.name, "range": [self.target.low, self.target.high]}
         result["missing"] = self.missing
@@ -183,58 +213,59 @@ class Schema:
         """Read a schema from a .json or .toml file."""
         what, text = f"the schema {str(path)!r}", _files.read_text(path, "the schema")
         if Path(path).suffix.lower() != ".toml":
-            return cls.from_dict(_plain.parse(text, what))
+            return cls.from_dict(_plain.parse_json(text, what))
         try:
             content = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidParameter(f"{what} is not valid TOML: {error}.") from None
-        return cls.from_dict(_plain.bounded(content, what))
+        return cls.from_dict(_plain.check_nesting(content, what))
 
     def save(self, path: str | Path) -> None:
         """Write the schema to a .json or .toml file."""
-        place = Path(path)
         content = self.to_dict()
-        text = _toml(content) if place.suffix.lower() == ".toml" else json.dumps(content, indent=2) + "\n"
-        _files.write_text(place, text)
+        is_toml = Path(path).suffix.lower() == ".toml"
+        _files.write_text(Path(path), _to_toml(content) if is_toml else json.dumps(content, indent=2) + "\n")
 
 
-def _short(column: Column) -> str:
+def _describe_column(column: Column) -> str:
     if isinstance(column, CategoricalColumn):
         return f"{column.name} ({len(column.categories)} categories)"
     return f"{column.name} [{column.low:g}, {column.high:g}]"
 
 
-def _target(entry: object) -> Column:
+def _read_target_column(entry: object) -> Column:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise InvalidParameter(f"target must be a table with 'name' and 'classes' or 'range', got {entry!r}.")
     rest = {("categories" if key == "classes" else key): entry[key] for key in entry if key != "name"}
     if set(rest) - {"as"} != {"categories"} and set(rest) != {"range"}:
-        raise InvalidParameter(f"target needs 'classes' or 'range' beside its name, got {sorted(entry)}.")
+        raise InvalidParameter(
+            f"target needs 'classes' or 'range' in addition to its name, got {sorted(entry)}."
+        )
     return column_from_dict(entry["name"], rest)
 
 
-def _toml(content: Mapping[str, Any]) -> str:
-    """The few shapes of TOML a schema needs."""
+def _to_toml(content: Mapping[str, Any]) -> str:
+    """Write the subset of TOML that a schema needs."""
     lines = [
-        f"{key} = {_toml_value(value)}" for key, value in content.items() if not isinstance(value, Mapping)
+        f"{key} = {_to_toml_value(value)}" for key, value in content.items() if not isinstance(value, Mapping)
     ]
     for name, entry in content["columns"].items():
         lines += [
             "",
-            f"[columns.{_toml_value(name)}]",
-            *(f"{key} = {_toml_value(entry[key])}" for key in entry),
+            f"[columns.{_to_toml_value(name)}]",
+            *(f"{key} = {_to_toml_value(entry[key])}" for key in entry),
         ]
     if "target" in content:
         lines += [
             "",
             "[target]",
-            *(f"{key} = {_toml_value(value)}" for key, value in content["target"].items()),
+            *(f"{key} = {_to_toml_value(value)}" for key, value in content["target"].items()),
         ]
     return "\n".join(lines) + "\n"
 
 
-def _toml_value(value: object) -> str:
-    """JSON texts, numbers and lists are valid TOML, but for surrogate pairs and the delete character."""
+def _to_toml_value(value: object) -> str:
+    """Write a value as TOML: JSON is valid TOML except for surrogate pairs and the delete character."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml_value(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {_to_toml_value(entry)}" for key, entry in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,26 +1,25 @@
-"""The reading room: every entry to records, one cell at a time, each by itself."""
+"""Readers of tables and files: every cell is read by itself, by a rule that depends on no other record."""
 
 from typing import TYPE_CHECKING
 
-from dplangevin._lazy import attach
+from dplangevin._lazy import attach_lazy_names
 
 if TYPE_CHECKING:
     from dplangevin.tables.cells import (
-        label as label,
-        labels_of as labels_of,
-        number as number,
-        plain as plain,
-        shortest as shortest,
+        label_indices as label_indices,
+        read_label as read_label,
+        read_number as read_number,
+        shortest_text as shortest_text,
     )
-    from dplangevin.tables.columns import MISSING as MISSING, OTHER as OTHER, Cells as Cells
-    from dplangevin.tables.files import Files as Files, is_path as is_path
-    from dplangevin.tables.room import (
+    from dplangevin.tables.columns import MISSING as MISSING, OTHER as OTHER, CellColumn as CellColumn
+    from dplangevin.tables.files import TableFiles as TableFiles, is_path as is_path
+    from dplangevin.tables.frames import (
         Table as Table,
-        cells_of as cells_of,
-        matrix_of as matrix_of,
-        table_of as table_of,
+        as_column as as_column,
+        as_matrix as as_matrix,
+        as_table as as_table,
     )
     from dplangevin.tables.text import Dialect as Dialect
 
-# At the first use: a schema reads labels without NumPy.
-__getattr__, __dir__, __all__ = attach(__name__)
+# Imported at first use: a schema reads labels without NumPy.
+__getattr__, __dir__, __all__ = attach_lazy_names(__name__)

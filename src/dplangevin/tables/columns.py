@@ -1,4 +1,4 @@
-"""One column of a table, its cells unread: read as numbers or as labels, faster than cell by cell but equal to it."""
+"""Columns of unread cells, read as numbers or labels: faster than cell by cell, with the same result."""
 
 from __future__ import annotations
 
@@ -15,64 +15,67 @@ from dplangevin.tables import cells
 Codes = NDArray[np.int64]
 OTHER, MISSING = -1, -2
 PLAIN_DECIMAL = r"\A[+-]?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?\z"
-"""Of RE2, whose time is linear: decimals of finite size, a part of what `cells.number` reads."""
+"""Pattern of RE2, which runs in linear time: finite decimals, a subset of what `cells.read_number` reads."""
 
 
-class Cells(ABC):
-    """A column. Whatever a cell holds, reading it raises nothing and depends on no other cell."""
+class CellColumn(ABC):
+    """Column of unread cells. Whatever a cell holds, reading it raises nothing and depends on no other cell."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of cells."""
+        """Return the number of cells."""
 
     @abstractmethod
-    def part(self, rows: slice) -> Cells:
-        """Some consecutive cells."""
+    def slice(self, rows: slice) -> CellColumn:
+        """Return some consecutive cells."""
 
     @abstractmethod
-    def take(self, rows: Codes) -> Cells:
-        """The cells with these increasing row numbers."""
+    def take(self, rows: Codes) -> CellColumn:
+        """Return the cells with these increasing row numbers."""
 
     @property
-    def numeric(self) -> bool:
-        """Whether the stated type of the column holds nothing but numbers (and nulls): public, as its name is."""
+    def is_numeric(self) -> bool:
+        """Whether the declared type of the column admits only numbers (and nulls); public, like its name."""
         return False
 
     @abstractmethod
     def numbers(self) -> NDArray[np.floating[Any]]:
-        """Every cell as `cells.number` reads it (float32 where the container holds float32)."""
+        """Return every cell as `cells.read_number` reads it (float32 where the container holds float32)."""
 
     @abstractmethod
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
-        """Every cell as `cells.label` reads it: places in a list of labels (which may repeat), -1 where missing."""
+        """Return the labels that `cells.read_label` reads: indices into a list (which may repeat), -1 where missing."""
 
     @abstractmethod
     def persons(self) -> tuple[Codes, Sequence[str]]:
-        """Every cell as `cells.person` reads it: places in a list (which may repeat), -1 where it is nobody."""
+        """Return the persons that `cells.read_person` reads: indices into a list (which may repeat), -1 for nobody."""
 
     def codes(self, listed: Mapping[str, int], *, text: bool = False) -> Codes:
-        """The code of each cell's label; OTHER where it is not listed, MISSING where there is none."""
-        places, found = self.labels(text=text)
-        table = np.array([*(listed.get(word, OTHER) for word in found), MISSING], np.int64)
-        return np.asarray(table[places])
+        """Return the code of each cell's label by `listed`; OTHER where it is unlisted, MISSING where there is none."""
+        indices, labels = self.labels(text=text)
+        table = np.array([*(listed.get(label, OTHER) for label in labels), MISSING], np.int64)
+        return np.asarray(table[indices])
 
     def texts(self, written: Mapping[str, str] | None = None, *, text: bool = False) -> NDArray[Any]:
-        """The labels as Python texts, None where missing; `written` rewrites some of them."""
-        places, found = self.labels(text=text)
-        words = found if written is None else [written.get(word, word) for word in found]
-        return np.array([*words, None], dtype=object)[places]
+        """Return the labels as Python texts, None where missing; `written` maps labels to the texts to show instead."""
+        indices, labels = self.labels(text=text)
+        texts = labels if written is None else [written.get(label, label) for label in labels]
+        return np.array([*texts, None], dtype=object)[indices]
 
-    def plain(self) -> list[float | str | None]:
-        """Every cell as `cells.plain` reads it."""
+    def plain_values(self) -> list[float | str | None]:
+        """Return every cell without a stated type: a number, a text, or None."""
         numbers, texts = self.numbers(), self.texts()
-        return [float(value) if value == value else word for value, word in zip(numbers, texts, strict=True)]
+        return [float(value) if value == value else text for value, text in zip(numbers, texts, strict=True)]
 
 
 @final
-class ArrayCells(Cells):
-    """A one-dimensional NumPy array of any type, or Python objects in one.
+class ArrayColumn(CellColumn):
+    """Column in a one-dimensional NumPy array of any type, or of Python objects.
 
-    typed : whether the type of the array was given. That of a list is nobody's statement: one record may change it.
+    Parameters
+    ----------
+    array : the cells.
+    typed : whether the dtype was declared; that of a list was inferred, so one record may have changed it.
     """
 
     def __init__(self, array: NDArray[Any], *, typed: bool = True) -> None:
@@ -81,14 +84,14 @@ class ArrayCells(Cells):
     def __len__(self) -> int:
         return len(self._array)
 
-    def part(self, rows: slice) -> Cells:
-        return ArrayCells(self._array[rows], typed=self._typed)
+    def slice(self, rows: slice) -> CellColumn:
+        return ArrayColumn(self._array[rows], typed=self._typed)
 
-    def take(self, rows: Codes) -> Cells:
-        return ArrayCells(self._array[rows], typed=self._typed)
+    def take(self, rows: Codes) -> CellColumn:
+        return ArrayColumn(self._array[rows], typed=self._typed)
 
     @property
-    def numeric(self) -> bool:
+    def is_numeric(self) -> bool:
         return self._typed and self._array.dtype.kind in "biuf"
 
     def numbers(self) -> NDArray[np.floating[Any]]:
@@ -104,98 +107,101 @@ class ArrayCells(Cells):
             return np.where(values.imag == 0, values.real, cells.NAN)
         if kind in "mM":
             return np.full(len(self), cells.NAN)
-        return np.fromiter(_each(self._array, cells.number), np.float64, len(self))
+        return np.fromiter(_read_each(self._array, cells.read_number), np.float64, len(self))
 
     def codes(self, listed: Mapping[str, int], *, text: bool = False) -> Codes:
         if self._array.dtype.kind in "biuf":
-            return _number_codes(np.asarray(self.numbers(), np.float64), listed)
+            return _codes_of_numbers(np.asarray(self.numbers(), np.float64), listed)
         return super().codes(listed, text=text)
 
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
         if self._array.dtype.kind in "biuf":
-            return _number_labels(np.asarray(self.numbers(), np.float64))
-        return self._read(lambda cell: cells.label(cell, text=text))
+            return _labels_of_numbers(np.asarray(self.numbers(), np.float64))
+        return self._read_objects(lambda cell: cells.read_label(cell, text=text))
 
     def persons(self) -> tuple[Codes, Sequence[str]]:
         if self._array.dtype.kind in "biuf":
-            read = self.numbers()
-            return _number_labels(_sure(np.where(read == self._array, read, cells.NAN)))
-        return self._read(cells.person)
+            values = self.numbers()
+            return _labels_of_numbers(
+                _unambiguous_numbers(np.where(values == self._array, values, cells.NAN))
+            )
+        return self._read_objects(cells.read_person)
 
-    def _read(self, read: Callable[[Any], str | None]) -> tuple[Codes, Sequence[str]]:
-        places: dict[str | None, int] = {None: -1}
-        found = _each(self._array, read)
-        codes = np.fromiter((places.setdefault(word, len(places) - 1) for word in found), np.int64, len(self))
-        return codes, [word for word in places if word is not None]
+    def _read_objects(self, read: Callable[[Any], str | None]) -> tuple[Codes, Sequence[str]]:
+        index_by_label: dict[str | None, int] = {None: -1}
+        labels = _read_each(self._array, read)
+        indices = (index_by_label.setdefault(label, len(index_by_label) - 1) for label in labels)
+        codes = np.fromiter(indices, np.int64, len(self))
+        return codes, [label for label in index_by_label if label is not None]
 
 
-def _each(array: NDArray[Any], read: Callable[[Any], Any]) -> Any:
-    """The readings of the cells; each text is read once."""
-    known: dict[str, Any] = {}
+def _read_each(array: NDArray[Any], read: Callable[[Any], Any]) -> Any:
+    """Yield read(cell) for every cell; repeated texts are read once."""
+    cache: dict[str, Any] = {}
     for cell in array if array.dtype.kind in "mM" else array.tolist():
         if type(cell) is not str:
             yield read(cell)
             continue
-        if cell not in known:
-            if len(known) > 1 << 20:  # all texts differ: remembering them would only fill the memory
-                known.clear()
-            known[cell] = read(cell)
-        yield known[cell]
+        if cell not in cache:
+            if len(cache) > 1 << 20:  # so many distinct texts hardly repeat: bound the memory
+                cache.clear()
+            cache[cell] = read(cell)
+        yield cache[cell]
 
 
-def _sure(values: NDArray[np.floating[Any]]) -> Floats:
-    """Numbers that surely tell persons apart; NaN in place of others."""
+def _unambiguous_numbers(values: NDArray[np.floating[Any]]) -> Floats:
+    """Return the numbers that identify a person unambiguously; NaN in place of the others."""
     wide = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore"):
-        return np.where(np.abs(wide) < cells.SURE, wide, cells.NAN)
+        return np.where(np.abs(wide) < cells.MAX_EXACT_INTEGER, wide, cells.NAN)
 
 
-def _number_labels(values: Floats) -> tuple[Codes, Sequence[str]]:
-    found, places = np.unique(values, return_inverse=True)
-    words = [cells.shortest(float(value)) for value in found if value == value]
-    return np.where(np.isnan(values), -1, places.reshape(-1)).astype(np.int64), words
+def _labels_of_numbers(values: Floats) -> tuple[Codes, Sequence[str]]:
+    distinct, indices = np.unique(values, return_inverse=True)
+    labels = [cells.shortest_text(float(value)) for value in distinct if value == value]
+    return np.where(np.isnan(values), -1, indices.reshape(-1)).astype(np.int64), labels
 
 
-def _number_codes(values: Floats, listed: Mapping[str, int]) -> Codes:
-    """The codes of numbers: two doubles have one shortest text only if they are equal."""
-    known = [(value, code) for word, code in listed.items() if (value := cells.number(word)) == value]
-    known = [(value, code) for value, code in known if listed.get(cells.shortest(value)) == code]
+def _codes_of_numbers(values: Floats, listed: Mapping[str, int]) -> Codes:
+    """Return the codes of numbers by comparing doubles: only equal doubles have the same shortest text."""
+    known = [(value, code) for label, code in listed.items() if (value := cells.read_number(label)) == value]
+    known = [(value, code) for value, code in known if listed.get(cells.shortest_text(value)) == code]
     codes = np.full(len(values), OTHER, np.int64)
     if known:
         order = np.argsort([value for value, _ in known])
         ordered = np.array([value for value, _ in known])[order]
         listed_codes = np.array([code for _, code in known])[order]
-        spot = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-        codes = np.where(ordered[spot] == values, listed_codes[spot], OTHER)
+        index = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+        codes = np.where(ordered[index] == values, listed_codes[index], OTHER)
     return np.asarray(np.where(np.isnan(values), MISSING, codes), np.int64)
 
 
 @final
-class ArrowCells(Cells):
-    """An Arrow array, chunked or not, or a list of arrays of any types."""
+class ArrowColumn(CellColumn):
+    """Column in an Arrow array, chunked or not, or in a list of arrays of any types."""
 
     def __init__(self, array: Any) -> None:
         import pyarrow as pa
 
         self._arrow = pa
         if not isinstance(array, list):
-            whole = isinstance(array, pa.ChunkedArray)
-            array = (array.chunks or [pa.nulls(0, array.type)]) if whole else [array]
-        self._chunks = [self._simple(chunk) for chunk in array]
+            is_chunked = isinstance(array, pa.ChunkedArray)
+            array = (array.chunks or [pa.nulls(0, array.type)]) if is_chunked else [array]
+        self._chunks = [self._simplify_chunk(chunk) for chunk in array]
 
     @property
     def chunks(self) -> list[Any]:
-        """The Arrow arrays, which may differ in type."""
+        """Arrow arrays, which may differ in type."""
         return self._chunks
 
-    def _simple(self, chunk: Any) -> Any:
-        """The chunk with its storage in the open, and times of nanoseconds as texts (Python has no shorter ones than
-        microseconds)."""
+    def _simplify_chunk(self, chunk: Any) -> Any:
+        """Return the chunk in a type that the readers know: plain storage, and times in nanoseconds, which Python's
+        datetime cannot represent, as texts."""
         types = self._arrow.types
         if isinstance(chunk, self._arrow.ExtensionArray):
-            return self._simple(chunk.storage)
+            return self._simplify_chunk(chunk.storage)
         if types.is_dictionary(chunk.type):
-            values = self._simple(chunk.dictionary)
+            values = self._simplify_chunk(chunk.dictionary)
             if values.type == chunk.type.value_type:
                 return chunk
             return self._arrow.DictionaryArray.from_arrays(chunk.indices, values, safe=False)
@@ -206,7 +212,7 @@ class ArrowCells(Cells):
         if types.is_run_end_encoded(chunk.type):
             import pyarrow.compute as pc
 
-            return self._simple(pc.run_end_decode(chunk))
+            return self._simplify_chunk(pc.run_end_decode(chunk))
         if types.is_string_view(chunk.type):
             return chunk.cast(self._arrow.large_string())
         return chunk.cast(self._arrow.large_binary()) if types.is_binary_view(chunk.type) else chunk
@@ -214,63 +220,64 @@ class ArrowCells(Cells):
     def __len__(self) -> int:
         return sum(len(chunk) for chunk in self._chunks)
 
-    def part(self, rows: slice) -> Cells:
-        kept, first = [], 0
+    def slice(self, rows: slice) -> CellColumn:
+        chunks, first = [], 0
         for chunk in self._chunks:
             start, stop = max(rows.start - first, 0), min(rows.stop - first, len(chunk))
             if start < stop:
-                kept.append(chunk.slice(start, stop - start))
+                chunks.append(chunk.slice(start, stop - start))
             first += len(chunk)
-        return ArrowCells(kept)
+        return ArrowColumn(chunks)
 
-    def take(self, rows: Codes) -> Cells:
+    def take(self, rows: Codes) -> CellColumn:
         ends = np.cumsum([len(chunk) for chunk in self._chunks])
         pieces = np.split(rows, np.searchsorted(rows, ends[:-1])) if self._chunks else []
         firsts = ends - [len(chunk) for chunk in self._chunks]
-        taken = [
+        chunks = [
             chunk.take(self._arrow.array(piece - first))
             for chunk, piece, first in zip(self._chunks, pieces, firsts, strict=True)
         ]
-        return ArrowCells(taken)
+        return ArrowColumn(chunks)
 
     @property
-    def numeric(self) -> bool:
-        return bool(self._chunks) and all(_typed_number(self._arrow, chunk.type) for chunk in self._chunks)
+    def is_numeric(self) -> bool:
+        return bool(self._chunks) and all(_is_number_type(self._arrow, chunk.type) for chunk in self._chunks)
 
     def numbers(self) -> NDArray[np.floating[Any]]:
-        parts = [self._numbers(chunk) for chunk in self._chunks]
+        parts = [self._chunk_numbers(chunk) for chunk in self._chunks]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.float32), *parts])
 
     def labels(self, *, text: bool = False) -> tuple[Codes, Sequence[str]]:
-        return self._joined(lambda chunk: self._labels(chunk, text))
+        return self._join_chunks(lambda chunk: self._chunk_labels(chunk, text))
 
     def persons(self) -> tuple[Codes, Sequence[str]]:
-        return self._joined(self._persons)
+        return self._join_chunks(self._chunk_persons)
 
-    def _joined(self, read: Callable[[Any], tuple[Codes, list[str]]]) -> tuple[Codes, Sequence[str]]:
+    def _join_chunks(self, read: Callable[[Any], tuple[Codes, list[str]]]) -> tuple[Codes, Sequence[str]]:
         codes = [np.empty(0, np.int64)]
-        words: list[str] = []
+        labels: list[str] = []
         for chunk in self._chunks:
-            places, found = read(chunk)
-            codes.append(np.where(places >= 0, places + len(words), -1))
-            words += found
-        return np.concatenate(codes), words
+            indices, chunk_labels = read(chunk)
+            codes.append(np.where(indices >= 0, indices + len(labels), -1))
+            labels += chunk_labels
+        return np.concatenate(codes), labels
 
     def codes(self, listed: Mapping[str, int], *, text: bool = False) -> Codes:
         parts = [np.empty(0, np.int64)]
         for chunk in self._chunks:
-            if _typed_number(self._arrow, chunk.type):
-                parts.append(_number_codes(np.asarray(self._numbers(chunk), np.float64), listed))
+            if _is_number_type(self._arrow, chunk.type):
+                parts.append(_codes_of_numbers(np.asarray(self._chunk_numbers(chunk), np.float64), listed))
             else:
-                places, found = self._labels(chunk, text)
-                table = np.array([*(listed.get(word, OTHER) for word in found), MISSING], np.int64)
-                parts.append(table[places])
+                indices, labels = self._chunk_labels(chunk, text)
+                table = np.array([*(listed.get(label, OTHER) for label in labels), MISSING], np.int64)
+                parts.append(table[indices])
         return np.concatenate(parts)
 
-    def _numbers(self, chunk: Any) -> NDArray[np.floating[Any]]:
+    def _chunk_numbers(self, chunk: Any) -> NDArray[np.floating[Any]]:
+        """Return the numbers of one Arrow array, NaN where a cell is not a number."""
         pa, types, kind = self._arrow, self._arrow.types, chunk.type
         if types.is_dictionary(kind):
-            return _gathered(self._numbers(chunk.dictionary), chunk.indices, cells.NAN)
+            return _gather_values(self._chunk_numbers(chunk.dictionary), chunk.indices, cells.NAN)
         if types.is_floating(kind):
             stored: NDArray[Any] = chunk.to_numpy(zero_copy_only=False)
             return stored if stored.dtype == np.float32 else stored.astype(np.float64, copy=False)
@@ -280,77 +287,77 @@ class ArrowCells(Cells):
         if types.is_null(kind) or types.is_temporal(kind):
             return np.full(len(chunk), cells.NAN)
         if not types.is_string(kind) and not types.is_large_string(kind):
-            return self._text_numbers(chunk)
+            return self._chunk_text_numbers(chunk)
         import pyarrow.compute as pc
 
-        # Where the text is a plain decimal Arrow and Python read it alike, to the nearest double.
+        # Arrow and Python both read a plain decimal as the nearest double, so Arrow may read these at once.
         plain = pc.fill_null(pc.match_substring_regex(chunk, PLAIN_DECIMAL), False)
         if pc.all(plain, min_count=0).as_py():
             return np.asarray(chunk.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-        found, mask = np.empty(len(chunk)), plain.to_numpy(zero_copy_only=False)
-        found[mask] = chunk.filter(plain).cast(pa.float64()).to_numpy(zero_copy_only=False)
-        found[~mask] = self._text_numbers(chunk.filter(pc.invert(plain)))
-        return found
+        values, mask = np.empty(len(chunk)), plain.to_numpy(zero_copy_only=False)
+        values[mask] = chunk.filter(plain).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        values[~mask] = self._chunk_text_numbers(chunk.filter(pc.invert(plain)))
+        return values
 
-    def _text_numbers(self, chunk: Any) -> Floats:
-        places, distinct = self._distinct(chunk)
-        values = np.fromiter(map(cells.number, distinct), np.float64, len(distinct))
-        return np.append(values, cells.NAN)[places]
+    def _chunk_text_numbers(self, chunk: Any) -> Floats:
+        indices, distinct = self._distinct_cells(chunk)
+        values = np.fromiter(map(cells.read_number, distinct), np.float64, len(distinct))
+        return np.append(values, cells.NAN)[indices]
 
-    def _labels(self, chunk: Any, text: bool) -> tuple[Codes, list[str]]:
-        if _typed_number(self._arrow, chunk.type):
-            places, words = _number_labels(np.asarray(self._numbers(chunk), np.float64))
-            return places, list(words)
-        return self._read(chunk, lambda cell: cells.label(cell, text=text))
+    def _chunk_labels(self, chunk: Any, text: bool) -> tuple[Codes, list[str]]:
+        if _is_number_type(self._arrow, chunk.type):
+            indices, labels = _labels_of_numbers(np.asarray(self._chunk_numbers(chunk), np.float64))
+            return indices, list(labels)
+        return self._read_chunk(chunk, lambda cell: cells.read_label(cell, text=text))
 
-    def _persons(self, chunk: Any) -> tuple[Codes, list[str]]:
-        if _typed_number(self._arrow, chunk.type):
-            places, words = _number_labels(_sure(self._numbers(chunk)))
-            return places, list(words)
-        return self._read(chunk, cells.person)
+    def _chunk_persons(self, chunk: Any) -> tuple[Codes, list[str]]:
+        if _is_number_type(self._arrow, chunk.type):
+            indices, labels = _labels_of_numbers(_unambiguous_numbers(self._chunk_numbers(chunk)))
+            return indices, list(labels)
+        return self._read_chunk(chunk, cells.read_person)
 
-    def _read(self, chunk: Any, one: Callable[[Any], str | None]) -> tuple[Codes, list[str]]:
-        places, distinct = self._distinct(chunk)
-        read = [one(cell) for cell in distinct]
-        words = [word for word in dict.fromkeys(read) if word is not None]
-        order = {word: i for i, word in enumerate(words)}
-        table = np.array([*(-1 if word is None else order[word] for word in read), -1], np.int64)
-        return table[places], list(words)
+    def _read_chunk(self, chunk: Any, read: Callable[[Any], str | None]) -> tuple[Codes, list[str]]:
+        indices, distinct = self._distinct_cells(chunk)
+        readings = [read(cell) for cell in distinct]
+        labels = [label for label in dict.fromkeys(readings) if label is not None]
+        order = {label: i for i, label in enumerate(labels)}
+        table = np.array([*(-1 if label is None else order[label] for label in readings), -1], np.int64)
+        return table[indices], labels
 
-    def _distinct(self, chunk: Any) -> tuple[Codes, list[Any]]:
-        """Places (-1 for a null) in a list of the different cells."""
+    def _distinct_cells(self, chunk: Any) -> tuple[Codes, list[Any]]:
+        """Return indices (-1 for a null) into a list of the distinct cells, and that list."""
         if self._arrow.types.is_dictionary(chunk.type):
-            places = _gathered(np.arange(len(chunk.dictionary)), chunk.indices, -1)
-            return places.astype(np.int64), _objects(chunk.dictionary)
+            indices = _gather_values(np.arange(len(chunk.dictionary)), chunk.indices, -1)
+            return indices.astype(np.int64), _to_objects(chunk.dictionary)
         try:
             coded = chunk.dictionary_encode()
-        except self._arrow.ArrowException:  # lists and the like have no order
-            return np.arange(len(chunk)), _objects(chunk)
-        places = _gathered(np.arange(len(coded.dictionary)), coded.indices, -1)
-        return places.astype(np.int64), _objects(coded.dictionary)
+        except self._arrow.ArrowException:  # lists and other nested types cannot be encoded
+            return np.arange(len(chunk)), _to_objects(chunk)
+        indices = _gather_values(np.arange(len(coded.dictionary)), coded.indices, -1)
+        return indices.astype(np.int64), _to_objects(coded.dictionary)
 
 
-def _typed_number(pa: Any, kind: Any) -> bool:
+def _is_number_type(pa: Any, kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def _gathered(values: NDArray[Any], indices: Any, absent: float) -> NDArray[Any]:
-    """values[indices], `absent` where an index is null or, which Arrow does not look for, beyond the values."""
-    places = indices.cast("int64", safe=False).fill_null(len(values)).to_numpy(zero_copy_only=False)
-    places = np.where((places >= 0) & (places < len(values)), places, len(values))
-    return np.asarray(np.append(values, absent)[places])
+def _gather_values(values: NDArray[Any], indices: Any, absent: float) -> NDArray[Any]:
+    """Return values[indices], with `absent` where an index is null or out of range, which Arrow does not check."""
+    positions = indices.cast("int64", safe=False).fill_null(len(values)).to_numpy(zero_copy_only=False)
+    positions = np.where((positions >= 0) & (positions < len(values)), positions, len(values))
+    return np.asarray(np.append(values, absent)[positions])
 
 
-def _objects(chunk: Any) -> list[Any]:
-    """The cells as Python objects, None for one that Python cannot hold."""
+def _to_objects(chunk: Any) -> list[Any]:
+    """Return the cells as Python objects, None for a cell that Python cannot represent."""
     try:
         return list(chunk.to_pylist())
-    except Exception:  # one cell; a message would quote it
-        return [_object(chunk, i) for i in range(len(chunk))]
+    except Exception:  # one cell failed; the message would quote it
+        return [_to_object(chunk, i) for i in range(len(chunk))]
 
 
-def _object(chunk: Any, place: int) -> Any:
+def _to_object(chunk: Any, index: int) -> Any:
     try:
-        return chunk[place].as_py()
+        return chunk[index].as_py()
     except Exception:
         return None

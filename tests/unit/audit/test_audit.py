@@ -15,25 +15,25 @@ from hypothesis import given, settings, strategies as st
 from scipy.special import ndtr, ndtri
 
 from dplangevin import DPLogisticRegression
+from dplangevin.accounting.conversions import gdp_epsilon, gdp_mu
+from dplangevin.accounting.parts import BoundedRange, Pure
+from dplangevin.accounting.plan import Plan
 from dplangevin.audit import (
     AuditResult,
     Canary,
-    attack,
     audit,
-    canaries,
     density_attack,
     gaussian_claim,
+    make_canaries,
+    many_run_attack,
     one_run_attack,
     one_run_epsilon,
     runs_needed,
 )
-from dplangevin.audit.canaries import neighbours
-from dplangevin.audit.claim import as_guarantee, trade_off
+from dplangevin.audit.canaries import are_neighbors
+from dplangevin.audit.claim import as_guarantee, trade_off_curve
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.privacy.conversions import gdp_epsilon, gdp_mu
-from dplangevin.privacy.parts import BoundedRange, Pure
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Squared
 
 MU = gdp_mu(2.0, 1e-5)
@@ -45,7 +45,7 @@ def gaussian(mu: float, runs: int, seed: int, claim: Any = CLAIM, **options: Any
     """Audit N(0, 1) against N(mu, 1)."""
     rng = np.random.default_rng(seed)
     first, second = rng.standard_normal((2, runs // 2))
-    return attack(first, second + mu, claim, delta=1e-5, **options)
+    return many_run_attack(first, second + mu, claim, delta=1e-5, **options)
 
 
 def linear_plan(n: int = 1, features: int = 1, adjacency: str = "replace-one", **options: Any) -> Plan:
@@ -59,8 +59,8 @@ def linear_plan(n: int = 1, features: int = 1, adjacency: str = "replace-one", *
         ridge=0.4,
         adjacency=adjacency,  # type: ignore[arg-type]
     )
-    schedule = NoisyGradientSchedule(**({"step_size": 0.5, "noise_std": 2.0, "n_steps": 3} | options))
-    return Plan(problem=of, schedule=schedule, delta=1e-5)
+    schedule = NoisyGradientSpec(**({"step_size": 0.5, "noise_std": 2.0, "n_steps": 3} | options))
+    return Plan(problem=of, spec=schedule, delta=1e-5)
 
 
 def test_power_against_half_of_the_noise() -> None:
@@ -106,17 +106,17 @@ def test_an_epsilon_delta_claim_is_tested_as_such() -> None:
         return np.where(rng.random(runs) < delta, 10.0 * (1 if bit else -1), said)
 
     first, second = answers(0, 20_000), answers(1, 20_000)
-    honest = attack(first, second, (1.0, delta), delta=delta)
+    honest = many_run_attack(first, second, (1.0, delta), delta=delta)
     assert not honest.refuted
     assert honest.mu_lower > gdp_mu(1.0, delta)  # a test by mu would have refuted a true claim
-    assert attack(first, second, (0.7, delta), delta=delta).refuted
+    assert many_run_attack(first, second, (0.7, delta), delta=delta).refuted
 
 
 @pytest.mark.parametrize("part", [Pure(value=1.5), BoundedRange(value=1.5)])
 def test_the_trade_off_curve_of_a_profile_holds_for_real_mechanisms(part: Any) -> None:
     """Half-line tests of Laplace noise stay below the curve of its claim, and randomised response reaches it."""
     claim = replace(CLAIM, parts=(Pure(value=1.5),), at_delta=0.0)
-    curve = trade_off(claim)
+    curve = trade_off_curve(claim)
     cuts = np.linspace(-3, 4, 60)
 
     def tail(x: np.ndarray) -> np.ndarray:
@@ -125,7 +125,7 @@ def test_the_trade_off_curve_of_a_profile_holds_for_real_mechanisms(part: Any) -
     assert np.all(tail(cuts - 1) <= curve.power(tail(cuts)) + 1e-12)
     odds = math.exp(1.5) / (1 + math.exp(1.5))
     assert float(curve.power(1 - odds)) == pytest.approx(odds, abs=1e-9)
-    assert np.all(trade_off(replace(claim, parts=(part,))).power(cuts / 10 + 0.5) <= 1)
+    assert np.all(trade_off_curve(replace(claim, parts=(part,))).power(cuts / 10 + 0.5) <= 1)
 
 
 @settings(max_examples=30, deadline=None)
@@ -135,10 +135,13 @@ def test_the_curve_of_a_gaussian_claim_is_exact_and_its_profile_allows_no_less(
 ) -> None:
     claim = gaussian_claim(mu, 1e-5)
     exact = float(ndtr(ndtri(size) + mu))
-    assert float(trade_off(claim).power(size)) == pytest.approx(exact, rel=1e-12)
+    assert float(trade_off_curve(claim).power(size)) == pytest.approx(exact, rel=1e-12)
     epsilons = np.linspace(0, gdp_epsilon(mu, 1e-7), 64)
     grid = replace(
-        trade_off(claim), mu=None, epsilons=epsilons, deltas=np.array([claim.delta(e) for e in epsilons])
+        trade_off_curve(claim),
+        mu=None,
+        epsilons=epsilons,
+        deltas=np.array([claim.delta(e) for e in epsilons]),
     )
     assert float(grid.power(size)) >= exact - 1e-9
 
@@ -147,9 +150,9 @@ def test_runs_needed_is_the_least_number_that_can_conclude() -> None:
     claim = (3.0, 1e-5)
     needed = runs_needed(claim)
     apart = np.concatenate([np.zeros(needed // 2), np.ones(needed // 2)])
-    assert attack(apart[: needed // 2], apart[needed // 2 :], claim, delta=1e-5).refuted
+    assert many_run_attack(apart[: needed // 2], apart[needed // 2 :], claim, delta=1e-5).refuted
     with pytest.raises(InvalidParameter, match=f"Use at least {needed} runs"):
-        attack(apart[: needed // 2 - 2], apart[needed // 2 + 2 :], claim, delta=1e-5)
+        many_run_attack(apart[: needed // 2 - 2], apart[needed // 2 + 2 :], claim, delta=1e-5)
 
 
 def test_density_audit_of_known_laws() -> None:
@@ -181,9 +184,7 @@ def test_exact_kernels_attain_the_claim_of_strongly_convex_descent(features: int
 def test_exact_kernels_on_an_interval_stay_below_the_claim() -> None:
     of = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=2, n_features=1, fit_intercept=False,
                  constraint=Ball(1.0))  # fmt: skip
-    plan = Plan(
-        problem=of, schedule=NoisyGradientSchedule(step_size=1.0, noise_std=1.0, n_steps=20), delta=1e-5
-    )
+    plan = Plan(problem=of, spec=NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=20), delta=1e-5)
     result = audit(plan, method="density", random_state=0)
     assert result.claimed_epsilon is not None
     assert 0.1 < result.epsilon_lower < result.claimed_epsilon
@@ -202,7 +203,7 @@ def test_one_run_audit_of_many_canaries() -> None:
     honest = [audit(plan, method="one-run", runs=1500, random_state=seed) for seed in range(5)]
     assert not any(result.refuted for result in honest)
     assert min(result.epsilon_lower for result in honest) > 0.2
-    noisy = replace(plan, schedule=replace(plan.schedule, noise_std=plan.schedule.noise_std / 8))  # type: ignore[type-var]
+    noisy = replace(plan, spec=replace(plan.spec, noise_std=plan.spec.noise_std / 8))  # type: ignore[type-var]
     broken = audit(noisy, method="one-run", runs=1500, claim=plan.guarantee, random_state=0)
     assert broken.refuted
 
@@ -222,7 +223,7 @@ def test_one_run_false_alarms() -> None:
 def test_canaries_are_neighbours_within_the_bounds(adjacency: str) -> None:
     of = Problem(loss=Logistic(), bounds=DataBounds(data_norm=2.0, classes=2), n=6, n_features=3,
                  adjacency=adjacency)  # type: ignore[arg-type]  # fmt: skip
-    found = canaries(of)
+    found = make_canaries(of)
     assert {one.name for one in found} >= {
         "worst-direction",
         "last-batch",
@@ -231,7 +232,7 @@ def test_canaries_are_neighbours_within_the_bounds(adjacency: str) -> None:
         "corner",
     }
     for one in found:
-        assert neighbours(one.first, one.second)
+        assert are_neighbors(one.first, one.second)
         for X, y in (one.first, one.second):
             assert np.all(np.linalg.norm(X, axis=1) <= 2.0 * (1 + 1e-12))
             assert set(np.unique(y)) <= {0.0, 1.0}

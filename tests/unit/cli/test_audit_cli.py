@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dplangevin.audit import attack, gaussian_claim
-from dplangevin.cli.main import run
-from dplangevin.report import write
+from dplangevin.audit import gaussian_claim, many_run_attack
+from dplangevin.cli.main import run_command_line
+from dplangevin.report import write_report
 
-COMMAND = ["audit", "--model", "ridge", "--epsilon", "2", "--alpha", "50", "--runs", "900", "--seed", "1", "--canary",
-           "worst-direction"]  # fmt: skip
+COMMAND = ["audit", "--model", "ridge", "--epsilon", "2", "--alpha", "50", "--runs", "900", "--random-state", "1",
+           "--canary", "worst-direction"]  # fmt: skip
 
 
 def test_the_honest_model_stands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*COMMAND, "--json"]) == 0
+    assert run_command_line([*COMMAND, "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["refuted"] is False
     assert answer["claimed"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
@@ -26,7 +26,7 @@ def test_the_honest_model_stands(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_sabotaged_model_falls_with_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "audit.html"
-    assert run([*COMMAND, "--sabotage", "4", "--report", str(page)]) == 3
+    assert run_command_line([*COMMAND, "--noise-divisor", "4", "--report", str(page)]) == 3
     assert "REFUTED" in capsys.readouterr().out
     text = page.read_text(encoding="utf-8")
     assert "<svg" in text
@@ -37,14 +37,14 @@ def test_a_sabotaged_model_falls_with_code_3(tmp_path: Path, capsys: pytest.Capt
     ("more", "words"),
     [
         (["--model", "nonsense"], "--model must be one of"),
-        (["--sabotage", "-1"], "--sabotage must be positive"),
+        (["--noise-divisor", "-1"], "--noise-divisor must be positive"),
         (["--runs", "4"], "too few"),
         (["--report", "audit.pdf"], "must end in"),
         (["--canary", "nonsense"], "canary must be one of"),
     ],
 )
 def test_bad_input(more: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*COMMAND, *more]) == 2
+    assert run_command_line([*COMMAND, *more]) == 2
     assert words in capsys.readouterr().err
 
 
@@ -52,13 +52,13 @@ def test_bad_input(more: list[str], words: str, capsys: pytest.CaptureFixture[st
 def test_reports(suffix: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     first, second = rng.standard_normal((2, 1000))
-    result = attack(first, second + 1, gaussian_claim(0.5, 1e-5), delta=1e-5, canary="<script>")
-    text = write(result, tmp_path / f"audit{suffix}").read_text(encoding="utf-8")
+    result = many_run_attack(first, second + 1, gaussian_claim(0.5, 1e-5), delta=1e-5, canary="<script>")
+    text = write_report(result, tmp_path / f"audit{suffix}").read_text(encoding="utf-8")
     assert "<script>alert" not in text
     if suffix == ".json":
         plain = json.loads(text)
         assert plain["audit"]["refuted"] is True
-        assert len(plain["trade_off"]["claimed"]) > 50
+        assert len(plain["trade_off_curve"]["claimed"]) > 50
     else:
         assert "REFUTED" in text
         assert "false positive rate" in text or "claimed: no attack" in text

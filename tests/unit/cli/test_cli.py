@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import dplangevin
-from dplangevin.cli.main import run
+from dplangevin.cli.main import run_command_line
 
 RIDGE = [
     "--n", "10000", "--lipschitz", "1", "--smoothness", "0.26", "--strong-convexity", "0.01", "--step-size", "1",
@@ -31,7 +31,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
     """Run the command line; return exit code, stdout and stderr."""
 
     def _ask(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
+        code = run_command_line(list(arguments))
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -50,11 +50,11 @@ def strict(text: str) -> dict[str, object]:
 
 
 def test_json_agrees_with_the_library(ask: Ask) -> None:
-    code, out, err = ask(*ACCOUNT, "--steps", "1000", "--json")
+    code, out, err = ask(*ACCOUNT, "--n-steps", "1000", "--json")
     found = strict(out)
     promise = dplangevin.account(
         n=10_000, lipschitz=1.0, smoothness=0.26, strong_convexity=0.01, step_size=1.0,
-        noise_std=0.012, steps=1000, delta=1e-6,
+        noise_std=0.012, n_steps=1000, delta=1e-6,
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert set(found) == KEYS
@@ -68,7 +68,7 @@ def test_json_agrees_with_the_library(ask: Ask) -> None:
 
 
 def test_infinite_numbers_are_null_with_a_flag(ask: Ask) -> None:
-    code, out, _ = ask(*ACCOUNT, "--steps", "inf", "--json")
+    code, out, _ = ask(*ACCOUNT, "--n-steps", "inf", "--json")
     found = strict(out)
     assert code == 0
     assert math.isfinite(found["epsilon"])  # type: ignore[arg-type]
@@ -77,14 +77,14 @@ def test_infinite_numbers_are_null_with_a_flag(ask: Ask) -> None:
 
 
 def test_quiet_prints_the_number_alone(ask: Ask) -> None:
-    _, full, _ = ask(*ACCOUNT, "--steps", "1000", "--json")
-    code, out, _ = ask(*ACCOUNT, "--steps", "1000", "-q")
+    _, full, _ = ask(*ACCOUNT, "--n-steps", "1000", "--json")
+    code, out, _ = ask(*ACCOUNT, "--n-steps", "1000", "-q")
     assert code == 0
     assert float(out) == strict(full)["epsilon"]
 
 
 def test_the_table_names_everything_and_says_where_it_stops(ask: Ask) -> None:
-    code, out, err = ask(*ACCOUNT, "--steps", "1e6")
+    code, out, err = ask(*ACCOUNT, "--n-steps", "1e6")
     assert (code, err) == (0, "")
     for word in ("optimal-shift", "replace-one", "last-iterate", "plain composition", "lower bound"):
         assert word in out
@@ -93,13 +93,13 @@ def test_the_table_names_everything_and_says_where_it_stops(ask: Ask) -> None:
 
 
 def test_a_short_run_is_told_that_it_still_grows(ask: Ask) -> None:
-    assert "still grows" in ask(*ACCOUNT, "--steps", "10")[1]
+    assert "still grows" in ask(*ACCOUNT, "--n-steps", "10")[1]
 
 
 def test_composition_comes_with_the_reasons(ask: Ask) -> None:
     code, out, _ = ask(
         "account", "--n", "100", "--lipschitz", "1", "--step-size", "1", "--noise-std", "1",
-        "--steps", "10", "--delta", "1e-5",
+        "--n-steps", "10", "--delta", "1e-5",
     )  # fmt: skip
     assert code == 0
     assert "keep costing privacy" in out
@@ -108,7 +108,7 @@ def test_composition_comes_with_the_reasons(ask: Ask) -> None:
 
 
 def test_epsilon_asks_for_delta(ask: Ask) -> None:
-    at_epsilon = ["account", *RIDGE[:-2], *NOISE, "--steps", "1000", "--epsilon", "1"]
+    at_epsilon = ["account", *RIDGE[:-2], *NOISE, "--n-steps", "1000", "--epsilon", "1"]
     code, out, _ = ask(*at_epsilon, "--json")
     found = strict(out)
     assert code == 0
@@ -118,17 +118,17 @@ def test_epsilon_asks_for_delta(ask: Ask) -> None:
 
 
 def test_calibrate_finds_the_noise_and_certifies_it(ask: Ask) -> None:
-    code, out, _ = ask("calibrate", *RIDGE, "--steps", "inf", "--epsilon", "1", "--json")
+    code, out, _ = ask("calibrate", *RIDGE, "--n-steps", "inf", "--epsilon", "1", "--json")
     found = strict(out)
     assert code == 0
     assert set(found) >= KEYS | {"noise_std", "steps"}
     assert found["noise_std"] == pytest.approx(0.01191928594, rel=1e-6)
-    again = ask("account", *RIDGE, "--noise-std", repr(found["noise_std"]), "--steps", "inf", "-q")[1]
+    again = ask("account", *RIDGE, "--noise-std", repr(found["noise_std"]), "--n-steps", "inf", "-q")[1]
     assert float(again) <= 1.0
 
 
 def test_calibrate_for_a_person_compares_with_composition(ask: Ask) -> None:
-    code, out, _ = ask("calibrate", *RIDGE, "--steps", "1000", "--epsilon", "1")
+    code, out, _ = ask("calibrate", *RIDGE, "--n-steps", "1000", "--epsilon", "1")
     assert code == 0
     assert "Plain composition would need noise 0.02672, 2.2 times as much." in out
 
@@ -137,12 +137,12 @@ def test_calibrate_finds_the_most_steps(ask: Ask) -> None:
     code, out, _ = ask("calibrate", *RIDGE, "--noise-std", "0.01", "--epsilon", "1", "-q")
     steps = int(out)
     assert code == 0
-    assert float(ask("account", *RIDGE, "--noise-std", "0.01", "--steps", str(steps), "-q")[1]) <= 1
-    assert float(ask("account", *RIDGE, "--noise-std", "0.01", "--steps", str(steps + 1), "-q")[1]) > 1
+    assert float(ask("account", *RIDGE, "--noise-std", "0.01", "--n-steps", str(steps), "-q")[1]) <= 1
+    assert float(ask("account", *RIDGE, "--noise-std", "0.01", "--n-steps", str(steps + 1), "-q")[1]) > 1
 
 
 def test_checkpoints(ask: Ask) -> None:
-    arguments = [*ACCOUNT, "--steps", "100", "--release", "checkpoints", "--checkpoints", "50,100"]
+    arguments = [*ACCOUNT, "--n-steps", "100", "--release", "checkpoints", "--checkpoints", "50,100"]
     code, out, _ = ask(*arguments, "--json")
     assert code == 0
     assert strict(out)["release"] == "checkpoints"
@@ -161,12 +161,12 @@ def test_version(ask: Ask) -> None:
 
 BASE = {
     "--n": "1000", "--lipschitz": "1", "--smoothness": "1", "--strong-convexity": "0.1", "--step-size": "0.5",
-    "--noise-std": "0.1", "--steps": "10", "--delta": "1e-5",
+    "--noise-std": "0.1", "--n-steps": "10", "--delta": "1e-5",
 }  # fmt: skip
 BAD = {
-    "steps is a word": ({"--steps": "foo"}, 2, "--steps"),
-    "steps is a fraction": ({"--steps": "2.5"}, 2, "steps"),
-    "steps is negative": ({"--steps": "-1"}, 2, "steps"),
+    "steps is a word": ({"--n-steps": "foo"}, 2, "--n-steps"),
+    "steps is a fraction": ({"--n-steps": "2.5"}, 2, "steps"),
+    "steps is negative": ({"--n-steps": "-1"}, 2, "steps"),
     "noise is zero": ({"--noise-std": "0"}, 2, "--noise-std"),
     "noise is negative": ({"--noise-std": "-1"}, 2, "--noise-std"),
     "noise is NaN": ({"--noise-std": "nan"}, 2, "--noise-std"),
@@ -197,7 +197,7 @@ BAD = {
     "plot format": ({"--plot": "file.gif"}, 2, ".png, .svg or .html"),
     "plot directory": ({"--plot": "missing/file.png"}, 2, "does not exist"),
     "pinned theorem refused": ({"--theorem": "optimal-shift", "--momentum": ""}, 3, "momentum"),
-    "nothing holds for ever": ({"--steps": "inf", "--strong-convexity": "0"}, 3, "no theorem covers this run"),
+    "nothing holds for ever": ({"--n-steps": "inf", "--strong-convexity": "0"}, 3, "no theorem covers this run"),
 }  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def test_an_unexpected_error_is_not_a_traceback(ask: Ask, monkeypatch: pytest.Mo
         raise ZeroDivisionError("by the SECRET of a record")
 
     monkeypatch.setattr("dplangevin.report.answer.account", broken)
-    code, _, err = ask(*ACCOUNT, "--steps", "10")
+    code, _, err = ask(*ACCOUNT, "--n-steps", "10")
     assert code == 1
     assert err.startswith("error: internal error, please report it: ZeroDivisionError; ")
     assert "SECRET" not in err

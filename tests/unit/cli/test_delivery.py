@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from dplangevin import DPLogisticRegression, DPRidge, private_score, private_selection
-from dplangevin.cli.main import run
-from dplangevin.datasets import income
+from dplangevin.accounting.delivery import Delivery
+from dplangevin.cli.main import run_command_line
+from dplangevin.datasets import load_income
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.estimators import model_file
 from dplangevin.ledger import Ledger
-from dplangevin.privacy.delivery import Delivery
 
 URL = "sqlite:///budget.db"
 CHARGE = ["--ledger", URL, "--dataset", "people"]
@@ -27,7 +27,7 @@ COMMANDS = {
     "fit": ["fit", "people.csv", *SCHEMA, "--epsilon", "1", *CHARGE],
     "sample": ["sample", "people.csv", *SCHEMA, "--epsilon", "1", "--radius", "1", *CHARGE],
     "rashomon": [
-        "rashomon", "people.csv", *SCHEMA, "--epsilon", "1", "--radius", "1", "--threshold", "0.1", "--models", "2",
+        "rashomon", "people.csv", *SCHEMA, "--epsilon", "1", "--radius", "1", "--threshold", "0.1", "--n-models", "2",
         *CHARGE,
     ],
     "count": [
@@ -40,7 +40,7 @@ COMMANDS = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    people, schema = income(n=300)
+    people, schema = load_income(n=300)
     people.to_csv("people.csv", index=False)
     schema.save("schema.json")
     Ledger.create(URL).declare("people", epsilon=5.0, delta=1e-4)
@@ -64,16 +64,16 @@ def _charged() -> int:
         ("fit", ["-o", "model.json", "--report", "nowhere/r.html"], "does not exist"),
         ("fit", ["-o", "model.json", "--report", "model.json"], "the file of --output"),
         ("fit", ["-o", "model.json", "--report", "report.pdf"], "must end in"),
-        ("fit", ["-o", "model.json", "--state", "model.json"], "the file of --output"),
-        ("fit", ["-o", "model.json", "--state", "nowhere/state"], "--state"),
+        ("fit", ["-o", "model.json", "--checkpoint", "model.json"], "the file of --output"),
+        ("fit", ["-o", "model.json", "--checkpoint", "nowhere/state"], "--checkpoint"),
         ("fit", ["-o", "model.json", "--compare"], "compare"),
         ("fit", ["-o", "model.json", "--public", "people.csv"], "private table itself"),
-        ("sample", ["--state", "nowhere/state"], "--state"),
-        ("sample", ["--state", "people.csv"], "a file that the command reads"),
+        ("sample", ["--checkpoint", "nowhere/state"], "--checkpoint"),
+        ("sample", ["--checkpoint", "people.csv"], "a file that the command reads"),
         ("rashomon", ["--report", "nowhere/report.html"], "does not exist"),
         ("rashomon", ["--report", "people.csv"], "must end in"),
-        ("rashomon", ["-o", "a_file"], "cannot be made"),
-        ("rashomon", ["--state", "nowhere/state"], "--state"),
+        ("rashomon", ["-o", "a_file"], "cannot be created"),
+        ("rashomon", ["--checkpoint", "nowhere/state"], "--checkpoint"),
         ("rashomon", ["--group", "nonsense"], "--group"),
         ("rashomon", ["--public", "narrow.csv"], "no column"),
         ("count", ["--output", "nowhere/counts.csv"], "does not exist"),
@@ -88,7 +88,7 @@ def test_what_cannot_be_delivered_costs_nothing(
 ) -> None:
     pd.DataFrame({"age": [20, 30]}).to_csv("narrow.csv", index=False)
     before = Path("people.csv").read_bytes(), Path("schema.json").read_bytes()
-    assert run([*COMMANDS[command], *more]) == 2
+    assert run_command_line([*COMMANDS[command], *more]) == 2
     assert words in capsys.readouterr().err
     assert _charged() == 0
     assert (Path("people.csv").read_bytes(), Path("schema.json").read_bytes()) == before
@@ -97,7 +97,7 @@ def test_what_cannot_be_delivered_costs_nothing(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_can_be_delivered_is_charged_once(command: str) -> None:
     outputs = {"fit": ["-o", "model.json", "--report", "r.html"], "rashomon": ["-o", "new/folder"]}
-    assert run([*COMMANDS[command], *outputs.get(command, []), "-q"]) == 0
+    assert run_command_line([*COMMANDS[command], *outputs.get(command, []), "-q"]) == 0
     assert _charged() == 1
 
 
@@ -105,10 +105,10 @@ def test_what_can_be_delivered_is_charged_once(command: str) -> None:
 @pytest.mark.parametrize(("command", "name"), [("fit", "model.json"), ("count", "counts.json")])
 def test_a_full_disk_loses_nothing(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(name).symlink_to("/dev/full")
-    assert run([*COMMANDS[command], "--output", name, "-q"]) == 2
+    assert run_command_line([*COMMANDS[command], "--output", name, "-q"]) == 2
     said = capsys.readouterr().err
     rescued = Path(name).with_suffix("").name + ".rescued.json"
-    assert "paid for and not lost" in said
+    assert "charged and not lost" in said
     assert rescued in said
     assert json.loads(Path(rescued).read_text())
     assert _charged() == 1
@@ -119,7 +119,7 @@ def test_the_last_resort_is_to_print(tmp_path: Path, capsys: pytest.CaptureFixtu
         raise OSError(28, "No space left on device")
 
     with Delivery("fit", "", None, None, print) as delivery:
-        delivery.put("the model", tmp_path / "model.json", full, lambda: "all of it")
+        delivery.add_result("the model", tmp_path / "model.json", full, lambda: "all of it")
         with pytest.raises(DplangevinError, match="it was printed"):
             delivery.finish()
     assert capsys.readouterr().out == "all of it\n"
@@ -128,7 +128,7 @@ def test_the_last_resort_is_to_print(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["plan", "--n", "100", "--p", "2", "--epsilon", "1", "-o", "nowhere/plan.json"],
+        ["plan", "--n", "100", "--n-features", "2", "--epsilon", "1", "-o", "nowhere/plan.json"],
         ["predict", "model.json", "people.csv", "-o", "people.csv"],
         ["predict", "model.json", "people.csv", "-o", "nowhere/out.csv"],
         ["report", "model.json", "nowhere/report.html"],
@@ -144,7 +144,7 @@ def test_every_command_checks_its_output_first(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
-    assert run(arguments) == 2
+    assert run_command_line(arguments) == 2
     said = capsys.readouterr()
     assert "error: " in said.err
     assert "internal" not in said.err
@@ -182,6 +182,7 @@ def _logistic(**changes: Any) -> Callable[[_Spy], object]:
     [
         _logistic(random_state="x"),
         _logistic(intervals=2.0),
+        _logistic(intervals=True, interval_budget=2.0),
         _logistic(secure="yes"),
         _logistic(compare=True),
         _logistic(public_method="nonsense"),
@@ -189,7 +190,7 @@ def _logistic(**changes: Any) -> Callable[[_Spy], object]:
         _logistic(public_data=(X[:50, :1], Y[:50])),
         _logistic(mechanism="nonsense"),
         _logistic(theorem="nonsense"),
-        _logistic(state="/nonexistent/state"),
+        _logistic(checkpoint="/nonexistent/state"),
         _logistic(max_rows_per_person=0),
         lambda spy: DPLogisticRegression(classes=[0, 1], **STATED, ledger=spy).fit(X, Y, np.ones(3)),
         lambda spy: DPRidge(target_bounds=(1, 0), **STATED, ledger=spy).fit(X, X[:, 0]),
@@ -211,7 +212,7 @@ def test_python_calls_check_their_arguments_first(call: Callable[[_Spy], object]
 
 
 def test_a_table_without_a_column_of_the_model_costs_nothing() -> None:
-    people, schema = income(n=300)
+    people, schema = load_income(n=300)
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, schema=schema, random_state=0)
     model.fit(people, people["income"])
     spy = _Spy()
@@ -234,7 +235,7 @@ def test_counts_are_charged_to_the_people_that_were_stated(adjacency: str, rows:
         "others", epsilon=5.0, delta=1e-4, adjacency=adjacency, max_rows_per_person=rows
     )
     stated = ["--adjacency", adjacency, "--max-rows-per-person", str(rows)]
-    assert run([*COMMANDS["count"][:-1], "others", *stated, "-o", "counts.json"]) == 0
+    assert run_command_line([*COMMANDS["count"][:-1], "others", *stated, "-o", "counts.json"]) == 0
     (entry,) = budget.history()
     assert (entry.guarantee.adjacency, entry.guarantee.rows_per_person) == (adjacency, rows)
 
@@ -242,5 +243,5 @@ def test_counts_are_charged_to_the_people_that_were_stated(adjacency: str, rows:
 @pytest.mark.parametrize("half", [CHARGE[:2], CHARGE[2:]])
 def test_half_of_a_budget_is_no_budget(half: list[str]) -> None:
     """A command that dropped the other half would release without a charge."""
-    assert run([*COMMANDS["count"][: -len(CHARGE)], *half, "-o", "counts.json"]) != 0
+    assert run_command_line([*COMMANDS["count"][: -len(CHARGE)], *half, "-o", "counts.json"]) != 0
     assert not Path("counts.json").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dplangevin.cli import doctor
-from dplangevin.cli.main import run
+from dplangevin.cli.main import run_command_line
 from dplangevin.ledger import Ledger
 from unit._ledger import pure
 
@@ -19,15 +19,17 @@ from unit._ledger import pure
 def examined(
     capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 ) -> dict[str, tuple[str, str]]:
-    assert run(["doctor", "--json", *arguments]) == code
-    return {each["what"]: (each["state"], each["words"]) for each in json.loads(capsys.readouterr().out)}
+    assert run_command_line(["doctor", "--json", *arguments]) == code
+    return {
+        each["subject"]: (each["status"], each["message"]) for each in json.loads(capsys.readouterr().out)
+    }
 
 
 def test_a_healthy_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = examined(capsys)
     assert {state for state, _ in found.values()} == {"ok"}
     assert {"dplangevin", "libraries", "arithmetic", "kernels", "generator", "system clock"} <= set(found)
-    assert run(["doctor"]) == 0
+    assert run_command_line(["doctor"]) == 0
     assert "IEEE double precision" in capsys.readouterr().out
 
 
@@ -63,9 +65,9 @@ def test_needed_are_the_libraries_that_the_package_needs(
     """An extra that is not installed is no fault."""
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     needed = {re.split("[>=<]", each)[0] for each in project["dependencies"]}
-    assert set(doctor._NEEDED) <= needed
-    honest = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "pandas" else honest(name))
+    assert set(doctor._REQUIRED_LIBRARIES) <= needed
+    honest = doctor._installed_version
+    monkeypatch.setattr(doctor, "_installed_version", lambda name: None if name == "pandas" else honest(name))
     assert "not installed: pandas" in examined(capsys)["optional libraries"][1]
-    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    monkeypatch.setattr(doctor, "_installed_version", lambda name: None)
     assert examined(capsys, code=2)["libraries"][0] == "failure"

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from dplangevin import _files, _results
-from dplangevin.cli.main import run
-from dplangevin.datasets import income
-from dplangevin.families.run_state import RunState
+from dplangevin.accounting import delivery as module
+from dplangevin.accounting.delivery import Delivery
+from dplangevin.cli.main import run_command_line
+from dplangevin.datasets import load_income
 from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.privacy import delivery as module
-from dplangevin.privacy.delivery import Delivery
+from dplangevin.mechanisms.run_state import RunState
 
 URL = "sqlite:///budget.db"
 CHARGE = ["--ledger", URL, "--dataset", "people", "-q"]
@@ -64,7 +64,7 @@ class Killed(BaseException):
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPLANGEVIN_STATE", str(tmp_path / "state"))
-    people, schema = income(n=300)
+    people, schema = load_income(n=300)
     people.to_csv("people.csv", index=False)
     schema.save("schema.json")
     Ledger.create(URL).declare("people", epsilon=9.0, delta=1e-4)
@@ -99,7 +99,7 @@ def gone(self: Delivery, *_: object) -> None:
     for held in (*self._runs, *([] if self._lock is None else [self._lock])):
         held.close()
     assert self._token is not None
-    module._CURRENT.reset(self._token)
+    module._CURRENT_DELIVERY.reset(self._token)
 
 
 class At:
@@ -122,13 +122,13 @@ class At:
 
 
 STEPS: dict[str, tuple[Any, str]] = {
-    "record": (Delivery, "expect"),
-    "charge": (DatasetBudget, "reserve_under"),
-    "release": (Delivery, "release"),
-    "draft": (Delivery, "put"),
+    "record": (Delivery, "expect_charge"),
+    "charge": (DatasetBudget, "reserve_with_token"),
+    "release": (Delivery, "note_release"),
+    "draft": (Delivery, "add_result"),
     "note": (DatasetBudget, "commit"),
-    "name": (_results, "place"),
-    "forget": (Delivery, "_forget"),
+    "name": (_results, "deliver_result"),
+    "forget": (Delivery, "_remove_record"),
 }
 
 
@@ -175,14 +175,14 @@ def test_killed_at_every_step(
         patch.setattr(Delivery, "__exit__", gone)
         at = arm(patch, step, die, after=after)
         with pytest.raises(Killed):
-            run(words)
+            run_command_line(words)
     assert not at.armed
     printed = capsys.readouterr().out
     charged, result = len(entries()), bool(printed)
     assert charged == (0 if CASES.index((step, after)) <= CASES.index(("charge", False)) else 1)
     existed = CASES.index((step, after)) >= CASES.index(("draft", True))
     complete = (step, after) == ("forget", True)
-    assert run(words) == 0
+    assert run_command_line(words) == 0
     said = capsys.readouterr()
     one_shot = command != "fit"
     if charged and one_shot and not existed:  # its noise is not drawn again
@@ -205,7 +205,7 @@ def test_killed_while_a_result_is_written(
     command: str, whole: bool, state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What exists as a whole is delivered, although nothing was written down since; a part of it is removed."""
-    real = Delivery.put
+    real = Delivery.add_result
 
     def put(self: Delivery, what: str, place: Any, write: Any, text: Any) -> None:
         def die(path: Path) -> None:
@@ -220,25 +220,25 @@ def test_killed_while_a_result_is_written(
     words = COMMANDS[command]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Delivery, "__exit__", gone)
-        patch.setattr(Delivery, "put", put)
+        patch.setattr(Delivery, "add_result", put)
         with pytest.raises(Killed):
-            run(words)
+            run_command_line(words)
     for checkpoint in (state / "checkpoints").glob("*.json"):
         checkpoint.with_name(
             f"{checkpoint.name}.lock"
         ).touch()  # the system frees a lock, and leaves its file
-    assert run(words) == 0
+    assert run_command_line(words) == 0
     said = capsys.readouterr()
     lost = not whole and command != "fit"
     assert ("ended before its result existed" in said.err) == lost
-    assert ("and nothing was charged" in said.err) == whole
+    assert ("nothing more was charged" in said.err) == whole
     assert len(entries()) == 1 + lost
     assert said.out if "standard" in command else Path(words[words.index("-o") + 1]).exists()
     assert left_over(state) == []
 
 
 LEARNED = [*FIT[:2], "--learn", "age=number,hours_per_week=number", "--classes", "<=50K,>50K", *FIT[4:]]
-PERSONS = [*FIT, "--person", "who", "--n", "300"]
+PERSONS = [*FIT, "--person", "who", "--n-public", "300"]
 REGION = ["rashomon", *FIT[1:8], "--threshold", "0.1", "--delta", "1e-5", "--report", "model.json", *CHARGE]
 
 
@@ -251,10 +251,10 @@ def test_a_killed_fit_of_several_parts_goes_on(
     words: list[str], state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It draws the same noise on the same records again: one charge, one release."""
-    people, _ = income(n=300)
+    people, _ = load_income(n=300)
     people.assign(who=range(300)).to_csv("people.csv", index=False)
 
-    digests, real = [], Delivery.release
+    digests, real = [], Delivery.note_release
 
     def release(self: Delivery, token: str, digest: str) -> None:
         digests.append(digest)
@@ -263,12 +263,12 @@ def test_a_killed_fit_of_several_parts_goes_on(
         real(self, token, digest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Delivery, "release", release)
+        patch.setattr(Delivery, "note_release", release)
         with pytest.MonkeyPatch.context() as killed:
             killed.setattr(Delivery, "__exit__", gone)
             with pytest.raises(Killed):
-                run(words)
-        assert run(words) == 0, capsys.readouterr().err
+                run_command_line(words)
+        assert run_command_line(words) == 0, capsys.readouterr().err
     (entry,) = entries()
     assert digests == [entry.release_hash] * 2
     assert Path("model.json").exists()
@@ -282,7 +282,7 @@ def test_a_damaged_record_stops_nothing(state: Path, capsys: pytest.CaptureFixtu
     record.chmod(0o600)
     for name in ("1.json.new", "2.json.lock"):  # of a process that was killed before its first record
         (state / "pending" / name).write_text("")
-    assert run(FILE) == 0
+    assert run_command_line(FILE) == 0
     assert left_over(state) == [str(record)]
     assert f"the record of a charge in {record} cannot be read" in capsys.readouterr().err
 
@@ -307,7 +307,7 @@ def test_told_to_stop_at_every_step(
 ) -> None:
     """Before the charge it stops; after it, a count is finished first."""
     at = arm(monkeypatch, step, lambda: os.kill(os.getpid(), number), after=after)
-    code = run(FILE)
+    code = run_command_line(FILE)
     assert not at.armed
     assert code == 128 + number
     if step == "record":
@@ -324,10 +324,10 @@ def test_a_fit_that_is_told_to_stop_goes_on(
     state: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """At its next step it saves where it stands; the same command gives what an undisturbed one gives."""
-    assert run([*FIT, "--seed", "1"]) == 0
+    assert run_command_line([*FIT, "--random-state", "1"]) == 0
     whole = json.loads(Path("model.json").read_text())["coefficients"]
     Path("model.json").unlink()
-    real, steps = RunState.after, []
+    real, steps = RunState.save_if_due, []
 
     def after(self: RunState, *given: Any, **named: Any) -> None:
         steps.append(1)
@@ -335,18 +335,18 @@ def test_a_fit_that_is_told_to_stop_goes_on(
             os.kill(os.getpid(), signal.SIGTERM)
         real(self, *given, **named)
 
-    monkeypatch.setattr(RunState, "after", after)
-    assert run([*FIT, "--seed", "1"]) == 143
+    monkeypatch.setattr(RunState, "save_if_due", after)
+    assert run_command_line([*FIT, "--random-state", "1"]) == 143
     assert len(steps) == 4
-    assert "goes on from" in capfd.readouterr().err
+    assert "resumes from" in capfd.readouterr().err
     assert not Path("model.json").exists()
     (checkpoint,) = (state / "checkpoints").glob("*.json")
     assert checkpoint.stat().st_mode & 0o777 == 0o600
     assert checkpoint.parent.stat().st_mode & 0o777 == 0o700
-    assert run(["count", *FILE[1:]]) == 0  # another command says so, and leaves it alone
-    assert "the same command goes on" in capfd.readouterr().err
+    assert run_command_line(["count", *FILE[1:]]) == 0  # another command says so, and leaves it alone
+    assert "the same command resumes" in capfd.readouterr().err
     assert len(entries()) == 2 + 1
-    assert run([*FIT, "--seed", "1"]) == 0
+    assert run_command_line([*FIT, "--random-state", "1"]) == 0
     assert len(entries()) == 3
     assert json.loads(Path("model.json").read_text())["coefficients"] == whole
     assert left_over(state) == []
@@ -355,17 +355,17 @@ def test_a_fit_that_is_told_to_stop_goes_on(
 def test_a_second_interrupt_gives_the_result_up(
     state: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "_AGAIN", -1.0)
-    real = Delivery.release
+    monkeypatch.setattr(module, "_SIGNAL_REPEAT_SECONDS", -1.0)
+    real = Delivery.note_release
 
     def twice(self: Delivery, *given: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         real(self, *given)
 
-    monkeypatch.setattr(Delivery, "release", twice)
-    assert run(FILE) == 130
-    assert "no result came of it; the charge stays" in capfd.readouterr().err
+    monkeypatch.setattr(Delivery, "note_release", twice)
+    assert run_command_line(FILE) == 130
+    assert "there is no result; the charge stays" in capfd.readouterr().err
     assert len(entries()) == 1
     assert left_over(state) == []
 
@@ -379,17 +379,17 @@ def test_another_command_delivers_without_overwriting(
     for words in (COUNT, FILE):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Delivery, "__exit__", gone)
-            patch.setattr(_results, "place", die)
+            patch.setattr(_results, "deliver_result", die)
             with pytest.raises(Killed):
-                run(words)
+                run_command_line(words)
     Path("counts.csv").write_text("something later")
-    assert run(FIT) == 0
+    assert run_command_line(FIT) == 0
     said = capsys.readouterr()
     assert "counts.rescued.csv" in said.err
     assert "`dplangevin ledger pending` prints it" in said.err
     assert Path("counts.csv").read_text() == "something later"
     assert Path("counts.rescued.csv").read_text().startswith("table,cell,count")
-    assert run(["ledger", "pending", "--ledger", URL]) == 0
+    assert run_command_line(["ledger", "pending", "--ledger", URL]) == 0
     assert len(capsys.readouterr().out.splitlines()) > 10
     assert [entry.release_hash is None for entry in entries()] == [False] * 3
     assert left_over(state) == []
@@ -402,13 +402,13 @@ def test_a_running_command_is_left_alone(state: Path, monkeypatch: pytest.Monkey
     def finish(self: Delivery) -> None:
         if not inner:
             inner.append(1)
-            token = module._CURRENT.set(None)
-            assert run(["ledger", "pending", "--ledger", URL]) == 0
-            module._CURRENT.reset(token)
+            token = module._CURRENT_DELIVERY.set(None)
+            assert run_command_line(["ledger", "pending", "--ledger", URL]) == 0
+            module._CURRENT_DELIVERY.reset(token)
         real(self)
 
     monkeypatch.setattr(Delivery, "finish", finish)
-    assert run(FILE) == 0
+    assert run_command_line(FILE) == 0
     assert len(entries()) == 1
     assert Path("counts.csv").exists()
 
@@ -448,19 +448,19 @@ def full(*_: Any, **__: Any) -> Any:
 
 def test_a_disk_that_fills_up_after_the_charge(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the record nor the checkpoint stops a run that is charged, and the result goes where there is room."""
-    real = DatasetBudget.reserve_under
+    real = DatasetBudget.reserve_with_token
 
     def charged(self: DatasetBudget, *given: Any) -> None:
         real(self, *given)
         monkeypatch.setattr(_files, "write_private", full)
 
-    monkeypatch.setattr(DatasetBudget, "reserve_under", charged)
+    monkeypatch.setattr(DatasetBudget, "reserve_with_token", charged)
     monkeypatch.setattr(
         RunState,
-        "after",
-        lambda self, at, rng, now=False, real=RunState.after: real(self, at, rng, now=False),
+        "save_if_due",
+        lambda self, at, rng, now=False, real=RunState.save_if_due: real(self, at, rng, now=False),
     )
-    assert run(FIT) == 0
+    assert run_command_line(FIT) == 0
     assert len(entries()) == 1
     assert entries()[0].release_hash is not None
     assert Path("model.json").exists()
@@ -471,7 +471,7 @@ def test_a_folder_that_is_full_is_refused_before_the_charge(
 ) -> None:
     real = os.fsync
     monkeypatch.setattr(os, "fsync", full)
-    assert run(FILE) == 2
+    assert run_command_line(FILE) == 2
     monkeypatch.setattr(os, "fsync", real)
     assert "No space left on device" in capsys.readouterr().err
     assert entries() == ()
@@ -489,17 +489,17 @@ def test_a_ledger_that_cannot_be_reached_holds_nothing_back(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatasetBudget, "commit", unreachable)
-        assert run(FILE) == 0
+        assert run_command_line(FILE) == 0
     assert "the next command on it will" in capsys.readouterr().err
     assert Path("counts.csv").exists()
     assert entries()[0].release_hash is None
-    assert run(["ledger", "pending", "--ledger", URL]) == 0
+    assert run_command_line(["ledger", "pending", "--ledger", URL]) == 0
     assert entries()[0].release_hash is not None
     assert left_over(state) == []
 
 
 def test_a_python_caller_is_told_that_the_charge_was_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dplangevin.families.mechanism import run as run_plan
+    from dplangevin.mechanisms.mechanism import run_plan as run_plan
     from unit._ledger import tiny_data, tiny_plan
 
     def interrupted(*_: Any, **__: Any) -> Any:
@@ -538,7 +538,7 @@ def test_a_closed_pipe(command: str) -> None:
     if command == "fit":
         assert Path("model.json").exists()
     else:
-        assert "paid for and not lost" in said
+        assert "charged and not lost" in said
         (place,) = [word.rstrip(".") for word in said.split() if "results" in word]
         assert Path(place).read_text().count("\n") > 10
     assert [entry.release_hash is None for entry in entries()] == [False]

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from dplangevin import Ledger
-from dplangevin.cli.main import run
+from dplangevin.cli.main import run_command_line
 
 FIT = [
     "fit",
@@ -23,7 +23,7 @@ FIT = [
     "4",
     "-o",
     "m.json",
-    "--seed",
+    "--random-state",
     "0",
 ]
 CHARGE = ["--ledger", "sqlite:///l.db", "--dataset", "d"]
@@ -44,12 +44,12 @@ def messy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_learned_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*FIT, "--learn", "age=number,job=category,empty=number"]) == 0
+    assert run_command_line([*FIT, "--learn", "age=number,job=category,empty=number"]) == 0
     said = capsys.readouterr().out
     assert "Learned the range -1 to 1 for empty." in said
     assert "Learned the categories 'B\u00e4cker', 'nurse', 'smith, sen.' for job." in said
-    by_person = ["--person", "patient id", "--max-rows-per-person", "2", "--n", "2900", "--json"]
-    assert run([*FIT, "--learn", "age=number", *by_person]) == 0
+    by_person = ["--person", "patient id", "--max-rows-per-person", "2", "--n-public", "2900", "--json"]
+    assert run_command_line([*FIT, "--learn", "age=number", *by_person]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["guarantee"]["epsilon"] <= 4
     assert found["schema"]["columns"]["age"]["range"][1] > 60
@@ -59,17 +59,17 @@ def test_what_was_learned_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "words"),
     [
         (["--learn", "age"], "--learn 'patient id=number|category,age=number|category,job"),
-        (["--learn", "age=int"], "'number' or 'category'"),
+        (["--learn", "age=int"], "must be 'number', 'category'"),
         (["--learn", "height=number"], "no column 'height'"),
-        (["--learn", "age=number,job=category", "--delta", "0"], "pure promise"),
-        (["--learn", "age=number", "--person", "patient id"], "needs n="),
+        (["--learn", "age=number,job=category", "--delta", "0"], "pure epsilon-DP"),
+        (["--learn", "age=number", "--person", "patient id"], "needs n_public="),
     ],
 )
 def test_mistakes_are_said_and_not_charged(
     options: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     budget = Ledger.create("sqlite:///l.db").declare("d", epsilon=9.0, delta=1e-4)
-    assert run([*FIT, *options, *CHARGE]) != 0
+    assert run_command_line([*FIT, *options, *CHARGE]) != 0
     assert words in capsys.readouterr().err
     assert not budget.history()
     assert not Path("m.json").exists()

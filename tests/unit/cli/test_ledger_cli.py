@@ -11,11 +11,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from dplangevin.accounting import conversions as cv
 from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.families.mechanism import run
 from dplangevin.ledger import Ledger
-from dplangevin.privacy import conversions as cv
+from dplangevin.mechanisms.mechanism import run_plan
 from unit._ledger import pure, tiny_data, tiny_plan
 
 ROOT = typer.Typer(pretty_exceptions_enable=False)
@@ -62,7 +62,7 @@ def test_a_ledger_from_the_command_line(url: str) -> None:
 def test_show_names_what_would_fit(url: str) -> None:
     declare(url, "a", "3", "1e-6")
     declare(url, "b", "1", "0", "--adjacency", "add-remove", "--part", "north", "--part", "south")
-    Ledger.open(url).dataset("b").part("south").charge(pure(0.25, adjacency="add-remove"))
+    Ledger.open(url).dataset("b").for_part("south").charge(pure(0.25, adjacency="add-remove"))
     shown = ask("show", "--ledger", url)
     assert "a: budget epsilon = 3, delta = 1e-06" in shown
     assert f"(GDP mu = {math.floor(1e4 * cv.gdp_mu(3, 1e-6)) / 1e4:.4g}), or pure epsilon = 3\n" in shown
@@ -74,10 +74,10 @@ def test_show_names_what_would_fit(url: str) -> None:
 def test_history_and_export_as_json(url: str, tmp_path: Path) -> None:
     declare(url, "a", "9", "1e-5")
     plan, budget = tiny_plan(), Ledger.open(url).dataset("a")
-    release = run(plan, tiny_data(plan), ledger=budget)
+    release = run_plan(plan, tiny_data(plan), ledger=budget)
     (entry,) = json.loads(ask("history", "--ledger", url, "--dataset", "a", "--json"))
     assert entry["release_hash"] == release.digest()
-    assert entry["plan"]["mechanism"] == plan.schedule.mechanism
+    assert entry["plan"]["mechanism"] == plan.spec.mechanism
     printed: dict[str, Any] = json.loads(ask("export", "--ledger", url))
     assert printed == json.loads(json.dumps(Ledger.open(url).export()))
     ask("export", "--ledger", url, "--output", str(tmp_path / "out.json"))
@@ -93,7 +93,7 @@ def test_looking_declares_nothing(url: str) -> None:
     for command in ("show", "history"):
         with pytest.raises(LedgerError, match="it has: none"):
             ask(command, "--ledger", url, "--dataset", "a")
-    assert Ledger.open(url).names() == ()
+    assert Ledger.open(url).dataset_names() == ()
 
 
 def test_bad_budgets_are_refused(url: str) -> None:

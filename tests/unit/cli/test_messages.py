@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import typer
 
-from dplangevin.cli import _messages, _tables
-from dplangevin.cli.main import app, run
-from dplangevin.datasets import income
+from dplangevin.cli import _tables, main
+from dplangevin.cli.main import app, run_command_line
+from dplangevin.datasets import load_income
 from dplangevin.errors import InvalidParameter
 
 RIDGE = ["numbers.csv", "--target", "age", "--model", "ridge", "--epsilon", "1"]
@@ -22,7 +22,7 @@ FIT = ["fit", *RIDGE, "-o", "model.json", "--target-bounds", "0,100"]
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    people, schema = income(n=300)
+    people, schema = load_income(n=300)
     people.to_csv("people.csv", index=False)
     schema.save("schema.json")
     numbers = people.assign(income=(people["income"] == ">50K").astype(int))[["age", "income"]]
@@ -35,16 +35,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (FIT, "needs --data-norm"),
         ([*FIT, "--data-norm", "-1"], "--data-norm must be positive"),
         ([*FIT, "--data-norm", "1", "--epsilon", "0"], "--epsilon must be positive"),
-        ([*FIT, "--data-norm", "1", "--secure", "--seed", "1"], "--seed must be left out with --secure"),
+        (
+            [*FIT, "--data-norm", "1", "--secure", "--random-state", "1"],
+            "--random-state must be left out with --secure",
+        ),
         ([*FIT, "--data-norm", "1", "--schema", "schema.json"], "--data-norm and schema"),
         ([*FIT, "--data-norm", "1", "--compare"], "--compare needs --public FILE"),
         ([*FIT, "--data-norm", "1", "--public-method", "x"], "--public-method must be one of"),
         (["fit", *RIDGE, "-o", "model.json", "--data-norm", "1"], "--target-bounds LOW,HIGH"),
         ([*FIT, "--data-norm", "1", "--adjacency", "x"], "--adjacency must be one of"),
         (
-            ["rashomon", *RIDGE, "--target-bounds", "0,100", "--radius", "1", "--threshold", "1", "--models", "0",
+            ["rashomon", *RIDGE, "--target-bounds", "0,100", "--radius", "1", "--threshold", "1", "--n-models", "0",
              "--data-norm", "1", "--public", "numbers.csv"],
-            "--models must be a whole number",
+            "--n-models must be a whole number",
         ),
         (["audit", "--model", "ridge", "--epsilon", "-1"], "--epsilon must be positive"),
         (["audit", "pipeline", "json:dumps", "--table", "numbers.csv", "--bound", "-1"], "--bound must not be"),
@@ -58,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_errors_name_flags(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    assert run(arguments) == 2
+    assert run_command_line(arguments) == 2
     said = capsys.readouterr().err
     assert words in said
     assert said.count("\n") == 1
@@ -69,35 +72,35 @@ def test_errors_name_flags(
 
 def test_only_options_of_the_command_are_named() -> None:
     root = typer.main.get_command(app)
-    fit = _messages.flags_of(_messages.command_of(root, ["fit", "--theorem"]))
-    account = _messages.flags_of(_messages.command_of(root, ["account"]))
-    assert _messages.in_flags("theorem must be one of a, b.", fit).startswith("theorem")
-    assert _messages.in_flags("theorem must be one of a, b.", account).startswith("--theorem")
-    assert _messages.flags_of(_messages.command_of(root, ["audit", "--model", "ridge"]))["confidence"]
+    fit = main.flags_by_parameter(main.find_command(root, ["fit", "--theorem"]))
+    account = main.flags_by_parameter(main.find_command(root, ["account"]))
+    assert main.rewrite_with_flags("theorem must be one of a, b.", fit).startswith("theorem")
+    assert main.rewrite_with_flags("theorem must be one of a, b.", account).startswith("--theorem")
+    assert main.flags_by_parameter(main.find_command(root, ["audit", "--model", "ridge"]))["confidence"]
 
 
 @pytest.mark.parametrize(
     "prose",
     [
-        "the noise came from --seed: the promise holds",
+        "the noise came from --random-state: the promise holds",
         "the composed epsilon = 2 is above the budget",
         "the report could not be written; the model is in model.json",
         "see dplangevin.save_model(model, path)",
     ],
 )
 def test_prose_stays_prose(prose: str) -> None:
-    flags = {"epsilon": "--epsilon", "report": "--report", "model": "--model", "seed": "--seed"}
-    assert _messages.in_flags(prose, flags) == prose
+    flags = {"epsilon": "--epsilon", "report": "--report", "model": "--model", "seed": "--random-state"}
+    assert main.rewrite_with_flags(prose, flags) == prose
 
 
 def test_a_warning_is_one_line_and_silent_with_q(capsys: pytest.CaptureFixture[str]) -> None:
     command = [*FIT, "--data-norm", "100", "--delta", "0.1"]
-    assert run(command) == 0
+    assert run_command_line(command) == 0
     said = capsys.readouterr().err
     assert said.startswith("warning: --delta = 0.1 is not below 1/n")
     assert said.count("\n") == 1
     for quiet in ("-q", "--quiet"):
-        assert run([*command, quiet]) == 0
+        assert run_command_line([*command, quiet]) == 0
         assert capsys.readouterr().err == ""
 
 
@@ -108,22 +111,22 @@ def test_warnings_of_other_libraries_are_not_shown(
         warnings.warn("row 17 holds SECRET", FutureWarning, stacklevel=2)
         return read(*given)
 
-    read = _tables.read
-    monkeypatch.setattr("dplangevin.cli._tables.read", chatty)
-    assert run([*FIT, "--data-norm", "100"]) == 0
+    read = _tables.read_table
+    monkeypatch.setattr("dplangevin.cli._tables.read_table", chatty)
+    assert run_command_line([*FIT, "--data-norm", "100"]) == 0
     assert "SECRET" not in capsys.readouterr().err
 
 
 def test_no_schema_is_not_said_when_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     for schema in (None, "a schema"):
-        with pytest.raises(InvalidParameter) as caught, _tables.usable(Path("x.csv"), schema):
+        with pytest.raises(InvalidParameter) as caught, _tables.hide_cell_errors(Path("x.csv"), schema):
             raise ValueError("could not convert 'SECRET'")
         assert ("without a schema" in str(caught.value)) == (schema is None)
         assert "SECRET" not in str(caught.value)
 
 
 def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ledger"]) == 2
+    assert run_command_line(["ledger"]) == 2
     said = capsys.readouterr()
     assert "init" in said.out + said.err
     assert "error" not in said.err

@@ -17,23 +17,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin._progress import watching
+from dplangevin._progress import progress
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.data._moments import moments
+from dplangevin.data._kernels import second_moments
 from dplangevin.errors import DplangevinError, InvalidParameter
-from dplangevin.families._minimise import hessian_sum
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.release import Release
 from dplangevin.ledger import Ledger
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.newton import hessian_sum
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.release import Release
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem, Softmax
 
 distributed = pytest.importorskip("distributed", reason="dask is not installed")
 da = pytest.importorskip("dask.array")
 
 from dplangevin.data import dask as on_dask  # noqa: E402
-from dplangevin.data.dask import DaskDataset, delayed_parts  # noqa: E402
+from dplangevin.data.dask import DaskDataset, delayed_partitions  # noqa: E402
 
 N, P, PARTS = 20_000, 5, 8
 PROBLEM = Problem(
@@ -99,7 +99,7 @@ def test_sums_are_those_of_arrays(data: DaskDataset) -> None:
     np.testing.assert_array_equal(
         np.vstack([b.rows for b in data.blocks()]), np.vstack([b.rows for b in memory.blocks()])
     )
-    for found, expected in zip(moments(data), moments(memory), strict=True):
+    for found, expected in zip(second_moments(data), second_moments(memory), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
     hessians = [hessian_sum(d, THETA[:, 0]) for d in (data, memory)]
     np.testing.assert_allclose(*hessians, rtol=1e-8)
@@ -107,7 +107,7 @@ def test_sums_are_those_of_arrays(data: DaskDataset) -> None:
     np.testing.assert_array_equal(
         np.vstack([b.rows for b in data.blocks(some)]), np.vstack([b.rows for b in memory.blocks(some)])
     )
-    data.check_rows()
+    data.check_row_count()
 
 
 def test_a_tree_of_sums_keeps_the_order(data: DaskDataset, monkeypatch) -> None:
@@ -120,8 +120,8 @@ def test_a_tree_of_sums_keeps_the_order(data: DaskDataset, monkeypatch) -> None:
 
 def plan(problem: Problem = PROBLEM, **changes: Any) -> Plan:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.02, "n_steps": 12}
-    schedule = NoisyGradientSchedule(**(fields | changes))
-    return Plan(problem=problem, schedule=schedule, delta=1e-6, theorem="composition")
+    schedule = NoisyGradientSpec(**(fields | changes))
+    return Plan(problem=problem, spec=schedule, delta=1e-6, theorem="composition")
 
 
 @pytest.mark.parametrize("sampling", ["full", "poisson", "without-replacement", "shuffle", "cyclic"])
@@ -129,8 +129,8 @@ def test_releases_are_those_of_arrays_for_the_same_noise(client: Any, sampling: 
     problem = replace(PROBLEM, adjacency="add-remove" if sampling == "poisson" else "replace-one")
     size, steps = None if sampling == "full" else 1000, 20 if sampling in ("shuffle", "cyclic") else 5
     chosen = plan(problem, sampling=sampling, batch_size=size, n_steps=steps)
-    found = run(chosen, DaskDataset(*on_workers(), problem, client=client), 3)
-    expected = run(chosen, ArrayDataset(*everything(), problem), 3)
+    found = run_plan(chosen, DaskDataset(*on_workers(), problem, client=client), 3)
+    expected = run_plan(chosen, ArrayDataset(*everything(), problem), 3)
     np.testing.assert_allclose(found.value, expected.value, rtol=1e-9)
 
 
@@ -196,13 +196,13 @@ def killed_run(client: Any, seed: int, folder: Path) -> tuple[Release, int]:
             delay = 0.002 * (seed % 10)
             threading.Timer(delay, os.kill, (victims[seed % len(victims)], signal.SIGKILL)).start()
 
-    with watching(kill):
-        release = run(plan(n_steps=25), source, 11, ledger=budget)
+    with progress(kill):
+        release = run_plan(plan(n_steps=25), source, 11, ledger=budget)
     return release, len(budget.history())
 
 
 def undisturbed(client: Any) -> Release:
-    return run(plan(n_steps=25), DaskDataset(*on_workers(), PROBLEM, client=client), 11)
+    return run_plan(plan(n_steps=25), DaskDataset(*on_workers(), PROBLEM, client=client), 11)
 
 
 @pytest.mark.slow
@@ -234,16 +234,16 @@ def test_a_partition_lost_for_good_stops_the_run_and_says_what_was_spent(client:
             for process in client.run(os.getpid).values():
                 os.kill(process, signal.SIGKILL)
 
-    with watching(lose), pytest.raises(DplangevinError, match=r"lost .* stays charged, and nothing was rel"):
-        run(plan(), source, 0, ledger=budget)
+    with progress(lose), pytest.raises(DplangevinError, match=r"lost .* stays charged, and nothing was rel"):
+        run_plan(plan(), source, 0, ledger=budget)
     (entry,) = budget.history()
     assert entry.release_hash is None
 
 
 def test_a_cluster_without_workers_is_given_up(monkeypatch, tmp_path: Path) -> None:
     budget = Ledger.create(f"sqlite:///{tmp_path}/l.db").declare("d", epsilon=100.0, delta=1e-5)
-    monkeypatch.setattr(on_dask, "PATIENCE", 0.5)
-    monkeypatch.setattr(on_dask, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(on_dask, "MAX_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(on_dask, "POLL_SECONDS", 0.2)
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
     with (
         distributed.LocalCluster(dashboard_address=None, **options) as cluster,
@@ -254,7 +254,7 @@ def test_a_cluster_without_workers_is_given_up(monkeypatch, tmp_path: Path) -> N
         while lonely.nthreads():
             time.sleep(0.05)
         with pytest.raises(DplangevinError, match="what was charged for it stays charged"):
-            run(plan(), data, 0, ledger=budget)
+            run_plan(plan(), data, 0, ledger=budget)
     (entry,) = budget.history()
     assert entry.release_hash is None
 
@@ -264,8 +264,8 @@ def test_rows_added_between_passes_stop_the_run(data: DaskDataset, monkeypatch) 
     for call in (
         lambda: data.gradient_sum(Logistic(), THETA),
         lambda: data.loss_sum(Logistic(), THETA),
-        data.check_rows,
-        lambda: moments(data),
+        data.check_row_count,
+        lambda: second_moments(data),
     ):
         with pytest.raises(InvalidParameter, match="changed while they were read"):
             call()
@@ -278,7 +278,7 @@ def test_bad_input(client: Any, monkeypatch) -> None:
         (X, y, replace(PROBLEM, n_features=P + 1), f"got {P} columns"),
         (da.where(X > 3, np.nan, X), y, PROBLEM, r"missing or infinite.*Nothing was released"),
         (np.ones((3, P)), y, PROBLEM, "must be a Dask array or DataFrame, got ndarray"),
-        (X, "label", PROBLEM, "names no column"),
+        (X, "label", PROBLEM, "no column 'label'"),
     ]
     for features, labels, problem, words in cases:
         with pytest.raises(InvalidParameter, match=words):
@@ -301,6 +301,8 @@ def test_what_dask_cannot_convert_is_refused_without_being_shown() -> None:
     dd = pytest.importorskip("dask.dataframe")
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"x": ["a", b"\xff-secret"], "y": [0, 1]})
-    with pytest.raises(InvalidParameter, match=r"cannot make the partitions \(UnicodeDecodeError\)") as error:
-        delayed_parts(dd.from_pandas(frame, npartitions=1, sort=False), "y", None)
+    with pytest.raises(
+        InvalidParameter, match=r"cannot create the partitions \(UnicodeDecodeError\)"
+    ) as error:
+        delayed_partitions(dd.from_pandas(frame, npartitions=1, sort=False), "y", None)
     assert "secret" not in str(error.value)

@@ -11,7 +11,7 @@ import pytest
 
 from dplangevin.data import ArrayDataset, Block, Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.families.noisy_gradient._integer_sums import integer_gradient_sum
+from dplangevin.mechanisms.noisy_gradient.mechanism import sum_integer_gradients
 from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 
 LOGISTIC = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=9000, n_features=3)
@@ -160,7 +160,7 @@ def test_row_counts_and_adjacency() -> None:
     assert "10" not in str(error.value)
     none = ArrayDataset(np.zeros((0, 3)), np.zeros(0), replace(LOGISTIC, adjacency="add-remove"))
     assert not none.gradient_sum(Logistic(), np.ones((4, 1))).any()
-    fewer.check_rows()
+    fewer.check_row_count()
 
 
 def test_a_full_pass_that_loses_rows_is_refused() -> None:
@@ -175,14 +175,14 @@ def test_a_full_pass_that_loses_rows_is_refused() -> None:
     for call in (
         lambda: leaky.gradient_sum(Logistic(), theta),
         lambda: leaky.loss_sum(Logistic(), theta),
-        leaky.check_rows,
+        leaky.check_row_count,
     ):
         with pytest.raises(InvalidParameter, match="changed while they were read"):
             call()
-    with pytest.raises(InvalidParameter, match="records of a batch were lost"):
+    with pytest.raises(InvalidParameter, match="records of a batch changed"):
         leaky.gradient_sum(Logistic(), theta, np.arange(10))
-    with pytest.raises(InvalidParameter, match="records of a batch were lost"):
-        integer_gradient_sum(leaky, theta[:, 0], np.arange(10), 1e-6, 10**15)
+    with pytest.raises(InvalidParameter, match="records of a batch changed"):
+        sum_integer_gradients(leaky, theta[:, 0], np.arange(10), 1e-6, 10**15)
     assert leaky.gradient_sum(Logistic(), theta, np.arange(9)).shape == (4, 1)
 
 

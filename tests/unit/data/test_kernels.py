@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dplangevin.data import ArrayDataset, _kernels, _moments
+from dplangevin.data import ArrayDataset, _kernels, _kernels as _moments
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import (
     Ball,
@@ -112,26 +112,26 @@ def test_no_theta_makes_a_record_exceed_its_bound(loss: Loss, kernel: str, monke
     st.sampled_from([0.0, 1.0]),
 )
 def test_laws_are_the_slopes_of_the_losses(loss: Loss, scores: list[float], y: float) -> None:
-    law = loss.law
+    law = loss.slope_formula
     assert law is not None
     given_scores = np.array(scores)
     result, labels = given_scores.copy(), np.full(len(scores), y)
     with np.errstate(over="ignore"):
-        law.apply(result, labels)
+        law.slopes_in_place(result, labels)
         expected = loss.slope(given_scores, labels)
     np.testing.assert_allclose(result, expected, rtol=1e-9, atol=1e-12)
     assert np.all(np.abs(result) <= loss.slope_bound)
 
 
 def test_losses_that_are_not_known_use_their_own_slope() -> None:
-    assert Softmax(n_classes=3).law is None
-    assert Clipped(Squared(), 0.5).law.high == 0.5
+    assert Softmax(n_classes=3).slope_formula is None
+    assert Clipped(Squared(), 0.5).slope_formula.high == 0.5
 
 
 @pytest.mark.parametrize("kernel", ["numpy", COMPILED])
 def test_threads_do_not_change_a_bit(kernel: str, monkeypatch) -> None:
     monkeypatch.setenv("DPLANGEVIN_KERNEL", kernel)
-    monkeypatch.setattr("dplangevin.data.dataset.THREADED_BYTES", 0)
+    monkeypatch.setattr("dplangevin.data.dataset.MIN_THREADED_BYTES", 0)
     monkeypatch.setattr(_kernels, "PIECE_BYTES", 1)
     data = dataset(Logistic(), n=40_000)
     theta = np.random.default_rng(4).normal(size=(6, 1))
@@ -145,16 +145,16 @@ def test_threads_do_not_change_a_bit(kernel: str, monkeypatch) -> None:
 
 def test_the_choice_is_automatic(monkeypatch) -> None:
     monkeypatch.delenv("DPLANGEVIN_KERNEL", raising=False)
-    assert "NumPy" in _kernels.kernel_for(Logistic(), 1000).describe()
+    assert "NumPy" in _kernels.choose_kernel(Logistic(), 1000).describe()
     if find_spec("numba") is not None:
-        assert "numba" in _kernels.kernel_for(Logistic(), 1 << 30).describe()
-    _kernels._kernel.cache_clear()
+        assert "numba" in _kernels.choose_kernel(Logistic(), 1 << 30).describe()
+    _kernels._make_kernel.cache_clear()
     monkeypatch.setattr(_kernels, "find_spec", lambda name: None)
-    assert "NumPy" in _kernels.kernel_for(Logistic(), 1 << 30).describe()
-    _kernels._kernel.cache_clear()
+    assert "NumPy" in _kernels.choose_kernel(Logistic(), 1 << 30).describe()
+    _kernels._make_kernel.cache_clear()
     monkeypatch.setenv("DPLANGEVIN_KERNEL", "fortran")
     with pytest.raises(InvalidParameter, match="DPLANGEVIN_KERNEL must be one of auto, numpy, numba"):
-        _kernels.kernel_for(Logistic(), 1 << 30)
+        _kernels.choose_kernel(Logistic(), 1 << 30)
 
 
 def test_small_data_do_not_import_numba() -> None:
@@ -174,7 +174,7 @@ def test_blocks_fit_the_cache_and_pieces_are_whole_groups() -> None:
     assert _kernels.block_rows(50, 64) == 256
     assert _kernels.block_rows(50, 10**6) == 64
     for columns in (1, 50, 1000, 10**6):
-        assert _kernels.piece_rows(columns) % _kernels.GROUP == 0 < _kernels.piece_rows(columns)
+        assert _kernels.piece_rows(columns) % _kernels.ROWS_PER_GROUP == 0 < _kernels.piece_rows(columns)
 
 
 class TestMoments:
@@ -192,29 +192,31 @@ class TestMoments:
     def test_the_same_gradient_without_passes(self, loss: Loss, monkeypatch) -> None:
         data, theta = self.data(loss), np.random.default_rng(6).normal(size=(4, 2)) / 2
         expected = plain(data, loss, theta)
-        for _ in range(_moments.REPAID + 1):
+        for _ in range(_moments.MIN_GRADIENTS_FOR_MOMENTS + 1):
             np.testing.assert_allclose(data.gradient_sum(loss, theta), expected, rtol=1e-11, atol=1e-11)
         expected = plain(data, loss, -theta)
-        monkeypatch.setattr(ArrayDataset, "_cut", None)  # no further pass over the records
+        monkeypatch.setattr(ArrayDataset, "_slice_blocks", None)  # no further pass over the records
         np.testing.assert_allclose(data.gradient_sum(loss, -theta), expected, rtol=1e-11)
 
     def test_an_active_clip_is_never_ignored(self) -> None:
         loss = Clipped(Squared(), 1.5)  # |theta| 1 + 1 <= 1.5 only for |theta| <= 1/2
         data = self.data(loss)
         near, far = np.full((4, 1), 0.1), np.full((4, 1), 5.0)
-        for _ in range(_moments.REPAID + 2):
+        for _ in range(_moments.MIN_GRADIENTS_FOR_MOMENTS + 2):
             data.gradient_sum(loss, near)
         np.testing.assert_allclose(data.gradient_sum(loss, far), plain(data, loss, far), rtol=1e-10)
         assert not np.allclose(plain(data, loss, far), plain_quadratic(data, far))
-        assert not _moments.covers(data, loss.law, np.full((4, 1), math.nan))
-        assert not _moments.covers(data, loss.law, np.full((4, 1), 1e200))
-        assert not _moments.covers(data, Logistic().law, near)
-        assert not _moments.covers(data, SmoothedPinball(quantile=0.5, width=1.0).law, near)
+        assert not _moments.is_quadratic_on(data, loss.slope_formula, np.full((4, 1), math.nan))
+        assert not _moments.is_quadratic_on(data, loss.slope_formula, np.full((4, 1), 1e200))
+        assert not _moments.is_quadratic_on(data, Logistic().slope_formula, near)
+        assert not _moments.is_quadratic_on(
+            data, SmoothedPinball(quantile=0.5, width=1.0).slope_formula, near
+        )
 
     def test_a_mini_batch_is_not_the_whole(self) -> None:
         loss = Clipped(Squared(), 9.0)
         data, theta = self.data(loss), np.full((4, 1), 0.1)
-        for _ in range(_moments.REPAID + 2):
+        for _ in range(_moments.MIN_GRADIENTS_FOR_MOMENTS + 2):
             data.gradient_sum(loss, theta)
         halves = [data.gradient_sum(loss, theta, np.arange(a, a + 250)) for a in (0, 250)]
         np.testing.assert_allclose(halves[0] + halves[1], data.gradient_sum(loss, theta), rtol=1e-11)
@@ -222,5 +224,5 @@ class TestMoments:
 
 
 def plain_quadratic(data: ArrayDataset, theta: np.ndarray) -> np.ndarray:
-    gram, cross = _moments.moments(data)
+    gram, cross = _moments.second_moments(data)
     return gram @ theta - cross[:, None]

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, ScratchDataset, Source, scratch
-from dplangevin.data.sources import Records, source_of
+from dplangevin.data import ArrayDataset, ArraySource, ArrowSource, RecordSource, ScratchDataset, scratch
+from dplangevin.data.sources import RecordBatch, make_source
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import DataBounds, Logistic, Problem
 
@@ -60,7 +60,7 @@ def test_files_give_the_sums_of_arrays_bit_for_bit(files: list[Path]) -> None:
     np.testing.assert_array_equal(
         data.gradient_sum(Logistic(), THETA, batch), memory.gradient_sum(Logistic(), THETA, batch)
     )
-    data.check_rows()
+    data.check_row_count()
 
 
 def test_tables_folders_memory_maps_and_weights(files: list[Path], tmp_path: Path) -> None:
@@ -69,17 +69,17 @@ def test_tables_folders_memory_maps_and_weights(files: list[Path], tmp_path: Pat
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     for source in (
-        source_of(files[0].parent, "y"),
-        source_of([str(path) for path in files], "y"),
+        make_source(files[0].parent, "y"),
+        make_source([str(path) for path in files], "y"),
         ArrowSource(table(X, y), "y"),
-        source_of(mapped, y),
-        source_of(mapped[:], y),
+        make_source(mapped, y),
+        make_source(mapped[:], y),
     ):
-        assert isinstance(source, Source)
+        assert isinstance(source, RecordSource)
         np.testing.assert_array_equal(
             ScratchDataset(source, PROBLEM).gradient_sum(Logistic(), THETA), expected
         )
-    assert source_of(X, y) is None
+    assert make_source(X, y) is None
     weights = np.random.default_rng(3).random(N)
     weighted = replace(PROBLEM, bounds=replace(PROBLEM.bounds, weight_bound=0.5))
     wanted = ArrayDataset(X, y, weighted, weights).gradient_sum(Logistic(), THETA)
@@ -130,7 +130,7 @@ def test_the_scratch_file_is_private_and_nameless(tmp_path: Path, monkeypatch) -
         pickle.dumps(data)
 
 
-class Growing(Source):
+class Growing(RecordSource):
     """Says one number of rows and gives another."""
 
     shape, dtype = (1000, 3), np.float64
@@ -141,7 +141,7 @@ class Growing(Source):
     def records(self):
         X, y = records(self.given, float)
         for start in range(0, self.given, 400):
-            yield Records(X[start : start + 400], y[start : start + 400], None)
+            yield RecordBatch(X[start : start + 400], y[start : start + 400], None)
 
 
 @pytest.mark.parametrize("given", [0, 999, 1001, 1600])
@@ -166,8 +166,8 @@ def test_bad_files_are_refused_by_name(files: list[Path], tmp_path: Path) -> Non
     (tmp_path / "a.xlsx").write_text("x,y\n1,2\n")
     with pytest.raises(InvalidParameter, match="all be Parquet, all Arrow or all text"):
         ArrowSource(tmp_path / "a.xlsx", "y")
-    with pytest.raises(InvalidParameter, match="name of the target's column"):
-        source_of(str(files[0]), y)
+    with pytest.raises(InvalidParameter, match="name of the target column"):
+        make_source(str(files[0]), y)
     for bad in ((X, y[:3]), (X[:, 0], y)):
         with pytest.raises(InvalidParameter, match="features must have shape"):
             ArraySource(*bad)
@@ -241,7 +241,7 @@ def test_the_disk_is_asked_ahead(monkeypatch) -> None:
     data = ScratchDataset(ArraySource(*records(10_000)), replace(PROBLEM, n=10_000))
     data.gradient_sum(Logistic(), THETA)
     assert asked == [(4096, 8192), (8192, 10_000)]
-    assert scratch._page(1) == scratch._page(4096)
+    assert scratch._round_up_to_page(1) == scratch._round_up_to_page(4096)
 
 
 def test_rows_of_persons_are_those_of_every_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +250,6 @@ def test_rows_of_persons_are_those_of_every_batch(tmp_path: Path, monkeypatch: p
     path = tmp_path / "rows.csv"
     path.write_text("x,y\n" + "".join(f"{i},0\n" for i in range(7)))
     kept = np.array([True, False, False, True, True, True, False])
-    source = ArrowSource(path, "y", kept=kept)
+    source = ArrowSource(path, "y", row_mask=kept)
     read = np.concatenate([part.features[:, 0] for part in source.records()])
     np.testing.assert_array_equal(read, np.flatnonzero(kept))

@@ -15,15 +15,15 @@ import pytest
 from sklearn.base import clone
 
 from dplangevin import __version__
+from dplangevin.accounting import conversions as cv
+from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.guarantee import NotPrivate
+from dplangevin.accounting.parts import Approximate, Profile, Pure
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression
-from dplangevin.families.mechanism import run
 from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.privacy import conversions as cv
-from dplangevin.privacy.guarantee import NotPrivate
-from dplangevin.privacy.parts import Approximate, Profile, Pure
-from dplangevin.privacy.spender import Spender
+from dplangevin.mechanisms.mechanism import run_plan
 from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
 
 
@@ -87,7 +87,7 @@ def test_composition_beats_the_sum_of_epsilons(ledger: Ledger) -> None:
     one = pure(0.1)
     assert admitted(ledger.declare("sums", epsilon=2, delta=1e-5), one) == 20
     count = admitted(ledger.declare("a", epsilon=2, delta=1e-5, expects="counts"), one)
-    programme = ledger.declare("b", epsilon=2, delta=1e-5).programme([one] * 27)
+    programme = ledger.declare("b", epsilon=2, delta=1e-5).reserve_program([one] * 27)
     assert admitted(programme, one) == 27
     assert count > 20
     assert (count * one).delta(2.0) <= 1e-5
@@ -178,7 +178,7 @@ def test_the_cost_is_written_before_data_is_read(ledger: Ledger) -> None:
     rng = np.random.default_rng(0)
     data = WatchedData(rng.standard_normal((20, 2)), np.zeros(20), plan.problem)
     data.seen, data.budget = [], budget
-    release = run(plan, data, ledger=budget)
+    release = run_plan(plan, data, ledger=budget)
     assert data.seen == [1, 1, 1]
     assert budget.history()[0].release_hash == release.digest()
 
@@ -190,7 +190,7 @@ def test_a_run_that_fails_stays_charged(ledger: Ledger) -> None:
 
     plan, budget = tiny_plan(), ledger.declare("a", epsilon=9, delta=1e-5)
     with pytest.raises(OSError, match="went away"):
-        run(plan, Broken(np.zeros((20, 2)), np.zeros(20), plan.problem), ledger=budget)
+        run_plan(plan, Broken(np.zeros((20, 2)), np.zeros(20), plan.problem), ledger=budget)
     (entry,) = budget.history()
     assert entry.release_hash is None
     kept, mu = cv.gdp_mu(9, 0.9e-5), plan.guarantee.mu
@@ -203,21 +203,21 @@ def test_a_refused_run_reads_nothing(ledger: Ledger) -> None:
     data = WatchedData(np.zeros((20, 2)), np.zeros(20), plan.problem)
     data.seen, data.budget = [], budget
     with pytest.raises(BudgetExceeded):
-        run(plan, data, ledger=budget)
+        run_plan(plan, data, ledger=budget)
     assert data.seen == []
     assert budget.history() == ()
 
 
 def test_an_entry_tells_who_what_and_when(ledger: Ledger) -> None:
     plan = tiny_plan()
-    budget = ledger.declare("a", epsilon=9, delta=1e-5).labelled("Ada: first look")
-    release = run(plan, tiny_data(plan), ledger=budget)
+    budget = ledger.declare("a", epsilon=9, delta=1e-5).with_label("Ada: first look")
+    release = run_plan(plan, tiny_data(plan), ledger=budget)
     (entry,) = budget.history()
     assert (entry.sequence, entry.label, entry.part) == (1, "Ada: first look", "")
     assert (entry.guarantee.theorem, entry.library) == ("composition", __version__)
     assert entry.guarantee == plan.guarantee
-    assert entry.plan["mechanism"] == plan.schedule.mechanism
-    assert entry.plan["schedule"]["noise_std"] == 0.5
+    assert entry.plan["mechanism"] == plan.spec.mechanism
+    assert entry.plan["spec"]["noise_std"] == 0.5
     assert entry.plan["constants"]["n"] == 20
     assert entry.release_hash == release.digest()
     assert entry.created <= (entry.released or "")
@@ -242,7 +242,7 @@ def test_tokens_are_for_one_release(ledger: Ledger) -> None:
 def test_a_clock_that_goes_backwards_is_harmless(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     budget = ledger.declare("a", epsilon=3, delta=0)
     times = iter(["2030-01-01", "1970-01-01", "2025-06-01"])
-    monkeypatch.setattr("dplangevin.ledger.budget._now", lambda: next(times))
+    monkeypatch.setattr("dplangevin.ledger.budget._timestamp", lambda: next(times))
     for size in (0.25, 0.5, 0.75):
         budget.charge(pure(size))
     assert [entry.sequence for entry in budget.history()] == [1, 2, 3]
@@ -265,7 +265,7 @@ def test_copies_charge_the_same_row(ledger: Ledger, tmp_path: Path, monkeypatch:
         ledger.dataset("a"),
     ]
     for spender in copies:
-        assert isinstance(spender, Spender)
+        assert isinstance(spender, BudgetAccount)
         assert spender == budget
         spender.charge(pure(1.0))
     with pytest.raises(BudgetExceeded):
@@ -292,7 +292,7 @@ def test_a_declared_budget_does_not_change(ledger: Ledger) -> None:
     for other in ({"epsilon": 2}, {"delta": 1e-5}, {"adjacency": "replace-one"}, {"max_rows_per_person": 2}):
         with pytest.raises(InvalidParameter, match="does not change"):
             ledger.declare("a", **other)  # type: ignore[arg-type]
-    assert ledger.names() == ("a",)
+    assert ledger.dataset_names() == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_declared_budget_does_not_change(ledger: Ledger) -> None:
 def test_bad_declarations_are_refused(ledger: Ledger, options: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidParameter, match=words):
         ledger.declare("a", **options)
-    assert ledger.names() == ()
+    assert ledger.dataset_names() == ()
 
 
 @pytest.mark.parametrize(
@@ -327,14 +327,14 @@ def test_bad_declarations_are_refused(ledger: Ledger, options: dict[str, Any], w
 def test_labels_are_one_visible_line(ledger: Ledger, label: Any) -> None:
     budget = ledger.declare("a", epsilon=1, delta=0)
     with pytest.raises(InvalidParameter, match="label"):
-        budget.labelled(label)
+        budget.with_label(label)
     with pytest.raises(InvalidParameter, match="label"):
         DatasetBudget(url=budget.url, name="a", label=label).charge(pure(0.5))
     assert budget.history() == ()
 
 
 def test_labels_may_use_any_script(ledger: Ledger) -> None:
-    budget = ledger.declare("données 中文", epsilon=1, delta=0).labelled("Ødegård: été")
+    budget = ledger.declare("données 中文", epsilon=1, delta=0).with_label("Ødegård: été")
     budget.charge(pure(0.5))
     assert ledger.dataset("donne\u0301es 中文").history()[0].label == "Ødegård: été"
 
@@ -342,7 +342,7 @@ def test_labels_may_use_any_script(ledger: Ledger) -> None:
 def test_another_adjacency_is_refused(ledger: Ledger) -> None:
     plan, budget = tiny_plan("add-remove"), ledger.declare("a", epsilon=9, delta=1e-5)
     with pytest.raises(InvalidParameter, match=r"add-remove.*replace-one"):
-        run(plan, tiny_data(plan), ledger=budget)
+        run_plan(plan, tiny_data(plan), ledger=budget)
     assert budget.history() == ()
 
 
@@ -366,7 +366,7 @@ def test_a_person_with_several_rows(ledger: Ledger) -> None:
 
 def test_disjoint_parts_do_not_add_up(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=2, delta=0, parts=["north", "south"])
-    north, south = budget.part("north"), budget.part("south")
+    north, south = budget.for_part("north"), budget.for_part("south")
     budget.charge(pure(0.5))
     assert admitted(north, pure(0.5)) == 3
     assert admitted(south, pure(0.25)) == 6
@@ -377,25 +377,25 @@ def test_disjoint_parts_do_not_add_up(ledger: Ledger) -> None:
 
 def test_the_whole_pays_for_the_part_that_spent_most(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=2, delta=0, parts=["north", "south"])
-    budget.part("north").charge(pure(1.5))
-    budget.part("south").charge(pure(1.0))
+    budget.for_part("north").charge(pure(1.5))
+    budget.for_part("south").charge(pure(1.0))
     assert budget.remaining().pure_epsilon == 0.5
-    assert budget.part("south").remaining().pure_epsilon == 1.0
+    assert budget.for_part("south").remaining().pure_epsilon == 1.0
     budget.charge(pure(0.5))
     with pytest.raises(BudgetExceeded, match="part 'north'"):
-        budget.part("north").charge(pure(0.1))
-    budget.part("south").charge(pure(0.5))
+        budget.for_part("north").charge(pure(0.1))
+    budget.for_part("south").charge(pure(0.5))
 
 
 def test_parts_are_declared_by_name(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=2, delta=0, parts=["north"])
     with pytest.raises(InvalidParameter, match="no part 'Norther'"):
-        budget.part("Norther")
-    assert budget.part("North") == budget.part("north")
+        budget.for_part("Norther")
+    assert budget.for_part("North") == budget.for_part("north")
     with pytest.raises(InvalidParameter, match="no part 'west'"):
         DatasetBudget(url=budget.url, name="a", part_name="west").charge(pure(0.1))
-    ledger.declare("a", parts="west").part("west").charge(pure(0.1))
-    copied = pickle.loads(pickle.dumps(budget.part("north")))
+    ledger.declare("a", parts="west").for_part("west").charge(pure(0.1))
+    copied = pickle.loads(pickle.dumps(budget.for_part("north")))
     copied.charge(pure(0.1))
     assert [entry.part for entry in budget.history()] == ["west", "north"]
 
@@ -416,7 +416,7 @@ def test_equal_promises_are_kept_once(ledger: Ledger, tmp_path: Path) -> None:
 def test_export_is_complete_json(ledger: Ledger) -> None:
     curve = promise(Profile(epsilons=(0.0, 1.0), deltas=(1e-7, 0.0)), Pure(value=0.1))
     first = ledger.declare("a", epsilon=2, delta=1e-5, parts=["n"])
-    first.part("n").labelled("x").charge(curve)
+    first.for_part("n").with_label("x").charge(curve)
     ledger.declare("b", epsilon=1, delta=0, adjacency="add-remove")
     plain = json.loads(json.dumps(ledger.export(), allow_nan=False))
     assert (plain["format"], plain["version"]) == ("dplangevin-ledger", 3)

@@ -17,16 +17,16 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from dplangevin.accounting import conversions as cv, serialize
+from dplangevin.accounting.conditions import CONDITION_KINDS, Condition, ConditionKind
+from dplangevin.accounting.filter import PrivacyFilter
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Approximate, Gaussian, Pure, SampledGaussian
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError, NotPrivateError
-from dplangevin.ledger import Ledger, _books
-from dplangevin.ledger._admission import Standing, replay
+from dplangevin.ledger import Ledger, _composition_cache
+from dplangevin.ledger._admission import FilterStanding, replay_entry
 from dplangevin.ledger._stored_guarantee import read_stored_guarantee
-from dplangevin.ledger.entry import rounded_down
-from dplangevin.privacy import conversions as cv, serialize
-from dplangevin.privacy.conditions import CONDITION_KINDS, Condition, ConditionKind
-from dplangevin.privacy.filter import PrivacyFilter
-from dplangevin.privacy.guarantee import Guarantee
-from dplangevin.privacy.parts import Approximate, Gaussian, Pure, SampledGaussian
+from dplangevin.ledger.entry import format_rounded_down
 from unit._ledger import gaussian, promise, pure, tiny_data, tiny_plan
 
 
@@ -56,18 +56,18 @@ def test_slacks_of_pairs_add_up(ledger: Ledger) -> None:
     pair = promise(Approximate(value=0.01, slack=3e-6))
     for _ in range(3):
         budget.charge(pair)
-    with pytest.raises(BudgetExceeded, match="may lose delta = 3e-06 outright, and 1e-06 is left"):
+    with pytest.raises(BudgetExceeded, match="needs delta = 3e-06 at every epsilon, and 1e-06 is left"):
         budget.charge(pair)
     split = ledger.declare("b", epsilon=9, delta=1e-5, delta_share=0.5)
     split.charge(gaussian(0.1))
     split.charge(promise(Approximate(value=0.01, slack=2.6e-6)))
-    with pytest.raises(BudgetExceeded, match="may lose delta"):
+    with pytest.raises(BudgetExceeded, match="needs delta = "):
         split.charge(promise(Approximate(value=0.01, slack=2.6e-6)))
 
 
 def test_an_additive_delta_is_charged_with_every_kind_of_part() -> None:
     """extra_delta x beside A costs x / (1 - TV(A)) of the slack, rounded up; exact in closed form."""
-    rule = PrivacyFilter(epsilon=4.0, delta=1e-4, delta_share=0.5, split_at_once=True)
+    rule = PrivacyFilter(epsilon=4.0, delta=1e-4, delta_fraction=0.5, split_at_once=True)
     start = rule.start()
     for parts, overlap in (
         ((Gaussian(mu=0.5),), 2 * 0.4012936743170763),
@@ -129,7 +129,10 @@ def test_a_fit_that_asks_for_what_is_left_in_epsilon_fits(ledger: Ledger) -> Non
     budget = ledger.declare("a", epsilon=3, delta=1e-6)
     budget.charge(gaussian(0.2))
     left = budget.remaining()
-    assert f"one fit of epsilon = {rounded_down(left.gaussian_epsilon)} at delta = 1e-06" in left.would_fit()
+    assert (
+        f"one fit of epsilon = {format_rounded_down(left.gaussian_epsilon)} at delta = 1e-06"
+        in left.fitting_text()
+    )
     budget.charge(gaussian(cv.gdp_mu(left.gaussian_epsilon, 1e-6)))
 
 
@@ -137,14 +140,14 @@ def test_about_so_many_more_is_about_right(ledger: Ledger) -> None:
     for name, cost in (("fits", gaussian(0.02)), ("counts", pure(0.02))):
         budget = ledger.declare(name, epsilon=0.5, delta=1e-6, expects=name)
         budget.charge(cost)
-        more, count = budget.remaining().more_like_last, 0
+        more, count = budget.remaining().n_more_like_last, 0
         with contextlib.suppress(BudgetExceeded):
             while True:
                 budget.charge(cost)
                 count += 1
         assert more is not None
         assert 0.9 * count <= more <= 1.1 * count
-        assert budget.remaining().more_like_last == 0
+        assert budget.remaining().n_more_like_last == 0
 
 
 def test_a_refusal_names_what_would_have_fitted_before_the_split(ledger: Ledger) -> None:
@@ -162,14 +165,14 @@ def test_a_refusal_names_what_would_have_fitted_before_the_split(ledger: Ledger)
 @given(st.floats(1e-12, 1e12))
 @settings(max_examples=200, deadline=None)
 def test_printed_sizes_are_rounded_down(size: float) -> None:
-    assert 0.998 * size <= float(rounded_down(size)) <= size
+    assert 0.998 * size <= float(format_rounded_down(size)) <= size
 
 
 @pytest.mark.parametrize("noise", [1e-300, 1e-8, 1e8, 1e300])
 def test_costs_of_extreme_sizes_are_composed_or_refused_in_words(ledger: Ledger, noise: float) -> None:
     budget = ledger.declare("a", epsilon=3, delta=1e-5)
     extreme = promise(SampledGaussian(rate=0.01, noise_multiplier=noise, sampling="poisson"))
-    budget.enter(extreme, "ab")
+    budget.enter_release(extreme, "ab")
     for cost in (pure(0.01), extreme, gaussian(0.01)):
         with contextlib.suppress(LedgerError, BudgetExceeded):
             budget.charge(cost)
@@ -229,8 +232,8 @@ def test_refused_then_smaller_and_two_threads(ledger: Ledger) -> None:
 def test_an_entry_says_how_it_was_charged_and_is_believed_about_no_amount(ledger: Ledger) -> None:
     """A spender with a program of its own may write anything: only the choice between valid charges is its own."""
     rule = PrivacyFilter(epsilon=3.0, delta=1e-5)
-    start = Standing(states={"": rule.start()})
-    honest = replay(rule, start, 1, "", gaussian(0.3), "{}").states[""]
+    start = FilterStanding(states={"": rule.start()})
+    honest = replay_entry(rule, start, 1, "", gaussian(0.3), "{}").states[""]
     lies = (
         '"curve:1e-30"',
         '"reserve"',
@@ -243,23 +246,25 @@ def test_an_entry_says_how_it_was_charged_and_is_believed_about_no_amount(ledger
         '"sum"',
     )
     for lie in lies:
-        found = replay(rule, start, 1, "", gaussian(0.3), f'{{"charged": {lie}, "item_of": 1}}').states[""]
+        found = replay_entry(rule, start, 1, "", gaussian(0.3), f'{{"charged": {lie}, "item_of": 1}}').states[
+            ""
+        ]
         assert found == honest or (found.mu_squared or 0) <= (honest.mu_squared or 0)
     for lie in ("[1", '{"programme": [{"parts": "[]", "extra_delta": 0}]}', '{"programme": "x"}'):
-        assert replay(rule, start, 1, "", gaussian(0.3), lie).programmes == {}
+        assert replay_entry(rule, start, 1, "", gaussian(0.3), lie).programs == {}
 
 
 def test_parts_that_stand_differently_are_charged_each_in_its_own_way(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=2, delta=1e-6, parts=["north", "south"])
-    budget.part("north").charge(gaussian(0.1))
+    budget.for_part("north").charge(gaussian(0.1))
     budget.charge(pure(0.05))
     assert budget.history()[1].plan["charged"] == {"": "sum", "north": "parts"}
-    north, south = budget.part("north").remaining(), budget.part("south").remaining()
+    north, south = budget.for_part("north").remaining(), budget.for_part("south").remaining()
     assert south.pure_epsilon == pytest.approx(1.95)
     assert budget.remaining().pure_epsilon == north.pure_epsilon < south.pure_epsilon
-    _books.forget()
-    assert budget.part("north").remaining() == north
-    assert budget.part("south").remaining() == south
+    _composition_cache.clear_caches()
+    assert budget.for_part("north").remaining() == north
+    assert budget.for_part("south").remaining() == south
 
 
 # --- programmes --------------------------------------------------------------------------------------------------
@@ -268,32 +273,32 @@ def test_parts_that_stand_differently_are_charged_each_in_its_own_way(ledger: Le
 def test_a_programme_is_paid_once_and_each_item_is_used_once(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=1, delta=1e-6)
     costs = [gaussian(0.05), pure(0.02), gaussian(0.05), gaussian(0.02, extra_delta=1e-9)]
-    programme = budget.programme(costs)
+    programme = budget.reserve_program(costs)
     left = budget.remaining()
-    assert left.unused_items == 4
+    assert left.n_unused_items == 4
     for cost in (costs[3], costs[0], costs[2]):
         programme.charge(cost)
-    copy = ledger.dataset("a").open_programme(programme.programme_number or 0)
+    copy = ledger.dataset("a").open_program(programme.program_number or 0)
     for spender in (programme, copy):
         with pytest.raises(BudgetExceeded, match="no unused release"):
             spender.charge(gaussian(0.05))
-    _books.forget()
+    _composition_cache.clear_caches()
     copy.charge(pure(0.02))
     with pytest.raises(BudgetExceeded, match="0 others are unused"):
         programme.charge(pure(0.02))
-    assert (budget.remaining().gaussian_mu, budget.remaining().unused_items) == (left.gaussian_mu, 0)
+    assert (budget.remaining().gaussian_mu, budget.remaining().n_unused_items) == (left.gaussian_mu, 0)
     with pytest.raises(InvalidParameter, match="no programme"):
-        budget.open_programme(2)
+        budget.open_program(2)
     with pytest.raises(InvalidParameter, match="one or more guarantees"):
-        budget.programme([])
+        budget.reserve_program([])
     with pytest.raises(BudgetExceeded):
-        budget.programme([gaussian(0.3)] * 2)
+        budget.reserve_program([gaussian(0.3)] * 2)
 
 
 def test_a_token_uses_an_item_once_and_threads_share_a_programme(ledger: Ledger) -> None:
-    programme = ledger.declare("a", epsilon=1, delta=1e-6).programme([gaussian(0.01)] * 5)
+    programme = ledger.declare("a", epsilon=1, delta=1e-6).reserve_program([gaussian(0.01)] * 5)
     for _ in range(2):
-        programme.reserve_under("mine", _Priced(gaussian(0.01)))
+        programme.reserve_with_token("mine", _Priced(gaussian(0.01)))
     assert len(programme.history()) == 2
 
     def spend(_: int) -> bool:
@@ -315,31 +320,31 @@ class _Priced:
 def test_a_forged_item_is_charged(ledger: Ledger) -> None:
     """An entry that says it belongs to a programme which does not hold it costs what it costs."""
     rule = PrivacyFilter(epsilon=3.0, delta=1e-5)
-    standing = Standing(states={"": rule.start()})
-    forged = replay(rule, standing, 1, "", gaussian(0.3), '{"item_of": 9}')
-    honest = replay(rule, standing, 1, "", gaussian(0.3), "{}")
+    standing = FilterStanding(states={"": rule.start()})
+    forged = replay_entry(rule, standing, 1, "", gaussian(0.3), '{"item_of": 9}')
+    honest = replay_entry(rule, standing, 1, "", gaussian(0.3), "{}")
     assert forged.states == honest.states
 
 
 def test_a_run_pays_with_its_programme(ledger: Ledger) -> None:
-    from dplangevin import run
+    from dplangevin import run_plan
 
     plan = tiny_plan()
-    programme = ledger.declare("a", epsilon=9, delta=1e-5).programme([plan, plan])
-    run(plan, tiny_data(plan), ledger=programme)
+    programme = ledger.declare("a", epsilon=9, delta=1e-5).reserve_program([plan, plan])
+    run_plan(plan, tiny_data(plan), ledger=programme)
     assert programme.history()[1].plan["item_of"] == 1
-    assert programme.remaining().unused_items == 1
+    assert programme.remaining().n_unused_items == 1
 
 
 def test_a_programme_has_the_exact_composition(ledger: Ledger) -> None:
     """As many as the composition of a fixed list allows, which is more than the filter admits one by one."""
     cost, epsilon, delta = pure(0.3), 2.0, 1e-5
     most = max(k for k in range(1, 60) if (k * cost).delta(epsilon) <= delta)
-    programme = ledger.declare("a", epsilon=epsilon, delta=delta).programme([cost] * most)
+    programme = ledger.declare("a", epsilon=epsilon, delta=delta).reserve_program([cost] * most)
     for _ in range(most):
         programme.charge(cost)
     with pytest.raises(BudgetExceeded):
-        ledger.declare("b", epsilon=epsilon, delta=delta).programme([cost] * (most + 1))
+        ledger.declare("b", epsilon=epsilon, delta=delta).reserve_program([cost] * (most + 1))
 
 
 # --- older ledgers, persons, many entries ------------------------------------------------------------------------
@@ -354,7 +359,7 @@ def _as_version_2(url: str) -> None:
 
 
 def test_a_ledger_of_version_2_is_replayed(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dplangevin.ledger._rows.declared", _declared_before)
+    monkeypatch.setattr("dplangevin.ledger._rows.declared_budget", _declared_before)
     budget = ledger.declare("a", epsilon=1, delta=1e-6)
     monkeypatch.undo()
     _as_version_2(ledger.url)
@@ -367,14 +372,19 @@ def test_a_ledger_of_version_2_is_replayed(ledger: Ledger, monkeypatch: pytest.M
     head = budget.head()
     with pytest.raises(BudgetExceeded):
         budget.charge(full)
-    budget.enter(full, "ab")  # what the rule of fixed costs admitted
+    budget.enter_release(full, "ab")  # what the rule of fixed costs admitted
     _as_version_2(ledger.url)
     Ledger.upgrade(ledger.url)
-    _books.forget()
+    _composition_cache.clear_caches()
     left = budget.remaining()
-    assert (left.fixed_cost_entries, left.unfitting, left.gaussian_mu, left.pure_epsilon) == (4, 1, 0, 0)
-    assert left.rule() == (
-        "the first 4 were admitted under the rule of fixed costs; 1 are there although the filter has no room for them"
+    assert (left.n_fixed_cost_entries, left.n_over_budget, left.gaussian_mu, left.pure_epsilon) == (
+        4,
+        1,
+        0,
+        0,
+    )
+    assert left.exceptions_text() == (
+        "the first 4 were admitted under the rule of fixed costs; 1 do not fit the filter"
     )
     Ledger.open(ledger.url, expect=head)
     with pytest.raises(BudgetExceeded, match="nothing more fits"):
@@ -422,7 +432,7 @@ def test_a_person_of_several_rows_pays_for_the_group(ledger: Ledger) -> None:
     budget = ledger.declare("a", epsilon=4, delta=1e-5, max_rows_per_person=3, delta_share=0.5)
     budget.charge(gaussian(0.1, extra_delta=1e-8))
     (entry,) = budget.history()
-    assert entry.guarantee.parts == (Gaussian(mu=cv.times_up(0.1, 3)),)
+    assert entry.guarantee.parts == (Gaussian(mu=cv.multiply_up(0.1, 3)),)
     assert entry.guarantee.extra_delta == cv.gdp_group_delta(0.1, 1e-8, 3) > 3e-8
 
 
@@ -444,7 +454,9 @@ def test_a_strict_data_set_charges_no_conditional_guarantee(kind: ConditionKind,
 def test_a_programme_of_a_strict_data_set_holds_no_guarantee_with_a_hole(tmp_path: Path) -> None:
     strict = Ledger.create(f"sqlite:///{tmp_path}/strict.db").declare("s", epsilon=1, delta=1e-6, strict=True)
     with pytest.raises(InvalidParameter, match="strict"):
-        strict.programme([pure(0.1), pure(0.1, conditions=(Condition(kind="public-labels", text="labels"),))])
+        strict.reserve_program(
+            [pure(0.1), pure(0.1, conditions=(Condition(kind="public-labels", text="labels"),))]
+        )
     assert not strict.history()
 
 
@@ -452,16 +464,16 @@ def test_an_item_is_used_on_the_part_of_its_programme(tmp_path: Path) -> None:
     budget = Ledger.create(f"sqlite:///{tmp_path}/parts.db").declare(
         "s", epsilon=1, delta=0, parts=["a", "b"]
     )
-    grid = budget.part("a").programme([pure(0.1)])
+    grid = budget.for_part("a").reserve_program([pure(0.1)])
     with pytest.raises(BudgetExceeded, match="no unused release"):
         replace(grid, part_name="b").charge(pure(0.1))
 
 
 def test_a_token_pays_for_one_cost(tmp_path: Path) -> None:
     budget = Ledger.create(f"sqlite:///{tmp_path}/token.db").declare("s", epsilon=1, delta=0)
-    budget.reserve_under("0" * 32, SimpleNamespace(guarantee=pure(0.1)))
+    budget.reserve_with_token("0" * 32, SimpleNamespace(guarantee=pure(0.1)))
     with pytest.raises(LedgerError, match="another release"):
-        budget.reserve_under("0" * 32, SimpleNamespace(guarantee=pure(0.2)))
+        budget.reserve_with_token("0" * 32, SimpleNamespace(guarantee=pure(0.2)))
     assert len(budget.history()) == 1
 
 
@@ -472,7 +484,7 @@ def test_an_entry_of_the_first_version_keeps_its_conditions() -> None:
         "a solver may fail; that event is outside the promise",
         "conditional on nothing",
     )
-    plain = serialize.to_plain(replace(gaussian(0.1), assumptions=words))
+    plain = serialize.guarantee_to_plain(replace(gaussian(0.1), assumptions=words))
     del plain["conditions"]
     found = read_stored_guarantee(json.dumps({**plain, "version": 1}))
     assert [condition.text for condition in found.conditions] == ["labels", words[1]]

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
 from dplangevin.ledger import Ledger
-from dplangevin.ledger._text import checked_name, comparable
+from dplangevin.ledger._text import check_name, comparison_key
 from unit._ledger import pure
 from unit._ledger_version_1 import written
 
@@ -30,7 +30,7 @@ def test_opening_never_creates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             Ledger.open(url)
     assert list(elsewhere.iterdir()) == []
     monkeypatch.chdir(tmp_path)
-    assert Ledger.open("sqlite:///budgets.db").shown == f"sqlite:///{tmp_path}/budgets.db"
+    assert Ledger.open("sqlite:///budgets.db").display_url == f"sqlite:///{tmp_path}/budgets.db"
 
 
 def test_a_ledger_is_created_once(ledger: Ledger) -> None:
@@ -79,11 +79,11 @@ def test_names_that_look_alike_are_one_budget(ledger: Ledger, name: str, alike: 
     first.charge(pure(0.75))
     assert ledger.dataset(alike) == first
     assert ledger.declare(alike, epsilon=1, delta=0, parts=[alike]) == first
-    assert ledger.names() == (name,)
+    assert ledger.dataset_names() == (name,)
     with pytest.raises(InvalidParameter, match="does not change"):
         ledger.declare(alike, epsilon=2, delta=0)
     with pytest.raises(BudgetExceeded):
-        ledger.dataset(alike).part(alike).charge(pure(0.5))
+        ledger.dataset(alike).for_part(alike).charge(pure(0.5))
 
 
 @pytest.mark.parametrize(
@@ -124,17 +124,17 @@ def test_names_that_differ_stay_apart(ledger: Ledger) -> None:
     ]
     for name in names:
         ledger.declare(name, epsilon=1, delta=0)
-    assert sorted(ledger.names()) == sorted(names)
+    assert sorted(ledger.dataset_names()) == sorted(names)
 
 
 @given(st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=20))
 def test_comparing_is_stable_and_blind_to_case(name: str) -> None:
     try:
-        checked_name("name", name)
+        check_name("name", name)
     except InvalidParameter:
         return
-    assert comparable(name.casefold()) == comparable(name)
-    assert comparable(comparable(name)) == comparable(name)
+    assert comparison_key(name.casefold()) == comparison_key(name)
+    assert comparison_key(comparison_key(name)) == comparison_key(name)
 
 
 # --- older versions ----------------------------------------------------------------------------------------------
@@ -153,10 +153,10 @@ def test_an_older_ledger_is_upgraded_with_every_charge(tmp_path: Path) -> None:
     assert [entry.guarantee.epsilon() for entry in budget.history()] == [0.25, 0.5, 0.75]
     assert {entry.release_hash for entry in budget.history()} == {"ab"}
     assert budget.remaining().pure_epsilon == 3.5
-    assert budget.remaining().rule() == "the first 3 were admitted under the rule of fixed costs"
-    assert budget.charged("token2")
-    assert not budget.charged("other")
-    assert ledger.dataset("b").part("north").remaining().pure_epsilon == 4.0
+    assert budget.remaining().exceptions_text() == "the first 3 were admitted under the rule of fixed costs"
+    assert budget.was_charged("token2")
+    assert not budget.was_charged("other")
+    assert ledger.dataset("b").for_part("north").remaining().pure_epsilon == 4.0
     assert ledger.dataset("B").remaining().pure_epsilon == 3.0  # two names of old stay what they were
     ledger.verify(*ledger.heads().values())
     budget.charge(pure(3.5))
@@ -174,7 +174,7 @@ def test_names_that_would_be_refused_now_stay_open(tmp_path: Path) -> None:
     written(tmp_path / "old.db", [(name, "n\u043erth", "t", pure(0.5))])
     Ledger.upgrade(f"sqlite:///{tmp_path}/old.db")
     ledger = Ledger.open(f"sqlite:///{tmp_path}/old.db")
-    assert ledger.dataset(name).part("n\u043erth").remaining().pure_epsilon == 4.5
+    assert ledger.dataset(name).for_part("n\u043erth").remaining().pure_epsilon == 4.5
     assert ledger.dataset("census").name == name
 
 

@@ -17,10 +17,10 @@ from dplangevin import report
 from dplangevin.cli.ledger import app
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.estimators import DPLogisticRegression
-from dplangevin.estimators.model_file import UNSEALED, load_model as load, save_model as save
-from dplangevin.families.mechanism import run
-from dplangevin.ledger import DatasetBudget, Ledger, _books, head_in
-from dplangevin.ledger._evidence import entered_file
+from dplangevin.estimators.model_file import UNSEALED_CONDITION, load_model as load, save_model as save
+from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, read_head
+from dplangevin.ledger._heads import read_release_file
+from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.queries import column, count_queries
 from unit._ledger import pure, tiny_data, tiny_plan
 
@@ -74,14 +74,14 @@ def test_fifty_restores_of_older_files_are_noticed(
     for turn in range(50):
         monkeypatch.setenv("DPLANGEVIN_STATE", str(state))
         put_back(newest, file)
-        _books.forget()
+        _composition_cache.clear_caches()
         assert budget.remaining().entries == 10
         put_back(copies[int(rng.integers(0, 10))], file)
         with pytest.raises(LedgerError, match="older than a release"):
             Ledger.open(budget.url, expect=head)
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # this process has seen more, head or no head
-        _books.forget()
+        _composition_cache.clear_caches()
         with pytest.raises(LedgerError, match="older than it was"):
             budget.charge(pure(0.1))  # nor does another process of the same user
         monkeypatch.setenv("DPLANGEVIN_STATE", str(tmp_path / f"another_user{turn}"))
@@ -119,7 +119,7 @@ def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget,
     budget.charge(pure(0.5))
     copy = ledger.backup(tmp_path / "copy.db")
     assert copy.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(LedgerError, match="not written over"):
+    with pytest.raises(LedgerError, match="is not overwritten"):
         ledger.backup(copy)
     budget.commit(budget.charge(pure(49.0)), "ff")
     head = budget.head()
@@ -134,9 +134,9 @@ def test_a_restore_forgets_and_releases_are_entered_again(budget: DatasetBudget,
         again.charge(pure(2.0))
     assert restored.accept_restore() == {"a": f"seen {head}, there is {again.head()}"}
     again.charge(pure(2.0))
-    again.enter(pure(49.0), "ff", lost_head=head)  # it exists, so it counts, though it does not fit
+    again.enter_release(pure(49.0), "ff", lost_head=head)  # it exists, so it counts, though it does not fit
     assert again.remaining().pure_epsilon == 0
-    assert again.remaining().unfitting == 1
+    assert again.remaining().n_over_budget == 1
     assert again.history()[-1].release_hash == "ff"
     restored.verify(head)
 
@@ -156,21 +156,21 @@ def test_a_strange_plan_of_a_spender_is_no_crash(budget: DatasetBudget, plan: st
 
 def test_releases_models_and_reports_carry_the_head(budget: DatasetBudget, tmp_path: Path) -> None:
     plan = tiny_plan()
-    release = run(plan, tiny_data(plan), ledger=budget)
+    release = run_plan(plan, tiny_data(plan), ledger=budget)
     assert release.ledger_head == budget.head() == pickle.loads(pickle.dumps(release)).ledger_head
-    assert run(plan, tiny_data(plan)).ledger_head is None
-    report.write(release, tmp_path / "release.json", ledger=budget)
-    assert head_in(tmp_path / "release.json") == release.ledger_head
+    assert run_plan(plan, tiny_data(plan)).ledger_head is None
+    report.write_report(release, tmp_path / "release.json", ledger=budget)
+    assert read_head(tmp_path / "release.json") == release.ledger_head
     assert json.loads((tmp_path / "release.json").read_text())["ledger"]["head"] == budget.head()
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (200, 2))
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, data_norm=2**0.5, classes=[0, 1], ledger=budget)
     model.fit(X, (X[:, 0] > 0).astype(int))
     save(model, tmp_path / "model.json")
-    assert head_in(tmp_path / "model.json") == budget.head() == load(tmp_path / "model.json").ledger_head_
-    report.write(model, tmp_path / "model.html")
+    assert read_head(tmp_path / "model.json") == budget.head() == load(tmp_path / "model.json").ledger_head_
+    report.write_report(model, tmp_path / "model.html")
     assert budget.head() in (tmp_path / "model.html").read_text()
-    Ledger.open(budget.url, expect=[release.ledger_head, head_in(tmp_path / "model.json")])
+    Ledger.open(budget.url, expect=[release.ledger_head, read_head(tmp_path / "model.json")])
 
 
 def test_counts_carry_the_head(budget: DatasetBudget) -> None:
@@ -191,7 +191,7 @@ def test_older_model_files_open(budget: DatasetBudget, tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(json.dumps(plain))
     assert load(tmp_path / "model.json").ledger_head_ is None  # type: ignore[attr-defined]
     with pytest.raises(InvalidParameter, match="carries no head"):
-        head_in(tmp_path / "model.json")
+        read_head(tmp_path / "model.json")
 
 
 def test_an_edited_model_file_is_told(tmp_path: Path) -> None:
@@ -200,19 +200,19 @@ def test_an_edited_model_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     rows = np.random.default_rng(0).uniform(-1, 1, (100, 2))
     save(model.fit(rows, (rows[:, 0] > 0).astype(int)), path)
-    assert UNSEALED not in load(path).privacy_.conditions  # type: ignore[attr-defined]
+    assert UNSEALED_CONDITION not in load(path).privacy_.conditions  # type: ignore[attr-defined]
     plain = json.loads(path.read_text())
     for part in plain["guarantee"]["parts"]:
         part["mu"] = 1e-6
     path.write_text(json.dumps(plain))
-    for read in (load, entered_file, head_in):
+    for read in (load, read_release_file, read_head):
         with pytest.raises(InvalidParameter, match="altered"):
             read(path)
     del plain["digest"]
     path.write_text(json.dumps(plain))
     for _ in range(2):  # and it stays told when it is saved again
         found = load(path)
-        assert found.privacy_.conditions.count(UNSEALED) == 1  # type: ignore[attr-defined]
+        assert found.privacy_.conditions.count(UNSEALED_CONDITION) == 1  # type: ignore[attr-defined]
         save(found, path)
 
 

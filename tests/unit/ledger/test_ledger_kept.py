@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import BudgetExceeded
-from dplangevin.ledger import DatasetBudget, Ledger, _admission, _books, _kept
+from dplangevin.ledger import DatasetBudget, Ledger, _admission, _composition_cache
 from fuzz._states import changed
 from unit._ledger import gaussian, pure
 
@@ -23,13 +23,13 @@ LIMIT = 2.0
 def budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DatasetBudget:
     """Nearly everything is spent, and the composition of it is kept."""
     monkeypatch.setenv("DPLANGEVIN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_kept, "WORTH", 4)
+    monkeypatch.setattr(_composition_cache, "MIN_NEW_ENTRIES_TO_SAVE", 4)
     found = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").declare(
         "a", epsilon=LIMIT, delta=1e-6, parts=["x"]
     )
     for cost in (pure(0.5), gaussian(0.1), pure(0.1), pure(0.05), gaussian(0.05), pure(0.02)):
         found.charge(cost)
-    found.part("x").programme([pure(0.01), gaussian(0.01)])
+    found.for_part("x").reserve_program([pure(0.01), gaussian(0.01)])
     found.remaining()
     return found
 
@@ -43,13 +43,13 @@ def kept(budget: DatasetBudget, tmp_path: Path) -> Path:
 def read_entries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many entries each new process composes."""
     counts: list[int] = []
-    honest = _admission.replay
+    honest = _admission.replay_entry
 
     def noted(*arguments: Any) -> Any:
         counts.append(1)
         return honest(*arguments)
 
-    monkeypatch.setattr(_admission, "replay", noted)
+    monkeypatch.setattr(_admission, "replay_entry", noted)
     return counts
 
 
@@ -58,7 +58,7 @@ def test_a_new_process_composes_only_what_is_new(
 ) -> None:
     before = budget.remaining()
     counts = read_entries(monkeypatch)
-    _books.forget()
+    _composition_cache.clear_caches()
     assert budget.remaining() == before
     with pytest.raises(BudgetExceeded):
         budget.charge(pure(1.5))
@@ -66,7 +66,7 @@ def test_a_new_process_composes_only_what_is_new(
     assert kept.stat().st_mode & 0o777 == 0o600
     monkeypatch.setenv("DPLANGEVIN_CACHE", "off")
     counts.clear()
-    _books.forget()
+    _composition_cache.clear_caches()
     assert budget.remaining() == before
     assert sum(counts) == 7
 
@@ -76,7 +76,7 @@ def lowered(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     plain = json.loads(path.read_text().partition("\n")[2])
     change(plain)
     text = json.dumps(plain)
-    path.write_text(f"{_kept._seal(text)}\n{text}")
+    path.write_text(f"{_composition_cache._checksum(text)}\n{text}")
 
 
 def _symlink(path: Path) -> None:
@@ -88,7 +88,9 @@ def _symlink(path: Path) -> None:
 WRONG: dict[str, Callable[[Path], Any]] = {
     "others may read it": lambda path: path.chmod(0o644),
     "a link": _symlink,
-    "a bit": lambda path: path.write_bytes(path.read_bytes().replace(b'"unfitting": 0', b'"unfitting": 1')),
+    "a bit": lambda path: path.write_bytes(
+        path.read_bytes().replace(b'"n_over_budget": 0', b'"n_over_budget": 1')
+    ),
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-9]),
     "nothing": lambda path: path.write_bytes(b""),
     "another head": lambda path: lowered(path, lambda plain: plain.update(head="0" * 64)),
@@ -107,7 +109,7 @@ def test_whatever_does_not_agree_is_composed_anew(
     before = budget.remaining()
     WRONG[what](kept)
     counts = read_entries(monkeypatch)
-    _books.forget()
+    _composition_cache.clear_caches()
     assert budget.remaining() == before
     assert sum(counts) == 7
 
@@ -132,20 +134,20 @@ def test_an_older_ledger_is_composed_from_its_own_entries(
 def test_a_changed_file_is_no_crash(budget: DatasetBudget, kept: Path) -> None:
     plain, rng = json.loads(kept.read_text().partition("\n")[2]), np.random.default_rng(0)
     genesis = plain["genesis"]
-    assert _kept.load(budget.url, genesis) is not None
+    assert _composition_cache.load_standing(budget.url, genesis) is not None
     for _ in range(200):
         lowered(kept, lambda found: (found.clear(), found.update(changed(plain, rng))))
-        _kept.load(budget.url, genesis)
+        _composition_cache.load_standing(budget.url, genesis)
 
 
 def test_a_standing_reads_back_as_it_was(budget: DatasetBudget, kept: Path) -> None:
-    ((genesis, known),) = _books.remembered(budget.url).items()
-    _kept.save(budget.url, genesis, known.sequence, known.head, known.standing)
-    found = _kept.load(budget.url, genesis)
+    ((genesis, known),) = _composition_cache.caches_in_memory(budget.url).items()
+    _composition_cache.write_standing(budget.url, genesis, known.sequence, known.head, known.standing)
+    found = _composition_cache.load_standing(budget.url, genesis)
     assert found is not None
     assert (found[0], found[1]) == (known.sequence, known.head)
     assert found[2].states == known.standing.states
-    assert found[2].programmes == known.standing.programmes != {}
+    assert found[2].programs == known.standing.programs != {}
 
 
 def test_no_folder_is_no_error(
@@ -154,10 +156,10 @@ def test_no_folder_is_no_error(
     file = tmp_path / "a-file"
     file.touch()
     monkeypatch.setenv("DPLANGEVIN_CACHE", str(file))
-    _books.forget()
+    _composition_cache.clear_caches()
     assert budget.remaining().entries == 7
     monkeypatch.delenv("DPLANGEVIN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    _books.forget()
+    _composition_cache.clear_caches()
     assert budget.remaining().entries == 7
     assert os.listdir(tmp_path / "home") == ["dplangevin"]

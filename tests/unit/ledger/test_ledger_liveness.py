@@ -18,13 +18,20 @@ from typing import Any
 
 import pytest
 
+from dplangevin.accounting import serialize
+from dplangevin.accounting.parts import Approximate, BoundedRange, SampledGaussian
 from dplangevin.errors import BudgetExceeded, LedgerError
-from dplangevin.families.mechanism import run
-from dplangevin.ledger import DatasetBudget, Ledger, _admission, _books, _sqlite as sqlite_store, _store
-from dplangevin.ledger._chain import Charge, hashed_token, link
-from dplangevin.ledger._rows import digest_of
-from dplangevin.privacy import serialize
-from dplangevin.privacy.parts import Approximate, BoundedRange, SampledGaussian
+from dplangevin.ledger import (
+    DatasetBudget,
+    Ledger,
+    _admission,
+    _composition_cache,
+    _sqlite as sqlite_store,
+    _store,
+)
+from dplangevin.ledger._rows import content_digest
+from dplangevin.ledger.entry import Charge, hash_token, next_link
+from dplangevin.mechanisms.mechanism import run_plan
 from unit._ledger import gaussian, mixed, promise, pure, tiny_data, tiny_plan
 
 
@@ -126,8 +133,8 @@ class Flaky:
 
 
 def flaky(monkeypatch: pytest.MonkeyPatch, *failures: str) -> list[str]:
-    honest, left = sqlite_store._connected, list(failures)
-    monkeypatch.setattr(sqlite_store, "_connected", lambda path, mode: Flaky(honest(path, mode), left))
+    honest, left = sqlite_store._connect, list(failures)
+    monkeypatch.setattr(sqlite_store, "_connect", lambda path, mode: Flaky(honest(path, mode), left))
     return left
 
 
@@ -138,7 +145,7 @@ def test_a_lost_answer_is_settled_by_the_token(
     left = flaky(monkeypatch, failure)
     token = budget.charge(pure(1.0))
     assert left == []
-    assert budget.charged(token)
+    assert budget.was_charged(token)
     assert len(budget.history()) == 1  # charged once, whether or not the first attempt came through
 
 
@@ -148,23 +155,23 @@ def test_what_cannot_be_settled_names_the_token(
 ) -> None:
     flaky(monkeypatch, *failures)
     if failures == ("after",):  # and then the ledger is gone
-        honest = DatasetBudget._attempt
+        honest = DatasetBudget._try_charge
 
         def once(*arguments: Any) -> bool:
-            monkeypatch.setattr(DatasetBudget, "_attempt", gone)
+            monkeypatch.setattr(DatasetBudget, "_try_charge", gone)
             return honest(*arguments)
 
         def gone(*_: Any) -> bool:
             raise LedgerError("the ledger cannot be used.")
 
-        monkeypatch.setattr(DatasetBudget, "_attempt", once)
+        monkeypatch.setattr(DatasetBudget, "_try_charge", once)
     with pytest.raises(LedgerError, match=r"perhaps charged: token \w+") as lost:
         budget.charge(pure(1.0))
     monkeypatch.undo()
     assert lost.value.token is not None
-    assert budget.charged(lost.value.token) == (charges == 1)
+    assert budget.was_charged(lost.value.token) == (charges == 1)
     assert len(budget.history()) == charges
-    budget.reserve_under(lost.value.token, _Priced())  # asked again under the token, it is charged once
+    budget.reserve_with_token(lost.value.token, _Priced())  # asked again under the token, it is charged once
     assert len(budget.history()) == 1
 
 
@@ -183,7 +190,7 @@ def test_charged_and_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(DatasetBudget, "commit", commit)
     with pytest.raises(LedgerError, match=r"charged under token \w+.*charged, not released") as lost:
-        run(plan, tiny_data(plan), ledger=budget)
+        run_plan(plan, tiny_data(plan), ledger=budget)
     monkeypatch.undo()
     (entry,) = budget.history()
     assert entry.release_hash is None
@@ -196,8 +203,8 @@ def test_spenders_that_leave_no_gap_are_an_error_in_the_end(
     budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_store, "WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(_store.Session, "append", lambda *_: False)
-    with pytest.raises(LedgerError, match=r"no gap.*Nothing was charged"):
+    monkeypatch.setattr(_store.Session, "append_entry", lambda *_: False)
+    with pytest.raises(LedgerError, match=r"without a pause.*Nothing was charged"):
         budget.charge(pure(0.1))
 
 
@@ -210,16 +217,16 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         '{"charged": "curve:1e-11"}'  # entries say how they were charged, which spares a replay the search
     )
     plans = {BoundedRange: curve, SampledGaussian: curve}
-    with _store.store_for(budget.url).transaction(write=True) as session:
+    with _store.open_store(budget.url).transaction(write=True) as session:
         head = budget.head().partition("-")[2]
         for place, part in enumerate(mixed(10_000)):
-            content = serialize.dumps(promise(part))
+            content = serialize.guarantee_to_json(promise(part))
             charge = Charge(
-                dataset="a", token=hashed_token(str(place)), part="", label="", created="now",
-                guarantee=digest_of(content), plan=plans.get(type(part), "{}"), library="0",
+                dataset="a", token=hash_token(str(place)), part="", label="", created="now",
+                guarantee=content_digest(content), plan=plans.get(type(part), "{}"), library="0",
             )  # fmt: skip
-            assert session.append(charge, content, head)
-            head = link(head, place + 1, charge)
+            assert session.append_entry(charge, content, head)
+            head = next_link(head, place + 1, charge)
     start = time.process_time()
     budget.charge(pure(0.002))
     cold, warm = time.process_time() - start, []
@@ -235,7 +242,7 @@ def test_ten_thousand_mixed_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     start = time.process_time()
     left = budget.remaining()
     last = time.process_time() - start
-    _books.forget()  # as a new process of this user, which finds what was composed
+    _composition_cache.clear_caches()  # as a new process of this user, which finds what was composed
     start = time.process_time()
     budget.charge(pure(0.0022))
     new = time.process_time() - start
@@ -283,7 +290,7 @@ def test_coroutines_spend_in_threads(budget: DatasetBudget) -> None:
 def test_a_fork_beside_busy_threads_can_spend(budget: DatasetBudget) -> None:
     budget.charge(pure(1.0))
     children = []
-    with _books._lock:  # as if another thread held it at the moment of the fork
+    with _composition_cache._lock:  # as if another thread held it at the moment of the fork
         for _ in range(3):
             child = os.fork()
             if child == 0:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from dplangevin.accounting import conversions as cv
 from dplangevin.errors import BudgetExceeded, InvalidParameter, LedgerError
-from dplangevin.families.mechanism import run
-from dplangevin.ledger import DatasetBudget, Ledger, _books, _postgres as postgres_store
-from dplangevin.privacy import conversions as cv
+from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, _postgres as postgres_store
+from dplangevin.mechanisms.mechanism import run_plan
 from unit._ledger import gaussian, pure, tiny_data, tiny_plan
 from unit._postgres import server
 
@@ -66,12 +66,12 @@ def budget_for(url: str, releases: int) -> DatasetBudget:
 
 def test_a_budget_is_spent_and_kept(url: str) -> None:
     ledger = Ledger.create(url)
-    budget = ledger.declare("census", epsilon=5, delta=0, parts=["north"]).labelled("Ada é")
+    budget = ledger.declare("census", epsilon=5, delta=0, parts=["north"]).with_label("Ada é")
     for spender in (budget, copy.deepcopy(budget), pickle.loads(pickle.dumps(budget))):
         spender.charge(pure(1.5))
     with pytest.raises(BudgetExceeded, match=r"pure epsilon = 0.5 or less would fit"):
         budget.charge(pure(1.0))
-    budget.part("north").charge(pure(0.5))
+    budget.for_part("north").charge(pure(0.5))
     entries = Ledger.open(url).dataset("census").history()
     assert [(entry.sequence, entry.part, entry.label) for entry in entries] == [
         (1, "", "Ada é"),
@@ -94,7 +94,7 @@ def test_floats_are_kept_exactly(url: str) -> None:
 
 def test_a_run_pays_before_and_signs_after(url: str) -> None:
     plan, budget = tiny_plan(), Ledger.create(url).declare("a", epsilon=9, delta=1e-5)
-    release = run(plan, tiny_data(plan), ledger=budget)
+    release = run_plan(plan, tiny_data(plan), ledger=budget)
     (entry,) = budget.history()
     assert entry.release_hash == release.digest()
     with pytest.raises(LedgerError, match="never charged"):
@@ -155,7 +155,7 @@ def test_other_versions_and_damage_are_errors(url: str) -> None:
         budget.charge(pure(0.5))
     execute(url, "UPDATE dplangevin_ledger SET value = '3' WHERE name = 'schema'")
     execute(url, "UPDATE dplangevin_guarantee SET content = replace(content, '0.5', '0.1')")
-    _books.forget()
+    _composition_cache.clear_caches()
     with pytest.raises(LedgerError, match="altered"):
         budget.charge(pure(0.5))
     execute(url, "DROP TABLE dplangevin_entry")

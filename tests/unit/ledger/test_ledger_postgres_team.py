@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dplangevin.accounting import serialize
 from dplangevin.errors import InvalidParameter, LedgerError
 from dplangevin.ledger import DatasetBudget, Ledger, _postgres as postgres_store
-from dplangevin.ledger.inspection import inspect
-from dplangevin.privacy import serialize
+from dplangevin.ledger.inspection import inspect_ledger
 from unit._ledger import pure
 from unit._ledger_version_1 import TABLES, statements
 from unit._postgres import server
@@ -67,7 +67,7 @@ def roles(url: str) -> dict[str, str]:
 def test_spenders_spend_and_readers_read(roles: dict[str, str]) -> None:
     spender = Ledger.open(roles["spender"]).dataset("a", label="Ada")
     token = spender.charge(pure(1.0))
-    other = spender.part("north").charge(pure(0.5))
+    other = spender.for_part("north").charge(pure(0.5))
     assert spender.commit(token, "ab") == spender.history()[0].head
     reader = Ledger.open(roles["reader"])
     assert reader.dataset("a").remaining().entries == 2
@@ -92,7 +92,7 @@ def test_only_the_owner_declares_and_grants(roles: dict[str, str], role: str) ->
     ):
         with pytest.raises(LedgerError, match=r"may not do that|only the owner"):
             ask()
-    assert Ledger.open(roles["owner"]).names() == ("a",)
+    assert Ledger.open(roles["owner"]).dataset_names() == ("a",)
     with pytest.raises(LedgerError, match=r"may not do that|no ledger"):
         Ledger.open(roles["stranger"]).dataset("a").charge(pure(0.1))
 
@@ -144,7 +144,7 @@ def test_functions_beside_the_ledger_never_run_with_the_owners_rights(
 ) -> None:
     """Up to PostgreSQL 14 everybody may create in the schema `public`."""
     budget = Ledger.open(roles["spender"]).dataset("a")
-    token, content = budget.charge(pure(1.0)), serialize.dumps(pure(0.1))
+    token, content = budget.charge(pure(1.0)), serialize.guarantee_to_json(pure(0.1))
     head = budget.head().partition("-")[2]
     execute(url, "GRANT CREATE ON SCHEMA public TO spender")
     execute(roles["spender"], f"CREATE FUNCTION public.{hijack}")
@@ -199,7 +199,7 @@ def test_a_spender_can_append_only_true_links(roles: dict[str, str]) -> None:
 
     budget = Ledger.open(roles["spender"]).dataset("a")
     budget.charge(pure(1.0))
-    head, content = budget.head().partition("-")[2], serialize.dumps(pure(0.1))
+    head, content = budget.head().partition("-")[2], serialize.guarantee_to_json(pure(0.1))
     call = "SELECT dplangevin_append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
     good = ["a", head, "ab" * 32, "", "", "now", "", content, "{}", "x"]
     for place, lie in (
@@ -228,17 +228,17 @@ def test_a_spender_can_append_only_true_links(roles: dict[str, str]) -> None:
 
 
 def postgres_digest(content: str) -> str:
-    from dplangevin.ledger._rows import digest_of
+    from dplangevin.ledger._rows import content_digest
 
-    return digest_of(content)
+    return content_digest(content)
 
 
 def test_the_doctor_knows_the_roles(roles: dict[str, str]) -> None:
     for role, state in (("owner", "warning"), ("spender", "ok"), ("reader", "ok")):
-        found = {each.what: each for each in inspect(roles[role])}
-        assert found["ledger permissions"].words.startswith(f"role {role} is {role}")
-        assert (found["ledger permissions"].state, found["server clock"].state) == (state, "ok")
-    assert [each.state for each in inspect(roles["stranger"])] == ["failure"]
+        found = {each.subject: each for each in inspect_ledger(roles[role])}
+        assert found["ledger permissions"].message.startswith(f"role {role} is {role}")
+        assert (found["ledger permissions"].status, found["server clock"].status) == (state, "ok")
+    assert [each.status for each in inspect_ledger(roles["stranger"])] == ["failure"]
 
 
 def test_a_grant_is_taken_back(roles: dict[str, str]) -> None:
@@ -246,7 +246,7 @@ def test_a_grant_is_taken_back(roles: dict[str, str]) -> None:
     owner.grant("spender", "nothing")
     with pytest.raises(LedgerError, match=r"may not do that|no ledger"):
         Ledger.open(roles["spender"])
-    with pytest.raises(InvalidParameter, match="spender or a reader"):
+    with pytest.raises(InvalidParameter, match="one of spender, reader, nothing"):
         owner.grant("spender", "king")
     with pytest.raises(InvalidParameter, match="no role"):
         owner.grant("nobody at all", "reader")
@@ -286,8 +286,8 @@ def test_an_older_ledger_is_upgraded(url: str) -> None:
         execute(as_role(url, "spender"), "UPDATE dplangevin_dataset SET epsilon = 100")
     budget = Ledger.open(url).dataset("a")
     assert budget.remaining().pure_epsilon == 2.0
-    assert budget.remaining().fixed_cost_entries == 2
-    assert budget.charged("two")
+    assert budget.remaining().n_fixed_cost_entries == 2
+    assert budget.was_charged("two")
     budget.charge(pure(2.0))
     Ledger.open(url).verify(budget.head())
 
@@ -310,7 +310,7 @@ def test_a_silent_server_is_not_waited_for_without_end(
 ) -> None:
     dead, budget, direct = line
     monkeypatch.setattr(postgres_store, "WAIT_SECONDS", 1)
-    monkeypatch.setattr(postgres_store, "_GRACE", 0.5)
+    monkeypatch.setattr(postgres_store, "_GRACE_SECONDS", 0.5)
     start = time.monotonic()
     dead.trouble(b"dplangevin_entry", "stall", passed=True)
     with pytest.raises(LedgerError, match="Nothing was charged"):
@@ -335,10 +335,10 @@ def test_a_spender_that_stalls_in_its_transaction_blocks_nobody(
 
     def stall() -> None:
         with suppress(LedgerError), postgres_store.PostgresStore(url).transaction(write=True) as session:
-            session.rows("SELECT * FROM dplangevin_dataset FOR UPDATE")
+            session.query("SELECT * FROM dplangevin_dataset FOR UPDATE")
             held.set()
             go_on.wait(30)
-            session.rows("SELECT 1")
+            session.query("SELECT 1")
             failed.append("the stalled transaction went on")
 
     stalling = threading.Thread(target=stall)
@@ -373,7 +373,7 @@ def test_lines_that_die_anywhere_lose_no_charge_and_make_none_twice(
 ) -> None:
     dead, budget, direct = line
     monkeypatch.setattr(postgres_store, "WAIT_SECONDS", 1)
-    monkeypatch.setattr(postgres_store, "_GRACE", 0.2)
+    monkeypatch.setattr(postgres_store, "_GRACE_SECONDS", 0.2)
     words = (b"COMMIT", b"dplangevin_append", b"dplangevin_guarantee", b"set_config", b"user")
     charged: set[str] = set()
     for turn in range(rounds):
@@ -382,14 +382,14 @@ def test_lines_that_die_anywhere_lose_no_charge_and_make_none_twice(
         dead.trouble(words[turn % len(words)], what, passed=turn % 2 == 0, times=times)
         token, error = attempt(budget)
         if error is None:
-            assert direct.charged(token)
+            assert direct.was_charged(token)
         elif error.token is None:
             assert "Nothing was charged" in str(error)
             assert len(direct.history()) == before
         else:
             assert "perhaps charged" in str(error)
             time.sleep(0.05)
-            assert len(direct.history()) - before == int(direct.charged(error.token))
+            assert len(direct.history()) - before == int(direct.was_charged(error.token))
         dead.times = 0
         charged |= {entry.chain for entry in direct.history()}
         assert len(direct.history()) - before in (0, 1)

@@ -12,10 +12,10 @@ import pytest
 from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 
+from dplangevin.accounting import conversions as cv
 from dplangevin.errors import BudgetExceeded, InvalidParameter
 from dplangevin.estimators import DPLogisticRegression
 from dplangevin.ledger import DatasetBudget, Ledger
-from dplangevin.privacy import conversions as cv
 
 pytestmark = pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
 RNG = np.random.default_rng(5)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger, _books, _sqlite as sqlite_store
+from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, _sqlite as sqlite_store
 from unit._ledger import pure
 
 
@@ -64,7 +64,7 @@ def test_a_url_keeps_its_secrets() -> None:
     assert "secret" not in str(refused.value)
     ledger = Ledger("postgresql://ada:secret@localhost:1/books?password=hidden")
     with pytest.raises(LedgerError) as unreachable:
-        ledger.names()
+        ledger.dataset_names()
     texts = [repr(ledger), str(unreachable.value), repr(DatasetBudget(url=ledger.url, name="a"))]
     assert not any(word in text for text in texts for word in ("secret", "hidden"))
 
@@ -167,7 +167,7 @@ def test_a_new_ledger_is_for_its_owner_alone(file: Path) -> None:
 )
 def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: str, words: str) -> None:
     change(file, statement)
-    _books.forget()
+    _composition_cache.clear_caches()
     for ask in (lambda: budget.charge(pure(0.1)), budget.history, budget.remaining):
         with pytest.raises(LedgerError, match=words):
             ask()
@@ -175,7 +175,7 @@ def test_altered_rows_are_noticed(file: Path, budget: DatasetBudget, statement: 
 
 def test_a_cost_cannot_hide_in_an_unknown_part(file: Path, budget: DatasetBudget) -> None:
     change(file, "UPDATE dplangevin_entry SET part = 'elsewhere' WHERE sequence = 2")
-    _books.forget()
+    _composition_cache.clear_caches()
     with pytest.raises(LedgerError, match="entry 2 was altered"):
         budget.charge(pure(0.1))
 
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_an_error_of_ours_or_no_damage(
         for suffix in ("-wal", "-shm"):
             file.with_name(file.name + suffix).unlink(missing_ok=True)
         file.write_bytes(bytes(broken))
-        _books.forget()
+        _composition_cache.clear_caches()
         try:
             Ledger.open(budget.url)
             budget.charge(pure(0.5))
@@ -222,7 +222,7 @@ def test_a_busy_ledger_waits_and_then_says_so(
 def test_a_full_disk_charges_nothing(
     file: Path, budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = sqlite_store._connected
+    honest = sqlite_store._connect
 
     def cramped(path: Path, mode: str) -> sqlite3.Connection:
         connection = honest(path, mode)
@@ -230,7 +230,7 @@ def test_a_full_disk_charges_nothing(
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr(sqlite_store, "_connected", cramped)
+    monkeypatch.setattr(sqlite_store, "_connect", cramped)
 
     def spend() -> None:
         for _ in range(1000):
@@ -330,7 +330,7 @@ def test_one_of_many_processes_creates_the_ledger(file: Path) -> None:
     said = [opener.communicate(b"go\n", timeout=120)[1] for opener in openers]
     assert sorted(opener.returncode for opener in openers) == [0, 3, 3, 3], said
     assert [path.name for path in file.parent.iterdir()] == [file.name]
-    assert Ledger.open(f"sqlite:///{file}").names() == ()
+    assert Ledger.open(f"sqlite:///{file}").dataset_names() == ()
 
 
 def test_a_second_name_of_the_file_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from dplangevin import _files
 from dplangevin.errors import InvalidParameter, LedgerError
-from dplangevin.ledger import DatasetBudget, Ledger, _books, _seen_heads
+from dplangevin.ledger import DatasetBudget, Ledger, _composition_cache, _heads
 from unit._ledger import pure
 
 SPEND = """
@@ -36,7 +36,7 @@ print(made)
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DPLANGEVIN_STATE", str(tmp_path / "state"))
-    _files._warned_of_state.clear()
+    _files._warned_of_state_folder.clear()
     return tmp_path / "state" / "dplangevin" / "heads"
 
 
@@ -80,7 +80,7 @@ def test_from_the_first_entry(budget: DatasetBudget) -> None:
     empty = copied(budget, "empty.db")
     budget.charge(pure(1.0))
     put_back(empty, budget)
-    _books.forget()
+    _composition_cache.clear_caches()
     with pytest.raises(LedgerError, match="you have seen 1 entries"):
         budget.charge(pure(1.0))
     with pytest.raises(LedgerError, match="older"):
@@ -106,11 +106,11 @@ def test_of_two_branches_the_one_that_was_seen_goes_on(budget: DatasetBudget, tm
         budget.charge(pure(1.0))
     with pytest.MonkeyPatch.context() as other:  # another user spends on the first file, past the copy
         other.setenv("DPLANGEVIN_STATE", str(tmp_path / "other"))
-        _books.forget()
+        _composition_cache.clear_caches()
         for _ in range(4):
             budget.charge(pure(1.0))
-    _books.forget()
-    with pytest.raises(LedgerError, match="went its own way"):
+    _composition_cache.clear_caches()
+    with pytest.raises(LedgerError, match="a copy that diverged"):
         budget.charge(pure(1.0))
     copy.charge(pure(1.0))
 
@@ -139,7 +139,7 @@ def test_the_way_back(budget: DatasetBudget, tmp_path: Path, monkeypatch: pytest
         warnings.simplefilter("error")  # told once
         budget.charge(pure(1.0))
     put_back(old, budget)  # the acceptance is not in this copy
-    _books.forget()
+    _composition_cache.clear_caches()
     with pytest.raises(LedgerError, match="older than it was"):
         budget.charge(pure(1.0))
     put_back(after, budget)  # and where it is, it does not excuse another restore
@@ -193,13 +193,13 @@ def test_a_damaged_memory_is_one_warning(budget: DatasetBudget, state: Path, con
     file.write_text(content)
     with pytest.warns(UserWarning, match="cannot be read"):
         budget.charge(pure(1.0))
-    found = _seen_heads.load(file.stem) or _seen_heads.load(_genesis(budget))
+    found = _heads.load_seen_head(file.stem) or _heads.load_seen_head(_genesis(budget))
     assert found is not None
     assert found.sequence == 2
 
 
 def _genesis(budget: DatasetBudget) -> str:
-    return budget._account().genesis
+    return budget._read_row().genesis
 
 
 def test_a_head_never_goes_back(budget: DatasetBudget) -> None:
@@ -207,7 +207,7 @@ def test_a_head_never_goes_back(budget: DatasetBudget) -> None:
     heads = [(number, f"{number:064x}") for number in range(1, 201)]
     threads = [
         threading.Thread(
-            target=lambda part=part: [_seen_heads.remember(genesis, *head, 0) for head in heads[part::8]]
+            target=lambda part=part: [_heads.remember_head(genesis, *head, 0) for head in heads[part::8]]
         )
         for part in range(8)
     ]
@@ -215,13 +215,13 @@ def test_a_head_never_goes_back(budget: DatasetBudget) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    found = _seen_heads.load(genesis)
+    found = _heads.load_seen_head(genesis)
     assert found is not None
     assert found.sequence == 200
-    _seen_heads.remember(genesis, 5, "b" * 64, 0)
-    assert _seen_heads.load(genesis) == found
-    _seen_heads.remember(genesis, 5, "b" * 64, 1)  # the owner's word
-    assert _seen_heads.load(genesis) == _seen_heads.SeenHead(
+    _heads.remember_head(genesis, 5, "b" * 64, 0)
+    assert _heads.load_seen_head(genesis) == found
+    _heads.remember_head(genesis, 5, "b" * 64, 1)  # the owner's word
+    assert _heads.load_seen_head(genesis) == _heads.SeenHead(
         genesis=genesis, head="5-" + "b" * 64, restores=1
     )
 
@@ -231,13 +231,13 @@ def test_a_spender_that_is_overtaken_is_not_refused(
     budget: DatasetBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process charges between this one's rows and its memory: the memory is newer, and nothing is wrong."""
-    real = _seen_heads.load
+    real = _heads.load_seen_head
 
-    def overtaken(genesis: str) -> _seen_heads.SeenHead | None:
-        monkeypatch.setattr(_seen_heads, "load", real)
+    def overtaken(genesis: str) -> _heads.SeenHead | None:
+        monkeypatch.setattr(_heads, "load_seen_head", real)
         assert spend(budget.url, 1) == (1, "")
         return real(genesis)
 
-    monkeypatch.setattr(_seen_heads, "load", overtaken)
+    monkeypatch.setattr(_heads, "load_seen_head", overtaken)
     assert budget.remaining().entries == 0
     assert budget.remaining().entries == 1

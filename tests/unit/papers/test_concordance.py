@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dplangevin.papers import PAPERS, ROWS, Row, gallery
-from dplangevin.papers.concordance import written
+from dplangevin.papers.concordance import render_concordance
 
 ROOT = Path(__file__).parents[3]
 IDS = [f"{row.paper}: {row.number}" for row in ROWS]
@@ -50,7 +50,7 @@ def test_the_table_is_whole() -> None:
 
 
 def test_the_page_is_the_table() -> None:
-    assert (ROOT / "docs" / "papers.md").read_text(encoding="utf-8") == written()
+    assert (ROOT / "docs" / "papers.md").read_text(encoding="utf-8") == render_concordance()
 
 
 def test_keys_are_made_of_authors_and_year() -> None:

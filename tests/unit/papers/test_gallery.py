@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dplangevin.cli.main import run
+from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
 from dplangevin.papers import gallery
-from dplangevin.papers.gallery._beside import beside
+from dplangevin.papers.gallery._beside import comparison_table
 
 DOCS = Path(__file__).parents[3] / "docs"
 SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-error"}
@@ -20,7 +20,7 @@ SLOW = {"public-mirror-descent", "plateau", "erm-rates", "sco-rates", "counting-
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in gallery.FIGURES]
 )
 def test_every_figure_is_drawn(name: str, tmp_path: Path) -> None:
-    text = gallery.reproduce(name, tmp_path, quick=True)
+    text = gallery.reproduce_figure(name, tmp_path, quick=True)
     assert text.strip()
     assert (tmp_path / f"{name}.txt").read_text(encoding="utf-8").strip() == text.strip()
     assert any((tmp_path / f"{name}{suffix}").stat().st_size > 5000 for suffix in (".svg", ".png")
@@ -66,26 +66,26 @@ def test_the_page_shows_every_figure(name: str) -> None:
     pictures = [suffix for suffix in (".svg", ".png") if f"images/gallery/{name}{suffix})" in page]
     assert len(pictures) == 1
     assert (DOCS / "images" / "gallery" / f"{name}{pictures[0]}").is_file()
-    assert gallery.figure(name).TITLE in page
+    assert gallery.figure_module(name).TITLE in page
 
 
 def test_the_command_lists_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["reproduce", "list"]) == 0
+    assert run_command_line(["reproduce", "list"]) == 0
     assert "tightness" in capsys.readouterr().out
-    assert run(["reproduce", "tightness", "--quick", "--output", str(tmp_path)]) == 0
+    assert run_command_line(["reproduce", "tightness", "--quick", "--output", str(tmp_path)]) == 0
     assert (tmp_path / "tightness.svg").is_file()
-    assert run(["reproduce", "nonsense"]) == 2
+    assert run_command_line(["reproduce", "nonsense"]) == 2
     assert "choose among" in capsys.readouterr().err
 
 
 def test_an_unknown_figure_names_the_known_ones() -> None:
     with pytest.raises(InvalidParameter, match="split-regimes"):
-        gallery.figure("nonsense")
+        gallery.figure_module("nonsense")
 
 
 def test_the_page_shows_the_papers_numbers_beside_ours() -> None:
     """Printed, drawn and their difference, read from the numbers of the pictures."""
-    table = beside(DOCS / "images" / "gallery")
+    table = comparison_table(DOCS / "images" / "gallery")
     assert table in (DOCS / "gallery.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in table.splitlines()[2:]]
     assert len(rows) >= 25

@@ -13,12 +13,12 @@ from dplangevin.papers import mirror_formulas as ref
 def test_chi_of_the_examples() -> None:
     """Isotropic 1/k: k^2 up to the logarithm; one small eigenvalue k^-1.5 and n_pub = k^2.5: k^2 again."""
     k = 50
-    flat = ref.chi(np.full(k, 1 / k), 10 * k**2, math.exp(-1))
+    flat = ref.chi_factor(np.full(k, 1 / k), 10 * k**2, math.exp(-1))
     assert flat == pytest.approx(k**2)
     spiked = np.full(k, 1 / k)
     spiked[0] = k**-1.5
     # k^1.5 times k - 1 shares of k^-1/2 and one of 1
-    assert ref.chi(spiked, int(k**2.5), math.exp(-1)) == pytest.approx(
+    assert ref.chi_factor(spiked, int(k**2.5), math.exp(-1)) == pytest.approx(
         k**1.5 * ((k - 1) * k**-0.5 + 1), rel=1e-3
     )
     privacy, sampling = ref.regression_risk(np.full(k, 1 / k), 10 * k**2, 10_000, 1.0, math.exp(-1))

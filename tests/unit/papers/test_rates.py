@@ -40,13 +40,13 @@ def test_the_four_cells_of_rashomon_draws(row: RateRow) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", erm_rates.rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", erm_rates.rate_rows(), ids=lambda row: row.name)
 def test_slopes_of_empirical_risk(row: RateRow) -> None:
     check(row, (20_000, 8, 0.25), 200)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", sco_rates.rows(), ids=lambda row: row.name)
+@pytest.mark.parametrize("row", sco_rates.rate_rows(), ids=lambda row: row.name)
 def test_slopes_of_population_risk(row: RateRow) -> None:
     check(row, (4000, 8, 1.0), 200)
 

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.special import expit
 
+from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.perturbation.schedule import ObjectivePerturbationSchedule
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
 from dplangevin.planner import risk, rules
-from dplangevin.planner.choose import choose
-from dplangevin.planner.recipe import Recipe
+from dplangevin.planner.fit_plan import FitPlan, plan_fit
 from dplangevin.planner.request import MODELS
-from dplangevin.privacy.conversions import gdp_mu
 
 EXTRA: dict[str, dict[str, Any]] = {
     "multinomial": {"n_classes": 4},
@@ -35,7 +34,7 @@ ADULT: dict[str, Any] = {
 }
 
 
-def plan_for(model: str = "logistic", **changes: Any) -> Recipe:
+def plan_for(model: str = "logistic", **changes: Any) -> FitPlan:
     options: dict[str, Any] = {
         "model": model,
         "n": 5000,
@@ -47,12 +46,12 @@ def plan_for(model: str = "logistic", **changes: Any) -> Recipe:
         "fit_intercept": True,
         **EXTRA.get(model, {}),
     }
-    return choose(**(options | changes))
+    return plan_fit(**(options | changes))
 
 
-def descent_of(recipe: Recipe) -> NoisyGradientSchedule:
-    schedule = recipe.plan.schedule
-    assert isinstance(schedule, NoisyGradientSchedule)
+def descent_of(recipe: FitPlan) -> NoisyGradientSpec:
+    schedule = recipe.plan.spec
+    assert isinstance(schedule, NoisyGradientSpec)
     return schedule
 
 
@@ -88,7 +87,7 @@ def test_every_promise_is_met_and_nearly_spent(
 @pytest.mark.parametrize(("adjacency", "sides"), [("replace-one", 2), ("add-remove", 1)])
 def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> None:
     """n = 32561, p = 50, epsilon = 0.1: T = sqrt(20 n mu / s) up to 128, eta = 4 time / T^2, C = 1/2, tail 2/3."""
-    recipe = choose(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency, mechanism="noisy-gd")
+    recipe = plan_fit(**ADULT, epsilon=0.1, delta=1e-5, adjacency=adjacency, mechanism="noisy-gd")
     schedule, mu = descent_of(recipe), gdp_mu(0.1, 1e-5)
     records = 32561 * mu / sides
     assert schedule.n_steps == min(math.ceil(math.sqrt(20 * records)), 128) == {2: 103, 1: 128}[sides]
@@ -104,24 +103,24 @@ def test_low_signal_rule_on_published_numbers(adjacency: str, sides: int) -> Non
 def test_the_clip_grows_with_the_signal_and_time_is_capped() -> None:
     """C = sqrt(n mu / (100 p)) between 1/2 and 1; at most 128 steps of 32561 x 50 numbers, and 200 of fewer."""
     stated: dict[str, Any] = {"delta": 1e-5, "adjacency": "add-remove", "mechanism": "noisy-gd"}
-    recipes = [choose(**ADULT, epsilon=eps, **stated) for eps in (0.1, 0.4, 8.0)]
+    recipes = [plan_fit(**ADULT, epsilon=eps, **stated) for eps in (0.1, 0.4, 8.0)]
     bounds = [recipe.plan.problem.loss.slope_bound for recipe in recipes]  # type: ignore[union-attr]
     assert bounds == [0.5, pytest.approx(math.sqrt(32561 * gdp_mu(0.4, 1e-5) / 50) / 10), 1.0]
     schedule = descent_of(recipes[-1])
     assert (schedule.n_steps, schedule.average_from, schedule.step_size) == (128, 42, 4.0)
-    short = choose(**ADULT | {"n": 20_000}, epsilon=8.0, **stated)
-    assert descent_of(short).n_steps == rules.MOST_STEPS == 200
-    assert [rules.most_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [128, 140, 200, 200]
-    assert rules.most_steps(10**6, 50, 1.0) == 200  # ridge: four times the curvature, twice the steps
+    short = plan_fit(**ADULT | {"n": 20_000}, epsilon=8.0, **stated)
+    assert descent_of(short).n_steps == rules.MAX_STEPS == 200
+    assert [rules.max_descent_steps(10**6, p, 0.25) for p in (10, 70, 100, 500)] == [128, 140, 200, 200]
+    assert rules.max_descent_steps(10**6, 50, 1.0) == 200  # ridge: four times the curvature, twice the steps
 
 
 def test_pure_rule_closed_form() -> None:
     """signal = n eps / (s p^1.5) = 4.6: k = 0.2, Lambda = k s sqrt(p) / eps, C = 1/2."""
-    recipe = choose(
+    recipe = plan_fit(
         **ADULT, epsilon=0.1, delta=0.0, mechanism="objective-perturbation", adjacency="replace-one"
     )
-    problem, schedule = recipe.plan.problem, recipe.plan.schedule
-    assert isinstance(schedule, ObjectivePerturbationSchedule)
+    problem, schedule = recipe.plan.problem, recipe.plan.spec
+    assert isinstance(schedule, ObjectivePerturbationSpec)
     ridge = 0.2 * 2 * math.sqrt(50) / 0.1
     assert problem.ridge * problem.n == pytest.approx(ridge, rel=1e-12)
     left = 0.99 * 0.1 - math.log1p(0.25 / ridge)
@@ -141,8 +140,8 @@ def test_pure_noise_is_used_for_few_parameters_of_few_records_only() -> None:
     few, many = plan_for(n=40, n_features=2), plan_for(n_features=2)
     assert few.plan.guarantee.kind == "pure"
     assert few.plan.guarantee.epsilon(0.0) <= 1.0
-    assert many.plan.schedule.mechanism == "whitened-gd"
-    assert plan_for(n_features=2, mechanism="noisy-gd").plan.schedule.mechanism == "noisy-gradient"
+    assert many.plan.spec.mechanism == "whitened-gd"
+    assert plan_for(n_features=2, mechanism="noisy-gd").plan.spec.mechanism == "noisy-gradient"
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -151,7 +150,7 @@ def test_pure_noise_is_used_for_few_parameters_of_few_records_only() -> None:
 def test_every_mechanism_serves_every_model(model: str, mechanism: str, adjacency: str) -> None:
     for radius, weight in ((None, 1.0), (3.0, 2.5)):
         recipe = plan_for(model, mechanism=mechanism, adjacency=adjacency, radius=radius, weight_bound=weight)
-        assert recipe.plan.schedule.mechanism in (mechanism, "noisy-gradient")
+        assert recipe.plan.spec.mechanism in (mechanism, "noisy-gradient")
         assert recipe.plan.guarantee.epsilon() <= 1.0
         assert math.isfinite(recipe.plan.constants.diameter) == (radius is not None)
 
@@ -175,7 +174,7 @@ def test_a_pinned_theorem_gets_the_run_it_is_about() -> None:
     assert recipe.plan.guarantee.composition is not None
     assert recipe.plan.guarantee.epsilon() < recipe.plan.guarantee.composition.epsilon()
     objective = plan_for(theorem="gaussian-objective-perturbation")
-    assert objective.plan.schedule.mechanism == "objective-perturbation"
+    assert objective.plan.spec.mechanism == "objective-perturbation"
     assert plan_for(theorem="composition").plan.guarantee.theorem == "composition"
     with pytest.raises(AssumptionFailed, match="not cyclic"):
         plan_for(theorem="cyclic-shift", mechanism="noisy-gd")
@@ -195,7 +194,7 @@ def test_a_stated_ridge_wins() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"delta": 0.0, "mechanism": "noisy-gd"}, "cannot promise pure epsilon"),
+        ({"delta": 0.0, "mechanism": "noisy-gd"}, "cannot guarantee pure epsilon"),
         ({"mechanism": "sufficient-statistics"}, "model='ridge' only, got 'logistic'"),
         ({"mechanism": "magic"}, "mechanism must be one of auto.*got 'magic'"),
         ({"model": "forest"}, "model must be one of logistic.*got 'forest'"),
@@ -217,16 +216,16 @@ def test_bad_requests_are_named(changes: dict[str, Any], text: str) -> None:
         "data_norm": 1.0, "fit_intercept": True,
     }  # fmt: skip
     with pytest.raises(InvalidParameter, match=text):
-        choose(**(options | changes))
+        plan_fit(**(options | changes))
 
 
 def test_a_budget_too_small_for_n_is_said_and_the_named_n_is_enough() -> None:
     recipe = plan_for(n=200, n_features=60, epsilon=0.1)
-    assert recipe.caution is not None
-    assert "caution" in str(recipe)
-    rows = int(recipe.caution.split("about n = ")[1].split(" ")[0])
-    assert plan_for(n=rows, n_features=60, epsilon=0.1).caution is None
-    assert plan_for(n=rows - rows // 100, n_features=60, epsilon=0.1).caution is not None
+    assert recipe.warning is not None
+    assert "warning" in str(recipe)
+    rows = int(recipe.warning.split("about n = ")[1].split(" ")[0])
+    assert plan_for(n=rows, n_features=60, epsilon=0.1).warning is None
+    assert plan_for(n=rows - rows // 100, n_features=60, epsilon=0.1).warning is not None
 
 
 @pytest.mark.parametrize("mechanism", ["noisy-gd", "objective-perturbation", "output-perturbation"])
@@ -236,7 +235,7 @@ def test_predicted_risk_falls_with_n_and_epsilon(mechanism: str) -> None:
     assert plan_for(mechanism=mechanism, n_features=30, epsilon=3.0).predicted_excess_risk < base
 
 
-def _quadratic_run(way: rules.Descent, h: float, noise: np.ndarray, goal: float) -> float:
+def _quadratic_run(way: rules.DescentPlan, h: float, noise: np.ndarray, goal: float) -> float:
     theta = previous = total = 0.0
     for t in range(way.n_steps):
         point = theta + t / (t + 3) * (theta - previous)
@@ -247,8 +246,8 @@ def _quadratic_run(way: rules.Descent, h: float, noise: np.ndarray, goal: float)
 
 @pytest.mark.parametrize("h", [1e-4, 0.01, 0.2, 1.0])
 def test_response_is_the_recursion_itself(h: float) -> None:
-    way = rules.Descent(n_steps=37, step_size=0.9, average_from=12)
-    reached, weights = risk._response(way, np.array([h]))
+    way = rules.DescentPlan(n_steps=37, step_size=0.9, average_from=12)
+    reached, weights = risk._descent_response(way, np.array([h]))
     assert _quadratic_run(way, h, np.zeros(37), 1.0) == pytest.approx(float(reached[0]), abs=1e-12)
     for t in range(37):
         impulse = _quadratic_run(way, h, np.eye(37)[t], 0.0)
@@ -258,12 +257,12 @@ def test_response_is_the_recursion_itself(h: float) -> None:
 def test_predicted_risk_bounds_quadratic_problems() -> None:
     """Exact risks of random quadratics with coefficients of the stated size never exceed the prediction."""
     rng = np.random.default_rng(0)
-    way = rules.Descent(n_steps=60, step_size=1.0, average_from=20)
+    way = rules.DescentPlan(n_steps=60, step_size=1.0, average_from=20)
     predicted = risk.descent_risk(way, curvature=1.0, noise=0.05, size=2.0, dimension=8)
     largest = 0.0
     for _ in range(300):
         spectrum = 10 ** rng.uniform(-5, 0, 8)
-        reached, weights = risk._response(way, spectrum)
+        reached, weights = risk._descent_response(way, spectrum)
         each = spectrum / 2 * (4 * (1 - reached) ** 2 + 0.05**2 * (weights**2).sum(axis=0))
         largest = max(largest, float(each.sum()))
     assert (
@@ -297,7 +296,7 @@ def test_the_unit_of_the_features_does_not_matter(delta: float) -> None:
     for unit in (1.0, 10.0):
         recipe = plan_for(n=2000, n_features=20, data_norm=unit, fit_intercept=False, delta=delta)
         data = ArrayDataset(unit * rows, labels, recipe.plan.problem)
-        thetas.append(unit * run(recipe.plan, data, 0).value)
+        thetas.append(unit * run_plan(recipe.plan, data, 0).value)
     np.testing.assert_allclose(thetas[0], thetas[1], rtol=1e-4, atol=1e-4)
 
 
@@ -313,5 +312,5 @@ def test_plans_learn(delta: float, adjacency: str, least: float) -> None:
     )
     problem = recipe.plan.problem
     data = ArrayDataset(rows, labels, problem)
-    scores = [rows @ run(recipe.plan, data, seed).value for seed in range(5)]
+    scores = [rows @ run_plan(recipe.plan, data, seed).value for seed in range(5)]
     assert min(float(((score > 0) == (labels > 0)).mean()) for score in scores) > least

@@ -12,8 +12,8 @@ from dplangevin.problem import (
     Clipped,
     Huber,
     Logistic,
+    MulticlassHinge,
     Poisson,
-    SeveralHinge,
     SmoothedHinge,
     SmoothedPinball,
     Softmax,
@@ -43,7 +43,7 @@ def test_two_class_softmax_is_logistic() -> None:
 def test_the_hinge_of_two_classes_is_the_smoothed_hinge(width: float) -> None:
     y = np.array([0.0, 1.0])
     scores = np.stack(np.broadcast_arrays(np.zeros((8, 1)), U[:, None] * np.ones(2)), axis=-1)
-    several, one = SeveralHinge(n_classes=2, width=width), SmoothedHinge(width=width)
+    several, one = MulticlassHinge(n_classes=2, width=width), SmoothedHinge(width=width)
     np.testing.assert_allclose(several.value(scores, y), one.value(U[:, None], y), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(several.slope(scores, y)[..., 1], one.slope(U[:, None], y), atol=1e-12)
 
@@ -53,14 +53,14 @@ def test_the_hinge_of_several_classes_lies_below_that_of_crammer_and_singer() ->
     u, y = 2 * rng.normal(size=(500, 5)), np.arange(500) % 5
     hinge = (u + 1 - np.eye(5)[y]).max(axis=1) - u[np.arange(500), y]
     for width in (1e-6, 0.5, 2.0):
-        below = hinge - SeveralHinge(n_classes=5, width=width).value(u, y.astype(float))
+        below = hinge - MulticlassHinge(n_classes=5, width=width).value(u, y.astype(float))
         assert below.min() > -1e-12
         assert below.max() < width / 2 + 1e-12
     huge = np.array([[-1e308, 1e308, 0.0]])
-    assert np.isfinite(SeveralHinge(n_classes=3).slope(huge, np.array([0.0]))).all()
-    assert SeveralHinge(n_classes=3).value(huge, np.array([1.0])) == 0
+    assert np.isfinite(MulticlassHinge(n_classes=3).slope(huge, np.array([0.0]))).all()
+    assert MulticlassHinge(n_classes=3).value(huge, np.array([1.0])) == 0
     with pytest.raises(InvalidParameter, match="no inverse"):
-        SeveralHinge(n_classes=3).inverse_slope(np.zeros(3), np.array([0.0]))
+        MulticlassHinge(n_classes=3).inverse_slope(np.zeros(3), np.array([0.0]))
 
 
 def test_clipped_softmax_keeps_the_direction() -> None:

@@ -13,13 +13,13 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import norm as normal
 
-from dplangevin import NoisyGradientSchedule, Plan, load_plan, run, save_plan
+from dplangevin import NoisyGradientSpec, Plan, load_plan, run_plan, save_plan
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, DplangevinError, InvalidParameter
 from dplangevin.papers import quadratic_exact
-from dplangevin.papers.gallery.tightness import attained
+from dplangevin.papers.gallery.tightness import attained_mu
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Mean, Problem, RadialHuber, RecordLoss
-from dplangevin.problem.losses.radial_huber import clipped_gradients
+from dplangevin.problem.losses.record import clip_gradients
 from dplangevin.problem.risk import gaussian_smoothing_excess, moreau_excess
 
 BOUNDS = DataBounds(data_norm=2.0, target=(-1.0, 1.0))
@@ -54,7 +54,7 @@ def test_failures_count_as_zero_and_records_do_not_meet() -> None:
     rows = np.array([[kind / 10 + 0.01, 0.0] for kind in range(1, 8)])
     labels = np.linspace(-1, 1, 7)
     theta = np.zeros(2)
-    found = clipped_gradients(Wild(), theta, rows.copy(), labels)
+    found = clip_gradients(Wild(), theta, rows.copy(), labels)
     assert not theta.any()
     assert not found[[0, 1, 2, 3, 5]].any()
     np.testing.assert_allclose(
@@ -63,7 +63,7 @@ def test_failures_count_as_zero_and_records_do_not_meet() -> None:
     np.testing.assert_allclose(found[6], [0.3, 1.0])
     assert (np.linalg.norm(found, axis=1) <= 1.5).all()
     for i in range(7):  # the same whoever stands beside
-        alone = clipped_gradients(Wild(), theta, rows[i : i + 1].copy(), labels[i : i + 1])
+        alone = clip_gradients(Wild(), theta, rows[i : i + 1].copy(), labels[i : i + 1])
         np.testing.assert_array_equal(alone[0], found[i])
 
 
@@ -74,7 +74,7 @@ def test_failures_count_as_zero_and_records_do_not_meet() -> None:
     st.floats(1e-6, 1e6),
 )
 def test_no_gradient_is_longer_than_its_bound(rows: np.ndarray, theta: np.ndarray, width: float) -> None:
-    found = clipped_gradients(RadialHuber(width=width), theta, rows, np.zeros(3))
+    found = clip_gradients(RadialHuber(width=width), theta, rows, np.zeros(3))
     assert (np.hypot(found[:, 0], found[:, 1]) <= width).all()
 
 
@@ -84,7 +84,7 @@ def test_a_radial_clip_keeps_the_gradient_monotone_and_smooth(points: np.ndarray
     """0 <= <g(u) - g(v), u - v> and |g(u) - g(v)| <= |u - v|: what hidden states need."""
     record = np.array([[0.3, -0.2, 0.1]])
     first, second = (
-        clipped_gradients(RadialHuber(width=width), point, record, np.zeros(1))[0] for point in points
+        clip_gradients(RadialHuber(width=width), point, record, np.zeros(1))[0] for point in points
     )
     gap, move = first - second, points[0] - points[1]
     assert gap @ move >= -1e-9
@@ -138,7 +138,7 @@ def test_what_a_record_does_is_not_seen(x: float, label: float) -> None:
     rows[3], labels[3] = x, label
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        release = run(plan(task, n_steps=3), ArrayDataset(rows, labels, task), 0)
+        release = run_plan(plan(task, n_steps=3), ArrayDataset(rows, labels, task), 0)
     assert np.isfinite(release.value).all()
 
 
@@ -150,13 +150,13 @@ def test_a_bound_that_grew_since_the_plan_is_refused() -> None:
     made, data = plan(task), ArrayDataset(np.zeros((10, 2)), np.zeros(10), task)
     Growing.gradient_bound = 50.0
     with pytest.raises(InvalidParameter, match="has changed"):
-        run(made, data, 0)
+        run_plan(made, data, 0)
 
 
 def plan(task: Problem, **options: Any) -> Plan:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.2, "n_steps": 30} | options
     theorem = fields.pop("theorem", None)
-    return Plan(problem=task, schedule=NoisyGradientSchedule(**fields), delta=1e-6, theorem=theorem)
+    return Plan(problem=task, spec=NoisyGradientSpec(**fields), delta=1e-6, theorem=theorem)
 
 
 def test_a_user_loss_runs_and_is_composed() -> None:
@@ -168,21 +168,21 @@ def test_a_user_loss_runs_and_is_composed() -> None:
         plan(task, theorem="optimal-shift")
     rng = np.random.default_rng(0)
     data = ArrayDataset(rng.uniform(0, 1, (200, 2)), rng.uniform(-1, 1, 200), task)
-    release = run(made, data, 3)
+    release = run_plan(made, data, 3)
     assert np.isfinite(release.value).all()
     hidden = plan(problem(RadialHuber(width=0.5), 200, ridge=0.1))
     assert hidden.guarantee.theorem == "optimal-shift"
-    assert any("by itself" in words for words in made.guarantee.assumptions)
+    assert any("computed separately" in words for words in made.guarantee.assumptions)
 
 
 def test_what_needs_scores_refuses_before_anything_is_charged() -> None:
-    from dplangevin.families import OutputPerturbation, OutputPerturbationSchedule
+    from dplangevin.mechanisms import OutputPerturbation, OutputPerturbationSpec
 
     task = problem(RadialHuber(width=0.5), 50, ridge=0.5)
     data = ArrayDataset(np.zeros((50, 2)), np.zeros(50), task)
     price = Plan(
         problem=task,
-        schedule=OutputPerturbationSchedule(noise="gamma", density_scale=1.0, tolerance=1e-6),
+        spec=OutputPerturbationSpec(noise="gamma", density_scale=1.0, tolerance=1e-6),
         delta=0.0,
     )
     with pytest.raises(InvalidParameter, match="needs a loss of linear scores"):
@@ -213,7 +213,7 @@ def test_geometric_median_is_found() -> None:
     rows[:400] = [1.4, -1.4]
     task = problem(RadialHuber(width=0.1), 2000)
     data = ArrayDataset(rows, np.zeros(2000), task)
-    value = run(plan(task, step_size=1.0, noise_std=0.002, n_steps=60), data, 0).value
+    value = run_plan(plan(task, step_size=1.0, noise_std=0.002, n_steps=60), data, 0).value
     assert np.linalg.norm(value - 0.5) < 0.15
     assert np.linalg.norm(rows.mean(axis=0) - 0.5) > 0.3
 
@@ -223,9 +223,9 @@ def test_the_attained_epsilon_of_a_mean_is_the_claimed_one(steps: int) -> None:
     """|theta - x|^2 / 2 as in Figure 2 of Chourasia, Ye and Shokri: shift and noise of the very code that runs."""
     n, eta, sigma = 5000, 0.02, 0.02
     task = problem(Mean(), n, 3, ridge=1.0)
-    schedule = NoisyGradientSchedule.from_diffusion(step_size=eta, sigma=sigma, n_steps=steps)
-    promise = Plan(problem=task, schedule=schedule, delta=1e-6).guarantee
-    mu = attained(steps)
+    schedule = NoisyGradientSpec.from_diffusion(step_size=eta, sigma=sigma, n_steps=steps)
+    promise = Plan(problem=task, spec=schedule, delta=1e-6).guarantee
+    mu = attained_mu(steps)
     assert promise.theorem == ("composition" if steps == 1 else "optimal-shift")
     assert mu <= promise.mu <= mu * (1 + 2e-9)  # theorems round up by 1e-9
     exact = quadratic_exact(

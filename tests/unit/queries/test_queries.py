@@ -14,15 +14,15 @@ from hypothesis import given, settings, strategies as st
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import (
     Marginals,
+    clip_nonnegative,
     column,
-    consistent_totals,
     count_marginals,
     count_queries,
-    nonnegative,
-    rounded,
+    make_totals_consistent,
+    round_to_integers,
 )
 from dplangevin.schema import Schema
-from dplangevin.tables import table_of
+from dplangevin.tables import as_table
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -133,7 +133,7 @@ def test_predicates_refuse_python_logic() -> None:
         bool((column("a") > 1) and (column("b") > 1))
     with pytest.raises(InvalidParameter, match="against a number only"):
         column("a") > "x"  # type: ignore[operator]  # noqa: B015
-    with pytest.raises(InvalidParameter, match="join predicates"):
+    with pytest.raises(InvalidParameter, match="combine predicates; got True"):
         (column("a") > 1) & True  # type: ignore[operator]
     with pytest.raises(InvalidParameter, match="non-empty list"):
         column("a").is_in([])
@@ -148,8 +148,8 @@ def test_predicates_refuse_python_logic() -> None:
 
 def test_histogram_cells_are_public_and_clip() -> None:
     frame = table()
-    cells = Marginals.over(SCHEMA, columns=["age", ["code"], "job"], bins={"age": [17, 40, 90]})
-    counts = cells.count([table_of(frame)])
+    cells = Marginals.from_schema(SCHEMA, columns=["age", ["code"], "job"], bins={"age": [17, 40, 90]})
+    counts = cells.count([as_table(frame)])
     assert cells.axes["age"].labels == ("[17, 40)", "[40, 90]", "missing")
     assert list(counts[:3]) == [(frame.age < 40).sum(), (frame.age >= 40).sum(), 1]
     assert list(counts[3:7]) == [(frame.code == c).sum() for c in (1, 2, 3)] + [0]
@@ -158,25 +158,25 @@ def test_histogram_cells_are_public_and_clip() -> None:
         (frame.job == "zz").sum(),
         1,
     ]
-    assert cells.complete() == (True, False, True)
+    assert cells.is_complete() == (True, False, True)
 
 
 def test_missing_in_the_middle_and_log_scale() -> None:
     schema = Schema.from_dict(
         {"columns": {"g": {"range": [0, 99], "transform": "log1p"}}, "missing": "middle"}
     )
-    cells = Marginals.over(schema, bins=2)
+    cells = Marginals.from_schema(schema, bins=2)
     assert cells.axes["g"].edges[1] == pytest.approx(9.0)  # type: ignore[attr-defined]
-    counts = cells.count([table_of(pd.DataFrame({"g": [0.0, 8.9, 9.1, 1e6, -5, None]}))])
+    counts = cells.count([as_table(pd.DataFrame({"g": [0.0, 8.9, 9.1, 1e6, -5, None]}))])
     assert list(counts) == [3, 3]
 
 
 def test_pandas_and_polars_agree_on_all_pairs() -> None:
     frame = table(3000, seed=4)
-    cells = Marginals.over(SCHEMA, ways=2, bins={"age": 7})
-    first, second = cells.count([table_of(frame)]), cells.count([table_of(pl.from_pandas(frame))])
+    cells = Marginals.from_schema(SCHEMA, ways=2, bins={"age": 7})
+    first, second = cells.count([as_table(frame)]), cells.count([as_table(pl.from_pandas(frame))])
     assert np.array_equal(first, second)
-    assert sum(cells.labels(names).size for names in cells.sets) == cells.size == first.size
+    assert sum(cells.cell_labels(names).size for names in cells.sets) == cells.size == first.size
     assert len(cells.sets) == 15
 
 
@@ -195,12 +195,12 @@ def test_replacing_one_record_changes_what_the_promise_assumes(
     frame = table(60).astype(object)
     other = frame.copy()
     other.loc[row, ["age", "job", "gain", "text"]] = [age, job, gain, text]
-    cells = Marginals.over(SCHEMA, ways=2)
-    change = np.abs(cells.count([table_of(frame)]) - cells.count([table_of(other)]))
+    cells = Marginals.from_schema(SCHEMA, ways=2)
+    change = np.abs(cells.count([as_table(frame)]) - cells.count([as_table(other)]))
     assert change.max() <= 1
     assert (change > 0).sum() <= 2 * len(cells.sets)
     for predicate in (column("age") > 40, ~(column("job") == "a"), column("text").is_in([1.0, 2.5])):
-        counts = [predicate.holds(table_of(f)).sum() for f in (frame, other)]
+        counts = [predicate.evaluate(as_table(f)).sum() for f in (frame, other)]
         assert abs(int(counts[0]) - int(counts[1])) <= 1
 
 
@@ -246,14 +246,14 @@ def test_a_table_that_lacks_a_column_is_refused() -> None:
 
 def test_post_processing_is_consistent() -> None:
     found = count_marginals(table(), SCHEMA, ways=1, epsilon=1, delta=1e-6, random_state=3)
-    mended = found.postprocessed(total=400)
+    mended = found.postprocess(total=400)
     assert mended.tables is not None
     tables = np.split(mended.values, np.cumsum(mended.tables.sizes())[:-1])
-    for counts, complete in zip(tables, mended.tables.complete(), strict=True):
+    for counts, complete in zip(tables, mended.tables.is_complete(), strict=True):
         assert np.all(counts >= 0)
         assert np.all(counts == np.rint(counts))
         assert not complete or counts.sum() == 400
-    assert mended.processed == ("totals", "nonnegative", "rounded")
+    assert mended.postprocessing == ("totals", "nonnegative", "rounded")
     with pytest.raises(InvalidParameter, match="before post-processing"):
         mended.intervals()
     low, high = found.intervals(0.9)
@@ -266,16 +266,16 @@ def test_post_processing_is_consistent() -> None:
     total=st.floats(0, 100),
 )
 def test_projection_on_the_simplex(values: list[float], total: float) -> None:
-    found = nonnegative(values, total)
+    found = clip_nonnegative(values, total)
     assert np.all(found >= 0)
     assert found.sum() == pytest.approx(total, abs=1e-9)
-    whole = rounded(found, round(total))
+    whole = round_to_integers(found, round(total))
     assert whole.sum() == round(total)
     assert np.all(np.abs(whole - found) <= 1 + 1e-9)
 
 
 def test_totals_are_the_least_squares_projection() -> None:
-    first, second = consistent_totals([[10.0, 20.0], [12.0, 12.0, 12.0, 0.0]])
+    first, second = make_totals_consistent([[10.0, 20.0], [12.0, 12.0, 12.0, 0.0]])
     assert first.sum() == pytest.approx(second.sum())
     assert first.sum() == pytest.approx((30 / 2 + 36 / 4) / (1 / 2 + 1 / 4))
 
@@ -295,11 +295,11 @@ def test_written_files_hold_the_promise(tmp_path: Path) -> None:
 
 def test_statement_is_in_words_and_warns_of_seeds() -> None:
     seeded = count_queries(table(), [column("age") > 30], epsilon=1, delta=1e-6, random_state=3)
-    assert "expected largest error" in seeded.statement().lower()
-    assert "seed" in seeded.statement()
+    assert "expected maximum error" in seeded.describe_error().lower()
+    assert "seed" in seeded.describe_error()
     fresh = count_queries(table(), [column("age") > 30], epsilon=1, delta=1e-6)
     assert not fresh.seeded
-    assert "seed" not in fresh.statement()
+    assert "seed" not in fresh.describe_error()
 
 
 class Purse:

@@ -11,13 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dplangevin.cli.count import count
+from dplangevin.cli.count import count_table
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import Marginals, column, count_file, count_queries
-from dplangevin.queries.duckdb_table import SqlCounter
-from dplangevin.queries.sql_predicate import FUNCTIONS, checked_predicate
+from dplangevin.queries.sql import FUNCTIONS, SqlCounter, check_sql_predicate
 from dplangevin.schema import Schema
-from dplangevin.tables import Files, table_of
+from dplangevin.tables import TableFiles, as_table
 
 duckdb = pytest.importorskip("duckdb")
 pd = pytest.importorskip("pandas")
@@ -86,11 +85,11 @@ def files(tmp_path_factory: Any) -> dict[str, Path]:
     ],
 )
 def test_row_predicates_pass(text: str) -> None:
-    assert checked_predicate(text, COLUMNS, duckdb.connect())
+    assert check_sql_predicate(text, COLUMNS, duckdb.connect())
 
 
 def test_casts_cannot_fail() -> None:
-    written = checked_predicate("cast(job as int) > 3 and age::varchar = 'x'", COLUMNS, duckdb.connect())
+    written = check_sql_predicate("cast(job as int) > 3 and age::varchar = 'x'", COLUMNS, duckdb.connect())
     assert written.count("TRY_CAST(") == 2
     assert written.count("CAST(") == 2
 
@@ -157,7 +156,7 @@ REFUSED = [
 @pytest.mark.parametrize("text", REFUSED)
 def test_everything_else_is_refused_and_spends_nothing(text: str) -> None:
     with pytest.raises(InvalidParameter):
-        checked_predicate(text, COLUMNS, duckdb.connect())
+        check_sql_predicate(text, COLUMNS, duckdb.connect())
 
 
 def test_no_aggregate_is_on_the_list() -> None:
@@ -179,14 +178,14 @@ def test_listed_functions_are_deterministic() -> None:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".tsv"])
 def test_files_and_memory_agree_on_all_pairs(files: dict[str, Path], suffix: str) -> None:
-    cells = Marginals.over(SCHEMA, ways=2, bins={"age": 7, "gain": [0, 10, 1000, 99999]})
-    found = cells.count(Files(files[suffix]).batches(SCHEMA.names))
-    assert np.array_equal(found, cells.count([table_of(table())]))
+    cells = Marginals.from_schema(SCHEMA, ways=2, bins={"age": 7, "gain": [0, 10, 1000, 99999]})
+    found = cells.count(TableFiles(files[suffix]).batches(SCHEMA.names))
+    assert np.array_equal(found, cells.count([as_table(table())]))
 
 
 def counted(given: Any, queries: list[str], schema: Schema = SCHEMA) -> Any:
     with SqlCounter(given.names, schema) as engine:
-        return engine.count(given, [engine.predicate(text) for text in queries])
+        return engine.count(given, [engine.check_predicate(text) for text in queries])
 
 
 def test_failed_casts_are_false_even_when_shared() -> None:
@@ -199,7 +198,7 @@ def test_failed_casts_are_false_even_when_shared() -> None:
         "cast(code as bigint) * 9000000000000000000 > 0",
     ]
     frame["job"] = frame.text.replace("", "zz")
-    found = counted(table_of(frame), queries)
+    found = counted(as_table(frame), queries)
     number = pd.to_numeric(frame.text, errors="coerce").round()
     assert list(found) == [
         (number > 1).sum(),
@@ -219,7 +218,7 @@ def test_one_bad_record_changes_each_count_by_one() -> None:
         "length(job) = 1",
         "text < 2",
     ]
-    counts = [counted(table_of(given), queries) for given in (frame, other)]
+    counts = [counted(as_table(given), queries) for given in (frame, other)]
     assert np.abs(counts[0] - counts[1]).max() <= 1
 
 
@@ -228,7 +227,7 @@ def test_types_come_from_the_schema_alone() -> None:
     texts = Schema.from_dict({"columns": {"v": {"categories": ["10", "x"]}}})
     numbers = Schema.from_dict({"columns": {"v": {"categories": [10, 7]}}})
     for last in ("7", "x"):
-        frame = table_of(pd.DataFrame({"v": pd.Series(["10"] * 5000 + [last], dtype=object)}))
+        frame = as_table(pd.DataFrame({"v": pd.Series(["10"] * 5000 + [last], dtype=object)}))
         assert counted(frame, ["v < '5'"], texts) == (5000 + (last < "5"))
         assert counted(frame, ["v < 5"], numbers) == 0
 
@@ -250,7 +249,7 @@ def test_sql_over_frames_beside_other_queries() -> None:
 
 def test_many_predicates_and_marginals_in_one_call(files: dict[str, Path]) -> None:
     queries = [f"age > {i / 10}" for i in range(700)]
-    cells = Marginals.over(SCHEMA, columns=["job"])
+    cells = Marginals.from_schema(SCHEMA, columns=["job"])
     seen: list[Any] = []
     found = count_file(
         files[".parquet"],
@@ -321,7 +320,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, file
 # --- the command -------------------------------------------------------------------------------------------------
 
 app = typer.Typer()
-app.command("count")(count)
+app.command("count")(count_table)
 
 
 def run(*words: str) -> Any:
@@ -335,9 +334,9 @@ def test_command_writes_marginals(files: dict[str, Path], tmp_path: Path) -> Non
     )
     assert result.exit_code == 0, result.output
     assert "About to read" in result.stderr
-    assert "Expected largest error" in result.stderr
+    assert "Expected maximum error" in result.stderr
     written = pd.read_parquet(output)
-    assert len(written) == Marginals.over(SCHEMA, ways=2).size
+    assert len(written) == Marginals.from_schema(SCHEMA, ways=2).size
     assert (written["count"] >= 0).all()
 
 
@@ -350,7 +349,7 @@ def test_command_prints_and_speaks_json(files: dict[str, Path]) -> None:
         "--where",
         "job = 'a'",
         "-q",
-        "--seed",
+        "--random-state",
         "1",
     ]
     shown = run(str(files[".parquet"]), *asked)

@@ -11,10 +11,10 @@ import pytest
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.queries import Marginals, Predicate, column
-from dplangevin.queries.axes import Axis
+from dplangevin.queries.marginals import Axis
 from dplangevin.queries.row_queries import RowQueries
 from dplangevin.schema import Schema
-from dplangevin.tables import table_of
+from dplangevin.tables import as_table
 
 pd = pytest.importorskip("pandas")
 
@@ -35,7 +35,7 @@ ASKED: dict[str, Any] = {
 def test_a_row_counts_in_as_many_queries_as_stated(touched: int | None, expected: list[float]) -> None:
     """The noise is made for so many; rows that satisfy more would have more influence than the promise says."""
     pytest.importorskip("duckdb")
-    asked = RowQueries.of(ASKED, table_of(FRAME), SCHEMA)
+    asked = RowQueries.from_queries(ASKED, as_table(FRAME), SCHEMA)
     with asked.sql or nullcontext():
         np.testing.assert_array_equal(asked.count(None, touched), expected)
 
@@ -48,13 +48,13 @@ def test_no_class_of_ones_own_is_a_predicate() -> None:
 
 def test_no_class_of_ones_own_makes_marginals() -> None:
     """It could count what it likes; an axis could put a row in a cell that depends on the others."""
-    own = type("Own", (Marginals,), {"count": lambda self, tables: 10**6 + self.empty()})
-    with pytest.raises(InvalidParameter, match=r"Marginals\.over"):
-        own.over(SCHEMA)
+    own = type("Own", (Marginals,), {"count": lambda self, tables: 10**6 + self.empty_counts()})
+    with pytest.raises(InvalidParameter, match=r"Marginals\.from_schema"):
+        own.from_schema(SCHEMA)
     axes: Any = {"x": type("OwnAxis", (Axis,), {"labels": ("a",), "codes": lambda self, table: 0})()}
-    with pytest.raises(InvalidParameter, match=r"Marginals\.over"):
+    with pytest.raises(InvalidParameter, match=r"Marginals\.from_schema"):
         Marginals(sets=(("x",),), axes=axes)
-    assert Marginals.over(SCHEMA).size > 0
+    assert Marginals.from_schema(SCHEMA).size > 0
 
 
 def _leaves(row: Any) -> float:
@@ -65,7 +65,7 @@ def _leaves(row: Any) -> float:
 def test_what_a_row_does_to_a_function_is_not_seen(query: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert 0 <= RowQueries.of([query], table_of(FRAME), None).count()[0] <= 1
+        assert 0 <= RowQueries.from_queries([query], as_table(FRAME), None).count()[0] <= 1
 
 
 @pytest.mark.parametrize("values", ["nurse", [[1, 2]], [""], ["nan"], [None], [np.nan], [], b"nurse"])

@@ -13,8 +13,8 @@ from scipy.optimize import minimize_scalar
 from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.rashomon import (
     ambiguity,
-    coefficient_cloud,
-    conflicted,
+    coefficient_values,
+    conflicted_inputs,
     disagreement,
     discrepancy,
     fairness_range,
@@ -112,7 +112,7 @@ def test_capacity_refuses_what_is_no_distribution(bad: object) -> None:
 def test_capacity_says_when_it_does_not_converge() -> None:
     rows = np.random.default_rng(0).dirichlet([1, 1, 1], (4, 1))
     with pytest.raises(AssumptionFailed, match="did not converge"):
-        rashomon_capacity(rows, tolerance=1e-12, most_steps=2)
+        rashomon_capacity(rows, tolerance=1e-12, max_steps=2)
 
 
 @settings(max_examples=30, deadline=None)
@@ -120,7 +120,7 @@ def test_capacity_says_when_it_does_not_converge() -> None:
 def test_decision_metrics_against_brute_force(seed: int, models: int, inputs: int) -> None:
     table = np.random.default_rng(seed).integers(0, 3, (models, inputs))
     changed = [any(a != b for a, b in itertools.combinations(column, 2)) for column in table.T]
-    assert conflicted(table).tolist() == changed
+    assert conflicted_inputs(table).tolist() == changed
     assert ambiguity(table) == pytest.approx(np.mean(changed))
     pairs = [np.mean(table[a] != table[b]) for a in range(models) for b in range(models)]
     assert discrepancy(table) == pytest.approx(max(pairs))
@@ -141,7 +141,7 @@ def test_interval_of_linear_models_in_closed_form() -> None:
     spread = score_spread(thetas.T @ x.T)
     assert spread.high == pytest.approx([5.0, 0.0], abs=1e-4)
     assert spread.low == pytest.approx([-5.0, 0.0], abs=1e-4)
-    assert spread.deviation == pytest.approx([5 / 2**0.5, 0.0], abs=2e-3)
+    assert spread.std == pytest.approx([5 / 2**0.5, 0.0], abs=2e-3)
     low, high = spread.interval
     assert -5 < low[0] < 0 < high[0] < 5
 
@@ -165,14 +165,14 @@ def test_reliance_is_exact_over_all_shifts() -> None:
                 total += (row @ w - y[i]) ** 2
             assert cloud.values[c, k] == pytest.approx(total / 42 / plain)
     assert cloud.values[1, 0] == pytest.approx(1.0), "the first model does not use the second column"
-    assert cloud.low[0] == cloud.values[0].min()
+    assert cloud.minimum[0] == cloud.values[0].min()
 
 
 def test_coefficient_ranges() -> None:
-    cloud = coefficient_cloud([[1.0, -1.0], [3.0, 1.0], [2.0, 0.0]], ["a", "b"])
-    assert cloud.low.tolist() == [1.0, -1.0]
-    assert cloud.high.tolist() == [3.0, 1.0]
-    assert cloud.middle.tolist() == [2.0, 0.0]
+    cloud = coefficient_values([[1.0, -1.0], [3.0, 1.0], [2.0, 0.0]], ["a", "b"])
+    assert cloud.minimum.tolist() == [1.0, -1.0]
+    assert cloud.maximum.tolist() == [3.0, 1.0]
+    assert cloud.median.tolist() == [2.0, 0.0]
     assert cloud.sign_changes() == ("b",)
 
 
@@ -191,8 +191,8 @@ def test_fairness_gaps_against_a_loop() -> None:
         for truth in (False, True):
             rates = [decisions[k][(groups == g) & (labels == truth)].mean() for g in "abc"]
             gaps.append(max(rates) - min(rates))
-        assert found.equalised_odds is not None
-        assert found.equalised_odds[k] == pytest.approx(max(gaps))
+        assert found.equalized_odds is not None
+        assert found.equalized_odds[k] == pytest.approx(max(gaps))
     assert not found.used_private_data
 
 
@@ -223,7 +223,7 @@ def test_private_counts_cost_what_they_say_and_are_close() -> None:
         (lambda: score_spread([[np.nan, 2.0]]), "scores must be finite"),
         (lambda: score_spread([[0.0, 2.0]], level=1.0), "level"),
         (lambda: ambiguity([[0, 1]], [0]), "baseline"),
-        (lambda: coefficient_cloud([[1.0]], ["a", "b"]), "coefficients must have shape"),
+        (lambda: coefficient_values([[1.0]], ["a", "b"]), "coefficients must have shape"),
         (lambda: model_reliance(lambda x: np.ones(1), np.zeros((1, 1)), {"a": [0]}), "two rows"),
         (lambda: model_reliance(lambda x: np.zeros(1), np.zeros((3, 1)), {"a": [0]}), "mean loss"),
         (lambda: fairness_range(np.ones((1, 1, 1, 2)), ["a"]), "two groups"),

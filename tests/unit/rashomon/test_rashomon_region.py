@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dplangevin.cli.main import run as command
-from dplangevin.datasets import INCOME_SCHEMA, income
+from dplangevin.cli.main import run_command_line as command
+from dplangevin.datasets import INCOME_SCHEMA, load_income
 from dplangevin.errors import BudgetExceeded, DplangevinError, InvalidParameter
 from dplangevin.estimators import (
     DPHuberRegressor,
@@ -60,9 +60,9 @@ def value(theta: np.ndarray) -> np.ndarray:
 
 def test_every_certified_point_is_in_the_set(fitted: RashomonRegion) -> None:
     release = fitted.release_
-    base = value(release.centre[:, None])[0]
+    base = value(release.center[:, None])[0]
     for index, psi in enumerate(fitted.plan_.thresholds):
-        assert (value(release.points(index)) - base <= psi).all()
+        assert (value(release.certified_points(index)) - base <= psi).all()
     for model in fitted.models_:
         assert value(model.coef_.T)[0] - base <= 0.1
     assert len(fitted.models_) == len(fitted.models(0.02)) == 5
@@ -73,7 +73,7 @@ def test_every_certified_point_is_in_the_set(fitted: RashomonRegion) -> None:
 
 
 def test_ranges_lie_inside_the_exact_ones_and_are_not_far(fitted: RashomonRegion) -> None:
-    exact = exact_region(logistic(), X, Y, (0.02, 0.1), inputs=PUBLIC, reference=fitted.centre_)
+    exact = exact_region(logistic(), X, Y, (0.02, 0.1), inputs=PUBLIC, reference=fitted.center_)
     assert exact.low is not None
     assert exact.high is not None
     table = fitted.multiplicity()
@@ -94,26 +94,26 @@ def test_what_is_said_of_the_levels(fitted: RashomonRegion) -> None:
     assert small.ambiguity <= large.ambiguity  # type: ignore[operator]
     assert small.reliance is not None
     assert (small.reliance[:, 0] <= small.reliance[:, 1]).all()
-    assert set(small.fairness) == {"demographic parity", "equalised odds"}
-    assert table.own == len(PUBLIC)
+    assert set(small.fairness) == {"demographic parity", "equalized odds"}
+    assert table.n_rows_with_ends == len(PUBLIC)
     words = str(table)
     assert "[certified]" in words
     assert "[estimate]" in words
     assert "Models outside may also be in the set" in words
     assert table.to_dict()["status"]["flip cost"] == "estimate"
     json.dumps(table.to_dict())
-    changed = np.flatnonzero(large.changes)  # type: ignore[arg-type]
+    changed = np.flatnonzero(large.decision_changes)  # type: ignore[arg-type]
     assert table.flip_costs is not None
     assert (table.flip_costs[changed] < 0.15).all()
-    names, shares = zip(*table.deciding(0), strict=True)
+    names, shares = zip(*table.influential_columns(0), strict=True)
     assert set(names) == {"x0", "x1", "x2"}
     assert list(shares) == sorted(shares, reverse=True)
 
 
 def test_inputs_asked_later_are_answered_through_the_hull_and_told_so(fitted: RashomonRegion) -> None:
     stated, later = fitted.multiplicity(), fitted.multiplicity(PUBLIC[:10])
-    assert "through the hull" in later.sentence
-    assert "through the hull" not in stated.sentence
+    assert "evaluated on the certified models" in later.sentence
+    assert "evaluated on the certified models" not in stated.sentence
     assert later.levels[0].low == pytest.approx(stated.levels[0].low[:10])
     with pytest.raises(InvalidParameter, match="columns"):
         fitted.multiplicity(PUBLIC[:, :2])
@@ -121,17 +121,17 @@ def test_inputs_asked_later_are_answered_through_the_hull_and_told_so(fitted: Ra
 
 def test_the_best_model_as_reference_costs_a_part_and_bounds_the_gap() -> None:
     made = region(logistic(radius=4.0), reference="best", thresholds=(0.2,), epsilon=20.0).fit(X, Y)
-    exact = exact_region(logistic(), X, Y, 0.2, inputs=PUBLIC[:2], reference=made.centre_, ranges=False)
+    exact = exact_region(logistic(), X, Y, 0.2, inputs=PUBLIC[:2], reference=made.center_, ranges=False)
     assert made.gap_bound_ is not None
     assert exact.gap <= made.gap_bound_ < 0.2
     best = value(exact.best[:, None])[0]
-    assert (value(made.release_.points(0)) <= best + 0.2).all()
+    assert (value(made.release_.certified_points(0)) <= best + 0.2).all()
     assert made.privacy_.epsilon() <= 20.0
-    assert made.whole_ is not None
-    upper, (radius,) = made.whole_
+    assert made.inner_region_ is not None
+    upper, (radius,) = made.inner_region_
     z = np.random.default_rng(0).standard_normal((3, 500))
     steps = radius * np.linalg.inv(np.linalg.cholesky(upper)).T @ (z / np.linalg.norm(z, axis=0))
-    assert (value(made.release_.centre[:, None] + steps) <= best + 0.2).all()
+    assert (value(made.release_.center[:, None] + steps) <= best + 0.2).all()
     assert "within 4 of the released one" in str(made.multiplicity())
 
 
@@ -139,14 +139,14 @@ def test_a_gap_that_hides_the_threshold_certifies_nothing_and_says_so() -> None:
     with pytest.warns(UserWarning, match="certifies nothing relative to the best"):
         made = region(reference="best", thresholds=(0.001,), epsilon=0.5).fit(X[:500], Y[:500])
     (level,) = made.multiplicity().levels
-    assert level.certified == 0
+    assert level.certified_threshold == 0
     assert level.ambiguity == 0
     assert (level.low == level.high).all()
 
 
 MODELS: dict[str, tuple[Any, np.ndarray]] = {
     "intercept": (logistic(fit_intercept=True), Y),
-    "add-remove": (logistic(adjacency="add-remove", n=N), Y),
+    "add-remove": (logistic(adjacency="add-remove", n_public=N), Y),
     "alpha": (logistic(alpha=0.01), Y),
     "svc": (DPLinearSVC(classes=[0, 1], **OPTIONS), Y),
     "softmax": (logistic(classes=[0, 1, 2]), np.digitize(SCORES, [-1, 1])),
@@ -166,25 +166,25 @@ def test_every_model_has_a_region_whose_points_are_in_the_set(name: str, tmp_pat
     with warnings.catch_warnings(action="ignore"):
         made = region(estimator, thresholds=(0.05,)).fit(X, targets)
     objective, release = made.plan_.objective, made.release_
-    template = made._template_
-    labels = template.read(X, targets)[2](targets)
+    template = made._adapter
+    labels = template.read_records(X, targets)[2](targets)
     rows = np.column_stack([X, np.ones(N)]) if name not in ("ridge",) and estimator.fit_intercept else X
 
     def worth(theta: np.ndarray) -> np.ndarray:
-        if objective.classes > 1:
-            scores = np.einsum("ip,pck->ikc", rows, theta.reshape(rows.shape[1], objective.classes, -1))
+        if objective.n_classes > 1:
+            scores = np.einsum("ip,pck->ikc", rows, theta.reshape(rows.shape[1], objective.n_classes, -1))
         else:
             scores = rows @ theta
         ridge = objective.ridge / 2 * (theta**2).sum(axis=0)
         return np.asarray(objective.loss.value(scores, labels[:, None]).mean(axis=0) + ridge)
 
     assert objective.loss.name != "clipped" or name == "poisson"
-    assert (worth(release.points(0)) <= worth(release.centre[:, None]) + 0.05 + 1e-9).all()
+    assert (worth(release.certified_points(0)) <= worth(release.center[:, None]) + 0.05 + 1e-9).all()
     assert made.privacy_.epsilon() <= 4.0
     table = made.multiplicity()
-    predicted = made.centre_.predict(PUBLIC)
+    predicted = made.center_.predict(PUBLIC)
     if table.decisions is None:
-        assert table.centre == pytest.approx(predicted)
+        assert table.center == pytest.approx(predicted)
         assert (table.levels[0].low <= predicted + 1e-9).all()
     else:
         assert (table.decisions == predicted.astype(str)).all()
@@ -195,9 +195,9 @@ def test_every_model_has_a_region_whose_points_are_in_the_set(name: str, tmp_pat
 
 def test_a_pure_choice_of_the_planner_becomes_a_gaussian_centre() -> None:
     plan = region(epsilon=1.0).plan(200, 3)
-    assert plan.centre.guarantee.mu is not None
+    assert plan.center.guarantee.mu is not None
     pinned = region(logistic(mechanism="objective-perturbation"), epsilon=1.0).plan(200, 3)
-    assert pinned.centre.guarantee.mu is None
+    assert pinned.center.guarantee.mu is None
     assert pinned.guarantee.epsilon(1e-6) <= 1.0
 
 
@@ -207,12 +207,12 @@ def test_arrays_files_and_dask_agree(tmp_path: Path) -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y)
     frame.to_parquet(tmp_path / "t.parquet")
     from_file = region().fit(str(tmp_path / "t.parquet"), "y").release_
-    assert from_file.centre == pytest.approx(expected.centre, abs=1e-9)
+    assert from_file.center == pytest.approx(expected.center, abs=1e-9)
     assert from_file.slack == pytest.approx(expected.slack, abs=1e-9)
     dask, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
     with distributed.Client(processes=False, n_workers=1, dashboard_address=None):
         parts = region().fit(dask.from_array(X, (1000, 3)), dask.from_array(Y, 1000)).release_
-    assert parts.centre == pytest.approx(expected.centre, abs=1e-9)
+    assert parts.center == pytest.approx(expected.center, abs=1e-9)
     assert parts.matrix == pytest.approx(expected.matrix, abs=1e-12)
     assert parts.slack == pytest.approx(expected.slack, abs=1e-9)
 
@@ -223,7 +223,7 @@ def test_one_charge_and_none_for_what_is_refused(tmp_path: Path) -> None:
         region(ledger=budget, public_inputs=PUBLIC[:, :2]).fit(X, Y)
     assert not budget.history()
     made = region(ledger=budget).fit(X, Y)
-    assert made.ledger_head_ == budget.head() == made.centre_.ledger_head_ == made.models_[0].ledger_head_
+    assert made.ledger_head_ == budget.head() == made.center_.ledger_head_ == made.models_[0].ledger_head_
     (entry,) = budget.history()
     assert entry.release_hash == made.release_.digest()
     with pytest.raises(BudgetExceeded):
@@ -233,28 +233,28 @@ def test_one_charge_and_none_for_what_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_that_goes_on_gives_the_same_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.state"
-    from dplangevin.families.rashomon_region import release
+    from dplangevin.mechanisms.rashomon_region import mechanism
 
-    real = release._slack
+    real = mechanism._release_slack
 
     def stop(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(release, "_slack", stop)
+    monkeypatch.setattr(mechanism, "_release_slack", stop)
     with pytest.warns(UserWarning, match="noise of this run"), pytest.raises(KeyboardInterrupt):
-        region(random_state=None, state=path).fit(X, Y)
-    monkeypatch.setattr(release, "_slack", real)
+        region(random_state=None, checkpoint=path).fit(X, Y)
+    monkeypatch.setattr(mechanism, "_release_slack", real)
     kept = path.read_bytes()
-    first = region(random_state=None, state=path).fit(X, Y).release_
+    first = region(random_state=None, checkpoint=path).fit(X, Y).release_
     assert not path.exists()
     path.write_bytes(kept)
     path.chmod(0o600)
-    second = region(random_state=None, state=path).fit(X, Y).release_
+    second = region(random_state=None, checkpoint=path).fit(X, Y).release_
     assert first.digest() == second.digest()
     path.write_bytes(kept)
     path.chmod(0o600)
     with pytest.raises(InvalidParameter, match="another plan"):
-        region(random_state=None, state=path, public_inputs=PUBLIC[:5]).fit(X, Y)
+        region(random_state=None, checkpoint=path, public_inputs=PUBLIC[:5]).fit(X, Y)
 
 
 def test_no_two_releases_share_their_noise() -> None:
@@ -313,14 +313,14 @@ def test_a_narrow_region_is_told_before_and_after() -> None:
 def test_the_command_uses_the_region_when_delta_is_positive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table, _ = income(n=3000, seed=1)
+    table, _ = load_income(n=3000, random_state=1)
     table.iloc[:2900].to_csv(tmp_path / "private.csv", index=False)
     table.iloc[2900:].to_csv(tmp_path / "public.csv", index=False)
     (tmp_path / "schema.json").write_text(json.dumps(INCOME_SCHEMA))
     words = [
         "rashomon", str(tmp_path / "private.csv"), "--target", "income", "--schema", str(tmp_path / "schema.json"),
-        "--threshold", "0.02", "--threshold", "0.05", "--epsilon", "4", "--delta", "1e-6", "--seed", "1",
-        "--models", "3", "--public", str(tmp_path / "public.csv"), "--group", "married",
+        "--threshold", "0.02", "--threshold", "0.05", "--epsilon", "4", "--delta", "1e-6", "--random-state", "1",
+        "--n-models", "3", "--public", str(tmp_path / "public.csv"), "--group", "married",
     ]  # fmt: skip
     assert command([*words, "--plan"]) == 0
     assert "expected scale" in capsys.readouterr().out
@@ -349,7 +349,7 @@ def test_the_command_uses_the_region_when_delta_is_positive(
 
 def test_the_best_model_is_no_reference_where_the_data_may_hold_more_than_n_records() -> None:
     """The gap's tolerance rests on the curvature of at most n records; the released model needs no such bound."""
-    estimator = logistic(n=N // 2, adjacency="add-remove")
+    estimator = logistic(n_public=N // 2, adjacency="add-remove")
     with pytest.raises(InvalidParameter, match="at most n records"):
         region(estimator, reference="best").fit(X, Y)
     made = region(estimator).fit(X, Y)

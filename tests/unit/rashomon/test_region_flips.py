@@ -11,15 +11,15 @@ import pytest
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import DplangevinError
 from dplangevin.estimators import DPLinearSVC, DPLogisticRegression, DPRidge
-from dplangevin.families.rashomon_region.flips import (
+from dplangevin.mechanisms.rashomon_region.flips import (
     FLIP_TOLERANCE,
+    bound_levels,
     flip_totals,
-    kept_flips,
-    largest_share,
-    projected,
-    told_levels,
+    max_loss_difference,
+    project_on_flip_set,
+    smallest_totals,
 )
-from dplangevin.families.rashomon_region.objective import RegionObjective
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.rashomon import RashomonRegion, exact_region
 
@@ -35,7 +35,7 @@ def of(n: int, adjacency: str = "replace-one", ridge: float = 0.0) -> tuple[Regi
         loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=n, n_features=2, fit_intercept=False,
         adjacency=adjacency,  # type: ignore[arg-type]
     )  # fmt: skip
-    return RegionObjective.of(problem, Logistic(), ridge), problem
+    return RegionObjective.from_problem(problem, Logistic(), ridge), problem
 
 
 def logistic(**changes: Any) -> DPLogisticRegression:
@@ -51,7 +51,7 @@ def test_the_projection_is_the_nearest_allowed_point() -> None:
         normal = RNG.standard_normal((2, 1))
         normal /= np.linalg.norm(normal)
         offset, step = RNG.uniform(-1.4, 1.4, 1), 2.5 * RNG.standard_normal((2, 1))
-        found = projected(step, normal, offset, 1.5)
+        found = project_on_flip_set(step, normal, offset, 1.5)
         assert np.linalg.norm(found) <= 1.5 * (1 + 1e-12)
         assert float((normal * found).sum()) >= offset[0] - 1e-12
         allowed = grid[:, (normal * grid).sum(axis=0) >= offset[0]]
@@ -64,7 +64,7 @@ def test_the_projection_is_the_nearest_allowed_point() -> None:
 def test_totals_are_the_flip_costs_up_to_the_tolerance(ridge: float) -> None:
     objective, problem = of(N, ridge=ridge)
     data, centre, rho = ArrayDataset(X, Y.astype(float), problem), np.array([3.0, 0.5]), 6.0
-    totals = flip_totals(data, objective, centre, PUBLIC, rho) * largest_share(objective, rho) / N
+    totals = flip_totals(data, objective, centre, PUBLIC, rho) * max_loss_difference(objective, rho) / N
     exact = exact_region(logistic(alpha=ridge), X, Y, 0.1, inputs=PUBLIC, reference=centre, ranges=False)
     best = -exact.gap  # where the best model itself decides otherwise, the cost is negative
     truth = np.where(exact.flip_costs > 0, exact.flip_costs, np.nan)
@@ -109,12 +109,12 @@ def test_both_bounds_hold_as_often_as_stated() -> None:
     """4,000 redraws of the noise on three levels; false alarm 1e-3."""
     objective, problem = of(N)
     data, centre, rho, deviation = ArrayDataset(X, Y.astype(float), problem), np.array([3.0, 0.5]), 6.0, 8.0
-    unit, shares, redraws, failure = largest_share(objective, rho) / N, (0.1, 0.4, 0.8), 4000, 0.1
-    exact, counts = kept_flips(flip_totals(data, objective, centre, PUBLIC, rho), shares)
+    unit, shares, redraws, failure = max_loss_difference(objective, rho) / N, (0.1, 0.4, 0.8), 4000, 0.1
+    exact, counts = smallest_totals(flip_totals(data, objective, centre, PUBLIC, rho), shares)
     held = 0
     for noise in deviation * RNG.standard_normal((redraws, 3)):
-        levels = told_levels(
-            exact + noise, len(PUBLIC), counts, shares, inputs=len(PUBLIC), radius=rho, unit=unit,
+        levels = bound_levels(
+            exact + noise, len(PUBLIC), counts, shares, n_inputs=len(PUBLIC), radius=rho, unit=unit,
             deviation=deviation, failure=failure,
         )  # fmt: skip
         held += all(
@@ -133,11 +133,11 @@ def test_levels_as_people_get_them(model: Any) -> None:
     assert made.privacy_.epsilon() <= 8.0
     plan = made.plan_
     assert plan.flips is not None
-    assert plan.flips.schedule.reach >= 2 * math.sqrt(2) * (1 + FLIP_TOLERANCE)  # type: ignore[attr-defined]
-    parts = (plan.centre, plan.curvature, plan.slack, plan.flips)
+    assert plan.flips.spec.sensitivity >= 2 * math.sqrt(2) * (1 + FLIP_TOLERANCE)  # type: ignore[attr-defined]
+    parts = (plan.center, plan.curvature, plan.slack, plan.flips)
     assert plan.guarantee.mu == pytest.approx(math.hypot(*(part.guarantee.mu or math.nan for part in parts)))
-    assert [level.share for level in made.flip_levels_] == [0.1, 0.5]
-    exact = exact_region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.centre_, ranges=False).flip_costs
+    assert [level.fraction for level in made.flip_levels_] == [0.1, 0.5]
+    exact = exact_region(model, X, Y, 0.1, inputs=PUBLIC, reference=made.center_, ranges=False).flip_costs
     for level in made.flip_levels_:
         assert level.low <= np.sort(exact)[level.count - 1] <= level.high + 1e-9
         assert level.low == 0 or level.high - level.low == pytest.approx(made.plan_.level_width)
@@ -161,6 +161,6 @@ def test_what_has_no_levels_is_refused() -> None:
         with pytest.raises(DplangevinError, match="flip share"):
             fit(logistic(), share)
     with pytest.raises(DplangevinError, match="at most n records"):
-        fit(logistic(n=2 * N, adjacency="add-remove"), 0.5)
+        fit(logistic(n_public=2 * N, adjacency="add-remove"), 0.5)
     with pytest.raises(DplangevinError, match="steps at this n and radius"):
         fit(logistic(radius=1e6), 0.5)

@@ -12,11 +12,17 @@ import pytest
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPHuberRegressor, DPLogisticRegression, DPRidge
-from dplangevin.families.noisy_answers.curvature import unpacked
-from dplangevin.families.rashomon_region.objective import RegionObjective, majorant
-from dplangevin.families.rashomon_region.outer import PAIR, least_curvature, outer_ellipsoid
-from dplangevin.families.rashomon_region.plan import noise_eigenvalue
-from dplangevin.families.rashomon_region.sums import pair_sum, slope_sum
+from dplangevin.mechanisms.noisy_answers.curvature import unpack_symmetric
+from dplangevin.mechanisms.rashomon_region.objective import (
+    PAIR_WEIGHT,
+    RegionObjective,
+    find_outer_ellipsoid,
+    majorant_and_hessian_sums,
+    majorant_curvature,
+    min_curvature_ratio,
+    scaled_gradient_sum,
+)
+from dplangevin.mechanisms.rashomon_region.planning import noise_eigenvalue_bound
 from dplangevin.problem import DataBounds, Logistic, Problem
 from dplangevin.rashomon import RashomonRegion, exact_region
 
@@ -36,14 +42,14 @@ def of(n: int, columns: int) -> tuple[RegionObjective, Problem]:
         n_features=columns,
         fit_intercept=False,
     )
-    return RegionObjective.of(problem, Logistic(), 0.0), problem
+    return RegionObjective.from_problem(problem, Logistic(), 0.0), problem
 
 
 def test_the_curvature_from_below_holds_for_every_step() -> None:
     objective, _ = of(1, 1)
     loss, none = Logistic(), np.zeros(1)
     for rho in (0.01, 0.3, 1.0, 4.0, 20.0):
-        om, closest = least_curvature(objective, rho), np.inf
+        om, closest = min_curvature_ratio(objective, rho), np.inf
         for t in np.linspace(-15, 15, 121):
             here = np.array([t])
             steps = np.linspace(-rho, rho, 201)
@@ -61,13 +67,13 @@ def test_two_matrices_for_the_price_of_one() -> None:
     edges = np.concatenate([np.linspace(0.7, 0.99, 400), 1 - np.geomspace(1e-2, 1e-9, 2000)[1:]])
     left, right = edges[:-1], edges[1:]
     most = 1 / np.arctanh(left) - 1 / right + right
-    assert (most <= np.sqrt(2 - right**2) / PAIR).all()
-    assert 1 / np.arctanh(edges[-1]) <= 1 / PAIR  # the last cell, up to 1
+    assert (most <= np.sqrt(2 - right**2) / PAIR_WEIGHT).all()
+    assert 1 / np.arctanh(edges[-1]) <= 1 / PAIR_WEIGHT  # the last cell, up to 1
     # below 0.7: artanh u >= u + u^3 / 3 gives u (2 + u^2) / (3 + u^2), which grows, against what falls
-    assert math.sqrt(2 - 0.49) / PAIR >= 0.7 * 2.49 / 3.49
+    assert math.sqrt(2 - 0.49) / PAIR_WEIGHT >= 0.7 * 2.49 / 3.49
     t = np.linspace(-40, 40, 100_001)
-    bends, weights = Logistic().curvature(t, t), majorant(Logistic(), t, t)
-    assert (np.hypot(bends, PAIR * (weights - bends)) <= 0.25 * (1 + 1e-12)).all()
+    bends, weights = Logistic().curvature(t, t), majorant_curvature(Logistic(), t, t)
+    assert (np.hypot(bends, PAIR_WEIGHT * (weights - bends)) <= 0.25 * (1 + 1e-12)).all()
 
 
 def test_one_record_never_exceeds_its_share() -> None:
@@ -78,8 +84,11 @@ def test_one_record_never_exceeds_its_share() -> None:
         row /= np.linalg.norm(row)
         data = ArrayDataset(row, rng.integers(0, 2, 1).astype(float), problem)
         centre = rng.standard_normal(3) * 10.0 ** rng.uniform(-2, 2)
-        assert np.linalg.norm(data.summed(pair_sum, objective, centre)) <= objective.curvature_unit
-        assert np.linalg.norm(data.summed(slope_sum, objective, centre, 1.0)) <= 1 + 1e-12
+        assert (
+            np.linalg.norm(data.sum_over_blocks(majorant_and_hessian_sums, objective, centre))
+            <= objective.curvature_unit
+        )
+        assert np.linalg.norm(data.sum_over_blocks(scaled_gradient_sum, objective, centre, 1.0)) <= 1 + 1e-12
 
 
 def boundary(theta: np.ndarray, psi: float, ridge: float, data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
@@ -113,20 +122,23 @@ def test_all_of_the_set_is_inside_as_often_as_stated(skewed: bool) -> None:
     objective = replace(objective, ridge=ridge)
     centre = np.array([3.5, -1.7]) if not skewed else np.array([2.0, 0.5])
     data = ArrayDataset(rows, labels, problem)
-    exact = unpacked(np.split(data.summed(pair_sum, objective, centre), 2)[0]) / n
-    slope = data.summed(slope_sum, objective, centre, 1.0) / n + ridge * centre
+    exact = (
+        unpack_symmetric(np.split(data.sum_over_blocks(majorant_and_hessian_sums, objective, centre), 2)[0])
+        / n
+    )
+    slope = data.sum_over_blocks(scaled_gradient_sum, objective, centre, 1.0) / n + ridge * centre
     border = boundary(centre, psi, ridge, (rows, labels))
     deviation, steep, failure = 5e-4, 1e-3, 0.05
     proved = missed = 0
     for _ in range(redraws):
-        noise = deviation * unpacked(rng.standard_normal(3))
-        found = outer_ellipsoid(
+        noise = deviation * unpack_symmetric(rng.standard_normal(3))
+        found = find_outer_ellipsoid(
             objective, centre, exact + noise, slope + steep * rng.standard_normal(2), threshold=psi, failure=failure,
-            noise_eigenvalue=noise_eigenvalue(deviation, 2, failure), gradient_deviation=steep,
+            noise_eigenvalue=noise_eigenvalue_bound(deviation, 2, failure), gradient_deviation=steep,
         )  # fmt: skip
         if found is None:
             continue
-        away = border - found.middle[:, None]
+        away = border - found.center[:, None]
         size = np.sqrt((away * np.linalg.solve(found.inverse, away)).sum(axis=0))
         proved += 1
         missed += bool((size > found.radius * (1 + 1e-9)).any())
@@ -146,45 +158,45 @@ def region(estimator: Any = None, **changes: Any) -> RashomonRegion:
 def test_true_ranges_lie_between_inner_and_outer() -> None:
     made = region().fit(X, Y)
     assert made.privacy_.epsilon() <= 16.0
-    some = {"inputs": PUBLIC[:4], "reference": made.centre_}
+    some = {"inputs": PUBLIC[:4], "reference": made.center_}
     exact = exact_region(made.estimator, X, Y, (0.01, 0.05), **some)
     table = made.multiplicity()
     true = exact_region(
         made.estimator, X, Y, (0.01, 0.05), ranges=False, **(some | {"inputs": PUBLIC})
     ).ambiguity
     for index, level in enumerate(table.levels):
-        assert level.outer is not None
-        low, high = (np.log(p / (1 - p)) for p in (side[:4] for side in level.outer))
+        assert level.outer_ranges is not None
+        low, high = (np.log(p / (1 - p)) for p in (side[:4] for side in level.outer_ranges))
         assert exact.low is not None
         assert exact.high is not None
         assert (low <= exact.low[index] + 1e-6).all()
         assert (high >= exact.high[index] - 1e-6).all()
         assert (high - low).mean() < 5 * (exact.high[index] - exact.low[index]).mean()
-        assert level.ambiguity <= true[index] <= level.most_ambiguity  # type: ignore[operator]
-    assert table.levels[0].most_ambiguity < 0.6  # type: ignore[operator]  # it says something
+        assert level.ambiguity <= true[index] <= level.max_ambiguity  # type: ignore[operator]
+    assert table.levels[0].max_ambiguity < 0.6  # type: ignore[operator]  # it says something
     assert "EVERY model" in str(table)
     assert table.to_dict()["status"]["ambiguity at most"] == "certified (at most)"
     later = made.multiplicity(PUBLIC[:5])  # outer ranges hold for any input
-    assert later.levels[0].outer is not None
-    assert later.levels[0].outer[0] == pytest.approx(table.levels[0].outer[0][:5])  # type: ignore[index]
+    assert later.levels[0].outer_ranges is not None
+    assert later.levels[0].outer_ranges[0] == pytest.approx(table.levels[0].outer_ranges[0][:5])  # type: ignore[index]
 
 
 def test_a_squared_loss_needs_no_remainder() -> None:
     ridge = DPRidge(target_bounds=(-5, 5), data_norm=1.0, fit_intercept=False)
     made = region(ridge, thresholds=(0.02,)).fit(X, np.clip(SCORES, -5, 5))
     (level,) = made.multiplicity().levels
-    assert level.outer is not None
-    assert level.most_ambiguity is None
-    theta = made.release_.centre
+    assert level.outer_ranges is not None
+    assert level.max_ambiguity is None
+    theta = made.release_.center
     targets = np.clip(SCORES, -5, 5) / 5
     moment = X.T @ X / N
     best = np.linalg.solve(moment, X.T @ targets / N)
     gap = (theta - best) @ moment @ (theta - best) / 2
     half = 5 * np.sqrt(2 * (0.02 + gap) * np.einsum("ij,jk,ik->i", PUBLIC, np.linalg.inv(moment), PUBLIC))
     middle = 5 * PUBLIC @ best
-    assert (level.outer[0] <= middle - half + 1e-9).all()
-    assert (level.outer[1] >= middle + half - 1e-9).all()
-    assert (level.outer[1] - level.outer[0]).mean() < 4 * half.mean()
+    assert (level.outer_ranges[0] <= middle - half + 1e-9).all()
+    assert (level.outer_ranges[1] >= middle + half - 1e-9).all()
+    assert (level.outer_ranges[1] - level.outer_ranges[0]).mean() < 4 * half.mean()
 
 
 def test_what_has_no_outer_statement_is_refused_or_says_nothing() -> None:
@@ -195,5 +207,5 @@ def test_what_has_no_outer_statement_is_refused_or_says_nothing() -> None:
     with pytest.warns(UserWarning, match="records"):
         small = region(epsilon=0.2).fit(X[:300], Y[:300])
     table = small.multiplicity()
-    assert table.levels[0].outer is None
+    assert table.levels[0].outer_ranges is None
     assert "Models outside may also be in the set" in table.sentence

@@ -14,8 +14,8 @@ import pytest
 from _public_grids import small_grids
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import DPAdditiveClassifier, DPLogisticRegression
-from dplangevin.families.rashomon_region.objective import RegionObjective
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.rashomon_region.objective import RegionObjective
 from dplangevin.problem import (
     Clipped,
     Huber,
@@ -58,7 +58,7 @@ def refused(estimator: Any, words: str, rows: Any = X) -> None:
     with pytest.raises(InvalidParameter, match=words):
         region(estimator).fit(rows, Y)
     with pytest.raises(InvalidParameter, match=words):
-        RashomonSampler(estimator, threshold=0.1, radius=2.0).fit(rows, Y)
+        RashomonSampler(estimator, thresholds=0.1, radius=2.0).fit(rows, Y)
 
 
 def test_a_projected_model_is_not_the_certified_one() -> None:
@@ -71,7 +71,7 @@ def test_a_projected_model_is_not_the_certified_one() -> None:
 
 def test_models_are_the_certified_points_and_their_objective_is_within_the_threshold() -> None:
     """From the coefficients of the models that people get, with an additive basis too."""
-    for model in (logistic(), DPAdditiveClassifier(schema=SCHEMA, classes=[0, 1], hats=3, alpha=0.001)):
+    for model in (logistic(), DPAdditiveClassifier(schema=SCHEMA, classes=[0, 1], n_knots=3, alpha=0.001)):
         rows: Any = X if model.schema is None else TABLE
         inputs: Any = PUBLIC if model.schema is None else pd.DataFrame(PUBLIC, columns=["a", "b"])
         made = region(model, public_inputs=inputs).fit(rows, Y)
@@ -82,7 +82,7 @@ def test_models_are_the_certified_points_and_their_objective_is_within_the_thres
             return loss + ridge / 2 * float(np.square(one.coef_).sum() + np.square(one.intercept_).sum())
 
         for psi in (0.02, 0.1):
-            base = objective(made.centre_)
+            base = objective(made.center_)
             assert all(objective(one) <= base + psi for one in made.models(psi))
 
 
@@ -128,7 +128,7 @@ def test_what_has_no_form_here_or_was_not_asked_for_is_refused() -> None:
     table = region(logistic()).fit(X, Y).multiplicity()
     assert table.level(0.02).threshold == 0.02
     assert table.level().threshold == 0.1
-    with pytest.raises(InvalidParameter, match="not asked for"):
+    with pytest.raises(InvalidParameter, match="not part of the release"):
         table.level(0.05)
 
 
@@ -167,7 +167,7 @@ def test_no_record_changes_more_than_its_limit(loss: Loss, labels: tuple[float, 
     )  # fmt: skip
     for _ in range(400):
         centre, point = rng.standard_normal((2, 2)) * 10.0 ** rng.uniform(-2, 2, (2, 1))
-        limit = float(bounded.limits(centre, point[:, None])[0])
+        limit = float(bounded.loss_difference_bounds(centre, point[:, None])[0])
         ways = np.array([point - centre, point + centre, *rng.standard_normal((4, 2))])
         ways /= np.linalg.norm(ways, axis=1, keepdims=True)
         rows = 2.0 * np.concatenate([ways, -ways])

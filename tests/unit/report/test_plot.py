@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dplangevin.cli.main import run
+from dplangevin.cli.main import run_command_line
 from dplangevin.errors import InvalidParameter
 from dplangevin.report import curve, plot
 
 RUN: dict[str, Any] = {
     "n": 10_000, "lipschitz": 1.0, "smoothness": 0.26, "strong_convexity": 0.01, "step_size": 1.0,
-    "noise_std": 0.012, "steps": 1_000, "delta": 1e-6,
+    "noise_std": 0.012, "n_steps": 1_000, "delta": 1e-6,
 }  # fmt: skip
 LIMIT = 200_000
 
@@ -41,7 +41,7 @@ def test_svg_is_valid_and_reproducible(tmp_path: Path) -> None:
 
 def test_html_is_self_contained(tmp_path: Path) -> None:
     path = tmp_path / "picture.html"
-    assert run(_arguments("--plot", str(path))) == 0
+    assert run_command_line(_arguments("--plot", str(path))) == 0
     page = path.read_text(encoding="utf-8")
     tags: list[str] = []
     parser = HTMLParser()
@@ -56,7 +56,7 @@ def test_html_is_self_contained(tmp_path: Path) -> None:
 
 def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "picture.svg"
-    assert run([*_arguments("--plot", str(path)), "--json"]) == 0
+    assert run_command_line([*_arguments("--plot", str(path)), "--json"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("{")
     assert captured.err == f"wrote {path}\n"
@@ -72,20 +72,22 @@ def test_without_matplotlib_the_error_says_what_to_install(
 
 def test_checkpoints_are_not_drawn(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="checkpoints"):
-        plot.check(tmp_path / "picture.png", {**RUN, "release": "checkpoints", "checkpoints": (1,)})
+        plot.check_plot_options(
+            tmp_path / "picture.png", {**RUN, "release": "checkpoints", "checkpoints": (1,)}
+        )
 
 
 def test_rows_agree_with_the_plateau() -> None:
-    level = curve.plateau(RUN, 1e-6)
+    level = curve.find_plateau(RUN, 1e-6)
     assert level is not None
-    assert level.steps is not None
-    late = curve.row(RUN, 10 * level.steps, 1e-6, level=level)
-    asked = curve.row(RUN, 10 * level.steps, 1e-6)
+    assert level.n_steps is not None
+    late = curve.curve_row(RUN, 10 * level.n_steps, 1e-6, level=level)
+    asked = curve.curve_row(RUN, 10 * level.n_steps, 1e-6)
     assert late.bound == level.epsilon
     assert asked.bound == pytest.approx(level.epsilon, rel=1e-6)
     assert late.composition == asked.composition
     assert late.theorem == asked.theorem
-    early = curve.row(RUN, level.steps // 2, 1e-6)
+    early = curve.curve_row(RUN, level.n_steps // 2, 1e-6)
     assert early.bound is not None
     assert early.bound < level.epsilon
 

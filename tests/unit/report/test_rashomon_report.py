@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from dplangevin.cli.main import run
-from dplangevin.datasets import INCOME_SCHEMA, income
+from dplangevin.cli.main import run_command_line
+from dplangevin.datasets import INCOME_SCHEMA, load_income
 from dplangevin.estimators import model_file
-from dplangevin.rashomon.inputs import schema_inputs
+from dplangevin.rashomon.region_request import schema_inputs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -24,7 +24,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A private table, a public one and the schema, as files; and one run of the command."""
     here = tmp_path_factory.mktemp("rashomon")
-    table, _ = income(n=900, seed=1)
+    table, _ = load_income(n=900, random_state=1)
     table.iloc[:600].to_csv(here / "private.csv", index=False)
     table.iloc[600:].to_csv(here / "public.csv", index=False)
     (here / "schema.json").write_text(json.dumps(INCOME_SCHEMA))
@@ -35,10 +35,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, *more: str, **changes: str) -> int:
     options = {
-        "--target": "income", "--schema": str(folder / "schema.json"), "--threshold": "0.2", "--models": "3",
-        "--epsilon": "8", "--radius": "1", "--seed": "1", **changes,
+        "--target": "income", "--schema": str(folder / "schema.json"), "--threshold": "0.2", "--n-models": "3",
+        "--epsilon": "8", "--radius": "1", "--random-state": "1", **changes,
     }  # fmt: skip
-    return run(
+    return run_command_line(
         ["rashomon", str(folder / "private.csv"), *(x for pair in options.items() for x in pair), *more]
     )
 
@@ -106,7 +106,7 @@ def test_models_are_written_and_predict(folder: Path) -> None:
     files = sorted((folder / "models").glob("*.json"))
     assert len(files) == 3
     model = model_file.load_model(files[0])
-    public = income(n=50, seed=5)[0].drop(columns="income")
+    public = load_income(n=50, random_state=5)[0].drop(columns="income")
     assert set(model.predict(public)) <= {"<=50K", ">50K"}
 
 
@@ -116,8 +116,8 @@ def test_inputs_from_the_schema_and_the_plan_alone(folder: Path, capsys: pytest.
     assert command(folder, "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert "no record of the data" in printed["inputs"]
-    schema = income(n=1)[1]
-    rows = schema_inputs(schema, size=40)
+    schema = load_income(n=1)[1]
+    rows = schema_inputs(schema, n_rows=40)
     assert list(rows.columns) == [column.name for column in schema.columns]
     assert rows.age.between(17, 90).all()
     assert rows.capital_gain.between(0, 100_000).all()
@@ -127,8 +127,8 @@ def test_inputs_from_the_schema_and_the_plan_alone(folder: Path, capsys: pytest.
     ("changes", "code", "words"),
     [
         ({"--threshold": "-1"}, 2, "threshold"),
-        ({"--models": "0"}, 2, "--models"),
-        ({"--threshold": "50"}, 2, "every model a member"),
+        ({"--n-models": "0"}, 2, "--n-models"),
+        ({"--threshold": "50"}, 2, "admits every model"),
         ({"--route": "trajectory", "--delta": "1e-6"}, 3, "--route 'pure'"),
         ({"--report": "out.pdf"}, 2, "report"),
         ({"--model": "tree"}, 2, "--model"),

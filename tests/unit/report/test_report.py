@@ -16,25 +16,24 @@ import pytest
 from scipy.stats import norm
 
 from dplangevin import report
-from dplangevin.audit import attack, gaussian_claim
-from dplangevin.cli.main import run as command
+from dplangevin.accounting.guarantee import Guarantee, NotPrivate
+from dplangevin.accounting.parts import Approximate, Gaussian, Pure
+from dplangevin.accounting.plan import Plan
+from dplangevin.audit import gaussian_claim, many_run_attack
+from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter, NotPrivateError
 from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
-from dplangevin.families.mechanism import run
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
-from dplangevin.families.release import Release
 from dplangevin.ledger import Ledger
-from dplangevin.planner.choose import choose
-from dplangevin.privacy.guarantee import Guarantee, NotPrivate
-from dplangevin.privacy.parts import Approximate, Gaussian, Pure
-from dplangevin.privacy.plan import Plan
+from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.release import Release
+from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import Ball, DataBounds, Logistic, Problem
 from dplangevin.report import html
+from dplangevin.report.answer import format_number
 from dplangevin.report.document import write_document
-from dplangevin.report.release import release_document
-from dplangevin.report.text import number
-from dplangevin.report.tradeoff import missed
+from dplangevin.report.release import release_document, tradeoff_at
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 RNG = np.random.default_rng(0)
@@ -48,8 +47,8 @@ PROBLEM = Problem(
 
 def _release(**changes: Any) -> Release:
     options: dict[str, Any] = {"step_size": 1.0, "noise_std": 0.1, "n_steps": 40, **changes}
-    plan = Plan(problem=PROBLEM, schedule=NoisyGradientSchedule(**options), delta=1e-6)
-    return run(plan, ArrayDataset(X, Y, PROBLEM))
+    plan = Plan(problem=PROBLEM, spec=NoisyGradientSpec(**options), delta=1e-6)
+    return run_plan(plan, ArrayDataset(X, Y, PROBLEM))
 
 
 def _promise(*parts: Any, **fields: Any) -> Guarantee:
@@ -110,10 +109,10 @@ def _subjects(folder: Path) -> dict[str, Any]:
         "plan": _release().plan,
         "endless": Plan(
             problem=PROBLEM,
-            schedule=NoisyGradientSchedule(step_size=1.0, noise_std=0.1, n_steps=math.inf),
+            spec=NoisyGradientSpec(step_size=1.0, noise_std=0.1, n_steps=math.inf),
             delta=1e-6,
         ),
-        "recipe": choose(
+        "recipe": plan_fit(
             model="logistic", n=500, n_features=3, epsilon=1.0, delta=1e-6, adjacency="add-remove", data_norm=1.0,
             fit_intercept=True,
         ),
@@ -181,20 +180,20 @@ def test_no_words_become_a_link_in_markdown(words: str, tmp_path: Path) -> None:
 def test_a_number_of_any_size_is_shown() -> None:
     thing = _promise(Gaussian(mu=1.0), at_delta=1e-320)
     assert "1e-320" in release_document(thing, None).to_markdown()
-    assert number(5e-324) == "5e-324"
+    assert format_number(5e-324) == "5e-324"
 
 
 def test_the_trade_off_curve_of_known_promises() -> None:
     alphas = (0.0, 0.01, 0.05, 0.5, 1.0)
-    found = missed(_promise(Gaussian(mu=1.3)), alphas)
+    found = tradeoff_at(_promise(Gaussian(mu=1.3)), alphas)
     assert found == pytest.approx([norm.cdf(norm.isf(a) - 1.3) for a in alphas])
     eps = 0.7
     exact = [max(0, 1 - math.exp(eps) * a, math.exp(-eps) * (1 - a)) for a in alphas]
-    assert missed(_promise(Pure(value=eps)), alphas) == pytest.approx(exact, abs=2e-3)
-    slack = missed(_promise(Approximate(value=eps, slack=0.1)), alphas)
+    assert tradeoff_at(_promise(Pure(value=eps)), alphas) == pytest.approx(exact, abs=2e-3)
+    slack = tradeoff_at(_promise(Approximate(value=eps, slack=0.1)), alphas)
     assert slack[0] == pytest.approx(0.9)
     # a curve made of finitely many eps is below the true one, never above
-    for curve in (missed(_promise(Pure(value=eps)), alphas),):
+    for curve in (tradeoff_at(_promise(Pure(value=eps)), alphas),):
         assert all(a <= b + 1e-12 for a, b in zip(curve, exact, strict=True))
 
 
@@ -218,8 +217,8 @@ def test_the_report_says_what_the_guarantee_says(tmp_path: Path) -> None:
 
 
 def test_rows_per_person_and_seeds_are_said(tmp_path: Path) -> None:
-    seeded = run(_release().plan, ArrayDataset(X, Y, PROBLEM), 7)
-    assert "whoever knows the seed" in _written(seeded, tmp_path)[2]
+    seeded = run_plan(_release().plan, ArrayDataset(X, Y, PROBLEM), 7)
+    assert "anyone who knows it" in _written(seeded, tmp_path)[2]
     model = DPRidge(
         epsilon=1.0,
         delta=1e-6,
@@ -240,7 +239,7 @@ def test_the_budget_that_is_left(tmp_path: Path) -> None:
         X, Y
     )
     page, plain, _ = _written(model, tmp_path)
-    assert plain["ledger"]["would_fit"] == budget.remaining().would_fit()
+    assert plain["ledger"]["fitting_text"] == budget.remaining().fitting_text()
     assert plain["ledger"]["entries"] == 1
     assert "spent_epsilon" not in plain["ledger"]  # a running figure is no guarantee
     assert plain["ledger"]["epsilon"] in page.values
@@ -260,14 +259,14 @@ def test_what_cannot_be_reported(
     thing: Any, name: str, error: type[Exception], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=words):
-        report.write(thing, tmp_path / name)
+        report.write_report(thing, tmp_path / name)
 
 
 def test_no_promise_no_report(tmp_path: Path) -> None:
     model = DPRidge()
     model.privacy_ = NotPrivate("tested")
     with pytest.raises(NotPrivateError, match="tested"):
-        report.write(model, tmp_path / "out.html")
+        report.write_report(model, tmp_path / "out.html")
 
 
 def test_infinite_epsilon_is_null_and_said(tmp_path: Path) -> None:
@@ -297,7 +296,7 @@ def test_the_command_line_writes_reports(tmp_path: Path, capsys: pytest.CaptureF
     ]
     assert command([*arguments, "--report", str(page), "-q"]) == 0
     assert command(["report", str(model), str(tmp_path / "again.md")]) == 0
-    assert "What is promised" in (tmp_path / "again.md").read_text()
+    assert "## The guarantee" in (tmp_path / "again.md").read_text()
     assert _Page(page.read_text()).values
     assert command(["report", str(model), str(tmp_path / "again.pdf")]) == 2
     assert command(["report", str(tmp_path / "none.json"), str(tmp_path / "a.md")]) == 2
@@ -306,7 +305,7 @@ def test_the_command_line_writes_reports(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_plots_survive_odd_points() -> None:
     line = html.Line(label="<x>", points=[(1.0, math.inf), (math.nan, 2.0)])
-    empty = html.svg(html.Plot(lines=[line], x_label="x", y_label="y", words="odd"))
+    empty = html.render_svg(html.Plot(lines=[line], x_label="x", y_label="y", description="odd"))
     assert "nothing to draw" in empty
     for log in (False, True):
         for points in (
@@ -316,9 +315,13 @@ def test_plots_survive_odd_points() -> None:
             [(3.0, 0.0), (3.0, 5.0)],
         ):
             plot = html.Plot(
-                lines=[html.Line(label="a", points=points)], x_label="x", y_label="y", words="w", log=log
+                lines=[html.Line(label="a", points=points)],
+                x_label="x",
+                y_label="y",
+                description="w",
+                log=log,
             )
-            drawn = html.svg(plot)
+            drawn = html.render_svg(plot)
             assert "nan" not in drawn
             places = [float(v) for v in re.findall(r"c[xy]=\"([-\d.]+)\"", drawn)]
             assert all(-1 <= place <= 500 for place in places)
@@ -326,8 +329,8 @@ def test_plots_survive_odd_points() -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
 def test_a_browser_shows_it_without_complaint(tmp_path: Path) -> None:
-    report.write(_release(), tmp_path / "out.html")
-    plain = json.loads(report.write(_release().plan, tmp_path / "out.json").read_text())
+    report.write_report(_release(), tmp_path / "out.html")
+    plain = json.loads(report.write_report(_release().plan, tmp_path / "out.json").read_text())
     assert CHROMIUM is not None
     done = subprocess.run(
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
@@ -345,7 +348,9 @@ def test_a_browser_shows_it_without_complaint(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
 def test_the_browser_would_complain(tmp_path: Path) -> None:
-    page = html.page("test", '<img src="http://127.0.0.1:9/x.png"><script>console.error("seen")</script>')
+    page = html.render_page(
+        "test", '<img src="http://127.0.0.1:9/x.png"><script>console.error("seen")</script>'
+    )
     (tmp_path / "bad.html").write_text(page)
     assert CHROMIUM is not None
     done = subprocess.run(
@@ -370,9 +375,11 @@ def test_a_run_that_composes_says_so_instead_of_drawing_a_line() -> None:
 def test_an_audit_shows_its_sampling_error() -> None:
     rng = np.random.default_rng(1)
     scores = rng.normal(0.4, 1, 3000), rng.normal(0, 1, 3000)
-    page = report.audit_document(attack(*scores, claim=gaussian_claim(1.0, 1e-5), delta=1e-5)).to_html()
+    page = report.audit_document(
+        many_run_attack(*scores, claim=gaussian_claim(1.0, 1e-5), delta=1e-5)
+    ).to_html()
     assert page.count("<polygon") == 1
-    assert "2,000 runs a side" in page
+    assert "2,000 runs on each data set" in page
     assert (
         "no attack could certify more than epsilon = 6.2" in page
     )  # log(1 / 0.00184): two thirds of 3000 runs

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 from dplangevin import InvalidParameter, Schema, SchemaEncoder, check_schema
-from dplangevin.estimators._blocks import blocks_of, largest_norm, table_of_knots
-from dplangevin.schema.basis import bound, coordinates
+from dplangevin.estimators.schema_encoder import column_blocks, knot_design_matrix, max_row_norm
+from dplangevin.schema.basis import knot_coordinates, max_squared_norm
 
 PLAIN: dict[str, Any] = {
     "version": 1,
     "columns": {
-        "age": {"range": [0, 100], "basis": {"hats": 6, "smooth": 0.5}, "monotone": "increasing"},
+        "age": {"range": [0, 100], "basis": {"n_knots": 6, "smooth": 0.5}, "monotone": "increasing"},
         "gain": {"range": [0, 9999], "transform": "log1p", "basis": {"knots": [10, 100]}},
-        "hours": {"range": [0, 99], "basis": {"hats": 8}},
+        "hours": {"range": [0, 99], "basis": {"n_knots": 8}},
         "rate": {"range": [0, 1]},
         "job": {"categories": ["a", "b"], "other": "own"},
     },
@@ -33,25 +33,25 @@ def test_files_keep_a_basis(tmp_path: Path) -> None:
         schema.save(tmp_path / name)
         assert Schema.load(tmp_path / name) == schema
     assert Schema.from_dict(schema.to_dict()) == schema
-    assert schema.additive
-    assert not Schema.from_dict({"columns": {"age": {"range": [0, 1]}}}).additive
+    assert schema.is_additive
+    assert not Schema.from_dict({"columns": {"age": {"range": [0, 1]}}}).is_additive
 
 
 def test_no_cell_exceeds_the_bound_and_some_cell_reaches_it() -> None:
     schema = Schema.from_dict(PLAIN)
     rng = np.random.default_rng(0)
     cells = [np.nan, None, -1e300, 1e300, np.inf, -np.inf, "?", 0, 100, *rng.uniform(-10, 120, 3000)]
-    for block in blocks_of(schema):
+    for block in column_blocks(schema):
         first = pd.DataFrame({name: pd.Series(cells, dtype=object) for name in schema.names})
         first["job"] = rng.choice(["a", "b", "c"], len(cells))
-        alone = SchemaEncoder(schema).transform(first) * largest_norm(schema)
-        start = list(SchemaEncoder(schema).get_feature_names_out()).index(block.names()[0])
-        squared = (alone[:, start : start + len(block.names())] ** 2).sum(axis=1)
-        assert squared.max() <= block.bound * (1 + 1e-9)
-    table = coordinates(tuple(np.linspace(-1, 1, 9)), 0.0)
+        alone = SchemaEncoder(schema).transform(first) * max_row_norm(schema)
+        start = list(SchemaEncoder(schema).get_feature_names_out()).index(block.feature_names()[0])
+        squared = (alone[:, start : start + len(block.feature_names())] ** 2).sum(axis=1)
+        assert squared.max() <= block.max_squared_norm * (1 + 1e-9)
+    table = knot_coordinates(tuple(np.linspace(-1, 1, 9)), 0.0)
     fine = np.linspace(0, 1, 11)[:, None]
     rows = np.concatenate([(1 - fine) * a + fine * b for a, b in pairwise(table)])
-    assert (rows**2).sum(axis=1).max() == pytest.approx(bound(table), rel=1e-9)
+    assert (rows**2).sum(axis=1).max() == pytest.approx(max_squared_norm(table), rel=1e-9)
 
 
 def test_rows_stay_within_their_norm_whatever_is_in_them() -> None:
@@ -79,7 +79,7 @@ def test_a_row_is_encoded_alone() -> None:
 
 def test_the_ridge_is_the_stated_penalty() -> None:
     places, smooth = (-1.0, -0.2, 0.1, 0.4, 1.0), 0.7
-    table = coordinates(places, smooth)
+    table = knot_coordinates(places, smooth)
     rng = np.random.default_rng(3)
     for _ in range(5):
         gamma = rng.standard_normal(3)
@@ -92,11 +92,13 @@ def test_the_ridge_is_the_stated_penalty() -> None:
 
 
 def test_piecewise_linear_functions_and_nothing_else() -> None:
-    column = Schema.from_dict({"columns": {"x": {"range": [2, 10], "basis": {"hats": 5}}}}).columns[0]
-    table = table_of_knots(column)  # type: ignore[arg-type]
+    column = Schema.from_dict({"columns": {"x": {"range": [2, 10], "basis": {"n_knots": 5}}}}).columns[0]
+    table = knot_design_matrix(column)  # type: ignore[arg-type]
     whole = np.column_stack([np.ones(5), table])
     assert np.linalg.matrix_rank(whole) == 5  # every set of values at the knots, once
-    encoder = SchemaEncoder({"columns": {"x": {"range": [2, 10], "basis": {"hats": 5}}}, "missing": "never"})
+    encoder = SchemaEncoder(
+        {"columns": {"x": {"range": [2, 10], "basis": {"n_knots": 5}}}, "missing": "never"}
+    )
     rows = encoder.transform(np.array([[2.0], [3.0], [4.0], [10.0], [99.0]]))
     np.testing.assert_allclose(rows[1], (rows[0] + rows[2]) / 2)
     np.testing.assert_array_equal(rows[3], rows[4])
@@ -105,17 +107,17 @@ def test_piecewise_linear_functions_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        ({"range": [0, 1], "basis": {"knots": [0.5, 2]}}, "inside the range"),
-        ({"range": [0, 1], "basis": {"knots": [0.0, 0.5]}}, "inside the range"),
-        ({"range": [0, 1], "basis": {"knots": [0.5, 0.2]}}, "increase"),
-        ({"range": [0, 1], "basis": {"knots": ["a"]}}, "inside the range|increase"),
-        ({"range": [0, 1], "basis": {"hats": 1}}, "basis.hats"),
-        ({"range": [0, 1], "basis": {"hats": 1000}}, "at most"),
-        ({"range": [0, 1], "basis": {"hats": 3, "knots": [0.5]}}, "either"),
+        ({"range": [0, 1], "basis": {"knots": [0.5, 2]}}, "strictly between"),
+        ({"range": [0, 1], "basis": {"knots": [0.0, 0.5]}}, "strictly between"),
+        ({"range": [0, 1], "basis": {"knots": [0.5, 0.2]}}, "increasing"),
+        ({"range": [0, 1], "basis": {"knots": ["a"]}}, "strictly between|increasing"),
+        ({"range": [0, 1], "basis": {"n_knots": 1}}, "basis.n_knots"),
+        ({"range": [0, 1], "basis": {"n_knots": 1000}}, "at most"),
+        ({"range": [0, 1], "basis": {"n_knots": 3, "knots": [0.5]}}, "either"),
         ({"range": [0, 1], "basis": 8}, "table such as"),
-        ({"range": [0, 1], "basis": {"hats": 4, "smooth": -1}}, "smooth"),
+        ({"range": [0, 1], "basis": {"n_knots": 4, "smooth": -1}}, "smooth"),
         ({"range": [0, 1], "monotone": "up"}, "monotone"),
-        ({"categories": ["a", "b"], "basis": {"hats": 4}}, "categories have no order"),
+        ({"categories": ["a", "b"], "basis": {"n_knots": 4}}, "categories have no order"),
         ({"categories": ["a", "b"], "monotone": "increasing"}, "categories have no order"),
     ],
 )

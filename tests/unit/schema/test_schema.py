@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from dplangevin.errors import InvalidParameter
 from dplangevin.schema import CategoricalColumn, NumericColumn, Schema
-from dplangevin.tables import label
+from dplangevin.tables import read_label
 
 FULL: dict[str, Any] = {
     "version": 1,
@@ -45,7 +45,7 @@ def test_files_there_and_back(tmp_path: Path, suffix: str) -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     names=st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=4, unique=True),
-    words=st.lists(st.text(max_size=6).filter(label), min_size=1, max_size=4, unique_by=label),
+    words=st.lists(st.text(max_size=6).filter(read_label), min_size=1, max_size=4, unique_by=read_label),
     low=st.floats(-1e9, 1e9),
 )
 def test_odd_names_survive_both_formats(
@@ -60,17 +60,17 @@ def test_odd_names_survive_both_formats(
 
 
 def test_categories_are_compared_by_their_labels() -> None:
-    assert CategoricalColumn(name="x", categories=(1, 2.0)).listed == {"1": 0, "2": 1}
-    assert CategoricalColumn(name="x", categories=("1.0", "2")).listed == {"1": 0, "2": 1}
-    assert CategoricalColumn(name="x", categories=(True, False)).listed == {"1": 0, "0": 1}
+    assert CategoricalColumn(name="x", categories=(1, 2.0)).category_codes == {"1": 0, "2": 1}
+    assert CategoricalColumn(name="x", categories=("1.0", "2")).category_codes == {"1": 0, "2": 1}
+    assert CategoricalColumn(name="x", categories=(True, False)).category_codes == {"1": 0, "0": 1}
     kept = CategoricalColumn(name="x", categories=("02139", "2139"), text=True)
-    assert kept.listed == {"02139": 0, "2139": 1}
+    assert kept.category_codes == {"02139": 0, "2139": 1}
     assert kept.to_dict() == {"categories": ["02139", "2139"], "as": "text"}
 
 
 @pytest.mark.parametrize("values", [["1", "1.0"], [1, True], ["01", "1"], ["True", "true"], [0, -0.0]])
 def test_categories_that_are_read_alike_are_refused(values: list[Any]) -> None:
-    with pytest.raises(InvalidParameter, match="are read alike"):
+    with pytest.raises(InvalidParameter, match="have the same label"):
         Schema.from_dict({"columns": {"x": {"categories": values}}})
 
 
@@ -85,7 +85,7 @@ def test_missing_may_be_stated_by_column(tmp_path: Path) -> None:
     plain["columns"]["age"]["missing"] = "never"
     schema = Schema.from_dict(plain)
     assert schema.to_dict() == plain
-    assert [schema.missing_of(column) for column in schema.columns] == ["never", "own", "own", "own"]
+    assert [schema.missing_rule(column) for column in schema.columns] == ["never", "own", "own", "own"]
     for suffix in (".json", ".toml"):
         schema.save(tmp_path / f"s{suffix}")
         assert Schema.load(tmp_path / f"s{suffix}") == schema
@@ -123,7 +123,10 @@ def changed(**entries: Any) -> dict[str, Any]:
         (changed(columns={"g": {"range": [0, 1], "transform": "sqrt"}}), "transform must be one of"),
         (changed(columns={"j": {"categories": []}}), "columns.j.categories must be a non-empty list"),
         (changed(columns={"j": {"categories": ["a", "a"]}}), "holds a value twice"),
-        (changed(columns={"j": {"categories": [[1]]}}), "categories are texts, numbers or truth values"),
+        (
+            changed(columns={"j": {"categories": [[1]]}}),
+            "categories must be texts, finite numbers or booleans",
+        ),
         (changed(columns={"j": {"categories": "ab"}}), "columns.j.categories must be a list"),
         (changed(columns={"j": {"categories": ["a"], "other": "drop"}}), "other must be one of ignore, own"),
         (changed(target={"name": "age", "range": [0, 1]}), "target 'age' is also listed"),

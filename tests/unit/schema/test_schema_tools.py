@@ -12,12 +12,12 @@ import pytest
 
 import dplangevin
 from dplangevin import DPLogisticRegression, DPRidge, Schema, SchemaEncoder
-from dplangevin.cli.main import run
-from dplangevin.datasets import income
+from dplangevin.cli.main import run_command_line
+from dplangevin.datasets import load_income
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators import model_file
 from dplangevin.estimators.schema_check import check_schema
-from dplangevin.schema.draft import draft, draft_from_public
+from dplangevin.schema.draft import draft_schema, draft_schema_from_public
 
 ROWS = [
     {"age": 17 + i, "zip": ("02139", "10001")[i % 2], "grade": i % 3, "share": i / 7, "sick": "no" if i % 2 else "yes"}
@@ -31,7 +31,7 @@ def test_top_level_names() -> None:
 
 
 def test_the_repr_is_one_short_line() -> None:
-    _, schema = income(n=1)
+    _, schema = load_income(n=1)
     assert repr(schema) == (
         "Schema(age [17, 90], education_years [4, 20], hours_per_week [1, 99], capital_gain [0, 100000], "
         "occupation (7 categories), married (2 categories); target income (2 categories); missing = 'middle', "
@@ -43,7 +43,7 @@ def test_the_repr_is_one_short_line() -> None:
 
 
 def test_a_file_with_a_byte_order_mark_loads(tmp_path: Path) -> None:
-    _, schema = income(n=1)
+    _, schema = load_income(n=1)
     for name in ("schema.json", "schema.toml"):
         schema.save(tmp_path / name)
         text = (tmp_path / name).read_text(encoding="utf-8")
@@ -52,18 +52,18 @@ def test_a_file_with_a_byte_order_mark_loads(tmp_path: Path) -> None:
 
 
 def test_a_skeleton_of_names_is_refused_until_it_is_filled_in() -> None:
-    content = tomllib.loads(draft(["age", 'odd "name"', "y"], target="y"))
+    content = tomllib.loads(draft_schema(["age", 'odd "name"', "y"], target="y"))
     assert list(content["columns"]) == ["age", 'odd "name"']
     assert content["target"] == {"name": "y"}
     with pytest.raises(InvalidParameter, match=r"columns\.age needs either 'range'"):
         Schema.from_dict(content)
     for names in ([], ["a", "a"]):
-        with pytest.raises(InvalidParameter, match="different names"):
-            draft(names)
+        with pytest.raises(InvalidParameter, match="each listed once"):
+            draft_schema(names)
 
 
 def test_a_draft_of_public_rows_loads_and_covers_them() -> None:
-    text = draft_from_public(ROWS, target="sick")
+    text = draft_schema_from_public(ROWS, target="sick")
     schema = Schema.from_dict(tomllib.loads(text))
     assert "PUBLIC" in text
     assert text.count("leading zeros") == 1
@@ -78,15 +78,15 @@ def test_a_draft_of_public_rows_loads_and_covers_them() -> None:
 
 @pytest.mark.parametrize("value", [5.5, -3.25, 0.001, 1e12])
 def test_a_constant_column_still_gets_a_range(value: float) -> None:
-    schema = Schema.from_dict(tomllib.loads(draft_from_public([{"x": value}])))
+    schema = Schema.from_dict(tomllib.loads(draft_schema_from_public([{"x": value}])))
     if isinstance(column := schema.column("x"), dplangevin.schema.NumericColumn):
         assert column.low <= value <= column.high
 
 
 def test_what_cannot_be_listed_is_left_open() -> None:
     rows = [{"name": f"n{i}", "empty": None} for i in range(60)]
-    text = draft_from_public(rows)
-    assert "60 different texts" in text
+    text = draft_schema_from_public(rows)
+    assert "60 distinct texts" in text
     assert "n1" not in text
     with pytest.raises(InvalidParameter, match=r"columns\.name needs"):
         Schema.from_dict(tomllib.loads(text))
@@ -95,12 +95,12 @@ def test_what_cannot_be_listed_is_left_open() -> None:
 def test_init_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table, made = tmp_path / "public.csv", tmp_path / "schema.toml"
     pd.DataFrame(ROWS).to_csv(table, index=False)
-    assert run(["schema", "init", str(table), "--target", "sick", "-o", str(made)]) == 0
+    assert run_command_line(["schema", "init", str(table), "--target", "sick", "-o", str(made)]) == 0
     assert "treated as PUBLIC" in capsys.readouterr().err
     assert Schema.load(made).column("zip").categories == ("02139", "10001")  # type: ignore[union-attr]
-    assert run(["schema", "init", str(table), "-o", str(made)]) == 2  # never over an edited file
+    assert run_command_line(["schema", "init", str(table), "-o", str(made)]) == 2  # never over an edited file
     assert "exists" in capsys.readouterr().err
-    assert run(["schema", "init", "--columns", "a, b"]) == 0
+    assert run_command_line(["schema", "init", "--columns", "a, b"]) == 0
     assert list(tomllib.loads(capsys.readouterr().out)["columns"]) == ["a", "b"]
     for wrong in (
         [],
@@ -108,7 +108,7 @@ def test_init_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[
         ["--columns", "a", "-o", "x.txt"],
         [str(table), "--target", "?"],
     ):
-        assert run(["schema", "init", *wrong]) == 2
+        assert run_command_line(["schema", "init", *wrong]) == 2
 
 
 def test_check_says_what_is_clipped_and_what_never_matches() -> None:
@@ -136,29 +136,29 @@ def test_check_says_what_is_clipped_and_what_never_matches() -> None:
     assert (gain.below, gain.above, gain.missing) == (0, 1 / 8, 0)
     assert (job.unmatched, job.unlisted) == (("c",), 1 / 8)
     assert (target.unmatched, target.unlisted) == (("1",), 0)
-    people, fitting = income(n=2000)
-    assert check_schema(fitting, people).clean
-    assert check_schema(fitting, people.drop(columns="income")).clean
+    people, fitting = load_income(n=2000)
+    assert check_schema(fitting, people).is_clean
+    assert check_schema(fitting, people.drop(columns="income")).is_clean
 
 
 def test_check_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    people, schema = income(n=200)
+    people, schema = load_income(n=200)
     people.to_csv(tmp_path / "public.csv", index=False)
     schema.save(tmp_path / "schema.json")
     command = ["schema", "check", str(tmp_path / "schema.json"), str(tmp_path / "public.csv")]
-    assert run(command) == 0
+    assert run_command_line(command) == 0
     said = capsys.readouterr()
     assert "PUBLIC" in said.err
     assert "age (range 17 to 90): fits" in said.out
-    assert run([*command, "--json"]) == 0
+    assert run_command_line([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n_rows"] == 200
     people.drop(columns="age").to_csv(tmp_path / "public.csv", index=False)
-    assert run(command) == 2
+    assert run_command_line(command) == 2
     assert "no column 'age'" in capsys.readouterr().err
 
 
 def test_coefficients_by_name_with_a_schema() -> None:
-    people, schema = income(n=2000)
+    people, schema = load_income(n=2000)
     model = DPLogisticRegression(epsilon=1.0, delta=1e-6, schema=schema, random_state=0)
     model.fit(people.drop(columns="income"), people["income"])
     found = model.coefficients()
@@ -193,7 +193,7 @@ def test_a_damaged_list_of_names_is_refused(tmp_path: Path) -> None:
     plain = json.loads(path.read_text())
     for names in (["one"], "ab", [1, 2]):
         path.write_text(json.dumps({**plain, "features": names}))
-        with pytest.raises(InvalidParameter, match=r"a name per coefficient|model.features"):
+        with pytest.raises(InvalidParameter, match=r"one name per coefficient|model.features"):
             model_file.load_model(path)
 
 
@@ -201,7 +201,7 @@ def test_a_damaged_list_of_names_is_refused(tmp_path: Path) -> None:
 def test_predict_takes_a_table_that_still_holds_the_target(
     with_schema: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    people, schema = income(n=300)
+    people, schema = load_income(n=300)
     numbers = people if with_schema else people[["income", "age", "education_years"]].assign(income=1.0)
     numbers.to_csv(tmp_path / "people.csv", index=False)
     schema.save(tmp_path / "schema.json")
@@ -221,12 +221,12 @@ def test_predict_takes_a_table_that_still_holds_the_target(
         "-q",
         *stated,
     ]
-    assert run(fit) == 0
-    assert run(["predict", model, str(tmp_path / "people.csv")]) == 0
+    assert run_command_line(fit) == 0
+    assert run_command_line(["predict", model, str(tmp_path / "people.csv")]) == 0
     whole = capsys.readouterr().out
     numbers.drop(columns="income").iloc[:, ::-1].to_csv(tmp_path / "features.csv", index=False)
-    assert run(["predict", model, str(tmp_path / "features.csv")]) == 0
+    assert run_command_line(["predict", model, str(tmp_path / "features.csv")]) == 0
     assert capsys.readouterr().out == whole
     numbers[["income"]].to_csv(tmp_path / "features.csv", index=False)
-    assert run(["predict", model, str(tmp_path / "features.csv")]) == 2
+    assert run_command_line(["predict", model, str(tmp_path / "features.csv")]) == 2
     assert "no column" in capsys.readouterr().err

@@ -1,11 +1,11 @@
-"""The concordance: every statement of the five papers, where it is, what was corrected, and its test."""
+"""The concordance: every statement of the five papers, the code that implements it, its correction and its test."""
 
 from __future__ import annotations
 
 import tomllib
 from importlib.resources import files
 
-from dplangevin.papers.concordance._page import page
+from dplangevin.papers.concordance._page import render_page
 from dplangevin.papers.concordance._row import Paper as Paper, Row as Row
 
 _SOURCES = tomllib.loads(files(__package__).joinpath("statements.toml").read_text(encoding="utf-8"))["paper"]
@@ -20,6 +20,6 @@ ROWS: tuple[Row, ...] = tuple(
 )
 
 
-def written() -> str:
-    """docs/papers.md."""
-    return page(PAPERS, ROWS)
+def render_concordance() -> str:
+    """Return the text of docs/papers.md."""
+    return render_page(PAPERS, ROWS)

@@ -1,6 +1,6 @@
-"""Prints docs/papers.md."""
+"""Print docs/papers.md."""
 
-from dplangevin.papers.concordance import written
+from dplangevin.papers.concordance import render_concordance
 
 if __name__ == "__main__":
-    print(written(), end="")
+    print(render_concordance(), end="")

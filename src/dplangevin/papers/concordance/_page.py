@@ -1,4 +1,4 @@
-"""docs/papers.md, written from the table."""
+"""The page docs/papers.md, rendered from the rows of the concordance."""
 
 from __future__ import annotations
 
@@ -10,59 +10,59 @@ from dplangevin.papers.concordance._row import Paper, Row
 _HEAD = """# The papers: every statement, and where it is
 
 Written by `python -m dplangevin.papers.concordance`; do not edit. A row is a theorem, an algorithm, a figure or a
-table of one of the five papers that this library starts from: what it says, what was corrected, the name that
-computes or runs it, and the test that would fail without it. "Full" means that it runs with every constant; "partial"
-says what is missing; "refused" says why, with the proof. Corrections are told at length in the [errata](errata.md),
-pictures are in the [gallery](gallery.md), all papers that are cited anywhere in [references.bib](references.bib).
+table of one of the five papers that this library builds on: its statement, what was corrected, the name that computes
+or runs it, and the test that would fail without it. "Full" means that it is implemented with every constant; "partial"
+says what is missing; "refused" says why, with the proof. The [errata](errata.md) explain the corrections, pictures are
+in the [gallery](gallery.md), and [references.bib](references.bib) lists all papers that are cited anywhere.
 """
 
 _STORY = """## How the results connect
 
 One question runs through four of the papers: two runs of a noisy iteration differ in one record; how well can they be
-told apart from the LAST iterate alone?
+distinguished from the LAST iterate alone?
 
 1. **Fixed shifts.** Amplification by iteration (Feldman, Mironov, Talwar and Thakurta, 2018; Altschuler and Talwar,
-   2022, Proposition 2.8) moves one run towards the other by a share a_t of its distance at each step and pays a_t^2 /
-   (2 v_t^2); contractions do the rest. The shares are fixed in advance, and the sum grows with the run. Proposition
-   3.2 starts the bookkeeping D away instead of at the beginning: on a bounded set the price stops growing.
-2. **The best shares** solve a quadratic program. Its solution is geometric: draw the cumulated distances against the
-   cumulated noise; the slopes of the greatest convex minorant are the shares (`hull_energy`, "optimal shift").
-3. **Shifted interpolation** (Bok, Su and Altschuler, 2024) shows that the same shares are paid as one Gaussian:
+   2022, Proposition 2.8) shifts one run towards the other by a part a_t of its distance at each step, at the cost
+   a_t^2 / (2 v_t^2); contractions do the rest. The shifts are fixed in advance, and the sum grows with the run.
+   Proposition 3.2 starts at distance D in the middle of the run: on a bounded set the cost stops growing.
+2. **The best shifts** solve a quadratic program. Its solution is geometric: plot the cumulated distances against the
+   cumulated noise; the slopes of the greatest convex minorant are the shifts (`hull_energy`, "optimal shift").
+3. **Shifted interpolation** (Bok, Su and Altschuler, 2024) shows that the same shifts cost as much as one Gaussian:
    mu-GDP with mu^2 the energy of the minorant, at every order and every epsilon at once. For a strongly convex loss
    and a constant step it is a closed form that tends to a limit: Corollary 1 of Chourasia, Ye and Shokri (2021) is
    1.6 to 4 times larger. In continuous time it is (beta Delta^2 / m) tanh(beta m T / 2), which replaces Lemmas I.1
-   and I.2 of Ganesh, Thakurta and Upadhyay (2022), and for T to infinity it is the privacy of the Gibbs law.
+   and I.2 of Ganesh, Thakurta and Upadhyay (2022), and for T to infinity it is the privacy of the Gibbs distribution.
 4. **Exact for quadratics.** For |theta - x|^2 / 2 the last iterate is a Gaussian, so its privacy is known exactly;
    the bound equals it. Figure 2 of Chourasia, Ye and Shokri (2021) therefore shows the slack of its own lower bound.
-5. **Blocks.** Without strong convexity, on a bounded set, mu-GDP is not the whole truth: the walk forgets, so it is
-   nearly pure. The block recursion (this library) feeds the delta(eps) profile of one block into the next and gets an
-   epsilon of 2.2 where shifts give 5.8.
+5. **Blocks.** Without strong convexity, on a bounded set, mu-GDP is not tight: the walk forgets its start, so its
+   guarantee is nearly pure. The block recursion (this library) feeds the delta(eps) profile of one block into the
+   next and gets an epsilon of 2.2 where shifts give 5.8.
 
 The thesis enters from the other side: draws of exp(-beta F) instead of last iterates (chapter 3), counts instead of
-fits (chapter 2), and public data that shape the noise (chapter 4).
+fits (chapter 2), and public data that adapt the noise (chapter 4).
 """
 
 
-def page(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
-    """The whole page."""
-    found = Counter(row.status for row in rows)
-    counts = ", ".join(f"{found[status]} {status}" for status in ("full", "partial", "refused"))
+def render_page(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
+    """Return the whole page."""
+    rows_by_status = Counter(row.status for row in rows)
+    counts = ", ".join(f"{rows_by_status[status]} {status}" for status in ("full", "partial", "refused"))
     parts = [_HEAD, f"{len(rows)} rows: {counts}.\n", _STORY]
-    parts += [_section(paper, [row for row in rows if row.paper == paper.key]) for paper in papers]
+    parts += [_render_section(paper, [row for row in rows if row.paper == paper.key]) for paper in papers]
     return "\n".join(parts)
 
 
-def _section(paper: Paper, rows: Sequence[Row]) -> str:
+def _render_section(paper: Paper, rows: Sequence[Row]) -> str:
     lines = [
         f"## {paper.heading}\n",
         f"[{paper.key}](references.bib), <{paper.link}>\n",
         "| number | what it says | where | corrected | status | test |",
         "|---|---|---|---|---|---|",
     ]
-    return "\n".join([*lines, *(_line(row) for row in rows)]) + "\n"
+    return "\n".join([*lines, *(_render_row(row) for row in rows)]) + "\n"
 
 
-def _line(row: Row) -> str:
+def _render_row(row: Row) -> str:
     where = ", ".join(f"`{name.replace(':', '.')}`" for name in row.where)
     status = row.status + (f": {row.note}" if row.note else "")
     cells = (row.number, row.says, where, row.corrected, status, f"`{row.test.removeprefix('tests/')}`")

@@ -1,4 +1,4 @@
-"""The columns of the concordance."""
+"""Paper and Row: the columns of the concordance."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Row:
     paper : key of docs/references.bib. number : as the paper counts it.
     says : the statement in one line.
     where : importable names, "package.module:name", or commands, "dplangevin reproduce NAME".
-    status : "full": it runs, with every constant; "partial": `note` says what is missing; "refused": `note` proves why.
+    status : "full": implemented with every constant; "partial": `note` says what is missing; "refused": `note` proves
+        why.
     test : the id of a test that fails without it.
-    corrected : what the printed form got wrong ("" when nothing did). note : see status.
+    corrected : the error in the printed form ("" when there is none). note : see status.
     """
 
     paper: str

@@ -1,9 +1,9 @@
-"""The papers' figures and tables, redrawn: one file per figure.
+"""The papers' figures and tables, redrawn: one module per figure.
 
 A figure is a module of this package with `TITLE` (one line) and `draw(output: Path, *, quick: bool) -> str`. It writes
-`NAME.svg` (or `.png`) and `NAME.csv` into the directory `output` and returns the short text that says what agrees with
-the paper and what does not; `reproduce` writes that text to `NAME.txt`. `quick` draws the same picture with fewer
-points and repetitions (seconds), for tests. To add one: write the module and add its line to FIGURES.
+`NAME.svg` (or `.png`) and `NAME.csv` into the directory `output` and returns a short text on what agrees with the paper
+and what does not; `reproduce_figure` writes that text to `NAME.txt`. `quick` draws the same picture with fewer points
+and repetitions (seconds), for tests. To add a figure, write the module and add its line to FIGURES.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ FIGURES: dict[str, str] = {
 }
 
 
-def figure(name: str) -> ModuleType:
-    """The module of a figure."""
+def figure_module(name: str) -> ModuleType:
+    """Return the module of a figure."""
     if name not in FIGURES:
         raise InvalidParameter(f"there is no figure {name!r}; choose among: {', '.join(sorted(FIGURES))}.")
     return importlib.import_module(f"{__name__}.{FIGURES[name]}")
 
 
-def reproduce(name: str, output: Path, *, quick: bool = False) -> str:
+def reproduce_figure(name: str, output: Path, *, quick: bool = False) -> str:
     """Draw one figure into the directory `output`, with its numbers and its text; return the text."""
-    module = figure(name)
+    module = figure_module(name)
     output.mkdir(parents=True, exist_ok=True)
     text: str = module.draw(output, quick=quick)
     _files.write_text(output / f"{name}.txt", text.rstrip() + "\n")

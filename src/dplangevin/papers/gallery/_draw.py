@@ -1,4 +1,4 @@
-"""What every figure shares: colours that survive colour blindness, one look, and the table beside the picture."""
+"""Drawing functions shared by the figures: colours for colour-blind readers, one style, and tables of the numbers."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ DASHES: tuple[Any, ...] = (
 )
 
 
-def figure(columns: int = 1, rows: int = 1, *, height: float = 3.6, **options: Any) -> tuple[Any, Any]:
-    """A matplotlib figure and its axes (an array when there are several), without a global state."""
+def make_figure(columns: int = 1, rows: int = 1, *, height: float = 3.6, **options: Any) -> tuple[Any, Any]:
+    """Return a matplotlib figure and its axes (an array when there are several), without global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InvalidParameter(
             "pictures need matplotlib; install it with: pip install 'dplangevin[plot]'."
         ) from None
-    made = Figure(figsize=(max(5.6, 4.4 * columns), height * rows), layout="constrained")
-    axes = made.subplots(rows, columns, **options)
+    figure = Figure(figsize=(max(5.6, 4.4 * columns), height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, **options)
     for one in [axes] if rows * columns == 1 else axes.ravel():
         one.grid(True, which="major", color="0.9", linewidth=0.7)
         one.spines[["top", "right"]].set_visible(False)
-    return made, axes
+    return figure, axes
 
 
-def save(made: Any, path: Path) -> None:
-    """Write the picture; the same numbers give the same bytes."""
+def save_figure(figure: Any, path: Path) -> None:
+    """Write the picture; equal numbers give equal bytes."""
     import matplotlib as mpl
 
     metadata = {"Date": None} if path.suffix == ".svg" else {"Software": None}
     with (
         mpl.rc_context({"svg.hashsalt": "dplangevin", "svg.fonttype": "none"}),
-        _files.replacing(path) as draft,
+        _files.replace_atomically(path) as draft,
     ):
-        made.savefig(draft, format=path.suffix[1:], dpi=110, metadata=metadata)
+        figure.savefig(draft, format=path.suffix[1:], dpi=110, metadata=metadata)
 
 
-def table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write the numbers of a picture as CSV, floats to ten digits."""
-    with _files.replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
+    with _files.replace_atomically(path) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         for row in rows:

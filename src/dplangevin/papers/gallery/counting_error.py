@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from dplangevin._progress import progress
-from dplangevin.families.noisy_answers.best_noise import best_shape
-from dplangevin.families.noisy_answers.generalized_gaussian_mechanism import GeneralizedGaussianMechanism
+from dplangevin._progress import iterate_with_progress
+from dplangevin.mechanisms.noisy_answers.noise_choice import choose_independent_exponent
+from dplangevin.mechanisms.noisy_answers.noisy_counts import GeneralizedGaussianMechanism
 from dplangevin.papers.gallery import _draw
 
-TITLE = "Ganesh (2022), Chapter 2: largest error of k counting queries"
+TITLE = "Ganesh (2022), Chapter 2: L-infinity error of k counting queries"
 EPSILON, DELTA = 1.0, 1e-6
 
 
 def draw(output: Path, *, quick: bool) -> str:
-    """Expected largest error against the number of queries, over the Gaussian mechanism's."""
+    """Draw the expected L-infinity error against the number of queries, and its ratio to that of Gaussian noise."""
     sizes = (10, 100, 1000) if quick else (10, 30, 100, 300, 1000, 3000, 10_000)
     curves: dict[str, list[float]] = {
         "Gaussian (p = 2)": [],
@@ -27,16 +27,16 @@ def draw(output: Path, *, quick: bool) -> str:
         "p = inf, pure": [],
     }
     best: list[float] = []
-    for k in progress(sizes, "numbers of queries"):
+    for k in iterate_with_progress(sizes, "numbers of queries"):
         shaped = [GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA, p=p) for p in (2.0, 4.0)]
-        shape = best_shape(k, k, EPSILON, DELTA, "max")
+        shape = choose_independent_exponent(k, k, EPSILON, DELTA, "max")
         chosen = GeneralizedGaussianMechanism(k=k, epsilon=EPSILON, delta=DELTA, p=shape)
         for name, mechanism in zip(curves, (*shaped, chosen), strict=False):
             curves[name].append(mechanism.expected_maximum_error())
         curves["Laplace, pure"].append(k * sum(1 / i for i in range(1, k + 1)) / EPSILON)
         curves["p = inf, pure"].append(float(k) / EPSILON)
         best.append(shape)
-    figure, (left, right) = _draw.figure(2)
+    figure, (left, right) = _draw.make_figure(2)
     base = np.array(curves["Gaussian (p = 2)"])
     for i, (name, values) in enumerate(curves.items()):
         left.loglog(
@@ -46,7 +46,7 @@ def draw(output: Path, *, quick: bool) -> str:
             right.semilogx(
                 sizes, values / base, color=_draw.COLOURS[(6, 1, 0, 2, 3)[i]], linestyle=_draw.DASHES[i]
             )
-    left.set(xlabel="number of queries k", ylabel="expected largest error (counts)")
+    left.set(xlabel="number of queries k", ylabel="expected L-infinity error (counts)")
     left.legend(frameon=False, fontsize=8.5)
     right.set(xlabel="number of queries k", ylabel="error / Gaussian error")
     right.set_title("the best p grows slowly with k", fontsize=10)
@@ -54,22 +54,23 @@ def draw(output: Path, *, quick: bool) -> str:
         right.annotate(
             f"{p:.1f}", (k, value), xytext=(0, 5), textcoords="offset points", fontsize=8, ha="center"
         )
-    _draw.save(figure, output / "counting-error.svg")
+    _draw.save_figure(figure, output / "counting-error.svg")
     rows = [(k, *(curves[name][i] for name in curves), best[i]) for i, k in enumerate(sizes)]
-    _draw.table(output / "counting-error.csv", ["queries", *curves, "best p"], rows)
-    return _words(sizes, np.array(curves["best p"]) / base, np.array(curves["p = 4"]) / base)
+    _draw.write_table(output / "counting-error.csv", ["queries", *curves, "best p"], rows)
+    return _describe(sizes, np.array(curves["best p"]) / base, np.array(curves["p = 4"]) / base)
 
 
-def _words(sizes: tuple[int, ...], best: np.ndarray, four: np.ndarray) -> str:
+def _describe(sizes: tuple[int, ...], best: np.ndarray, four: np.ndarray) -> str:
     gains = ", ".join(f"{100 * (1 - ratio):.1f}% at k = {k:,}" for k, ratio in zip(sizes, best, strict=True))
     sigma = GeneralizedGaussianMechanism(k=1000, epsilon=EPSILON, delta=DELTA, p=4.0).sigma
     thesis = 185 * math.sqrt(1000 * 4 * math.log(1 / DELTA)) / EPSILON
     return (
         f"Setting: epsilon = {EPSILON:g}, delta = {DELTA:g}, every query may change by 1; certified noise.\n"
-        f"Agrees: noise with density exp(-|x/sigma|^p) has a smaller largest error than Gaussian noise, and "
+        f"Agrees: noise with density exp(-|x/sigma|^p) has a smaller L-infinity error than Gaussian noise, and "
         f"more so for more queries: by {gains}.\n"
-        "Agrees: with delta = 0 the exponential mechanism of the largest error (p = inf) has k / epsilon, where "
-        "Laplace noise has a factor 1 + 1/2 + ... + 1/k more; up to about 125 queries it beats every shape at this "
+        "Agrees: with delta = 0 the exponential mechanism of the L-infinity error (p = inf) has k / epsilon, where "
+        "Laplace noise has a factor 1 + 1/2 + ... + 1/k more; up to about 125 queries it beats every exponent p "
+        "at this "
         "delta, too.\n"
         f"Differs: the thesis' constants are not usable: its sigma for k = 1000, p = 4 is {thesis:,.0f}, the certified "
         f"one {sigma:.2f} ({thesis / sigma:.0f} times less). A fixed p = 4 is {100 * (four[0] - 1):.0f}% worse than "

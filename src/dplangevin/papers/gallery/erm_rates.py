@@ -10,24 +10,24 @@ import numpy as np
 from scipy.integrate import quad
 
 from dplangevin._arrays import Floats
-from dplangevin.families.draws.theorems.iterated_exponential import iterated_schedule
+from dplangevin.accounting.conversions import gdp_mu
+from dplangevin.mechanisms.exponential.stages import plan_stages
 from dplangevin.papers.gallery import _draw
 from dplangevin.papers.gallery._rates import RateRow, slopes_figure
-from dplangevin.privacy.conversions import gdp_mu
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.risk import langevin_strongly_convex
-from dplangevin.samplers.truncated import gamma_below, unit_directions
+from dplangevin.problem.risk import langevin_strongly_convex_excess
+from dplangevin.sampling.truncated import sample_gamma_below, sample_unit_directions
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Table 1, and (2023), Table 2, empirical risk: measured slopes"
 DELTA, RADIUS, FAIL = 1e-6, 0.5, 1e-6
 
 
 def draw(output: Path, *, quick: bool) -> str:
-    """Excess empirical risk of every row on an instance that its bound is about, with fitted slopes."""
+    """Measure the excess empirical risk of every row on an instance that its bound covers, with fitted slopes."""
     repeats = 200 if quick else 2000
-    made, fitted = slopes_figure(rows(), repeats, start=(20_000, 8, 0.25))
-    _draw.save(made, output / "erm-rates.svg")
-    _draw.table(output / "erm-rates.csv", *fitted.table())
+    figure, fitted = slopes_figure(rate_rows(), repeats, start=(20_000, 8, 0.25))
+    _draw.save_figure(figure, output / "erm-rates.svg")
+    _draw.write_table(output / "erm-rates.csv", *fitted.table())
     return (
         "Each row is measured on an instance that its bound is about (a cone |theta|, a quadratic, a pit in a plateau, "
         f"a thresholded cone) in a ball of diameter 1, by exact draws or fine Euler steps, {repeats} repetitions a "
@@ -43,70 +43,70 @@ def draw(output: Path, *, quick: bool) -> str:
     )
 
 
-def rows() -> tuple[RateRow, ...]:
-    """The rows of the tables."""
+def rate_rows() -> tuple[RateRow, ...]:
+    """Return the rows of the tables."""
     return (
         RateRow("ERM convex, eps", cone_exponential, (-1, 1, -1)),
-        RateRow("ERM m-SC, eps (iterated)", iterated, (-2, 2, -2)),
+        RateRow("ERM m-SC, eps (iterated)", iterated_exponential, (-2, 2, -2)),
         RateRow("ERM non-convex, eps", worst_plateau, (-1, 1, -1)),
         RateRow("ERM convex, (eps, delta)", cone_diffusion, (-1, 0.5, -1)),
         RateRow("ERM m-SC, (eps, delta)", strongly_convex_diffusion, (-2, 1, -2)),
-        RateRow("Rashomon, eps", thresholded, (-1, 1, -1)),
+        RateRow("Rashomon, eps", thresholded_gibbs, (-1, 1, -1)),
     )
 
 
 def cone_exponential(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
     """F = |theta|: the radius has density r^{p-1} e^{-beta r} on [0, R]."""
     beta = epsilon * n / (2 * 2 * RADIUS)
-    radii = gamma_below(p, np.full(repeats, beta * RADIUS), rng) / beta
+    radii = sample_gamma_below(p, np.full(repeats, beta * RADIUS), rng) / beta
     return float(np.mean(radii))
 
 
-def iterated(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
+def iterated_exponential(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
     """F = |theta|^2 / 2 on the ball, by the stages of the iterated exponential mechanism."""
     lipschitz = 2 * RADIUS
     constants = Constants(
         n=n, lipschitz=lipschitz, smoothness=1.0, strong_convexity=1.0, diameter=2 * RADIUS, dimension=p
     )
-    stages = iterated_schedule(constants, epsilon, FAIL, lipschitz).stages
-    centres, reach = np.zeros((p, repeats)), RADIUS
+    stages = plan_stages(constants, epsilon, FAIL, lipschitz).stages
+    centres, radius = np.zeros((p, repeats)), RADIUS
     for stage in stages:
-        centres = _gaussian_in_ball(centres, reach, stage.inverse_temperature, rng)
-        reach = stage.radius
+        centres = _gaussian_in_ball(centres, radius, stage.inverse_temperature, rng)
+        radius = stage.radius
     return float(np.mean(np.sum(centres**2, axis=0)) / 2)
 
 
-def _gaussian_in_ball(centres: Floats, reach: float, beta: float, rng: np.random.Generator) -> Floats:
-    """exp(-beta |theta|^2 / 2) on the balls of radius `reach` around the centres, by rejection.
+def _gaussian_in_ball(centres: Floats, radius: float, beta: float, rng: np.random.Generator) -> Floats:
+    """Sample exp(-beta |theta|^2 / 2) on the balls of radius `radius` around the centres, by rejection.
 
-    Around 0 (the first stage) the radius is drawn exactly; later balls hold nearly all of the law.
+    Around 0 (the first stage) the radius is drawn exactly; later balls contain nearly all of the mass.
     """
     p, repeats = centres.shape
     if not centres.any():
-        squares = gamma_below(p / 2, np.full(repeats, beta * reach**2 / 2), rng) * 2 / beta
-        return np.asarray(np.sqrt(squares) * unit_directions(p, repeats, rng))
-    found, pending = np.empty_like(centres), np.arange(repeats)
+        squares = sample_gamma_below(p / 2, np.full(repeats, beta * radius**2 / 2), rng) * 2 / beta
+        return np.asarray(np.sqrt(squares) * sample_unit_directions(p, repeats, rng))
+    samples, pending = np.empty_like(centres), np.arange(repeats)
     while pending.size:
-        tried = rng.standard_normal((p, pending.size)) / math.sqrt(beta)
-        inside = np.linalg.norm(tried - centres[:, pending], axis=0) <= reach
-        found[:, pending[inside]] = tried[:, inside]
+        proposals = rng.standard_normal((p, pending.size)) / math.sqrt(beta)
+        inside = np.linalg.norm(proposals - centres[:, pending], axis=0) <= radius
+        samples[:, pending[inside]] = proposals[:, inside]
         pending = pending[~inside]
-    return found
+    return samples
 
 
 def worst_plateau(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
     """F = min(|theta|, x) with the worst plateau x: the expectation is an integral, no draws are needed."""
     beta = epsilon * n / (2 * 2 * RADIUS)
 
-    def expected(x: float) -> float:
-        weight = _radial(p, lambda r: -beta * min(r, x), x)
-        return _radial(p, lambda r: -beta * min(r, x), x, lambda r: min(r, x)) / weight
+    def expected_loss(x: float) -> float:
+        weight = _radial_integral(p, lambda r: -beta * min(r, x), x)
+        return _radial_integral(p, lambda r: -beta * min(r, x), x, lambda r: min(r, x)) / weight
 
     levels = np.geomspace(p / beta, min(RADIUS, 200 * p / beta), 60)
-    return max(expected(float(x)) for x in levels)
+    return max(expected_loss(float(x)) for x in levels)
 
 
-def _radial(
+def _radial_integral(
     p: int,
     log_weight: Callable[[float], float],
     knot: float,
@@ -145,7 +145,7 @@ def strongly_convex_diffusion(
 ) -> float:
     """F = |theta|^2 / 2 from distance R: exact Ornstein-Uhlenbeck steps, weights d e^{beta t}."""
     sensitivity = 2 * 2 * RADIUS / n
-    beta, time, _ = langevin_strongly_convex(p, gdp_mu(epsilon, DELTA), sensitivity, RADIUS, 1.0)
+    beta, time, _ = langevin_strongly_convex_excess(p, gdp_mu(epsilon, DELTA), sensitivity, RADIUS, 1.0)
     steps = 400
     decay = math.exp(-beta * time / steps)
     spread = math.sqrt((1 - decay**2) / beta)
@@ -159,10 +159,10 @@ def strongly_convex_diffusion(
     return float(np.mean(np.sum((total / weights) ** 2, axis=1)) / 2)
 
 
-def thresholded(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
-    """Excess over the threshold of exp(-beta max(|theta|, psi)), psi = p / (4 beta): E F - F* - psi, at least."""
+def thresholded_gibbs(n: int, p: int, epsilon: float, repeats: int, rng: np.random.Generator) -> float:
+    """Return a lower bound E F - F* - psi on the excess of exp(-beta max(|theta|, psi)), psi = p / (4 beta)."""
     beta = epsilon * n / (2 * 2 * RADIUS)
     psi = p / (4 * beta)
-    weight = _radial(p, lambda r: -beta * max(r, psi), psi)
-    above = _radial(p, lambda r: -beta * max(r, psi), psi, lambda r: max(r, psi))
+    weight = _radial_integral(p, lambda r: -beta * max(r, psi), psi)
+    above = _radial_integral(p, lambda r: -beta * max(r, psi), psi, lambda r: max(r, psi))
     return above / weight - psi

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from dplangevin._arrays import Floats
-from dplangevin._progress import progress
+from dplangevin._progress import iterate_with_progress
 from dplangevin.papers.gallery import _draw
-from dplangevin.samplers.finite_grid import finite_grid
+from dplangevin.sampling.rejection import sample_finite_grid
 
 TITLE = "Ganesh, Thakurta and Upadhyay (2022), Theorem G.1: the non-convex lower-bound instance"
 WIDTH = 0.25
@@ -18,24 +18,29 @@ EPSILON = 1.0
 
 
 def draw(output: Path, *, quick: bool) -> str:
-    """The instance in the plane, and the risk of the exponential mechanism on it against n."""
+    """Draw the instance in the plane, and the risk of the exponential mechanism on it against n."""
     rng = np.random.default_rng(0)
     grid = np.linspace(-1, 1, 101 if quick else 201)
     points = np.stack(np.meshgrid(grid, grid, indexing="ij"), axis=-1).reshape(-1, 2)
-    centres = packing(points, 2 * WIDTH)
+    centres = greedy_packing(points, 2 * WIDTH)
     votes = rng.random(len(centres))
-    made, (left, right) = _draw.figure(2, height=3.8)
-    bumps = heights(points, centres)
+    figure, (left, right) = _draw.make_figure(2, height=3.8)
+    bumps = bump_heights(points, centres)
     surface = -(bumps @ votes).reshape(len(grid), -1)
     image = left.pcolormesh(grid, grid, surface.T, cmap="viridis", shading="auto", rasterized=True)
-    made.colorbar(image, ax=left, label="loss F")
+    figure.colorbar(image, ax=left, label="loss F")
     left.grid(False)
     left.plot(*centres.T, "k+", markersize=5)
     left.set(xlabel="first coordinate", ylabel="second coordinate", aspect="equal")
     left.set_title(f"{len(centres)} bumps, centres 2 alpha = {2 * WIDTH:g} apart", fontsize=10)
     sizes = np.unique(np.geomspace(10, 160, 4 if quick else 8).astype(int))
     repeats = 40 if quick else 150
-    risks = np.array([_risk(int(n), bumps, repeats, rng) for n in progress(sizes, "numbers of records")])
+    risks = np.array(
+        [
+            _mean_excess_risk(int(n), bumps, repeats, rng)
+            for n in iterate_with_progress(sizes, "numbers of records")
+        ]
+    )
     right.loglog(sizes, risks, "o-", color=_draw.COLOURS[0], label="exponential mechanism, measured")
     bound = [min(WIDTH, WIDTH * 2 * (math.log(len(points)) + 1) / (EPSILON * n)) for n in sizes]
     right.loglog(
@@ -44,31 +49,31 @@ def draw(output: Path, *, quick: bool) -> str:
     right.loglog(sizes, risks[0] * sizes[0] / sizes, color="0.5", linestyle=_draw.DASHES[2], label="slope -1")
     right.set(xlabel="number of records n", ylabel="excess empirical risk")
     right.legend(frameon=False, fontsize=8.5, loc="lower left")
-    _draw.save(made, output / "packing.png")
+    _draw.save_figure(figure, output / "packing.png")
     rows = [(int(n), float(r), b) for n, r, b in zip(sizes, risks, bound, strict=True)]
-    _draw.table(output / "packing.csv", ["n", "measured excess risk", "upper bound"], rows)
+    _draw.write_table(output / "packing.csv", ["n", "measured excess risk", "upper bound"], rows)
     slope = float(np.polyfit(np.log(sizes), np.log(risks), 1)[0])
-    return _words(len(centres), slope)
+    return _describe(len(centres), slope)
 
 
-def packing(points: Floats, apart: float) -> Floats:
-    """Points of the unit ball that are at least `apart` from one another, greedily."""
-    kept: list[Floats] = []
+def greedy_packing(points: Floats, apart: float) -> Floats:
+    """Choose points of the unit ball greedily that are at least `apart` from one another."""
+    centers: list[Floats] = []
     for point in points[np.argsort(np.linalg.norm(points, axis=1), kind="stable")]:
         inside = np.linalg.norm(point) <= 1
-        if inside and all(np.linalg.norm(point - other) >= apart - 1e-9 for other in kept):
-            kept.append(point)
-    return np.array(kept)
+        if inside and all(np.linalg.norm(point - other) >= apart - 1e-9 for other in centers):
+            centers.append(point)
+    return np.array(centers)
 
 
-def heights(points: Floats, centres: Floats) -> Floats:
-    """max(0, alpha - |theta - c_j|): F = -sum_j freq_j heights_j. The alpha-balls are disjoint: one term counts."""
+def bump_heights(points: Floats, centres: Floats) -> Floats:
+    """Return max(0, alpha - |theta - c_j|): F = -sum_j freq_j heights_j, of which one term is not 0."""
     distances = np.linalg.norm(points[:, None, :] - centres[None, :, :], axis=2)
     return np.asarray(np.maximum(WIDTH - distances, 0.0))
 
 
-def overlapping(side: float) -> tuple[float, float]:
-    """(F at the centroid, F at a vertex) of three bumps `side` = alpha apart, a third of the votes each."""
+def overlapping_bumps(side: float) -> tuple[float, float]:
+    """Return F at the centroid and at a vertex of three bumps `side` = alpha apart, a third of the votes each."""
     corners = side * np.array([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(3) / 2]])
     points = np.vstack([corners.mean(axis=0), corners[:1]])
     distances = np.linalg.norm(points[:, None, :] - corners[None, :, :], axis=2)
@@ -76,18 +81,18 @@ def overlapping(side: float) -> tuple[float, float]:
     return float(values[0]), float(values[1])
 
 
-def _risk(n: int, bumps: Floats, repeats: int, rng: np.random.Generator) -> float:
-    """Mean excess risk of the exponential mechanism over the grid: scores are votes, sensitivity alpha / n."""
+def _mean_excess_risk(n: int, bumps: Floats, repeats: int, rng: np.random.Generator) -> float:
+    """Return the mean excess risk of the exponential mechanism on the grid: scores are votes, sensitivity alpha / n."""
     total = 0.0
     for _ in range(repeats):
         values = -(bumps @ (rng.binomial(n, rng.beta(1.0, 1.0, bumps.shape[1])) / n))
-        chosen = finite_grid(EPSILON * n / (2 * WIDTH) * values, 1, rng)[0]
+        chosen = sample_finite_grid(EPSILON * n / (2 * WIDTH) * values, 1, rng)[0]
         total += float(values[chosen] - values.min())
     return total / repeats
 
 
-def _words(count: int, slope: float) -> str:
-    middle, corner = overlapping(WIDTH)
+def _describe(count: int, slope: float) -> str:
+    middle, corner = overlapping_bumps(WIDTH)
     return (
         f"The plane, alpha = {WIDTH:g}, {count} bumps, epsilon = {EPSILON:g}, exact draws.\n"
         f"Agrees: the risk of the exponential mechanism stays below its bound, of order p log(1/alpha) / (epsilon n). "

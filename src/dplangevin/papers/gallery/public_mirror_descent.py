@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dplangevin._arrays import Floats
-from dplangevin._progress import progress
+from dplangevin._progress import iterate_with_progress
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import Block, Dataset
-from dplangevin.families.mirror_descent.mechanism import PublicMirrorDescent
-from dplangevin.families.mirror_descent.public_sample import PublicSample
-from dplangevin.families.mirror_descent.schedule import Mode, PublicMirrorSchedule
-from dplangevin.families.mirror_descent.theorem import mirror_noise
+from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
+from dplangevin.mechanisms.mirror_descent.public_sample import PublicSample
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec, StepMode
+from dplangevin.mechanisms.mirror_descent.theorem import calibrate_mirror_noise
 from dplangevin.papers.gallery import _draw
-from dplangevin.privacy.plan import Plan
 from dplangevin.problem import Clipped, DataBounds, Loss, Problem, Squared
 
 TITLE = "Ganesh (2022), Figure 4.1: private mirror descent with the public loss as mirror map"
@@ -51,7 +51,10 @@ REFERENCE = {500: (0.0148, 0.0140), 1000: (0.0205, 0.0183), 2000: (0.0250, 0.022
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """clip L of a record's gradient, steps, size (times 1.9 / (40/k) for gradient steps), map ridge, tail averaged."""
+    """Settings of a method: per-record gradients are clipped at `clip`.
+
+    step_size : times 1.9 / (40/k) for gradient steps. ridge : of the mirror map. tail : average the second half.
+    """
 
     clip: float
     n_steps: int
@@ -100,12 +103,12 @@ class Sample(NamedTuple):
         return float(np.mean((self.private[0] @ theta - self.private[1]) ** 2))
 
     def data(self, problem: Problem) -> SparseRows:
-        """The private rows as a data set."""
+        """Return the private rows as a data set."""
         return SparseRows(*self.private, problem)
 
 
 class SparseRows(Dataset):
-    """Rows within the problem's bounds, six hundredths of their entries or fewer not 0: ten times faster than dense."""
+    """Sparse rows within the problem's bounds (at most 24% of entries not 0), ten times faster than dense ones."""
 
     def __init__(self, rows: Any, labels: Floats, problem: Problem) -> None:
         self._rows, self._columns, self._labels, self._problem = rows, rows.T.tocsr(), labels, problem
@@ -127,7 +130,10 @@ class SparseRows(Dataset):
 
 
 def figure_sample(dimension: int, seed: int) -> Sample:
-    """40 of the first fifth and 80 of the other columns are 0.05; y = <theta, x> + N(0, 0.01), theta ~ N(0, I)."""
+    """Draw a sample: per row, 40 entries in the first fifth of the columns and 80 in the others are 0.05.
+
+    y = <theta, x> + N(0, 0.01), theta ~ N(0, I).
+    """
     rng = np.random.default_rng([41, dimension, seed])
     n_public, block = 3 * dimension // 2, dimension // 5
     theta = rng.standard_normal(dimension)
@@ -148,7 +154,10 @@ def figure_sample(dimension: int, seed: int) -> Sample:
 
 
 def figure_problem(dimension: int, clip: float) -> Problem:
-    """Gradients are clipped to norm `clip`: rows have one norm, so that clipping the slope is the same."""
+    """Return the problem with per-record gradients clipped at `clip`.
+
+    All rows have the same norm, so clipping the slope of the loss is the same.
+    """
     return Problem(
         loss=Clipped(Squared(), clip / NORM),
         bounds=DataBounds(data_norm=NORM * (1 + 1e-9), target=(-50.0, 50.0)),
@@ -158,33 +167,35 @@ def figure_problem(dimension: int, clip: float) -> Problem:
     )
 
 
-def errors(dimension: int, seed: int, settings: dict[str, Setting]) -> dict[str, float]:
-    """Squared errors of every method on one fresh sample."""
+def squared_errors(dimension: int, seed: int, settings: dict[str, Setting]) -> dict[str, float]:
+    """Return the squared errors of every method on one new sample."""
     sample = figure_sample(dimension, seed)
     public = PublicSample(*sample.public, figure_problem(dimension, 1.0))
     unit = public.mean_curvature()
-    found = {"public": sample.error(public.minimiser(START_RIDGE * unit))}
+    errors = {"public": sample.error(public.fit_minimizer(START_RIDGE * unit))}
     for name, setting in settings.items():
         problem = figure_problem(dimension, setting.clip)
-        mode: Mode = "mirror" if name == "mirror" else "gradient"
+        mode: StepMode = "mirror" if name == "mirror" else "gradient"
         start = COLD if name == "cold" else START_RIDGE
-        mirror = public.mirror_map(ridge=(setting.ridge or START_RIDGE) * unit, start_ridge=start * unit)
-        schedule = PublicMirrorSchedule(
+        mirror = public.make_mirror_map(ridge=(setting.ridge or START_RIDGE) * unit, start_ridge=start * unit)
+        spec = PublicMirrorSpec(
             step_size=setting.step_size * (1.0 if mode == "mirror" else 1.9 * dimension / 40),
-            noise_std=mirror_noise(problem.constants, setting.n_steps, epsilon=EPSILON, delta=DELTA),
+            noise_std=calibrate_mirror_noise(
+                problem.constants, setting.n_steps, epsilon=EPSILON, delta=DELTA
+            ),
             n_steps=setting.n_steps,
             mode=mode,
             release="average" if setting.tail else "last-iterate",
             average_from=setting.n_steps // 2 if setting.tail else 0,
         )
-        plan = Plan(problem=problem, schedule=schedule, delta=DELTA)
+        plan = Plan(problem=problem, spec=spec, delta=DELTA)
         release = PublicMirrorDescent(mirror).run(plan, sample.data(problem), seed)
-        found[name] = sample.error(release.value)
-    return found
+        errors[name] = sample.error(release.value)
+    return errors
 
 
 def draw(output: Path, *, quick: bool = False) -> str:
-    """Mean squared error against the dimension, with 95% intervals, as picture and table."""
+    """Draw the mean squared error against the dimension, with 95% intervals, as picture and table."""
     settings = SETTINGS
     if quick:  # fewer steps of the baseline, so that it takes seconds
         settings = {500: {**SETTINGS[500], "warm": Setting(clip=0.03, n_steps=100, step_size=1.0)}}
@@ -192,42 +203,44 @@ def draw(output: Path, *, quick: bool = False) -> str:
     for dimension, methods in settings.items():
         runs = 3 if quick else FEWER_RUNS.get(dimension, RUNS)
         each = []
-        for seed in progress(range(runs), f"samples in {dimension} dimensions"):
-            kept = {name: one for name, one in methods.items() if name != "cold" or seed < COLD_RUNS}
-            each.append(errors(dimension, seed, kept))
+        for seed in iterate_with_progress(range(runs), f"samples in {dimension} dimensions"):
+            selected = {name: one for name, one in methods.items() if name != "cold" or seed < COLD_RUNS}
+            each.append(squared_errors(dimension, seed, selected))
         for name in NAMES:
-            table[dimension, name] = _interval([one[name] for one in each if name in one])
-    return shown(output, table)
+            table[dimension, name] = _mean_interval([one[name] for one in each if name in one])
+    return write_figure(output, table)
 
 
-def shown(output: Path, table: Table) -> str:
-    """Picture, numbers and text of what was measured."""
+def write_figure(output: Path, table: Table) -> str:
+    """Write picture and numbers of what was measured, and return the text."""
     dimensions = tuple(dict.fromkeys(dimension for dimension, _ in table))
-    _picture(output, dimensions, table)
+    _draw_picture(output, dimensions, table)
     rows = [(k, NAMES[name], *table[k, name]) for k in dimensions for name in NAMES]
-    _draw.table(
+    _draw.write_table(
         output / "public-mirror-descent.csv", ("dimension", "method", "error", "half_width", "runs"), rows
     )
-    return "\n".join([*(_words(k, table) for k in dimensions), _verdict(dimensions, table)])
+    return "\n".join([*(_describe(k, table) for k in dimensions), _describe_verdict(dimensions, table)])
 
 
-def _interval(values: list[float]) -> tuple[float, float, int]:
-    """Mean, half-width of its 95% t interval, and how many values there are."""
+def _mean_interval(values: list[float]) -> tuple[float, float, int]:
+    """Return the mean, the half-width of its 95% t interval, and the number of values."""
     from scipy import stats
 
     width = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1)) / len(values) ** 0.5
     return float(np.mean(values)), width, len(values)
 
 
-def _words(dimension: int, table: Table) -> str:
+def _describe(dimension: int, table: Table) -> str:
     parts = [
         f"{NAMES[name]} {table[dimension, name][0]:.5f} ± {table[dimension, name][1]:.5f}" for name in NAMES
     ]
     (warm, wide, runs), (mirror, narrow, _) = table[dimension, "warm"], table[dimension, "mirror"]
     verdict = "separated" if mirror + narrow < warm - wide else "not separated"
     cold = table[dimension, "cold"][2]
-    made = f"{runs} runs" if cold == runs else f"{runs} runs ({cold} cold ones)"
-    text = f"k = {dimension}, {made}: {'; '.join(parts)}. Intervals of the two private methods: {verdict}"
+    runs_text = f"{runs} runs" if cold == runs else f"{runs} runs ({cold} cold ones)"
+    text = (
+        f"k = {dimension}, {runs_text}: {'; '.join(parts)}. Intervals of the two private methods: {verdict}"
+    )
     if runs == RUNS and dimension in REFERENCE:
         text += " (reference values with the map's ridge at 0.001: warm {:g}, mirror {:g})".format(
             *REFERENCE[dimension]
@@ -235,8 +248,8 @@ def _words(dimension: int, table: Table) -> str:
     return text + "."
 
 
-def _verdict(dimensions: tuple[int, ...], table: Table) -> str:
-    """What the thesis reads from the two halves of its figure."""
+def _describe_verdict(dimensions: tuple[int, ...], table: Table) -> str:
+    """Compare the thesis' conclusions from the two halves of its figure with what was measured."""
     first, last = dimensions[0], dimensions[-1]
     growth = [table[last, name][0] / table[first, name][0] for name in ("cold", "warm")]
     return (
@@ -249,8 +262,8 @@ def _verdict(dimensions: tuple[int, ...], table: Table) -> str:
     )
 
 
-def _picture(output: Path, dimensions: tuple[int, ...], table: Table) -> None:
-    made, halves = _draw.figure(2)
+def _draw_picture(output: Path, dimensions: tuple[int, ...], table: Table) -> None:
+    figure, halves = _draw.make_figure(2)
     pairs = (("cold", "warm"), ("public", "warm", "mirror"))
     colours = dict(zip(NAMES, _draw.COLOURS, strict=False))
     for axes, names, part in zip(halves, pairs, ("4.1a", "4.1b"), strict=True):
@@ -264,4 +277,4 @@ def _picture(output: Path, dimensions: tuple[int, ...], table: Table) -> None:
         axes.set(xlabel="dimension", title=f"Figure {part} (optimum 0.01)")
         axes.legend(frameon=False)
     halves[0].set_ylabel("squared error on the private rows")
-    _draw.save(made, output / "public-mirror-descent.svg")
+    _draw.save_figure(figure, output / "public-mirror-descent.svg")

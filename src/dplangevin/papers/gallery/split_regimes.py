@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dplangevin.families.noisy_gradient.theorems.langevin_process import langevin_last_iterate
+from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import langevin_last_iterate_guarantee
 from dplangevin.papers import langevin_formulas as paper
 from dplangevin.papers.gallery import _draw
 from dplangevin.problem.constants import Constants
@@ -17,7 +17,7 @@ BETA, RIDGE, SENSITIVITY, ORDER, SMOOTH, DIMENSION, REACH = 40.0, 0.5, 0.1, 2.0,
 
 
 def draw(output: Path, *, quick: bool) -> str:
-    """Renyi divergence of the last point of two diffusions against time."""
+    """Draw the Renyi divergence of the last point of two diffusions against time."""
     times = np.geomspace(1e-3, 10, 20 if quick else 120)
     constants = Constants(
         n=1, lipschitz=SENSITIVITY / 2, smoothness=SMOOTH, strong_convexity=RIDGE, dimension=DIMENSION
@@ -33,35 +33,35 @@ def draw(output: Path, *, quick: bool) -> str:
             for t in times
         ],
         "ours: tanh": [ORDER * _mu(constants, t) ** 2 / 2 for t in times],
-        "exact, quadratic loss": [ORDER * exact(t) ** 2 / 2 for t in times],
+        "exact, quadratic loss": [ORDER * exact_mu(t) ** 2 / 2 for t in times],
     }
-    made, axes = _draw.figure(height=4.2)
+    figure, axes = _draw.make_figure(height=4.2)
     for i, (name, values) in enumerate(curves.items()):
         wide = 4.5 if name.startswith("ours") else 1.6
         axes.loglog(times, values, color=_draw.COLOURS[(1, 4, 3, 0, 6)[i]], linestyle=_draw.DASHES[i], label=name,
                     linewidth=wide)  # fmt: skip
     axes.set(xlabel="time T", ylabel=f"Renyi divergence of order {ORDER:g}", ylim=(1e-3, 300))
     axes.legend(frameon=False, fontsize=8.5)
-    _draw.save(made, output / "split-regimes.svg")
+    _draw.save_figure(figure, output / "split-regimes.svg")
     rows = [(float(t), *(curve[i] for curve in curves.values())) for i, t in enumerate(times)]
-    _draw.table(output / "split-regimes.csv", ["time", *curves], rows)
-    return _words(constants, stationary)
+    _draw.write_table(output / "split-regimes.csv", ["time", *curves], rows)
+    return _describe(constants, stationary)
 
 
 def _mu(constants: Constants, time: float) -> float:
-    mu = langevin_last_iterate(constants, BETA, time).mu
+    mu = langevin_last_iterate_guarantee(constants, BETA, time).mu
     assert mu is not None
     return mu
 
 
-def exact(time: float) -> float:
-    """mu of two Ornstein-Uhlenbeck processes from one point whose centres are Delta / m apart."""
+def exact_mu(time: float) -> float:
+    """Return mu of two Ornstein-Uhlenbeck processes from one point whose centres are Delta / m apart."""
     decay = -math.expm1(-BETA * RIDGE * time)
     variance = -math.expm1(-2 * BETA * RIDGE * time) / (BETA * RIDGE)
     return SENSITIVITY / RIDGE * decay / math.sqrt(variance)
 
 
-def _words(constants: Constants, stationary: float) -> str:
+def _describe(constants: Constants, stationary: float) -> str:
     late = ORDER * _mu(constants, 10.0) ** 2 / 2
     printed = paper.paper_last_iterate_divergence(ORDER, BETA, SENSITIVITY, RIDGE, 10.0)
     short = ORDER * _mu(constants, 1e-3) ** 2 / 2

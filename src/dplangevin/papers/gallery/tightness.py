@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from dplangevin._arrays import Floats
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
-from dplangevin.families.mechanism import Fit
-from dplangevin.families.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.families.noisy_gradient.schedule import NoisyGradientSchedule
+from dplangevin.mechanisms.mechanism import MechanismInput
+from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.papers import noisy_sgd_formulas as paper
 from dplangevin.papers.gallery import _draw
-from dplangevin.privacy.plan import Plan
 from dplangevin.problem import DataBounds, Mean, Problem
 
 TITLE = "Chourasia, Ye and Shokri (2021), Figure 2: tightness of the bound, three orders"
@@ -29,51 +29,51 @@ _CURVES = (
 
 
 class Impulses:
-    """In place of a generator: the t-th noise is the unit vector t + 1, so that a linear run shows each one's share."""
+    """A generator whose t-th noise is the unit vector t + 1: a linear run then shows the weight of each draw."""
 
     def __init__(self) -> None:
         self.step = 0
 
     def standard_normal(self, size: int) -> Floats:
-        """The next unit vector."""
+        """Return the next unit vector."""
         self.step += 1
         return np.asarray(np.eye(1, size, self.step)[0])
 
 
-def attained(steps: int) -> float:
-    """mu of the last iterate of |theta - x|^2 / 2, from runs of the mechanism itself.
+def attained_mu(steps: int) -> float:
+    """Return mu of the last iterate of |theta - x|^2 / 2, from runs of the mechanism itself.
 
     Two data sets differ in one record, +-S_g / 2 along the first coordinate. A run is linear in its noise, which acts
-    in coordinates of its own: the difference of two runs is the shift of the last iterate, the rest of one run its
-    deviation. The law is Gaussian, so shift / deviation is what an attacker attains, exactly.
+    in separate coordinates: the difference of two runs is the shift of the last iterate, the rest of one run its
+    standard deviation. The distribution is Gaussian, so shift / deviation is exactly the mu that an attack attains.
     """
     n, half = SETTING["n"], SETTING["gradient_sensitivity"] / 2
     bounds = DataBounds(data_norm=half, target=(-1.0, 1.0))
     problem = Problem(loss=Mean(), bounds=bounds, n=n, n_features=steps + 1, ridge=1.0, fit_intercept=False)
-    schedule = NoisyGradientSchedule.from_diffusion(
+    spec = NoisyGradientSpec.from_diffusion(
         step_size=SETTING["step_size"], sigma=SETTING["sigma"], n_steps=steps
     )
-    plan, values = Plan(problem=problem, schedule=schedule, delta=1e-6), []
+    plan, values = Plan(problem=problem, spec=spec, delta=1e-6), []
     for sign in (half, -half):
         rows = np.zeros((n, steps + 1))
         rows[0, 0] = sign
-        run: Any = Fit(
+        run: Any = MechanismInput(
             plan=plan,
-            schedule=schedule,
+            spec=spec,
             data=ArrayDataset(rows, np.zeros(n), problem),
-            saved=None,
+            run_state=None,
             seeded=True,
             rng=Impulses(),  # type: ignore[arg-type]
         )
-        values.append(NoisyGradientDescent().draw(run).value)
+        values.append(NoisyGradientDescent().execute(run).value)
     return float(abs(values[0][0] - values[1][0]) / np.linalg.norm(values[0][1:]))
 
 
 def draw(output: Path, *, quick: bool) -> str:
-    """Renyi divergence against the number of steps at orders 10, 20 and 30."""
-    measured = {k: attained(k) for k in ((10, 100) if quick else (10, 50, 100, 200, 300, 400, 500))}
+    """Draw the Renyi divergence against the number of steps at orders 10, 20 and 30."""
+    measured = {k: attained_mu(k) for k in ((10, 100) if quick else (10, 50, 100, 200, 300, 400, 500))}
     steps = np.union1d(np.geomspace(1, 500, 12 if quick else 60).astype(int), list(measured))
-    made, axes = _draw.figure(3, sharey=True)
+    figure, axes = _draw.make_figure(3, sharey=True)
     rows = []
     for one, order in zip(axes, ORDERS, strict=True):
         values = {
@@ -84,9 +84,11 @@ def draw(output: Path, *, quick: bool) -> str:
             one.plot(
                 steps, curve, color=_draw.COLOURS[(1, 0, 6, 2)[i]], linestyle=_draw.DASHES[i], label=name
             )
-        found = [order * mu**2 / 2 for mu in measured.values()]
-        one.plot(list(measured), found, "o", color=_draw.COLOURS[1], markersize=4, label="attained by runs")
-        runs = dict(zip(measured, found, strict=True))
+        attained = [order * mu**2 / 2 for mu in measured.values()]
+        one.plot(
+            list(measured), attained, "o", color=_draw.COLOURS[1], markersize=4, label="attained by runs"
+        )
+        runs = dict(zip(measured, attained, strict=True))
         rows += [
             (order, int(k), *(curve[j] for curve in values.values()), runs.get(int(k), ""))
             for j, k in enumerate(steps)
@@ -94,14 +96,14 @@ def draw(output: Path, *, quick: bool) -> str:
         one.set(title=f"order {order}", xlabel="number of steps", ylim=(0, 0.03), xlim=(0, 500))
     axes[0].set_ylabel("Renyi divergence")
     axes[0].legend(frameon=False, fontsize=8.5)
-    _draw.save(made, output / "tightness.svg")
-    _draw.table(
+    _draw.save_figure(figure, output / "tightness.svg")
+    _draw.write_table(
         output / "tightness.csv", ["order", "steps", *(name for name, _ in _CURVES), "attained by runs"], rows
     )
-    return _words(measured)
+    return _describe(measured)
 
 
-def _words(measured: dict[int, float]) -> str:
+def _describe(measured: dict[int, float]) -> str:
     off = max(
         abs(10 * mu**2 / 2 / paper.quadratic_exact(order=10, n_steps=k, **SETTING) - 1)
         for k, mu in measured.items()

@@ -1,7 +1,4 @@
-"""Loss: a function of a linear score, with the bounds that privacy rests on, and the law of its slope.
-
-Slope and curvature of a loss of one score are one formula with five numbers, written here alone.
-"""
+"""Loss: a function of a linear score with the bounds that privacy rests on, and the formula of its slope."""
 
 from __future__ import annotations
 
@@ -19,56 +16,56 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.problem.losses.model_defaults import ModelDefaults, ModelOptions
 
 FloatArray = NDArray[np.float64]
-Kind = Literal["affine", "logistic", "exponential", "hinge"]
-KINDS: tuple[Kind, ...] = ("affine", "logistic", "exponential", "hinge")
+SlopeKind = Literal["affine", "logistic", "exponential", "hinge"]
+SLOPE_KINDS: tuple[SlopeKind, ...] = ("affine", "logistic", "exponential", "hinge")
 SlopeVariance = Literal["curvature", "measured", "proportional"]
-"""How the variance of the slopes, which confidence intervals need, is known at the minimiser of the expected loss: it
-equals the mean curvature (a likelihood), it is released, or it is the curvature times a dispersion."""
+"""How confidence intervals obtain the variance of the slopes at the minimiser of the expected loss: it equals the
+mean curvature (a likelihood), it is released, or it is the curvature times a dispersion."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlopeLaw:
-    """clip(f(u, y), low, high) with f(u, y) =
+class SlopeFormula:
+    """The slope clip(f(u, y), low, high) of a loss of one score u with label y.
 
-    scale (u - y) + shift (affine), expit(u) - y (logistic), e^u - y (exponential), or scale (u - s) clipped to
-    [-1, 0] for s = 1 and to [0, 1] for s = -1 (hinge; s is the sign of y - 1/2). The clip is part of the formula, so
-    |slope| <= max(|low|, |high|) for every finite or infinite score.
+    f(u, y) is scale (u - y) + shift (affine), expit(u) - y (logistic), e^u - y (exponential), or scale (u - s)
+    clipped to [-1, 0] for s = 1 and to [0, 1] for s = -1 (hinge; s is the sign of y - 1/2). The clip is part of the
+    formula, so |slope| <= max(|low|, |high|) for every finite or infinite score.
     """
 
-    kind: Kind
+    kind: SlopeKind
     scale: float = 1.0
     shift: float = 0.0
     low: float = -math.inf
     high: float = math.inf
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The slopes at broadcastable scores and labels."""
+        """Return the slopes at broadcastable scores and labels."""
         slopes = np.array(np.broadcast_to(score, np.broadcast_shapes(np.shape(score), np.shape(y))), float)
         with np.errstate(over="ignore", invalid="ignore"):
-            self.apply(slopes, y)
+            self.slopes_in_place(slopes, y)
         return slopes
 
     def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The derivative of the slope in the score; 0 where it is clipped. At a corner, one of the two sides."""
+        """Return the derivative of the slope in the score, 0 where it is clipped; at a kink, one of the two sides."""
         if self.kind == "logistic":
-            chance = expit(score)
-            bend = chance * (1 - chance)
+            probability = expit(score)
+            curvature = probability * (1 - probability)
         elif self.kind == "exponential":
             with np.errstate(over="ignore"):
-                bend = np.exp(score)
+                curvature = np.exp(score)
         else:
-            bend = np.asarray(self.scale)
+            curvature = np.asarray(self.scale)
         slope = self.slope(score, y)
         low, high = np.asarray(self.low), np.asarray(self.high)
         if self.kind == "hinge":
-            sign = _sign(y)
+            sign = _label_sign(y)
             low, high = np.maximum(low, -(1 + sign) / 2), np.minimum(high, (1 - sign) / 2)
-        return np.where((slope > low) & (slope < high), bend, 0.0)
+        return np.where((slope > low) & (slope < high), curvature, 0.0)
 
-    def apply(self, scores: FloatArray, y: FloatArray) -> None:
+    def slopes_in_place(self, scores: FloatArray, y: FloatArray) -> None:
         """Turn scores into slopes, in place; labels broadcast to them. Scores must not be NaN.
 
-        Overflows are harmless, and the caller's to ignore.
+        Overflows are harmless; the caller suppresses their warnings.
         """
         low, high = self.low, self.high
         if self.kind == "affine":
@@ -79,7 +76,7 @@ class SlopeLaw:
                 scores += self.shift
         elif self.kind == "logistic":
             np.negative(scores, out=scores)
-            # infinite for the lowest scores, whose expit is then 0, as it should be
+            # infinite for the lowest scores, whose expit is then correctly 0
             np.exp(scores, out=scores)
             scores += 1.0
             np.reciprocal(scores, out=scores)
@@ -90,7 +87,7 @@ class SlopeLaw:
             np.exp(scores, out=scores)
             scores -= y
         else:
-            sign = _sign(y)
+            sign = _label_sign(y)
             scores -= sign
             scores *= self.scale
             np.maximum(scores, -(1 + sign) / 2, out=scores)
@@ -101,44 +98,43 @@ class SlopeLaw:
             np.minimum(scores, high, out=scores)
 
 
-def _sign(y: FloatArray) -> FloatArray:
+def _label_sign(y: FloatArray) -> FloatArray:
     return np.where(np.asarray(y) > 0.5, 1.0, -1.0)
 
 
 class Loss(ABC):
-    """loss(theta; x, y) = h(<theta, x>; y), with h convex in the score unless `convex` says otherwise.
+    """A loss(theta; x, y) = h(<theta, x>; y), with h convex in the score unless `convex` is False.
 
     A loss of score_dimension 1 is vectorised over broadcastable arrays score and y. A loss of score_dimension
     K > 1 takes score[..., K] with y[...]. The gradient of a record is slope times its row, so its norm is at
     most slope_bound |x| and its smoothness at most curvature_bound |x|^2, for every score and every label
-    within label_range. A loss states its `law`, or else slope and curvature. What is stated of a loss is fixed when it
-    is made.
+    within label_range. A loss states its `slope_formula`, or else slope and curvature. Losses are immutable.
 
-    Everything that is particular to a loss is stated here: samplers, regions of good models, intervals and the planner
-    ask a loss for it and never for its class. What has a default is optional.
+    Everything particular to a loss is one of these attributes and methods: samplers, regions of good models,
+    intervals and the planner use them and never test for a class. Those with a default are optional.
     """
 
     name: ClassVar[str]
     defaults: ClassVar[ModelDefaults | None] = None
-    """The model that a request can ask for, and the planner's rules for it; None without one."""
+    """The model of this loss in a request, and the planner's rules for it; None without one."""
     log_link: ClassVar[bool] = False
     """Whether scores are logarithms of rates."""
     sign_decides: ClassVar[bool] = False
     """Whether the sign of the score decides between the labels 0 and 1."""
     slope_variance: ClassVar[SlopeVariance] = "proportional"
-    """What confidence intervals need to know of the slopes."""
+    """How confidence intervals obtain the variance of the slopes."""
     interval_model: ClassVar[str] = "a correct linear model, errors that do not depend on x"
-    """What confidence intervals assume of the model."""
+    """What confidence intervals assume about the model."""
     ball_envelope: ClassVar[bool] = False
     """Whether exact draws on a ball have an elliptical envelope: proved for the logistic loss."""
     majorant_noise_factor: ClassVar[float] = 1.0
-    """The noise on the matrix of the majorant over that on the released sum of its weights."""
+    """Ratio of the noise on the majorant's matrix to that on the released sum."""
     slope_bound: float
-    """sup |h'|, infinity when there is none."""
+    """sup |h'|, infinity when it is unbounded."""
     curvature_bound: float
-    """Lipschitz constant of h', infinity when there is none or it is unknown."""
-    law: SlopeLaw | None = None
-    """The slope as a formula that compiled sums know, from which slope and curvature follow; None without one."""
+    """Lipschitz constant of h', infinity when there is none or none is known."""
+    slope_formula: SlopeFormula | None = None
+    """The slope as a formula that compiled kernels implement, which defines slope and curvature; None without one."""
     score_dimension: int = 1
     """Number of scores per record."""
     convex: bool = True
@@ -146,31 +142,31 @@ class Loss(ABC):
     label_range: tuple[float, float] = (-math.inf, math.inf)
     """The labels for which the bounds are stated."""
     label_classes: int | None = None
-    """Number of classes when labels are 0, 1, ...; None when any number in label_range will do."""
+    """Number of classes when labels are 0, 1, ...; None when any number in label_range is admissible."""
     assumptions: tuple[str, ...] = ()
-    """What a report should say of this loss."""
+    """Assumptions about this loss that guarantees list."""
 
     @abstractmethod
     def value(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """h(score; y)."""
+        """Return h(score; y)."""
 
-    def total(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The sum of h(score; y) over the first axis, the records."""
+    def sum_values(self, score: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the sum of h(score; y) over the first axis, the records."""
         return np.asarray(self.value(score, y).sum(axis=0))
 
     def excess(self, score: FloatArray, y: FloatArray, reference: FloatArray) -> FloatArray:
-        """h(score; y) - reference, finite; `score` may be overwritten."""
+        """Return h(score; y) - reference, made finite; `score` may be overwritten."""
         with np.errstate(over="ignore", invalid="ignore"):
             difference = self.value(score, y) - reference
         return np.asarray(np.nan_to_num(difference, posinf=1e300, neginf=-1e300))
 
     @property
-    def plain(self) -> Loss:
+    def unclipped_loss(self) -> Loss:
         """The loss without clipping."""
         return self
 
     @property
-    def unclipped(self) -> Loss:
+    def unclipped_if_bounded(self) -> Loss:
         """The loss without clipping where its slope is bounded anyway, else the loss as it is."""
         return self
 
@@ -180,24 +176,26 @@ class Loss(ABC):
         return math.inf
 
     def slope(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The derivative of h in the score."""
-        return self._law().slope(score, y)
+        """Return the derivative of h in the score."""
+        return self._require_slope_formula().slope(score, y)
 
     def curvature(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """The second derivative of h in the score, [..., K, K] for K > 1; at a corner of h', one of its sides."""
-        return self._law().curvature(score, y)
+        """Return the second derivative of h in the score, [..., K, K] for K > 1; at a kink of h', one side's."""
+        return self._require_slope_formula().curvature(score, y)
 
-    def _law(self) -> SlopeLaw:
-        if self.law is None:
-            raise NotImplementedError(f"{type(self).__name__} states neither law nor slope and curvature.")
-        return self.law
+    def _require_slope_formula(self) -> SlopeFormula:
+        if self.slope_formula is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} defines neither slope_formula nor slope and curvature."
+            )
+        return self.slope_formula
 
     @abstractmethod
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        """A score at which h has this slope; +inf if every slope is smaller, -inf if every one is larger."""
+        """Return a score at which h has this slope; +inf if every slope is smaller, -inf if every one is larger."""
 
     def clipped_curvature(self, bound: float) -> float:
-        """Curvature bound where |slope| < bound. Clipping a slope never steepens it."""
+        """Return a curvature bound where |slope| < bound. Clipping a slope never steepens it."""
         return self.curvature_bound
 
     @property
@@ -211,87 +209,87 @@ class Loss(ABC):
         return math.isinf(self.quadratic_radius)
 
     def slope_bound_within(self, score_bound: float, label_bound: float) -> float:
-        """sup |h'| over |score| <= score_bound and |label| <= label_bound."""
+        """Return sup |h'| over |score| <= score_bound and |label| <= label_bound."""
         return self.slope_bound
 
     def difference_bound(self, difference: FloatArray, total: FloatArray, label_bound: float) -> FloatArray:
-        """Bound on |h(s) - h(t)| for |s - t| <= difference, |s + t| <= total and |label| <= label_bound."""
+        """Bound |h(s) - h(t)| for |s - t| <= difference, |s + t| <= total and |label| <= label_bound."""
         return np.asarray(self.slope_bound * difference)
 
     @property
     def majorant_bound(self) -> float:
-        """sup of the majorant's curvature."""
+        """Supremum of the majorant's curvature."""
         return self.curvature_bound
 
     def majorant(self, score: FloatArray, y: FloatArray) -> FloatArray:
-        """a(t) with h(t + d) <= h(t) + h'(t) d + a(t) d^2 / 2 for every d; callers clip it to majorant_bound."""
+        """Return a(t) with h(t + d) <= h(t) + h'(t) d + a(t) d^2 / 2 for every d; callers clip at majorant_bound."""
         return np.full(len(score), self.majorant_bound)
 
     def clipped_majorant(self, bound: float, score: FloatArray, y: FloatArray) -> FloatArray:
-        """As `majorant`, of the loss clipped at `bound`."""
+        """Return `majorant` of the loss with its slope clipped at `bound`."""
         return np.full(len(score), self.clipped_curvature(bound))
 
-    def least_curvature_share(self, step: float) -> float:
-        """om with h(t + s) >= h(t) + h'(t) s + om h''(t) s^2 for |s| <= step; 0 where nothing is proved.
+    def min_curvature_ratio(self, step: float) -> float:
+        """Return om with h(t + s) >= h(t) + h'(t) s + om h''(t) s^2 for |s| <= step; 0 where nothing is proved.
 
-        A loss that states it, and is not quadratic, must have (h'')^2 + 4 (a - h'')^2 <= curvature_bound^2 for its
-        majorant a: both matrices are released at the sensitivity of one.
+        A loss that defines it, and is not quadratic, must have (h'')^2 + 4 (a - h'')^2 <= curvature_bound^2 for its
+        majorant a, because both matrices are released with the sensitivity of one.
         """
         return 0.0
 
     @property
     def typical_curvature_bound(self) -> float:
-        """What h'' counts for at most when it is summed for intervals: its bound, or what is usual."""
+        """The value at which h'' is clipped when it is summed for intervals: its bound, or a typical one."""
         return self.curvature_bound
 
     @property
     def step_curvature(self) -> float:
-        """The curvature from which the planner takes the step size."""
+        """The curvature from which the planner derives the step size."""
         return self.curvature_bound
 
     @property
     def for_intervals(self) -> Loss:
-        """The loss whose minimiser confidence intervals are for: clipped only where nearly no record is."""
+        """The loss whose minimiser confidence intervals cover: clipped only where almost no record is."""
         raise InvalidParameter(f"intervals are not known for the {self.name} loss; set intervals=False.")
 
     @classmethod
     def for_model(cls, options: ModelOptions, bound: float | None, sharpness: float) -> Loss:
-        """The loss of the model that `defaults` names, with this clip of the slope.
+        """Return the loss of the model that `defaults` names, with its slope clipped at `bound`.
 
-        sharpness : what a large budget allows, so that the bias of a clip or of a smoothing vanishes; from 1 to
-            defaults.largest_sharpness.
+        sharpness : from 1 to defaults.max_sharpness; a large budget allows more of it, so that the bias of a clip
+        or of a smoothing vanishes.
         """
         loss = cls()
-        return loss if bound is None or bound >= loss.slope_bound else loss.clipped(bound)
+        return loss if bound is None or bound >= loss.slope_bound else loss.with_clip(bound)
 
-    def clipped(self, bound: float) -> Loss:
-        """The loss with its slope clipped at this bound."""
-        from dplangevin.problem.losses.clipped import Clipped  # which is a Loss itself
+    def with_clip(self, bound: float) -> Loss:
+        """Return the loss with its slope clipped at this bound."""
+        from dplangevin.problem.losses.clipped import Clipped  # imported here because it is a Loss itself
 
         return Clipped(self, bound)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassesLoss(Loss):
-    """A loss of classes y = 0 .. K - 1, with one score each."""
+class MulticlassLoss(Loss):
+    """A loss for classes y = 0 .. K - 1, with one score per class."""
 
     n_classes: int
 
     def __post_init__(self) -> None:
-        classes = _check.count("n_classes", self.n_classes, least=2)
-        _check.put(self, n_classes=classes, score_dimension=classes, label_classes=classes)
-        _check.put(self, label_range=(0.0, float(classes - 1)))
+        classes = _check.check_count("n_classes", self.n_classes, minimum=2)
+        _check.set_frozen(self, n_classes=classes, score_dimension=classes, label_classes=classes)
+        _check.set_frozen(self, label_range=(0.0, float(classes - 1)))
 
     def _one_hot(self, y: FloatArray) -> NDArray[np.bool_]:
         return np.asarray(np.asarray(y)[..., None] == np.arange(self.n_classes))
 
 
-def reached(score: FloatArray, slope: FloatArray, low: Any, high: Any) -> FloatArray:
-    """score where low <= slope <= high, else the infinity on the side where the slope would be larger."""
+def score_or_infinity(score: FloatArray, slope: FloatArray, low: Any, high: Any) -> FloatArray:
+    """Return the score where low <= slope <= high, +inf where the slope is above high, -inf where it is below low."""
     return np.where(slope > high, np.inf, np.where(slope < low, -np.inf, score))
 
 
 def cornered_majorant(largest: float, corner: float, distance: FloatArray) -> FloatArray:
-    """Of a loss that is quadratic between two corners and straight beyond: min(largest, corner / distance)."""
+    """Return min(largest, corner / distance), the majorant of a loss quadratic in an interval and linear beyond."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.minimum(largest, corner / distance))

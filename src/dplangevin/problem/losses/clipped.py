@@ -1,4 +1,4 @@
-"""A loss whose slope is clipped: the Huberised loss, still convex."""
+"""A loss whose slope is clipped (Huberized), which stays convex."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
-from dplangevin.problem.losses.base import FloatArray, Loss, reached
+from dplangevin.problem.losses.base import FloatArray, Loss, score_or_infinity
 from dplangevin.problem.losses.record import RecordLoss
 
 
 @final
 @dataclass(frozen=True)
 class Clipped(Loss):
-    """The convex loss with slope clip(h', -C, C): h where |h'| <= C, continued along its tangents beyond.
+    """A loss with its slope clipped at C: h where |h'| <= C, continued along its tangents beyond.
 
     Clipping the slope in the score clips the record's joint gradient (weights and intercept together) to
     C |x|, and a clipped nondecreasing slope is nondecreasing, so the result is the gradient of a convex loss.
@@ -43,32 +43,38 @@ class Clipped(Loss):
                 f"Clipped takes losses with one score; {self.loss.name} has {self.loss.score_dimension}, and "
                 "a clipped slope vector is not the gradient of a loss. Use it unclipped."
             )
-        _check.each(self, bound=_check.positive)
+        _check.validate_fields(self, bound=_check.check_positive)
         if self.loss.curvature_bound == 0 and self.bound < self.loss.slope_bound:
             raise InvalidParameter(
                 f"the slope of the {self.loss.name} loss is constant; state a smaller data_norm instead of a clip."
             )
-        inner, law = self.loss, self.loss.law
-        if law is not None:
-            law = replace(law, low=max(law.low, -self.bound), high=min(law.high, self.bound))
-        note = f"slopes of the {inner.name} loss are clipped to {self.bound:g} in the score; it stays convex"
-        _check.put(
+        inner, slope_formula = self.loss, self.loss.slope_formula
+        if slope_formula is not None:
+            slope_formula = replace(
+                slope_formula,
+                low=max(slope_formula.low, -self.bound),
+                high=min(slope_formula.high, self.bound),
+            )
+        assumption = (
+            f"slopes of the {inner.name} loss are clipped to {self.bound:g} in the score; it stays convex"
+        )
+        _check.set_frozen(
             self,
             slope_bound=min(self.bound, inner.slope_bound),
             curvature_bound=inner.clipped_curvature(self.bound),
-            law=law,
+            slope_formula=slope_formula,
             convex=inner.convex,
             label_range=inner.label_range,
             label_classes=inner.label_classes,
-            assumptions=(*inner.assumptions, note),
+            assumptions=(*inner.assumptions, assumption),
         )
 
     @property
-    def plain(self) -> Loss:
+    def unclipped_loss(self) -> Loss:
         return self.loss
 
     @property
-    def unclipped(self) -> Loss:
+    def unclipped_if_bounded(self) -> Loss:
         return self.loss if math.isfinite(self.loss.slope_bound) else self
 
     @property
@@ -88,7 +94,7 @@ class Clipped(Loss):
         return np.where(inside, self.loss.curvature(score, y), 0.0)
 
     def inverse_slope(self, slope: FloatArray, y: FloatArray) -> FloatArray:
-        return reached(self.loss.inverse_slope(slope, y), slope, -self.bound, self.bound)
+        return score_or_infinity(self.loss.inverse_slope(slope, y), slope, -self.bound, self.bound)
 
     def _turning_points(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
         bound = np.full(np.shape(y), self.bound)

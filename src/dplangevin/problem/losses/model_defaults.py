@@ -1,4 +1,4 @@
-"""What a planner knows of a model before it has seen its data: stated by the loss of the model, and nowhere else."""
+"""ModelDefaults: the planner's rules for a model, which its loss states."""
 
 from __future__ import annotations
 
@@ -10,34 +10,35 @@ Labels = Literal["two classes", "several classes", "numbers", "counts"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDefaults:
-    """The model of a loss, by the name that a request gives it, and the planner's rules for it.
+    """The name of a model in requests, and the planner's rules for it.
 
     Parameters
     ----------
-    model : the name of the model in a request. labels : what it predicts.
-    reach : how far a coefficient is allowed to go for rows of norm 1 (about twice its expected size).
-    tail : share of the iterates that is averaged.
-    least_clip : smallest bound on the slope; None leaves the slope of the loss as it is.
-    unclipped, unclipped_pure : signal from which slopes are not bounded, for Gaussian and for Gamma-norm noise.
-    clip_is_convex : whether a clipped slope is still the gradient of a convex loss, so that bounds which need
+    model : the name of the model in a request. labels : the kind of its labels.
+    coef_bound : bound on a coefficient for rows of norm 1 (about twice its expected size).
+    averaged_fraction : fraction of the iterates that is averaged, from the last.
+    min_clip : smallest clip of the slope; None leaves the slope of the loss unclipped.
+    unclipped_signal, unclipped_signal_pure : signal-to-noise ratio from which slopes are not clipped, for Gaussian
+        and for Gamma-norm noise.
+    clip_is_convex : whether a clipped slope is still the gradient of a convex loss, so that theorems that need
         convexity allow a clip.
-    largest_sharpness : how far a large budget may loosen the clip or narrow the smoothing; 1 leaves them.
+    max_sharpness : how far a large budget may loosen the clip or narrow the smoothing; 1 leaves them unchanged.
     steps_power, steps_power_long : the number of steps grows with this power of the sharpness, where a pass over the
         data is short, and where it is long.
-    shrinks : whether what is released is shrunk where the path shows weak effects: measured for this model.
-    adapts_steps : whether a few first steps decide how many follow: measured for this model.
-    whitens_purely : whether a second moment under a pure guarantee is worth its budget: measured for this model.
+    shrinks : whether released coefficients are shrunk where the path of the fit shows weak effects (by measurement).
+    adapts_steps : whether the first few steps decide how many follow (by measurement).
+    whitens_purely : whether second moments under a pure guarantee are worth their budget (by measurement).
     """
 
     model: str
     labels: Labels
-    reach: float
-    tail: float
-    least_clip: float | None = None
-    unclipped: float = 400.0
-    unclipped_pure: float = 400.0
+    coef_bound: float
+    averaged_fraction: float
+    min_clip: float | None = None
+    unclipped_signal: float = 400.0
+    unclipped_signal_pure: float = 400.0
     clip_is_convex: bool = True
-    largest_sharpness: float = 1.0
+    max_sharpness: float = 1.0
     steps_power: float = 0.0
     steps_power_long: float = 0.0
     shrinks: bool = False
@@ -46,7 +47,7 @@ class ModelDefaults:
 
 
 class ModelOptions(Protocol):
-    """What a request states of its model; None where it is left to the loss."""
+    """The options of a request that a loss uses; None where the loss decides."""
 
     @property
     def n_classes(self) -> int | None: ...

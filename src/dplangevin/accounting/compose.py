@@ -1,0 +1,270 @@
+"""Composition of the parts of a guarantee to epsilon at delta, and to delta at epsilon.
+
+All GDP: exact. All pure: the sum with delta = 0. Otherwise the smallest of Renyi composition, privacy loss
+distributions (dp-accounting) where every part has a dominating pair, and basic composition for the rest. Every
+candidate is a valid bound, so the smallest one is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dplangevin._arrays import Floats
+from dplangevin._search import bisect_safe_side
+from dplangevin.accounting import conversions as cv
+from dplangevin.accounting.conversions import response_delta, response_epsilon
+from dplangevin.accounting.parts import Gaussian, PrivacyPart, PrivacyParts, Pure
+from dplangevin.accounting.pld import LOSS_GRID, connect_the_dots
+
+_MIN_GRID = np.array([1.01])
+_MAX_CELLS = 600_000
+_MAX_FINE_CELLS = 60_000
+
+
+def gaussian_mu(parts: PrivacyParts) -> float | None:
+    """Return mu of the composition when every part is Gaussian, else None; rounded up."""
+    if not all(isinstance(part, Gaussian) for part in parts):
+        return None
+    counts_and_mus = [(part.count, part.mu) for part in parts if isinstance(part, Gaussian)]
+    largest = max((mu for _, mu in counts_and_mus), default=0.0)
+    if largest in (0.0, math.inf) or counts_and_mus == [(1, largest)]:
+        return largest
+    # in units of the largest, so that no square underflows; rounded up
+    squares = math.fsum(count * (mu / largest) ** 2 for count, mu in counts_and_mus)
+    return math.nextafter(largest * math.sqrt(squares) * (1 + 4e-16), math.inf)
+
+
+def compose_renyi(parts: PrivacyParts, orders: Floats) -> Floats | None:
+    """Return the sum of the Renyi curves, or None when a part has none."""
+    total = np.zeros_like(orders)
+    for part in parts:
+        curve = part.rdp(orders)
+        if curve is None:
+            return None
+        total = total + part.count * curve
+    return total
+
+
+@lru_cache(maxsize=32)
+def compose_pld(parts: PrivacyParts) -> Any | None:
+    """Return the composed privacy loss distribution; None when it would be too large or a part has none.
+
+    A part without a dominating pair of its own takes that of its curve delta(eps), but only where some part has no
+    Renyi curve, so that Renyi composition is impossible.
+    """
+    grid = _choose_grid(parts)
+    if grid is None:
+        return None
+    total = None
+    mixed = any(part.rdp(_MIN_GRID) is None for part in parts)
+    for part in parts:
+        pld = part.pld(grid)
+        if pld is None and mixed:
+            pld = _curve_pld(part, grid)
+        if pld is None:
+            return None
+        pld = _self_compose_pld(pld, part.count)
+        total = pld if total is None else total.compose(pld)
+    return total
+
+
+def _curve_pld(part: PrivacyPart, grid: float) -> Any | None:
+    """Return a dominating distribution from delta(eps) of a part, which holds in both directions."""
+    top = part.epsilon(1e-15)
+    if not math.isfinite(top):
+        return None
+    epsilons = np.concatenate([[0.0], np.geomspace(max(top, 1e-9) * 1e-4, max(top, 1e-9), 400)])
+    deltas = np.minimum.accumulate([part.delta(float(value)) for value in epsilons])
+    return connect_the_dots(epsilons, deltas, grid)
+
+
+def _self_compose_pld(pld: Any, count: int) -> Any:
+    """Compose a distribution with itself in two stages: dp-accounting's sparse sizes grow as a power of the count."""
+    if count <= 256:
+        return pld.self_compose(count) if count > 1 else pld
+    blocks, rest = divmod(count, 256)
+    total = pld.self_compose(256, tail_mass_truncation=1e-16 / blocks).self_compose(blocks)
+    return total.compose(pld.self_compose(rest)) if rest else total
+
+
+def _choose_grid(parts: PrivacyParts) -> float | None:
+    """Choose the grid of losses: any is valid, a finer one is tighter. None where time or memory would be too large.
+
+    It grows (by powers of two) with the losses, and shrinks to a quarter of a small loss that is composed many times.
+    """
+    curve = compose_renyi(parts, cv.ORDERS)
+    span = sum(part.count * part.pure_epsilon() for part in parts)
+    if curve is not None:
+        span = min(span, cv.rdp_epsilon(cv.ORDERS, curve, 1e-15))
+    elif math.isinf(span):
+        span = sum(_loss_span(part) for part in parts)
+    if not math.isfinite(span) or span > 1e4:
+        return None
+    coarse = LOSS_GRID * 2.0 ** max(0, math.ceil(math.log2(max(span, 1e-9) / 60)))
+    grid = coarse
+    for part in parts:
+        scale = _typical_loss(part, span)
+        if part.count > 1 and 0 < scale < 4 * grid:
+            grid = max(2.0 ** math.floor(math.log2(scale / 4)), coarse / 4096, span / _MAX_FINE_CELLS)
+    grid = min(grid, coarse)
+    # rounding a loss of size s to a grid g > s gives it the variance s g
+    spread = sum(
+        part.count * _typical_loss(part, span) * max(_typical_loss(part, span), grid) for part in parts
+    )
+    if 20 * math.sqrt(spread) < 4 * _MAX_CELLS * grid:
+        return grid
+    max_loss = sum(part.count * (part.epsilon(max(1e-15, part.min_delta())) + grid) for part in parts)
+    return grid if max_loss < 4 * _MAX_CELLS * grid else None
+
+
+def _loss_span(part: PrivacyPart) -> float:
+    """Return a loss that `count` uses of a part exceed with negligible probability."""
+    single = part.epsilon(max(1e-15 / part.count, part.min_delta()))
+    return min(part.count, 10 * math.sqrt(part.count) + part.count * math.tanh(single / 2)) * single
+
+
+def _typical_loss(part: PrivacyPart, span: float) -> float:
+    """Return the approximate standard deviation of the loss of one use."""
+    curve = part.rdp(_MIN_GRID)
+    if curve is None or not np.isfinite(curve[0]):
+        return min(part.epsilon(max(1e-15, part.min_delta())), span)
+    return min(math.sqrt(2 * float(curve[0])), span)
+
+
+def _equal_responses(parts: PrivacyParts) -> tuple[float, int] | None:
+    """Return (eps0, count) where several uses are all eps0-DP with one eps0, which compose exactly; else None."""
+    if not all(isinstance(part, Pure) for part in parts) or (len(parts) == 1 and parts[0].count == 1):
+        return None
+    values = {part.pure_epsilon() for part in parts}
+    return (values.pop(), sum(part.count for part in parts)) if len(values) == 1 else None
+
+
+class _Question(NamedTuple):
+    """Epsilon at delta, or delta at epsilon: how each representation of a guarantee answers it."""
+
+    part: Callable[[PrivacyPart, float], float]
+    curve: Callable[[Floats, Floats, float], float]
+    responses: Callable[[float, int, float], float]
+    losses: Callable[[Any, float], float]
+
+
+_EPSILON = _Question(
+    lambda part, delta: part.epsilon(delta),
+    cv.rdp_epsilon,
+    response_epsilon,
+    lambda losses, delta: float(losses.get_epsilon_for_delta(delta)),
+)
+_DELTA = _Question(
+    lambda part, epsilon: part.delta(epsilon),
+    cv.rdp_delta,
+    response_delta,
+    lambda losses, epsilon: float(losses.get_delta_for_epsilon(epsilon)),
+)
+
+
+def _candidate_answers(
+    parts: PrivacyParts, question: _Question, given: float, basic: Callable[[], float], *, always: bool
+) -> Iterator[float]:
+    """Yield valid bounds; basic composition of several uses `always`, or only where nothing else gives a bound."""
+    single = len(parts) == 1 and parts[0].count == 1
+    if single:
+        yield question.part(parts[0], given)
+    curve = compose_renyi(parts, cv.ORDERS)
+    if curve is not None:
+        yield question.curve(cv.ORDERS, curve, given)
+    equal = _equal_responses(parts)
+    if equal is not None:
+        yield question.responses(*equal, given)
+    elif not single:
+        losses = compose_pld(parts)
+        if losses is not None:
+            yield question.losses(losses, given)
+        # with a curve, basic composition is never much better than Renyi composition
+        if always or (losses is None and curve is None):
+            yield basic()
+
+
+def compose_epsilon(parts: PrivacyParts, delta: float) -> float:
+    """Return the smallest proved epsilon at delta."""
+    if not parts:
+        return 0.0
+    mu = gaussian_mu(parts)
+    if mu is not None:
+        return cv.gdp_epsilon(mu, delta)
+    candidates = [sum(part.count * part.pure_epsilon() for part in parts)]
+    if delta > 0:
+        _extend_until_overflow(
+            candidates,
+            _candidate_answers(parts, _EPSILON, delta, lambda: _basic_epsilon(parts, delta), always=True),
+        )
+    return _smallest_valid(candidates)
+
+
+def compose_delta(parts: PrivacyParts, epsilon_: float) -> float:
+    """Return the smallest proved delta at epsilon."""
+    if not parts:
+        return 0.0
+    mu = gaussian_mu(parts)
+    if mu is not None:
+        return float(cv.gdp_delta(mu, epsilon_))
+    if epsilon_ >= sum(part.count * part.pure_epsilon() for part in parts):
+        return 0.0
+    candidates = [1.0]
+    _extend_until_overflow(
+        candidates,
+        _candidate_answers(parts, _DELTA, epsilon_, lambda: _basic_delta(parts, epsilon_), always=False),
+    )
+    return min(1.0, _smallest_valid(candidates))
+
+
+def _extend_until_overflow(candidates: list[float], bounds: Iterator[float]) -> None:
+    """Append bounds until a formula overflows: the bounds before it are valid."""
+    with suppress(ArithmeticError):
+        for candidate in bounds:
+            candidates.append(candidate)
+
+
+def _basic_epsilon(parts: PrivacyParts, delta_: float) -> float:
+    """Return epsilon by basic composition; delta is split over all uses, or between Renyi parts and the rest."""
+    best = _split_delta_evenly(parts, delta_)
+    renyi_parts = tuple(part for part in parts if part.rdp(_MIN_GRID) is not None)
+    other_parts = tuple(part for part in parts if part not in renyi_parts)
+    if not renyi_parts or not other_parts:
+        return best
+    curve = compose_renyi(renyi_parts, cv.ORDERS)
+    assert curve is not None
+    free_delta = delta_ - sum(part.count * part.min_delta() for part in other_parts)
+    for delta_fraction in (0.5, 0.1, 0.01, 0.9, 0.99) if free_delta > 0 else ():
+        total = _split_delta_evenly(other_parts, delta_ - delta_fraction * free_delta)
+        best = min(best, total + cv.rdp_epsilon(cv.ORDERS, curve, delta_fraction * free_delta))
+    return best
+
+
+def _split_delta_evenly(parts: PrivacyParts, delta_: float) -> float:
+    """Return the sum of epsilons when every use gets its minimal delta and an equal share of the remaining delta."""
+    free_delta = delta_ - sum(part.count * part.min_delta() for part in parts)
+    if free_delta < 0:
+        return math.inf
+    share = free_delta / sum(part.count for part in parts) * (1 - 1e-12)
+    return sum(part.count * part.epsilon(part.min_delta() + share) for part in parts)
+
+
+def _smallest_valid(candidates: list[float]) -> float:
+    valid = [value for value in candidates if not math.isnan(value)]
+    return min(valid) if valid else math.inf
+
+
+def _basic_delta(parts: PrivacyParts, epsilon_: float) -> float:
+    """Return the smallest delta, by bisection of its logarithm, at which basic composition gives eps; 1 if none."""
+    if _basic_epsilon(parts, 1 - 1e-12) > epsilon_:
+        return 1.0
+    log_delta = bisect_safe_side(
+        lambda log: _basic_epsilon(parts, math.exp(log)) <= epsilon_, 0.0, math.log(1e-300), rounds=100
+    )
+    return math.exp(log_delta)

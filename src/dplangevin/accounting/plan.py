@@ -1,0 +1,354 @@
+"""Plans: the public parameters of a run, certified by the tightest theorem that applies, before any record is read.
+
+The object that is certified is the one that runs. A plan file is JSON with public values only; loading it checks
+every field and proves the guarantee again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dplangevin import _check, _files, _plain
+from dplangevin._version import __version__
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.registry import (
+    epsilon_lower_bound,
+    find_theorem,
+    plain_composition_theorem,
+    spec_readers,
+    theorems_for,
+)
+from dplangevin.accounting.theorem import Spec
+from dplangevin.errors import (
+    AssumptionFailed,
+    ContradictionError,
+    DplangevinError,
+    InvalidParameter,
+    NotPrivateError,
+)
+from dplangevin.problem import DataBounds
+from dplangevin.problem.constants import Constants
+from dplangevin.problem.constraints import CONSTRAINTS
+from dplangevin.problem.losses import LOSSES, Clipped
+from dplangevin.problem.problem import Problem
+
+_OTHER_SAMPLING = ("the bound for that sampling", "Use sampling='shuffle', or order='secret'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedSpec:
+    """The public parameters of a run with the guarantee that a theorem proves for them.
+
+    The guarantee is computed and cannot be stated.
+
+    Parameters
+    ----------
+    spec : the public parameters of the run.
+    delta : the delta at which the guarantee is reported.
+    constants : of the problem; None for noisy answers, whose specs state their own adjacency.
+    theorem : pin a theorem by name; None takes the tightest that applies.
+
+    Attributes
+    ----------
+    guarantee : what the theorem proves.
+    """
+
+    spec: Spec
+    delta: float
+    constants: Constants = None  # type: ignore[assignment]
+    theorem: str | None = None
+    guarantee: Guarantee = field(init=False)
+
+    def __post_init__(self) -> None:
+        guarantee = certify_plan(self.constants, self.spec, delta=self.delta, theorem=self.theorem)
+        object.__setattr__(self, "guarantee", guarantee)
+        object.__setattr__(self, "theorem", guarantee.theorem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(CertifiedSpec):
+    """A certified spec with its problem, whose constants it uses: `run_plan` runs it on data of that problem.
+
+    Parameters
+    ----------
+    spec, delta, theorem : as in `CertifiedSpec`.
+    problem : the loss, the constraint, the ridge and the public bounds of the data.
+
+    Attributes
+    ----------
+    constants : those of the problem.
+    guarantee : what the theorem proves.
+    """
+
+    problem: Problem
+    constants: Constants = field(init=False)
+
+    def __post_init__(self) -> None:
+        if type(self.problem) is not Problem:  # a subclass could state other constants than it has
+            raise InvalidParameter(f"problem must be a Problem, got {type(self.problem).__name__}.")
+        object.__setattr__(self, "constants", self.problem.constants)
+        super().__post_init__()
+
+
+def certify_plan(
+    constants: Constants | None,
+    spec: Spec,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    theorem: str | None = None,
+) -> Guarantee:
+    """Return the tightest guarantee of a run at delta (or at epsilon), or the one of a pinned theorem.
+
+    Its `composition` is plain composition of the same run, where that is finite.
+
+    Parameters
+    ----------
+    constants : of the problem; None for noisy answers.
+    spec : the public parameters of the run.
+    delta, epsilon : exactly one of them; delta = 0 asks for a pure guarantee.
+    theorem : name of the theorem to use; None takes the tightest that applies.
+    """
+    if (delta is None) == (epsilon is None):
+        raise InvalidParameter(
+            "give exactly one of delta and epsilon: delta to get epsilon, or epsilon to get delta."
+        )
+    if epsilon is not None:
+        _check.check_positive("epsilon", epsilon)
+    if constants is None and not spec.capabilities.needs_no_problem:
+        raise InvalidParameter(f"{spec.mechanism} needs constants, or a problem that has them.")
+    if constants is not None:
+        spec.check_combination(constants)
+    if delta is not None and (delta != 0 or not spec.capabilities.pure):
+        _check.check_open_unit("delta", delta)
+
+    def cost(guarantee: Guarantee) -> float:
+        if epsilon is not None:
+            return guarantee.delta(epsilon)
+        return guarantee.epsilon(delta)
+
+    plain = plain_composition_theorem(type(spec))
+    if theorem is not None:
+        best = find_theorem(theorem, type(spec)).certify(constants, spec)
+        guarantees = {} if plain in (None, theorem) else _certify_all(constants, spec, only=plain)[0]
+    else:
+        guarantees, refusals = _certify_all(constants, spec)
+        if not guarantees:
+            raise NotPrivateError("\n - ".join(("no theorem covers this run:", *format_refusals(refusals))))
+        best = next(iter(guarantees.values()))
+        if len(guarantees) > 1:
+            best = min(guarantees.values(), key=lambda g: (cost(g), g.theorem != plain))
+    if delta == 0 and math.isinf(cost(best)):
+        raise NotPrivateError(
+            "this run has no guarantee at delta = 0; state delta > 0, or noise with a pure guarantee."
+        )
+    at_delta = delta if delta is not None else cost(best)
+    _check_against_lower_bound(best, constants, spec, at_delta)
+    composition = None if plain in (None, best.theorem) else guarantees.get(plain)
+    if composition is not None:
+        composition = replace(composition, at_delta=at_delta)
+    return replace(best, at_delta=at_delta, composition=composition)
+
+
+def explain_refusals(constants: Constants, spec: Spec) -> dict[str, str]:
+    """Return why each theorem that does not apply to this run does not, by its name."""
+    return _certify_all(constants, spec)[1]
+
+
+def format_refusals(refusals: Mapping[str, str]) -> tuple[str, ...]:
+    """Return one line per reason, with the theorems that share it; those about another sampling are left out."""
+    theorems_by_reason: dict[str, list[str]] = {}
+    for name, reason in refusals.items():
+        if not any(phrase in reason for phrase in _OTHER_SAMPLING):
+            theorems_by_reason.setdefault(reason.removeprefix(f"{name} does not apply: "), []).append(name)
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in theorems_by_reason.items())
+
+
+def _certify_all(
+    constants: Constants | None, spec: Spec, only: str | None = None
+) -> tuple[dict[str, Guarantee], dict[str, str]]:
+    """Return the guarantees that the theorems about this run prove, and why the others do not apply, by name."""
+    guarantees: dict[str, Guarantee] = {}
+    refusals: dict[str, str] = {}
+    for name, theorem in theorems_for(type(spec)).items():
+        if only in (None, name):
+            try:
+                guarantees[name] = theorem.certify(constants, spec)
+            except AssumptionFailed as error:
+                refusals[name] = str(error)
+    return guarantees, refusals
+
+
+def _check_against_lower_bound(
+    guarantee: Guarantee, constants: Constants | None, spec: Spec, delta: float
+) -> None:
+    """Refuse a claimed epsilon below what a run with the same public parameters is known to leak."""
+    if not 0 < delta < 1:
+        return
+    lower_bound = epsilon_lower_bound(constants, spec, delta)
+    if lower_bound is None or lower_bound == 0:
+        return
+    claimed = guarantee.epsilon(delta)
+    if not claimed >= lower_bound * (1 - 1e-9):
+        raise ContradictionError(
+            f"{guarantee.theorem} claims epsilon = {claimed!r} at delta = {delta!r}, but a run with the same "
+            f"public parameters leaks {lower_bound!r}: this is a fault of the library, and nothing was "
+            f"released; please report it with {constants!r} and {spec!r}."
+        )
+
+
+FORMAT, VERSION = "dplangevin-plan", 3  # 3 has the names of version 0.2
+_MAX_DEPTH, _MAX_ITEMS, _MAX_COUNT = 6, 100_000, 10**15
+_FIELDS = {
+    "format": _plain.read_text,
+    "version": _plain.whole_number_reader(1),
+    "library": _plain.read_text,
+    "spec": _plain.read_mapping,
+    "problem": _plain.optional_reader(_plain.read_mapping),
+    "constants": _plain.optional_reader(_plain.read_mapping),
+    "delta": _plain.read_probability,
+    "theorem": _plain.read_text,
+    "guarantee": _plain.read_mapping,
+}
+_OPTIONAL = {"digest": _plain.read_text, "signature": _plain.read_mapping}
+
+
+def save_plan(plan: CertifiedSpec, path: str | Path) -> None:
+    """Write a plan to a JSON file. Everything in a plan is public."""
+    _files.write_text(path, json.dumps(plan_to_plain(plan), indent=1, allow_nan=False) + "\n")
+
+
+def plan_to_plain(plan: CertifiedSpec) -> dict[str, Any]:
+    """Return the content of a plan file."""
+    plain = {
+        "format": FORMAT,
+        "version": VERSION,
+        "library": __version__,
+        "spec": _value_to_plain(plan.spec),
+        "problem": _value_to_plain(plan.problem) if isinstance(plan, Plan) else None,
+        "constants": None if isinstance(plan, Plan) else _value_to_plain(plan.constants),
+        "delta": plan.delta,
+        "theorem": plan.theorem,
+        "guarantee": {
+            "epsilon": _value_to_plain(plan.guarantee.epsilon()),
+            "adjacency": plan.guarantee.adjacency,
+        },
+    }
+    return _plain.add_digest(plain)
+
+
+def load_plan(path: str | Path) -> CertifiedSpec:
+    """Load a plan from a file. Its guarantee is proved again; a file that claims a smaller epsilon is refused."""
+    return plan_from_plain(_files.read_json(path, "the plan file"))
+
+
+def plan_from_plain(content: Any) -> CertifiedSpec:
+    """Return the plan in the decoded JSON of a plan file."""
+    plain = _plain.check_version(content, "a plan file", VERSION, FORMAT, oldest=VERSION)
+    _plain.read_record("plan", plain, _FIELDS, _OPTIONAL)
+    theorem, delta = plain["theorem"], plain["delta"]
+    spec: Spec = _read_instance("spec", plain["spec"], spec_readers())
+    common: dict[str, Any] = {"spec": spec, "delta": delta, "theorem": theorem}
+    if (plain["problem"] is None) == (plain["constants"] is None):
+        raise InvalidParameter("a plan file must hold a problem or constants, and not both.")
+    try:
+        plan: CertifiedSpec
+        if plain["problem"] is None:
+            plan = CertifiedSpec(
+                constants=_read_instance("constants", plain["constants"], {"Constants": Constants}), **common
+            )
+        else:
+            plan = Plan(problem=_read_instance("problem", plain["problem"], {"Problem": Problem}), **common)
+    except DplangevinError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
+        raise InvalidParameter(f"the parameters of this plan cannot be accounted: {error}.") from None
+    _check_claim(plan, plain["guarantee"])
+    _plain.check_digest(plain, "the plan file")
+    return plan
+
+
+def _check_claim(plan: CertifiedSpec, claim: Any) -> None:
+    stated = _plain.read_record(
+        "guarantee", claim, {"epsilon": _plain.read_cost, "adjacency": _plain.read_text}
+    )["epsilon"]
+    proved = plan.guarantee.epsilon()
+    if not proved <= stated * (1 + 1e-9) or claim["adjacency"] != plan.guarantee.adjacency:
+        raise InvalidParameter(
+            f"the file claims epsilon = {stated!r} ({claim['adjacency']!r}), and only {proved!r} "
+            f"({plan.guarantee.adjacency!r}) is proved for its numbers: it was altered, or written by "
+            "another version."
+        )
+
+
+def _value_to_plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        values = {
+            item.name: _value_to_plain(getattr(value, item.name)) for item in fields(value) if item.init
+        }
+        return {"type": type(value).__name__, **values}
+    if isinstance(value, (tuple, list)):
+        return [_value_to_plain(item) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise InvalidParameter(f"a plan file cannot hold a {type(value).__name__}.")
+
+
+def _read_instance(where: str, value: Any, allowed: Mapping[str, Callable[..., Any]], depth: int = 0) -> Any:
+    """Return an instance of one of the allowed classes; its constructor checks types and ranges."""
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in allowed:
+        raise InvalidParameter(
+            f"{where} must be an object whose type is one of {', '.join(sorted(allowed))}."
+        )
+    if depth > _MAX_DEPTH:
+        raise InvalidParameter(f"{where} is nested too deeply.")
+    kind = allowed[value["type"]]
+    known = set(inspect.signature(kind).parameters)
+    fields = {name: item for name, item in value.items() if name != "type"}
+    if unknown := sorted(set(fields) - known):
+        raise InvalidParameter(f"{where} has unknown fields: {', '.join(unknown)}.")
+    read = {
+        name: _read_value(f"{where}.{name}", item, _classes_for_field(name), depth)
+        for name, item in fields.items()
+    }
+    try:
+        return kind(**read)
+    except DplangevinError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise InvalidParameter(f"{where} has a field of the wrong type: {error}.") from None
+
+
+def _classes_for_field(name: str) -> dict[str, Callable[..., Any]]:
+    """Return the classes that a field may hold, by name."""
+    if name == "loss":
+        kinds: list[type] = [*LOSSES.values(), Clipped]
+        return {kind.__name__: kind for kind in kinds}
+    if name == "constraint":
+        return {kind.__name__: kind for kind in CONSTRAINTS.values()}
+    if name == "draws":
+        return spec_readers()
+    return {"DataBounds": DataBounds} if name == "bounds" else {}
+
+
+def _read_value(where: str, value: Any, allowed: Mapping[str, Callable[..., Any]], depth: int) -> Any:
+    if isinstance(value, dict):
+        return _read_instance(where, value, allowed, depth + 1)
+    if isinstance(value, list):
+        nested = any(isinstance(item, list) or (isinstance(item, dict) and not allowed) for item in value)
+        if len(value) > _MAX_ITEMS or nested:
+            raise InvalidParameter(f"{where} must be a short list of plain values.")
+        return tuple(_read_value(where, item, allowed, depth + 1) for item in value)
+    if value in ("inf", "-inf"):
+        return math.inf if value == "inf" else -math.inf
+    if isinstance(value, int) and abs(value) > _MAX_COUNT:
+        raise InvalidParameter(f"{where} = {value} is too large.")
+    return value

@@ -1,0 +1,214 @@
+"""Many-run audit: distinguish two neighbouring data sets by a score of many runs, with a stated confidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from scipy.stats import beta
+
+from dplangevin import _check
+from dplangevin._arrays import Floats
+from dplangevin._search import bisect_integers, expand_bracket
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.audit.claim import AuditResult, TradeOffCurve, as_guarantee, trade_off_curve
+from dplangevin.errors import InvalidParameter
+
+Gain = Callable[[Floats, Floats], Floats]
+_N_CUTS = 250
+CHOOSING_STRIDE = 3
+"""Every third run chooses the test; the others certify it."""
+
+
+def many_run_attack(
+    first: ArrayLike,
+    second: ArrayLike,
+    claim: Guarantee | tuple[float, float] | None,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    canary: str = "",
+) -> AuditResult:
+    """Bound epsilon and mu from below, given scores of independent runs on two neighbouring data sets.
+
+    Every third run helps to choose a threshold and its direction; the others certify that one test with two one-sided
+    Clopper-Pearson bounds at level (1 - confidence)/2 each, so that with the stated confidence the true size is at
+    most FPR and the true power at least TPR. Then
+    eps >= log((TPR - delta)/FPR), mu >= Phi^-1(TPR) - Phi^-1(FPR),
+    and the claim is refuted when TPR exceeds the power that its trade-off curve allows at FPR.
+    """
+    guarantee = as_guarantee(claim)
+    delta = check_audit_delta(delta, guarantee)
+    _check.check_open_unit("confidence", confidence)
+    a, b = np.asarray(first, float).ravel(), np.asarray(second, float).ravel()
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise InvalidParameter("the mechanism returned a score that is not finite; nothing can be concluded.")
+    curve = None if guarantee is None else trade_off_curve(guarantee)
+    check_n_runs(min(len(a), len(b)), curve, confidence)
+    choosing, certifying = (choosing_runs(a), choosing_runs(b)), (certifying_runs(a), certifying_runs(b))
+    tail = (1 - confidence) / 2
+
+    def best_test(gain: Gain) -> tuple[float, float]:
+        return _certify_best_test(gain, choosing, certifying, tail)
+
+    size, power = best_test(lambda fpr, tpr: _epsilon_bound(fpr, tpr, delta))
+    epsilon = max(0.0, float(_epsilon_bound(np.array(size), np.array(power), delta)))
+    size, power = best_test(_mu_bound)
+    mu = max(0.0, float(_mu_bound(np.array(size), np.array(power))))
+    refuted = False
+    if curve is not None:
+        size, power = best_test(lambda fpr, tpr: _claim_margin(fpr, tpr, curve))
+        refuted = power > float(curve.power(size))
+    return AuditResult(
+        epsilon_lower=epsilon,
+        mu_lower=mu,
+        delta=delta,
+        confidence=confidence,
+        runs=len(a) + len(b),
+        refuted=refuted,
+        canary=canary,
+        claimed=None if guarantee is None else guarantee.to_dict(delta),
+        tested=(size, power),
+        measured=_measured_points(*certifying),
+        allowed=allowed_points(curve),
+    )
+
+
+def choosing_runs(values: Floats) -> Floats:
+    """Return the runs that choose the test: the first, the fourth, ..."""
+    return values[::CHOOSING_STRIDE]
+
+
+def certifying_runs(values: Floats) -> Floats:
+    """Return the runs that certify the test: all others."""
+    return np.delete(values, np.s_[::CHOOSING_STRIDE], axis=0)
+
+
+def check_audit_delta(delta: float, guarantee: Guarantee | None) -> float:
+    """Check that the delta of an audit is in [0, 1) and not above the claim's, and return it."""
+    if delta != 0:
+        _check.check_open_unit("delta", delta)
+    claimed_delta = None if guarantee is None else guarantee.at_delta
+    if claimed_delta is not None and delta > claimed_delta:
+        raise InvalidParameter(
+            f"delta = {delta:g} is larger than the claim's {claimed_delta:g}: an audit there proves less than "
+            "the claim states. "
+            f"Audit at delta = {claimed_delta:g} or below."
+        )
+    return float(delta)
+
+
+def runs_needed(claim: Guarantee | tuple[float, float] | None, confidence: float = 0.95) -> int:
+    """Return the smallest number of runs, both data sets together, that could refute the claim.
+
+    It assumes a perfect attack, which classifies every run correctly.
+
+    Examples
+    --------
+    >>> runs_needed((1.0, 1e-5)), runs_needed((8.0, 1e-5))
+    (36, 32998)
+    """
+    guarantee = as_guarantee(claim)
+    return _runs_needed_for_curve(None if guarantee is None else trade_off_curve(guarantee), confidence)
+
+
+def _runs_needed_for_curve(curve: TradeOffCurve | None, confidence: float) -> int:
+    tail = (1 - confidence) / 2
+
+    def could_refute(count: int) -> bool:
+        power = math.exp(math.log(tail) / count)
+        size = -math.expm1(math.log(tail) / count)
+        return power > (float(curve.power(size)) if curve is not None else size)
+
+    high = expand_bracket(could_refute, 1, 2**50)
+    if high is None:
+        return 2**53
+    per_side = high = bisect_integers(could_refute, high, high // 2)
+    while per_side - math.ceil(per_side / CHOOSING_STRIDE) < high:
+        per_side += 1 + (high - per_side + per_side // CHOOSING_STRIDE) // 2
+    return 2 * per_side
+
+
+def check_n_runs(per_side: int, curve: TradeOffCurve | None, confidence: float) -> None:
+    """Check that a perfect attack with this many runs could refute the claim."""
+    needed = _runs_needed_for_curve(curve, confidence)
+    if 2 * per_side < needed:
+        advice = (
+            f"at least {needed:,} runs"
+            if needed < 2**53
+            else "a stronger method: no number of runs is enough"
+        )
+        raise InvalidParameter(
+            f"{2 * per_side:,} runs are too few: even if every run were classified correctly, the claim could "
+            "not be refuted "
+            f"at confidence {confidence:g}. Use {advice}."
+        )
+
+
+def _certify_best_test(
+    gain: Gain, choosing: tuple[Floats, Floats], certifying: tuple[Floats, Floats], tail: float
+) -> tuple[float, float]:
+    """Return (size, power) of the test that is best on the choosing runs, certified on the others."""
+    best, best_test = -math.inf, (1, 0, 0.0)
+    cuts = np.unique(np.quantile(np.concatenate(choosing), np.linspace(0.002, 0.998, _N_CUTS)))
+    for sign in (1, -1):
+        for order in (0, 1):
+            rates = _confident_rates(sign * choosing[order], sign * choosing[1 - order], sign * cuts, tail)
+            values = gain(*rates)
+            index = int(np.argmax(values))
+            if values[index] > best:
+                best, best_test = float(values[index]), (sign, order, float(cuts[index]))
+    sign, order, cut = best_test
+    size, power = _confident_rates(
+        sign * certifying[order], sign * certifying[1 - order], np.array([sign * cut]), tail
+    )
+    return float(size[0]), float(power[0])
+
+
+def _confident_rates(
+    positives: Floats, negatives: Floats, cuts: Floats, tail: float
+) -> tuple[Floats, Floats]:
+    """Return upper bounds on the size and lower bounds on the power of the tests {score > cut}."""
+    n, m = len(positives), len(negatives)
+    hits = n - np.searchsorted(np.sort(positives), cuts, side="right")
+    alarms = m - np.searchsorted(np.sort(negatives), cuts, side="right")
+    power = np.where(hits > 0, beta.ppf(tail, np.maximum(hits, 1), n - hits + 1), 0.0)
+    size = np.where(alarms < m, beta.ppf(1 - tail, alarms + 1, np.maximum(m - alarms, 1)), 1.0)
+    return np.asarray(size), np.asarray(power)
+
+
+def _epsilon_bound(size: Floats, power: Floats, delta: float) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(power - delta, 0.0)) - np.log(size)
+
+
+def _mu_bound(size: Floats, power: Floats) -> Floats:
+    is_proper = (power > 0) & (size < 1)
+    power, size = np.where(is_proper, power, 0.5), np.where(is_proper, size, 0.5)
+    return np.where(is_proper, ndtri(power) - ndtri(size), -np.inf)
+
+
+def _claim_margin(size: Floats, power: Floats, curve: TradeOffCurve) -> Floats:
+    """Return by how much a test exceeds the claim, in standard deviations of a normal score; never NaN."""
+    return _mu_bound(np.clip(curve.power(size), 0.0, 1.0), power)
+
+
+def _measured_points(first: Floats, second: Floats) -> tuple[tuple[float, float], ...]:
+    """Return measured size and power of half-line tests, the second data set against the first, for plots."""
+    if np.median(second) < np.median(first):
+        first, second = -first, -second
+    cuts = np.unique(np.quantile(np.concatenate([first, second]), np.linspace(0, 1, 101)))
+    size = 1 - np.searchsorted(np.sort(first), cuts, side="right") / len(first)
+    power = 1 - np.searchsorted(np.sort(second), cuts, side="right") / len(second)
+    return tuple((float(x), float(y)) for x, y in zip(size, power, strict=True))
+
+
+def allowed_points(curve: TradeOffCurve | None) -> tuple[tuple[float, float], ...]:
+    """Return the claim's curve at a few sizes, for plots."""
+    if curve is None:
+        return ()
+    sizes = np.concatenate([np.geomspace(1e-6, 0.01, 25)[:-1], np.linspace(0.01, 1.0, 100)])
+    return tuple((float(x), float(y)) for x, y in zip(sizes, curve.power(sizes), strict=True))

@@ -1,0 +1,140 @@
+"""Groups of options: a command takes a group as one parameter, and the command line shows the group's options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dplangevin.errors import InvalidParameter
+
+SchemaFile = Annotated[Path | None, typer.Option("--schema", help="Public schema, .json or .toml.")]
+DataNorm = Annotated[
+    float | None, typer.Option("--data-norm", help="Stated bound on a row, without a schema.")
+]
+TargetBounds = Annotated[
+    str | None, typer.Option("--target-bounds", help="LOW,HIGH of a regression target, without a schema.")
+]
+Classes = Annotated[
+    str | None, typer.Option("--classes", help="Public set of labels, a,b; default: the schema's target.")
+]
+Delimiter = Annotated[
+    str | None, typer.Option("--delimiter", help="Separator of a text file; default: comma, tab for .tsv.")
+]
+RandomState = Annotated[
+    int | None, typer.Option("--random-state", help="Seed of the noise; marks the release as seeded.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicTableOptions:
+    """Options that state what is public about a table, and how its file is read."""
+
+    schema: SchemaFile = None
+    data_norm: DataNorm = None
+    target_bounds: TargetBounds = None
+    classes: Classes = None
+    delimiter: Delimiter = None
+
+    @property
+    def parsed_target_bounds(self) -> tuple[float, float] | None:
+        """Lower and upper bound of --target-bounds."""
+        if self.target_bounds is None:
+            return None
+        try:
+            low, high = (float(part) for part in self.target_bounds.split(","))
+        except ValueError:
+            raise InvalidParameter(f"--target-bounds must be LOW,HIGH, got {self.target_bounds!r}.") from None
+        return low, high
+
+    def target_options(self, schema: Any, *, classifier: bool) -> dict[str, Any]:
+        """Return the options of an estimator that describe its target: a range, or the classes."""
+        from dplangevin.cli import _tables
+
+        options: dict[str, Any] = (
+            {} if self.parsed_target_bounds is None else {"target_bounds": self.parsed_target_bounds}
+        )
+        if classifier:
+            options["classes"] = _tables.resolve_classes(schema, _tables.parse_labels(self.classes))
+        return options
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions:
+    """Options that name the budget to charge: a data set in a ledger."""
+
+    ledger: Annotated[str | None, typer.Option("--ledger", help="URL of the budget ledger.")] = None
+    dataset: Annotated[str | None, typer.Option("--dataset", help="Name of the data set in the ledger.")] = (
+        None
+    )
+
+    def open_budget(self, label: str = "") -> Any:
+        """Return the data set in the ledger, or None."""
+        if self.ledger is None and self.dataset is None:
+            return None
+        if self.ledger is None or self.dataset is None:
+            raise InvalidParameter("--ledger and --dataset go together.")
+        from dplangevin.ledger import Ledger
+
+        return Ledger.open(self.ledger).dataset(self.dataset, label=label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOptions(BudgetOptions):
+    """Options of a release: the budget to charge, the seed of its noise, and its checkpoint."""
+
+    random_state: RandomState = None
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            help="Private file from which the same command resumes after a crash; charged once.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputFormat:
+    """Options that say how the result is printed."""
+
+    as_json: AsJson = False
+    quiet: Quiet = False
+
+
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command as the command line calls it: with the options of its groups instead of the groups."""
+    parameters = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, Any] = {
+        name: one.annotation for name, one in parameters.items() if is_dataclass(one.annotation)
+    }
+
+    def expanded_parameters() -> Iterator[inspect.Parameter]:
+        for name, one in parameters.items():
+            group = groups.get(name)
+            yield from (
+                (one,) if group is None else inspect.signature(group, eval_str=True).parameters.values()
+            )
+
+    @wraps(command)
+    def wrapper(**arguments: Any) -> None:
+        groups_built = {
+            name: kind(**{each: arguments.pop(each) for each in _field_names(kind)})
+            for name, kind in groups.items()
+        }
+        command(**arguments, **groups_built)
+
+    wrapper.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in expanded_parameters()]
+    )
+    return wrapper
+
+
+def _field_names(kind: Any) -> list[str]:
+    return list(inspect.signature(kind).parameters)

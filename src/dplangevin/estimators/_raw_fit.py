@@ -1,0 +1,515 @@
+"""Fits that also learn bounds or limit rows per person, all with one plan and one charge.
+
+`fit_raw_table` limits the rows of each person, learns a schema and fits; `fit_with_learned_norm` (data_norm="learn")
+learns the norm to which rows are clipped. There, rows are divided by the learned norm, so that the fit can be planned
+for rows of norm 1 before anything is read, and the coefficients are divided by it afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dplangevin import _check
+from dplangevin._arrays import Floats
+from dplangevin.accounting.charge import charge_then_release
+from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.accounting.registry import mechanisms_with
+from dplangevin.data.dataset import check_shape
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.estimators._interval_plan import interval_budget_fraction
+from dplangevin.estimators._raw_table import PrivacyUnit, RawPlan, RawRecords, plan_raw_fit
+from dplangevin.estimators._reading import UNBOUNDED_WEIGHTS_MESSAGE, OutOfMemoryData, build_dataset
+from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema
+from dplangevin.mechanisms.learned_schema.cells import (
+    ColumnRange,
+    coarse_range,
+    count_cells,
+    octave_edges,
+    refine_range,
+    schema_entry,
+)
+from dplangevin.mechanisms.learned_schema.mechanism import CellCounts, LearnedSchemaMechanism, hash_counts
+from dplangevin.mechanisms.learned_schema.spec import count_noise_std
+from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
+from dplangevin.mechanisms.release import Release
+from dplangevin.mechanisms.run_state import RunState
+from dplangevin.planner.fit_plan import FitPlan, plan_request
+from dplangevin.planner.request import Request
+from dplangevin.problem.constants import ADJACENCIES
+from dplangevin.schema import CategoricalColumn, Column, LearnableSchema, Schema
+from dplangevin.schema.learned import LEARN, asks_to_learn, learn_template_error
+from dplangevin.tables import Table, TableFiles, as_column, is_path
+
+if TYPE_CHECKING:
+    from dplangevin.estimators._base import DPLinearModel
+
+
+def read_schema_to_learn(schema: Any) -> LearnableSchema | None:
+    """Return the schema if something of it is to be learned, else None."""
+    if isinstance(schema, LearnableSchema):
+        return schema
+    return LearnableSchema.from_dict(schema) if asks_to_learn(schema) else None
+
+
+def _feature_names(X: Any, y: Any) -> list[str]:
+    """Return the column names of a table without the target; an empty list where it has no names."""
+    if is_path(X):
+        names: Any = TableFiles(X).names
+    else:
+        names = next(
+            (
+                getattr(X, attribute)
+                for attribute in ("columns", "column_names", "names")
+                if hasattr(X, attribute)
+            ),
+            (),
+        )
+    return [str(name) for name in names if not (isinstance(y, str) and str(name) == y)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RawRelease:
+    """Result of a fit from a raw table, released and charged as one.
+
+    Parameters
+    ----------
+    release : of the fit.
+    fit_plan : that was run.
+    model_copy : the model for which the schema was completed.
+    schema : that was learned, or None.
+    ledger_head : of the ledger's chain after the charge.
+    """
+
+    release: Release
+    fit_plan: FitPlan
+    model_copy: DPLinearModel
+    schema: Schema | None
+    ledger_head: str | None = field(default=None, repr=False)
+
+    def digest(self) -> str:
+        """Return a hash of both results, for the ledger."""
+        learned = "" if self.schema is None else repr(self.schema.to_dict())
+        return hashlib.sha256((self.release.digest() + learned).encode()).hexdigest()
+
+
+def fit_raw_table(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
+    """Plan from public inputs, charge once, limit rows per person, learn the schema, fit, and store the release."""
+    if isinstance(model.schema, str) and model.schema == LEARN:
+        raise learn_template_error(_feature_names(X, y))
+    schema_to_learn = read_schema_to_learn(model.schema)
+    _check_raw_options(model, schema_to_learn)
+    records = RawRecords.from_fit_arguments(
+        X, y, weights, None if schema_to_learn is None else schema_to_learn.names
+    )
+    model_copy = _planning_copy(model, schema_to_learn, records)
+    privacy_unit = PrivacyUnit(
+        max_rows=_check.check_count("max_rows_per_person", model.max_rows_per_person),
+        adjacency=_check.check_choice("adjacency", model.adjacency, ("replace-one", "add-remove")),
+        chooses_rows=model.person is not None,
+    )
+    encode = model_copy.target_encoder()
+    request = model_copy.planning_request(
+        model.public_divisor(len(records)), _n_planned_columns(model_copy, records, model), encode.n_classes
+    )
+    plan = plan_raw_fit(
+        request, schema_to_learn, privacy_unit, _check.check_positive("epsilon", model.epsilon)
+    )
+    if not privacy_unit.chooses_rows:  # otherwise the number of rows is private
+        check_shape((len(records), request.n_features), plan.fit_plan.plan.problem)
+    if plan.fit_plan.warning is not None:
+        warnings.warn(plan.fit_plan.warning, UserWarning, stacklevel=3)
+    if records.weights is not None and model.weight_bound is None:
+        warnings.warn(UNBOUNDED_WEIGHTS_MESSAGE, UserWarning, stacklevel=3)
+    if model.verbose:
+        print(plan.fit_plan)
+    raw_fit = RawFit(
+        model=model,
+        model_copy=model_copy,
+        schema_to_learn=schema_to_learn,
+        records=records,
+        plan=plan,
+        request=request,
+    )
+    saved_run = RunState.for_fit(
+        model.checkpoint,
+        plan.fit_plan.plan,
+        plan.learning,
+        privacy_unit,
+        model.person,
+        None if schema_to_learn is None else schema_to_learn.to_dict(),
+        ledger=model.ledger,
+    )
+
+    def release(rng: np.random.Generator, seeded: bool) -> RawRelease:
+        return raw_fit.release(rng, seeded, saved_run)
+
+    raw_release = charge_then_release(
+        plan,
+        release,
+        model.random_state,
+        ledger=model.ledger,
+        checkpoint=saved_run,
+        rows_per_person=privacy_unit.max_rows,
+    )
+    return _copy_fitted_attributes(model, plan, raw_release)
+
+
+def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | None) -> None:
+    """Raise for options that do not go with a raw table, from public inputs alone."""
+    unsupported = {
+        "public_data": model.public_data is not None,
+        "intervals": bool(interval_budget_fraction(model)),
+        "secure=True": bool(model.secure),
+    }
+    for name in [name for name, is_set in unsupported.items() if is_set]:
+        if schema_to_learn is None:
+            raise InvalidParameter(f"{name} does not go with person=; leave one of them out.")
+        raise InvalidParameter(
+            f"{name} does not go with a learned schema: learn it with one fit, and pass the fitted model's schema_."
+        )
+    if schema_to_learn is not None and model.data_norm is not None:
+        raise InvalidParameter("data_norm and schema are both given; the schema states its own row_norm.")
+    if (
+        schema_to_learn is not None
+        and getattr(model, "_model", "") == "poisson"
+        and any(c is schema_to_learn.target for c in schema_to_learn.numbers)
+    ):
+        raise InvalidParameter(
+            "the range of counts cannot be learned: it is part of the Poisson loss. State target_bounds=(0, high)."
+        )
+    if model.person is None:
+        return
+    if not isinstance(model.person, str):
+        raise InvalidParameter("person must be the name of a column of the table.")
+    if model.mechanism in mechanisms_with("random_batches"):
+        raise InvalidParameter(
+            "person= supports full batches only: a random batch samples rows, not persons. Leave mechanism='auto'."
+        )
+    if model.n_public is None:
+        raise InvalidParameter(
+            "person= needs n_public=, the public divisor of the mean, because the number of rows used depends on who "
+            "is in the table. State about how many rows to expect."
+        )
+
+
+def _planning_copy(
+    model: DPLinearModel, schema_to_learn: LearnableSchema | None, records: RawRecords
+) -> DPLinearModel:
+    """Return a copy whose schema has the widest encoding that may be learned; raise if public inputs are invalid."""
+    model_copy = copy.copy(model)
+    model_copy.bad_rows, model_copy.ledger, model_copy.checkpoint = model._bad_row_rule(), None, None
+    for name in [name for name in vars(model_copy) if name.endswith("_") and not name.startswith("_")]:
+        del model_copy.__dict__[name]
+    if schema_to_learn is not None:
+        model_copy.schema = schema_to_learn.widest_schema()
+    names = records.feature_names
+    if model.person is not None:
+        if model.person not in names:
+            raise InvalidParameter(f"there is no column {model.person!r}; the table has {', '.join(names)}.")
+        if not model_copy._accepts_any_row():
+            raise InvalidParameter(
+                "person= needs a schema or bad_rows='zero': an error after the charge would reveal a bad row."
+            )
+        if model_copy.schema is not None and model.person in as_schema(model_copy.schema).names:
+            raise InvalidParameter(
+                f"column {model.person!r} identifies persons; it cannot be a feature as well."
+            )
+    if model_copy.schema is not None:
+        as_schema(model_copy.schema).validate(names)
+    model_copy.check_public_inputs()
+    if model_copy.public_targets() is None:
+        raise InvalidParameter(
+            "state the public set of labels, classes=[...] or the schema's target: reading it from the table would "
+            "make the guarantee conditional."
+        )
+    return model_copy
+
+
+def _n_planned_columns(model_copy: DPLinearModel, records: RawRecords, model: DPLinearModel) -> int:
+    if model_copy.schema is not None:
+        return _n_encoded_columns(as_schema(model_copy.schema))
+    return len([name for name in records.feature_names if name != model.person])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RawFit:
+    """Planned fit from a raw table; `release` reads the records, after the charge."""
+
+    model: DPLinearModel
+    model_copy: DPLinearModel
+    schema_to_learn: LearnableSchema | None
+    records: RawRecords
+    plan: RawPlan
+    request: Request
+
+    def release(self, rng: np.random.Generator, seeded: bool, saved_run: RunState | None) -> RawRelease:
+        """Limit the rows per person, learn the schema, then fit the model."""
+        records, rows = self.records, self.plan.privacy_unit.max_rows
+        if self.model.person is not None:
+            records = records.limit_rows_per_person(self.model.person, rows, rng)
+        model_copy, fit_plan = self.model_copy, self.plan.fit_plan
+        schema: Schema | None = None
+        exact_counts: list[CellCounts] = []
+        if self.schema_to_learn is not None:
+            schema, exact_counts = self._learn_schema(records, rng)
+            fit_plan = self._narrower_plan(_n_encoded_columns(schema))
+            ran_widest_plan = fit_plan is self.plan.fit_plan
+            model_copy.schema = self.schema_to_learn.pad_schema(schema) if ran_widest_plan else schema
+        X, y, weights = model_copy.read_records(*records.fit_arguments())
+        problem, encode = fit_plan.plan.problem, model_copy.target_encoder(y)
+        data = build_dataset(X, y, problem, encode, weights)
+        if saved_run is not None:
+            saved_run.check_records(
+                lambda salt: (
+                    "".join(hash_counts(counts, salt) for counts in exact_counts)
+                    + fingerprint_dataset(data, salt)
+                )
+            )
+        release = replace(run_plan(fit_plan.plan, data, rng), seeded=seeded)
+        return RawRelease(release=release, fit_plan=fit_plan, model_copy=model_copy, schema=schema)
+
+    def _narrower_plan(self, n_features: int) -> FitPlan:
+        """Return the plan for the number of columns that was learned, if its guarantee is within what was charged."""
+        if n_features == self.request.n_features:
+            return self.plan.fit_plan
+        charged_plan = self.plan.fit_plan.plan
+        epsilon = charged_plan.guarantee.epsilon(charged_plan.delta)
+        request = replace(
+            self.request, n_features=n_features, epsilon=epsilon, adjacency=charged_plan.problem.adjacency,
+            allow_more_rows=charged_plan.problem.allow_more_rows,
+        )  # fmt: skip
+        try:
+            fit_plan = plan_request(request)
+        except DplangevinError:  # without a narrower plan, the one that was charged runs
+            return self.plan.fit_plan
+        if not self.plan.may_run(fit_plan):
+            return self.plan.fit_plan
+        return replace(fit_plan, reasons=(*self.plan.reasons, *fit_plan.reasons))
+
+    def _learn_schema(self, records: RawRecords, rng: np.random.Generator) -> tuple[Schema, list[CellCounts]]:
+        """Return the learned schema, and the exact counts from which its noisy counts were made."""
+        assert self.schema_to_learn is not None
+        schema_to_learn, n, exact_counts = self.schema_to_learn, self.request.n, []
+        table_columns = {
+            column.name: self._table_column(column.name) for column in schema_to_learn.learned_columns
+        }
+        texts = {table_columns[column.name]: column.text for column in schema_to_learn.categories}
+        edges = {table_columns[column.name]: octave_edges(column.unit) for column in schema_to_learn.numbers}
+
+        def release_counts(spec: CertifiedSpec, edges: Any, texts: Any, outer: bool) -> Any:
+            exact = records.count_cells(edges, texts, outer=outer)
+            exact_counts.append(exact)
+            return LearnedSchemaMechanism().run(spec, lambda: exact, rng)
+
+        first = release_counts(self.plan.learning[0], edges, texts, True)
+        columns: dict[str, Column] = {
+            column.name: column.to_column(_most_common_labels(labels, column.max_categories))
+            for column, labels in zip(schema_to_learn.categories, first.labels, strict=True)
+        }
+        if schema_to_learn.numbers:
+            noise = count_noise_std(self.plan.learning[0].spec)
+            spans = [
+                coarse_range(cells, column.unit, noise, n, _is_log_scale(column.transform))
+                for column, cells in zip(schema_to_learn.numbers, first.cells, strict=True)
+            ]
+            edges = {
+                table_columns[column.name]: span.edges
+                for column, span in zip(schema_to_learn.numbers, spans, strict=True)
+            }
+            second = release_counts(self.plan.learning[1], edges, {}, False)
+            noise = count_noise_std(self.plan.learning[1].spec)
+            for column, cells, span in zip(schema_to_learn.numbers, second.cells, spans, strict=True):
+                columns[column.name] = column.to_column(schema_entry(refine_range(cells, span, noise, n)))
+        return schema_to_learn.with_learned(columns), exact_counts
+
+    def _table_column(self, name: str) -> str:
+        """Return the name of the column in the table; that of the target is the one that y names."""
+        target = None if self.schema_to_learn is None else self.schema_to_learn.target
+        return self.records.y if target is not None and target.name == name else name
+
+
+def _n_encoded_columns(schema: Schema) -> int:
+    return len(SchemaEncoder(schema).get_feature_names_out())
+
+
+def _padded_positions(learned: Schema, padded: Schema) -> list[int]:
+    """Return the positions of the learned encoding's columns in the padded one, which has extra empty categories."""
+    positions, first = [], 0
+    for column, wide in zip(learned.columns, padded.columns, strict=True):
+        width, padded_width = (
+            _n_encoded_columns(replace(learned, columns=(each,), target=None)) - 1 for each in (column, wide)
+        )
+        n_listed = len(column.categories) if isinstance(column, CategoricalColumn) else width
+        positions += [
+            *range(first, first + n_listed),
+            *range(first + padded_width - (width - n_listed), first + padded_width),
+        ]
+        first += padded_width
+    return [*positions, first]  # the last one is the constant
+
+
+def _is_log_scale(transform: str | None) -> bool | None:
+    return None if transform is None else transform == "log1p"
+
+
+def _most_common_labels(labels: Any, max_labels: int) -> list[str]:
+    """Return the most common labels, in the order of the labels."""
+    most_common = sorted(labels, key=lambda label: (-labels[label], label))[:max_labels]
+    return sorted(most_common)
+
+
+def _copy_fitted_attributes(model: DPLinearModel, plan: RawPlan, raw_release: RawRelease) -> DPLinearModel:
+    """Set the released coefficients, schema and guarantee on the model, and return it."""
+    model_copy = raw_release.model_copy
+    problem = raw_release.fit_plan.plan.problem
+    theta = np.array(raw_release.release.value)
+    model_copy.set_coefficients(theta, problem)
+    assumptions = () if raw_release.schema is None else (
+        "ranges and categories were learned from noisy counts that the guarantee covers; they are part of the release",
+    )  # fmt: skip
+    model_copy.privacy_ = model_copy.guarantee_of_fit(
+        plan.guarantee, raw_release.release.seeded, *assumptions
+    )
+    if raw_release.schema is not None:
+        model_copy.schema_ = raw_release.schema
+        model_copy.coef_ = np.ascontiguousarray(
+            model_copy.coef_[..., _padded_positions(raw_release.schema, as_schema(model_copy.schema))]
+        )
+    model_copy.plan_, model_copy.n_iter_, model_copy.ledger_head_ = (
+        raw_release.fit_plan,
+        raw_release.release.n_steps,
+        raw_release.ledger_head,
+    )
+    fitted_attributes = {
+        name: value for name, value in vars(model_copy).items() if name.endswith("_") and name[:1] != "_"
+    }
+    model.__dict__.update(fitted_attributes)
+    return model
+
+
+NORM_SCHEMA = Schema.learn(norm="number")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NormRelease:
+    """Release of the fit to scaled rows, and the learned norm by which they were divided."""
+
+    release: Release
+    norm: float
+    ledger_head: str | None = field(default=None, repr=False)
+
+    def digest(self) -> str:
+        """Return a hash of both results, for the ledger."""
+        return hashlib.sha256(f"{self.release.digest()} {self.norm!r}".encode()).hexdigest()
+
+
+def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) -> Any:
+    """Plan for rows of norm 1, charge once, learn the norm, and fit the scaled rows."""
+    _check_norm_options(model)
+    model_copy = copy.copy(model)
+    # The conditions of a strict ledger are checked here, before the copy drops the ledger.
+    model_copy.data_norm = 1.0
+    model_copy.check_public_inputs()
+    model_copy.bad_rows, model_copy.ledger, model_copy.checkpoint = model._bad_row_rule(), None, None
+    outline = model_copy.outline(X, y, weights)
+    if isinstance(outline.X, OutOfMemoryData):
+        raise InvalidParameter("data_norm='learn' needs arrays in memory; state data_norm, or a schema.")
+    encode = model_copy.target_encoder(outline.labels)
+    privacy_unit = PrivacyUnit(
+        max_rows=_check.check_count("max_rows_per_person", model.max_rows_per_person),
+        adjacency=_check.check_choice("adjacency", model.adjacency, ADJACENCIES),
+        chooses_rows=False,
+    )
+    request = model_copy.planning_request(
+        model.public_divisor(outline.shape[0]), outline.shape[1], encode.n_classes
+    )
+    plan = plan_raw_fit(request, NORM_SCHEMA, privacy_unit, _check.check_positive("epsilon", model.epsilon))
+    if plan.fit_plan.warning is not None:
+        warnings.warn(plan.fit_plan.warning, UserWarning, stacklevel=3)
+    outline.check(plan.fit_plan.plan.problem, encode)
+    saved_run = RunState.for_fit(
+        model.checkpoint, plan.fit_plan.plan, plan.learning, privacy_unit, LEARN, ledger=model.ledger
+    )
+
+    def release(rng: np.random.Generator, seeded: bool) -> NormRelease:
+        rows, targets, row_weights = model_copy.read_cells(outline)
+        norm, exact_counts = _learn_norm(np.asarray(rows, np.float64), plan, request.n, rng)
+        with np.errstate(over="ignore"):  # a row that overflows is scaled back like any other
+            scaled = np.nan_to_num(rows / norm)
+        data = build_dataset(scaled, targets, plan.fit_plan.plan.problem, encode, row_weights)
+        if saved_run is not None:
+            saved_run.check_records(
+                lambda salt: _digest_counts(exact_counts, salt) + fingerprint_dataset(data, salt)
+            )
+        fit_release = replace(run_plan(plan.fit_plan.plan, data, rng), seeded=seeded)
+        return NormRelease(release=fit_release, norm=norm)
+
+    norm_release = charge_then_release(
+        plan,
+        release,
+        model.random_state,
+        ledger=model.ledger,
+        checkpoint=saved_run,
+        rows_per_person=privacy_unit.max_rows,
+    )
+    model_copy.set_coefficients(np.array(norm_release.release.value), plan.fit_plan.plan.problem)
+    model_copy.coef_ = model_copy.coef_ / norm_release.norm
+    assumption = (
+        f"rows were divided by the learned norm {norm_release.norm:.6g}, which is part of the release"
+    )
+    model_copy.privacy_ = model_copy.guarantee_of_fit(plan.guarantee, norm_release.release.seeded, assumption)
+    model_copy.data_norm_, model_copy.plan_ = norm_release.norm, plan.fit_plan
+    model_copy.n_iter_, model_copy.ledger_head_ = norm_release.release.n_steps, norm_release.ledger_head
+    model.__dict__.update({name: value for name, value in vars(model_copy).items() if name.endswith("_")})
+    return model
+
+
+def _check_norm_options(model: DPLinearModel) -> None:
+    """Raise for options that do not go with data_norm="learn", from public inputs alone."""
+    unsupported = {
+        "schema": model.schema is not None,
+        "person": model.person is not None,
+        "radius": model.radius is not None,
+        "alpha": model.alpha is not None,
+        "public_data": model.public_data is not None,
+        "intervals": bool(interval_budget_fraction(model)),
+        "secure": bool(model.secure),
+    }
+    for name in [name for name, is_set in unsupported.items() if is_set]:
+        raise InvalidParameter(
+            f"{name} does not go with data_norm='learn'; state data_norm, or leave {name} out."
+        )
+
+
+def _learn_norm(
+    rows: Floats, plan: RawPlan, n: int, rng: np.random.Generator
+) -> tuple[float, list[CellCounts]]:
+    """Return the upper end of the learned range of row norms, and the exact counts from which it was learned."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(rows, axis=1)
+    table = Table({"norm": as_column(norms, "norm")}, len(rows))
+    exact_counts: list[CellCounts] = []
+
+    def release_counts(spec: CertifiedSpec, edges: Floats, outer: bool) -> Floats:
+        exact = count_cells(table, {"norm": edges}, {}, outer=outer)
+        exact_counts.append(exact)
+        return np.asarray(LearnedSchemaMechanism().run(spec, lambda: exact, rng).cells[0])
+
+    first, second = plan.learning
+    span: ColumnRange = coarse_range(
+        release_counts(first, octave_edges(1.0), True), 1.0, count_noise_std(first.spec), n, False
+    )
+    span = refine_range(release_counts(second, span.edges, False), span, count_noise_std(second.spec), n)
+    return (span.high if span.high > 0 else 1.0), exact_counts
+
+
+def _digest_counts(exact_counts: list[CellCounts], salt: str) -> str:
+    from dplangevin.mechanisms.learned_schema.mechanism import hash_counts
+
+    return "".join(hash_counts(counts, salt) for counts in exact_counts)

@@ -1,1 +1,0 @@
-"""The promises of exact and certified draws."""

@@ -1,1 +1,0 @@
-"""Bounds for noisy gradient runs, one a file."""

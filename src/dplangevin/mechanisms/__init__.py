@@ -1,0 +1,84 @@
+"""Mechanisms, one package each: spec, theorems, mechanism and planner. `accounting.registry` lists them."""
+
+from typing import TYPE_CHECKING
+
+from dplangevin._lazy import attach_lazy_names
+
+if TYPE_CHECKING:
+    from dplangevin.mechanisms.exponential.law_guarantees import (
+        exponential_guarantee as exponential_guarantee,
+        exponential_temperature as exponential_temperature,
+        gibbs_guarantee as gibbs_guarantee,
+    )
+    from dplangevin.mechanisms.exponential.mechanism import (
+        ExponentialMechanism as ExponentialMechanism,
+        IteratedExponentialMechanism as IteratedExponentialMechanism,
+        run_uncertified_chains as run_uncertified_chains,
+    )
+    from dplangevin.mechanisms.exponential.sampler_plans import (
+        SamplerPlan as SamplerPlan,
+        plan_iterated as plan_iterated,
+        plan_sampler as plan_sampler,
+    )
+    from dplangevin.mechanisms.exponential.spec import (
+        ExponentialSpec as ExponentialSpec,
+        GibbsSpec as GibbsSpec,
+        IteratedExponentialSpec as IteratedExponentialSpec,
+    )
+    from dplangevin.mechanisms.exponential.stages import plan_stages as plan_stages
+    from dplangevin.mechanisms.mechanism import (
+        AnswerMechanism as AnswerMechanism,
+        FitMechanism as FitMechanism,
+        Mechanism as Mechanism,
+        MechanismOutput as MechanismOutput,
+    )
+    from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent as PublicMirrorDescent
+    from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map as public_mirror_map
+    from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec as PublicMirrorSpec
+    from dplangevin.mechanisms.mirror_descent.theorem import (
+        calibrate_mirror_noise as calibrate_mirror_noise,
+    )
+    from dplangevin.mechanisms.moments.mechanism import SufficientStatistics as SufficientStatistics
+    from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec as SufficientStatisticsSpec
+    from dplangevin.mechanisms.noisy_answers.noisy_counts import (
+        GeneralizedGaussianMechanism as GeneralizedGaussianMechanism,
+    )
+    from dplangevin.mechanisms.noisy_answers.spec import (
+        AnswerSpec as AnswerSpec,
+        CorrectedAnswersSpec as CorrectedAnswersSpec,
+        MaxNormSpec as MaxNormSpec,
+        NoisyAnswersSpec as NoisyAnswersSpec,
+        NoisyMaxSpec as NoisyMaxSpec,
+        NoisySumsSpec as NoisySumsSpec,
+    )
+    from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon as lower_bound_epsilon
+    from dplangevin.mechanisms.noisy_gradient.mechanism import (
+        DiscreteGradientDescent as DiscreteGradientDescent,
+        NoisyGradientDescent as NoisyGradientDescent,
+    )
+    from dplangevin.mechanisms.noisy_gradient.spec import (
+        DiscreteGradientSpec as DiscreteGradientSpec,
+        NoisyGradientSpec as NoisyGradientSpec,
+        langevin_spec as langevin_spec,
+    )
+    from dplangevin.mechanisms.perturbation.mechanism import (
+        ObjectivePerturbation as ObjectivePerturbation,
+        OutputPerturbation as OutputPerturbation,
+    )
+    from dplangevin.mechanisms.perturbation.spec import (
+        ObjectivePerturbationSpec as ObjectivePerturbationSpec,
+        OutputPerturbationSpec as OutputPerturbationSpec,
+    )
+    from dplangevin.mechanisms.perturbation.theorem import (
+        calibrate_objective_perturbation as calibrate_objective_perturbation,
+        calibrate_output_perturbation as calibrate_output_perturbation,
+    )
+    from dplangevin.mechanisms.rashomon.spec import (
+        RashomonChainSpec as RashomonChainSpec,
+        RashomonSpec as RashomonSpec,
+    )
+    from dplangevin.mechanisms.release import AnswersRelease as AnswersRelease, Release as Release
+    from dplangevin.mechanisms.underdamped.mechanism import UnderdampedLangevin as UnderdampedLangevin
+    from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec as UnderdampedSpec
+
+__getattr__, __dir__, __all__ = attach_lazy_names(__name__)

@@ -1,0 +1,328 @@
+"""Calibrate each sampler tier to (epsilon, delta) and estimate its cost and risk, from public quantities only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from scipy.optimize import brentq
+
+from dplangevin.accounting import conversions as cv, proximal_certificate as chain
+from dplangevin.accounting.registry import find_theorem
+from dplangevin.errors import AssumptionFailed, CalibrationFailed
+from dplangevin.mechanisms.exponential.law_guarantees import (
+    exponential_temperature,
+    gibbs_temperature,
+    mean_gradient_sensitivity,
+    sup_norm_cost,
+    total_variation_allowance,
+)
+from dplangevin.mechanisms.exponential.sampler import (
+    choose_cells_per_axis,
+    choose_exact_method,
+    envelope_slack,
+)
+from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec, GibbsSpec
+from dplangevin.mechanisms.exponential.theorem import chain_start_and_rate
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
+from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift
+from dplangevin.problem import Problem, risk
+from dplangevin.problem.constants import Constants
+from dplangevin.problem.problem import full_lipschitz, max_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainPlan:
+    """A chain that meets its certificate for every data set, with the expected number of evaluations of F."""
+
+    step_size: float
+    n_steps: int
+    n_gradients: float
+    n_values: float
+
+
+def plan_certified_chain(
+    constants: Constants, inverse_temperature: float, total_variation: float
+) -> ChainPlan:
+    """Return the cheapest chain that is within this total variation of exp(-beta F)."""
+
+    def steps_needed(ratio: float, poincare: float, eta: float) -> int:
+        return chain.total_variation_steps(total_variation, ratio, eta, poincare)
+
+    return _plan_cheapest_chain(constants, inverse_temperature, steps_needed)
+
+
+def plan_pure_chain(constants: Constants, inverse_temperature: float, sup_norm: float) -> ChainPlan:
+    """Return the cheapest chain whose density is within a factor 1 +- sup_norm of exp(-beta F) everywhere."""
+
+    def steps_needed(ratio: float, poincare: float, eta: float) -> int:
+        return chain.sup_norm_steps(sup_norm, ratio, eta, poincare, constants.diameter)
+
+    return _plan_cheapest_chain(constants, inverse_temperature, steps_needed)
+
+
+def mean_curvature(constants: Constants) -> float:
+    """Bound the mean eigenvalue of F's Hessian: that of one record has trace at most rank times its smoothness."""
+    if constants.dimension is None:
+        raise AssumptionFailed("the chain's cost needs the dimension; state it in the constants.")
+    rank = min(constants.hessian_rank or constants.dimension, constants.dimension)
+    return constants.strong_convexity + constants.data_smoothness * rank / constants.dimension
+
+
+def _plan_cheapest_chain(
+    constants: Constants, beta: float, steps: Callable[[float, float, float], int]
+) -> ChainPlan:
+    """Return the chain with the cheapest step size; steps(ratio, poincare, eta) is the number of steps it needs."""
+    ratio, poincare = chain_start_and_rate(constants, beta)
+
+    def n_steps_at(eta: float) -> int:
+        return steps(ratio, poincare, eta)
+
+    low, mean, p = (
+        beta * constants.strong_convexity,
+        beta * mean_curvature(constants),
+        constants.dimension or 1,
+    )
+    eta = chain.best_step_size(n_steps_at, poincare, low, mean, p)
+    count = n_steps_at(eta)
+    proposals = chain.expected_proposals(eta, low, mean, p)
+    # the start also needs a minimiser: a few hundred gradients at most
+    return ChainPlan(
+        step_size=eta, n_steps=count, n_gradients=count + 100.0, n_values=count * (1 + proposals)
+    )
+
+
+GibbsLaw = Literal["auto", "exponential", "gibbs"]
+SUP_NORM_BUDGET_FRACTION = 0.005
+SAMPLER_DELTA_FRACTION = 0.1
+"""Fraction of delta for the total variation of a certified sampler, next to a Gaussian guarantee."""
+DEFAULT_START_DISTANCE = 4.0
+"""Assumed distance to the minimiser (rows of norm 1) where the set does not bound it; enters utility only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PopulationBounds:
+    """Bounds on the expected loss of new records under one draw; None where none is known.
+
+    stability : uniform stability of the draw, a bound on the mean loss of new records minus that of the records.
+    population_risk : the expected excess of the mean loss of new records over its minimum.
+    """
+
+    stability: float | None = None
+    population_risk: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierPlan:
+    """A spec with its theorem and expected passes over the data; has_bounded_cost when those are known beforehand."""
+
+    tier: str
+    spec: DrawSpec | NoisyGradientSpec
+    theorem: str | None
+    n_evaluations: float
+    excess_risk: float | None
+    has_bounded_cost: bool = True
+
+
+def plan_pure_tier(problem: Problem, epsilon: float, delta: float) -> TierPlan:
+    """Plan the pure tier: a chain run until its density error everywhere costs half a percent of epsilon."""
+    constants = problem.constants
+    error = min(SUP_NORM_BUDGET_FRACTION * epsilon, 0.1)
+    beta = exponential_temperature(constants, (epsilon - sup_norm_cost(error)) * (1 - 1e-9))
+    chain = plan_pure_chain(constants, beta, error)
+    spec = ExponentialSpec(
+        inverse_temperature=beta, tier="pure", step_size=chain.step_size, n_steps=chain.n_steps
+    )
+    return TierPlan(
+        tier="pure",
+        spec=spec,
+        theorem="exponential-mechanism",
+        n_evaluations=chain.n_gradients + chain.n_values,
+        excess_risk=draw_excess(problem, beta) * (1 + error),
+    )
+
+
+def plan_certified_tier(problem: Problem, epsilon: float, delta: float, law: GibbsLaw = "auto") -> TierPlan:
+    """Plan the certified tier: the colder of exponential and Gibbs law, with total variation within delta."""
+    beta, gibbs = _choose_temperature(problem, epsilon, delta, law, sampler_fraction=SAMPLER_DELTA_FRACTION)
+    tau = total_variation_allowance(delta * (SAMPLER_DELTA_FRACTION if gibbs else 0.99), epsilon)
+    for _ in range(200):
+        chain = plan_certified_chain(problem.constants, beta, tau)
+        fields: dict[str, Any] = {
+            "tier": "certified",
+            "step_size": chain.step_size,
+            "n_steps": chain.n_steps,
+        }
+        spec, theorem = _make_draw_spec(beta, gibbs, **fields)
+        if find_theorem(theorem, type(spec)).certify(problem.constants, spec).epsilon(delta) <= epsilon:
+            break
+        beta *= 0.9995  # the curve is interpolated on the safe side
+    bound = draw_excess(problem, beta)
+    width = problem.constants.diameter
+    sampler_excess = tau * full_lipschitz(problem) * width if math.isfinite(width) else 0.0
+    return TierPlan(
+        tier="certified",
+        spec=spec,
+        theorem=theorem,
+        n_evaluations=chain.n_gradients + chain.n_values,
+        excess_risk=bound + sampler_excess,
+    )
+
+
+def plan_exact_tier(
+    problem: Problem, epsilon: float, delta: float, law: GibbsLaw = "auto", grid: int = 0
+) -> TierPlan:
+    """Plan the exact tier, a rejection sampler whose cost is known beforehand only on a line, a grid or cells."""
+    method = choose_exact_method(problem, grid)
+    beta, gibbs = _choose_temperature(problem, epsilon, delta, "exponential" if grid else law)
+    spec, theorem = _make_draw_spec(beta, gibbs, tier="exact", grid=grid)
+    costs = {"grid": float(grid**problem.dimension), "line": 100.0, "gaussian": 2.0}
+    if method == "cells":
+        cells = choose_cells_per_axis(problem, beta)
+        # proposals per draw where the density is flat; where it slopes, the errors average out
+        proposals = math.exp(envelope_slack(problem, beta, cells))
+        costs["cells"] = 2.0 * cells**problem.dimension + 100.0 * proposals
+    excess = draw_excess(problem, beta)
+    if grid:
+        excess = grid_excess(problem, beta, grid)
+    return TierPlan(
+        tier="exact",
+        spec=spec,
+        theorem=theorem,
+        n_evaluations=costs[method] if method in costs else 200.0 + _expected_proposals(problem, beta),
+        excess_risk=excess,
+        has_bounded_cost=method in ("grid", "line", "cells"),
+    )
+
+
+def plan_process_tier(problem: Problem, epsilon: float, delta: float) -> TierPlan:
+    """Plan the process tier, SGLD: last iterate with a ridge, average without one, last iterate if nonconvex."""
+    constants, mu = problem.constants, cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
+    if constants.convex and math.isfinite(constants.smoothness) and constants.strong_convexity > 0:
+        return _plan_last_iterate(problem, mu)
+    distance = max_start_distance(problem)
+    p, sensitivity = problem.dimension, mean_gradient_sensitivity(constants)
+    time = distance * mu / (sensitivity * math.sqrt(p))
+    smooth = constants.smoothness
+    if math.isfinite(smooth):
+        steps = max(10, math.ceil(2 * smooth * time))
+    else:
+        steps = max(10, math.ceil((_lipschitz_within(problem, distance) * time / distance) ** 2))
+    rate = time / steps
+    beta = 2 * mu**2 / (sensitivity**2 * rate * steps)
+    release: Literal["average", "last-iterate"] = "average" if constants.convex else "last-iterate"
+    spec = langevin_spec(inverse_temperature=beta, step_size=rate / beta, n_steps=steps, release=release)
+    excess = None
+    if constants.convex and math.isfinite(smooth):
+        excess = risk.sgld_average_excess(p, beta, distance, rate, steps, smooth)
+    elif constants.convex:
+        excess = risk.sgld_nonsmooth_average_excess(
+            p, beta, distance, rate, steps, _lipschitz_within(problem, distance)
+        )
+    return TierPlan(
+        tier="process",
+        spec=spec,
+        theorem=Composition.name,
+        n_evaluations=float(steps),
+        excess_risk=excess,
+    )
+
+
+def _plan_last_iterate(problem: Problem, mu: float) -> TierPlan:
+    constants = problem.constants
+    rate = 1 / (2 * constants.smoothness)
+    steps = math.ceil(math.log(1e3) / -math.log1p(-rate * constants.strong_convexity))
+    theorem = OptimalShift.name
+
+    def make_spec(log_beta: float) -> NoisyGradientSpec:
+        beta = math.exp(log_beta)
+        return langevin_spec(inverse_temperature=beta, step_size=rate / beta, n_steps=steps)
+
+    def log_overspend(log_beta: float) -> float:
+        spec = make_spec(log_beta)
+        spent = find_theorem(theorem, type(spec)).certify(constants, spec).mu
+        return math.log((spent or math.inf) / mu)
+
+    guess = math.log(gibbs_temperature(constants, mu))
+    root = float(brentq(log_overspend, guess - 12, guess + 12, xtol=1e-12))
+    while log_overspend(root) > 0:
+        root -= 1e-9
+    beta = math.exp(root)
+    # the excess of the stationary law: the distance to it has shrunk a thousandfold
+    excess = risk.sgld_stationary_excess(problem.dimension, beta, rate, constants.smoothness)
+    return TierPlan(
+        tier="process",
+        spec=make_spec(root),
+        theorem=theorem,
+        n_evaluations=float(steps),
+        excess_risk=excess,
+    )
+
+
+def draw_excess(problem: Problem, beta: float) -> float:
+    """Return a bound on E F - min F of an exact draw: p / beta when convex, with a logarithm otherwise."""
+    if problem.constants.convex:
+        return risk.exponential_excess(problem.dimension, beta)
+    return risk.nonconvex_excess(problem.dimension, beta, full_lipschitz(problem), problem.constants.diameter)
+
+
+def grid_excess(problem: Problem, beta: float, grid: int) -> float:
+    """Return a bound on E F - min F of a draw on the grid: log(points) / beta plus L_F times a cell's diagonal."""
+    p = problem.dimension
+    cell = problem.constants.diameter / (grid - 1) * math.sqrt(p)
+    return p * math.log(grid) / beta + full_lipschitz(problem) * cell
+
+
+def _choose_temperature(
+    problem: Problem, epsilon: float, delta: float, law: GibbsLaw, sampler_fraction: float = 0.0
+) -> tuple[float, bool]:
+    """Return (beta, whether it is the Gibbs law's): the larger inverse temperature that the two theorems allow."""
+    constants, candidates = problem.constants, []
+    if law != "exponential" and delta > 0 and (law == "gibbs" or constants.strong_convexity > 0):
+        mu = cv.gdp_mu(epsilon, delta * (1 - sampler_fraction)) * (1 - 1e-8)
+        candidates.append((gibbs_temperature(constants, mu), True))
+    if law != "gibbs" and (law == "exponential" or math.isfinite(constants.diameter) or not candidates):
+        candidates.append((exponential_temperature(constants, epsilon * (1 - 1e-9)), False))
+    if not candidates:
+        raise CalibrationFailed(
+            "the Gibbs law has no pure guarantee; state a delta, or use law='exponential'."
+        )
+    return max(candidates)
+
+
+def _make_draw_spec(beta: float, gibbs: bool, **fields: Any) -> tuple[DrawSpec, str]:
+    if gibbs:
+        return GibbsSpec(inverse_temperature=beta, **fields), "strongly-convex-gibbs"
+    return ExponentialSpec(inverse_temperature=beta, **fields), "exponential-mechanism"
+
+
+def max_start_distance(problem: Problem) -> float:
+    """Return the largest distance from the start (0, projected) to a point of the set; assumed if it is unbounded."""
+    radius = max_norm(problem.constraint, problem.dimension)
+    return radius if math.isfinite(radius) else DEFAULT_START_DISTANCE / problem.row_norm
+
+
+def _lipschitz_within(problem: Problem, distance: float) -> float:
+    """Return the Lipschitz constant of F within `distance` of 0: finite on an unbounded set too."""
+    return problem.constants.lipschitz + problem.ridge * distance
+
+
+def _expected_proposals(problem: Problem, beta: float) -> float:
+    """Estimate the proposals of an exact draw far from the boundary: exp((p/6) (h / (h + m)) s / sqrt(beta m)).
+
+    s = 1.35 sqrt(p).
+    """
+    p, m = problem.dimension, problem.ridge
+    mean = mean_curvature(problem.constants)
+    if p / (beta * mean) > (problem.constants.diameter / 2) ** 2:
+        raise AssumptionFailed(
+            f"an exact draw of {p} parameters would be rejected almost always: the distribution is expected to be "
+            "wider than the ball. Use tier='pure' or 'certified', or a larger radius."
+        )
+    fraction = 1 - m / mean
+    return math.exp(
+        min(700.0, p / 6 * fraction * 1.35 * math.sqrt(p) * problem.row_norm / math.sqrt(beta * m))
+    )

@@ -1,0 +1,94 @@
+"""Release noisy counts of public cells, and of the labels whose noisy count reaches the threshold."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
+from dplangevin.mechanisms.mechanism import Mechanism
+from dplangevin.mechanisms.release import ChargedRelease
+from dplangevin.mechanisms.run_state import RunState
+from dplangevin.sampling.float_noise import sample_discrete_laplace
+
+Floats = NDArray[np.float64]
+
+
+class CellCounts(NamedTuple):
+    """Exact counts of each number column's cells [numbers, cells] and of each category column's labels."""
+
+    cells: Floats
+    labels: Sequence[Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearnedSchemaRelease(ChargedRelease):
+    """Noisy counts of cells, and of the selected labels of each category column, sorted by label."""
+
+    cells: Floats
+    labels: tuple[Mapping[str, float], ...]
+
+    def digest(self) -> str:
+        """Return a hash of the released numbers, for the ledger."""
+        content = hashlib.sha256(np.ascontiguousarray(self.cells).tobytes())
+        content.update(repr([dict(counts) for counts in self.labels]).encode())
+        return content.hexdigest()
+
+
+class LearnedSchemaMechanism(Mechanism[LearnedSchemaSpec, Callable[[], CellCounts], LearnedSchemaRelease]):
+    """Add noise to every cell and to every label that occurs, and omit labels below the threshold."""
+
+    def _check_inputs(self, plan: CertifiedSpec, data: Callable[[], CellCounts]) -> None:
+        if not callable(data):
+            raise InvalidParameter("learned-schema takes a function that reads the records and counts them.")
+
+    def _release(
+        self,
+        plan: CertifiedSpec,
+        data: Callable[[], CellCounts],
+        run_state: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> LearnedSchemaRelease:
+        spec, exact = cast(LearnedSchemaSpec, plan.spec), data()
+        shape = (spec.n_numbers, spec.n_cells if spec.n_numbers else 0)
+        if exact.cells.shape != shape or len(exact.labels) != spec.n_categories:
+            raise InvalidParameter(
+                f"the counts do not have the shape that the guarantee is for, {shape} cells and {spec.n_categories} "
+                "category columns; nothing was released."
+            )
+        if run_state is not None:
+            run_state.check_records(lambda salt: hash_counts(exact, salt))
+        cells = exact.cells + _sample_noise(spec, shape, rng)
+        released_labels = []
+        for counts in exact.labels:
+            labels = sorted(counts)  # so that the order of the rows does not change which noise a label gets
+            noisy = np.array([counts[label] for label in labels], float) + _sample_noise(
+                spec, len(labels), rng
+            )
+            pairs = zip(labels, noisy.tolist(), strict=True)
+            released_labels.append(
+                {label: count for label, count in pairs if count >= (spec.threshold or 0.0)}
+            )
+        return LearnedSchemaRelease(cells=cells, labels=tuple(released_labels), plan=plan, seeded=seeded)
+
+
+def hash_counts(exact: CellCounts, salt: str) -> str:
+    """Return a salted hash of exact counts."""
+    content = hashlib.sha256(salt.encode())
+    content.update(np.ascontiguousarray(exact.cells).tobytes())
+    content.update(repr([sorted(counts.items()) for counts in exact.labels]).encode())
+    return content.hexdigest()
+
+
+def _sample_noise(spec: LearnedSchemaSpec, size: int | tuple[int, ...], rng: np.random.Generator) -> Floats:
+    if spec.noise == "gaussian":
+        return spec.scale * rng.standard_normal(size)
+    return sample_discrete_laplace(spec.scale, size, rng)

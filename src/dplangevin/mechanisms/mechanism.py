@@ -1,0 +1,324 @@
+"""The base classes of mechanisms: every run is checked, then charged to the budget, before a record is read."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, final, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dplangevin._arrays import Floats
+from dplangevin.accounting.budget_account import BudgetAccount
+from dplangevin.accounting.charge import Releasable, charge_then_release
+from dplangevin.accounting.plan import CertifiedSpec, Plan
+from dplangevin.accounting.registry import mechanism_for
+from dplangevin.accounting.theorem import Spec
+from dplangevin.data.dataset import Dataset
+from dplangevin.data.reader import RecordReader, read_records
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
+from dplangevin.mechanisms.release import AnswersRelease, Release
+from dplangevin.mechanisms.run_state import SAVE_INTERVAL_SECONDS, CheckpointPath, RunState
+from dplangevin.problem import Problem, RecordLoss
+
+AnswerReader = Callable[[], Sequence[ArrayLike]]
+"""A function that reads the records and returns the exact answers: one array for each of the spec's sizes."""
+S = TypeVar("S", bound=Spec)
+A = TypeVar("A", bound=AnswerSpec)
+D = TypeVar("D")
+R = TypeVar("R", bound=Releasable)
+
+
+class Mechanism(ABC, Generic[S, D, R]):
+    """An algorithm that runs the specs of one type. Public inputs besides the spec are given to its constructor.
+
+    `run` checks and charges; subclasses release, given a generator and data whose charge has been made.
+    """
+
+    spec_type: ClassVar[type[Spec]]
+    """The type of its specs: the first type argument of the base class."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for base in vars(cls).get("__orig_bases__", ()):
+            first = next(iter(get_args(base)), None)
+            if isinstance(first, type) and issubclass(first, Spec):
+                cls.spec_type = first
+
+    @final
+    def run(
+        self,
+        plan: CertifiedSpec,
+        data: D,
+        random_state: object = None,
+        *,
+        ledger: BudgetAccount | None = None,
+        checkpoint: CheckpointPath = None,
+        save_every: float = SAVE_INTERVAL_SECONDS,
+        rows_per_person: int | None = None,
+    ) -> R:
+        """Check the plan, charge the budget, read the records, release, and record the release in the ledger.
+
+        Parameters
+        ----------
+        plan : the certified spec to run; a fit needs a Plan, which has a problem.
+        data : the records, or what reads them after the charge.
+        random_state : a seed or a generator, for tests only: whoever knows it can remove the noise.
+        ledger : the budget account to charge.
+        checkpoint : path of a private file. The run is saved there at intervals, and resumes from it with the same
+            noise (random_state is not used again) and the same charge.
+        save_every : seconds between two saved positions.
+        rows_per_person : the most records of one person, where the guarantee is for persons; the ledger must state
+            the same.
+        """
+        if not isinstance(plan.spec, self.spec_type):
+            raise InvalidParameter(
+                f"this plan is for {plan.spec.mechanism}, not for {self.spec_type.mechanism}."
+            )
+        self._check_inputs(plan, data)
+        secure = plan.guarantee.arithmetic == "discrete-grid"
+        if secure:
+            self._check_secure_options(random_state, checkpoint)
+        run_state, capabilities = None, self.spec_type.capabilities
+        if checkpoint is not None:
+            run_state = RunState(checkpoint, plan, *self._run_settings(), save_every=save_every)
+        elif ledger is not None and capabilities.checkpoints and (capabilities.secure_resume or not secure):
+            run_state = RunState.default_for_command(plan, *self._run_settings(), save_every=save_every)
+        release = partial(self._release, plan, data, run_state)
+        return charge_then_release(
+            plan, release, random_state, ledger=ledger, checkpoint=run_state, rows_per_person=rows_per_person
+        )
+
+    def _check_inputs(self, plan: CertifiedSpec, data: D) -> None:
+        """Refuse what cannot run, from public values only, before the ledger is charged."""
+
+    def _check_secure_options(self, random_state: object, checkpoint: CheckpointPath) -> None:
+        """Refuse a seed, and a checkpoint from which one charge could give two releases with different noise."""
+        check_no_seed(random_state)
+        if checkpoint is not None and not self.spec_type.capabilities.secure_resume:
+            raise InvalidParameter(
+                "checkpoint must be left out in secure mode here: secure noise is never written to a file, so a "
+                "resumed run would draw new noise for the same charge."
+            )
+
+    def _run_settings(self) -> tuple[object, ...]:
+        """Return the public settings, besides the plan, that identify this run."""
+        return ()
+
+    @abstractmethod
+    def _release(
+        self, plan: CertifiedSpec, data: D, run_state: RunState | None, rng: np.random.Generator, seeded: bool
+    ) -> R:
+        """Read the records, whose charge has been made, and release; `run_state` stores the position of the run."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MechanismInput(Generic[S]):
+    """The spec, data, generator and run state of a fit whose plan has been charged."""
+
+    plan: CertifiedSpec
+    spec: S
+    data: Dataset
+    run_state: RunState | None
+    seeded: bool
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MechanismOutput:
+    """The result of a fit: the value, the number of steps (public), and the iterates that the guarantee covers.
+
+    `auxiliary` holds what else is released with it, by name.
+    """
+
+    value: Floats
+    n_steps: int = 1
+    iterates: Mapping[int, Floats] = field(default_factory=dict)
+    auxiliary: Mapping[str, Floats] = field(default_factory=dict)
+
+
+class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
+    """The base of the mechanisms that solve a problem on its data set."""
+
+    supported_record_losses: ClassVar[Literal["none", "bounded values", "all"]] = "none"
+    """Which losses of whole records are supported: all where only sums of gradients are needed."""
+
+    @final
+    def _check_inputs(self, plan: CertifiedSpec, data: Dataset | RecordReader) -> None:
+        if not isinstance(plan, Plan):
+            raise InvalidParameter(
+                "this certified spec has constants but no problem, so it cannot be run; make a Plan."
+            )
+        if data.problem != plan.problem:
+            raise InvalidParameter(
+                "the data set was prepared for another problem than the plan's; build it from plan.problem."
+            )
+        loss = plan.problem.loss
+        if isinstance(loss, RecordLoss) and not (
+            self.supported_record_losses == "all"
+            or (self.supported_record_losses == "bounded values" and loss.bounded_values)
+        ):
+            raise InvalidParameter(
+                f"{self.spec_type.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is "
+                "one of whole records. Use noisy gradient descent."
+            )
+        if isinstance(loss, RecordLoss) and replace(plan.problem).constants != plan.problem.constants:
+            raise InvalidParameter(
+                f"the gradient bound of the {loss.name} loss has changed since the plan was made; make another plan."
+            )
+        self.check_problem(cast(S, plan.spec), plan.problem)
+
+    def check_problem(self, spec: S, problem: Problem) -> None:
+        """Refuse a problem that this mechanism cannot solve; no record is read."""
+
+    @final
+    def _release(
+        self,
+        plan: CertifiedSpec,
+        data: Dataset | RecordReader,
+        run_state: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> Release:
+        spec = cast(S, plan.spec)
+        data = read_records(data)  # the charge has been made: the first cell is read here
+        # a warning from a user's function could reveal a record
+        is_user_loss = isinstance(data.problem.loss, RecordLoss)
+        with warnings.catch_warnings(action="ignore") if is_user_loss else nullcontext():
+            if run_state is not None:
+                run_state.check_records(lambda salt: fingerprint_dataset(data, salt))
+            output = self.execute(
+                MechanismInput(plan=plan, spec=spec, data=data, run_state=run_state, seeded=seeded, rng=rng)
+            )
+        return Release(plan=cast(Plan, plan), seeded=seeded, **vars(output))
+
+    @abstractmethod
+    def execute(self, inputs: MechanismInput[S]) -> MechanismOutput:
+        """Run the spec on the data and return what is released."""
+
+
+class AnswerMechanism(Mechanism[A, AnswerReader, AnswersRelease]):
+    """The base of the mechanisms that add noise to exact answers about records."""
+
+    @final
+    def _check_inputs(self, plan: CertifiedSpec, data: AnswerReader) -> None:
+        if not callable(data):
+            raise InvalidParameter(
+                f"{self.spec_type.mechanism} takes a function that reads the records and returns the exact answers, "
+                f"not a {type(data).__name__}."
+            )
+
+    @final
+    def _release(
+        self,
+        plan: CertifiedSpec,
+        data: AnswerReader,
+        run_state: RunState | None,
+        rng: np.random.Generator,
+        seeded: bool,
+    ) -> AnswersRelease:
+        spec, exact = cast(A, plan.spec), [np.asarray(values, float) for values in data()]
+        if tuple(values.size for values in exact) != spec.sizes:
+            raise InvalidParameter(
+                f"the exact answers are {[values.size for values in exact]} numbers, but the guarantee was made for "
+                f"{list(spec.sizes)}; nothing was released."
+            )
+        if not all(np.isfinite(values).all() for values in exact):
+            raise InvalidParameter("exact answers must be finite numbers; nothing was released.")
+        if run_state is not None:
+            run_state.check_records(lambda salt: _hash_arrays(salt, *exact))
+        return AnswersRelease(values=self.release_answers(spec, exact, rng), plan=plan, seeded=seeded)
+
+    @abstractmethod
+    def release_answers(
+        self, spec: A, exact: Sequence[Floats], rng: np.random.Generator
+    ) -> tuple[Floats, ...]:
+        """Return the noisy answers."""
+
+
+def check_no_seed(random_state: object) -> None:
+    """Refuse a seed in secure mode: its noise comes from the operating system only."""
+    if random_state is not None:
+        raise InvalidParameter(
+            "random_state must be left out in secure mode: its noise comes from the operating system's cryptographic "
+            "generator, and a seed would undo it."
+        )
+
+
+def _hash_arrays(salt: str, *arrays: Any) -> str:
+    content = hashlib.sha256(salt.encode())
+    for values in arrays:
+        content.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return content.hexdigest()
+
+
+def fingerprint_dataset(data: Dataset, salt: str) -> str:
+    """Return a hash of all clipped records and of one gradient.
+
+    Gradients alone are not enough: the slope of a quantile or hinge loss is the same for many labels, so a changed
+    record might not move them. A change that clipping undoes does not change the release. The gradient detects
+    another kernel, whose rounding differs.
+    """
+    theta = np.cos(np.arange(1.0, data.problem.dimension + 1))[:, None]
+    content = hashlib.sha256(salt.encode())
+    content.update(data.n_samples.to_bytes(8, "little"))
+    content.update(data.sum_over_blocks(_hash_records, salt).tobytes())
+    content.update(data.gradient_sum(data.problem.loss, theta / np.linalg.norm(theta)).tobytes())
+    return content.hexdigest()
+
+
+def _hash_records(data: Dataset, salt: str) -> Floats:
+    """Return a hash of the records as eight integers below 2^32, so that sums over partitions stay exact."""
+    content = hashlib.sha256(salt.encode())
+    for block in data.blocks():
+        for values in (block.rows, block.labels, block.weights):
+            content.update(b"none" if values is None else np.ascontiguousarray(values).data)
+    return np.frombuffer(content.digest(), np.uint32).astype(float)
+
+
+def run_plan(
+    plan: Plan,
+    data: Dataset | RecordReader,
+    random_state: object = None,
+    *,
+    ledger: BudgetAccount | None = None,
+    secure: bool = False,
+    checkpoint: CheckpointPath = None,
+    rows_per_person: int | None = None,
+) -> Release:
+    """Run a plan on data with the mechanism of its spec, and return the release.
+
+    Parameters
+    ----------
+    plan : the problem, the spec and the certified guarantee.
+    data : clipped records, or a RecordReader, which reads them after the charge.
+    random_state : a seed or a generator, for tests only: whoever knows it can remove the noise.
+    ledger : the budget account to charge.
+    secure : True refuses a plan whose proof is about real-valued noise instead of exact noise on integers.
+    checkpoint : path of a private file from which the same call resumes after a crash, with the same noise and
+        charged once.
+    rows_per_person : the most records of one person, where the guarantee is for persons; the ledger must state the
+        same.
+    """
+    if secure and plan.guarantee.arithmetic != "discrete-grid":
+        raise AssumptionFailed(
+            f"secure mode has no proof for {plan.guarantee.theorem} ({plan.spec.mechanism}): its noise is "
+            "real-valued. Plan with a DiscreteGradientSpec, a spec with secure=True, or secure=True of an "
+            "estimator; hidden-state bounds, Gamma noise and posterior draws have no secure form."
+        )
+    mechanism = mechanism_for(type(plan.spec))
+    if mechanism is None:
+        raise InvalidParameter(
+            "this plan needs a public mirror map; use PublicMirrorDescent(mirror).run(plan, data)."
+        )
+    release: Release = mechanism.run(
+        plan, data, random_state, ledger=ledger, checkpoint=checkpoint, rows_per_person=rows_per_person
+    )
+    return release

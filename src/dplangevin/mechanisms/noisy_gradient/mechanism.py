@@ -1,0 +1,391 @@
+"""Projected noisy (stochastic) gradient descent, in floating point or, in secure mode, on an integer grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._arrays import Floats
+from dplangevin._check import check_count
+from dplangevin._progress import iterate_with_progress
+from dplangevin.data.dataset import Block, Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.noisy_gradient.gate import compute_gate, equal_noise_path
+from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.theorems.discrete_composition import integer_bound
+from dplangevin.mechanisms.run_state import Position, RunState
+from dplangevin.problem import Problem
+from dplangevin.sampling.exact_noise import sample_rounded_gaussian
+from dplangevin.sampling.langevin import geometric_weights, running_average_weights
+
+RowIndices = NDArray[np.intp]
+StoppingRule = Callable[[int, Floats], bool]
+
+
+class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
+    """Projected noisy gradient descent, theta <- project(theta - eta_t (G_t + Z_t)), with the plan's spec.
+
+    Parameters
+    ----------
+    n_steps : needed only for a plan that covers every number of steps; a public choice.
+    stop : stop(step, theta) is called with every iterate and may end the run early, for plans with
+        release="trajectory", which are charged in full whenever they stop. A resumed run calls it for the remaining
+        steps.
+
+    Privacy
+    -------
+    The plan's guarantee covers the released iterates only (`spec.release`); composition covers every iterate.
+
+    References
+    ----------
+    Altschuler and Talwar (2022), Algorithm 1; Chourasia, Ye and Shokri (2021), Algorithm 1; Ganesh, Thakurta and
+    Upadhyay (2022), Lemma C.1 and section F (Langevin diffusion, discretised).
+
+    Examples
+    --------
+    >>> from dplangevin.accounting.plan import Plan
+    >>> from dplangevin.data.dataset import ArrayDataset
+    >>> from dplangevin.problem import DataBounds, Logistic
+    >>> problem = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=4, n_features=1)
+    >>> spec = NoisyGradientSpec(step_size=1.0, noise_std=1.0, n_steps=3)
+    >>> plan = Plan(problem=problem, spec=spec, delta=1e-6)
+    >>> data = ArrayDataset([[0.5], [1.0], [-1.0], [-0.5]], [1, 1, 0, 0], problem)
+    >>> release = NoisyGradientDescent().run(plan, data)
+    >>> release.n_steps, len(release.value) == problem.dimension
+    (3, True)
+    """
+
+    supported_record_losses = "all"
+
+    def __init__(self, n_steps: int | None = None, *, stop: StoppingRule | None = None) -> None:
+        self.n_steps, self.stop = n_steps, stop
+
+    def check_problem(self, spec: NoisyGradientSpec, problem: Problem) -> None:
+        """Check that the number of steps is known, and that a stopping rule uses only what the guarantee covers."""
+        self._resolve_n_steps(spec, problem)
+        if self.stop is not None and spec.release != "trajectory":
+            raise InvalidParameter(
+                f"stop is called with every iterate, but the guarantee is for release={spec.release!r}; plan with "
+                "release='trajectory'."
+            )
+
+    def _run_settings(self) -> tuple[object, ...]:
+        return () if self.n_steps is None else (self.n_steps,)
+
+    def _resolve_n_steps(self, spec: NoisyGradientSpec, problem: Problem) -> int:
+        planned, n_steps = spec.n_steps, self.n_steps
+        if math.isfinite(planned):
+            if n_steps is not None and n_steps != planned:
+                raise InvalidParameter(
+                    f"n_steps = {n_steps} differs from the plan's {planned}; leave it out."
+                )
+            return int(planned)
+        if n_steps is None:
+            raise InvalidParameter(
+                "the plan covers every number of steps; state how many to run: NoisyGradientDescent(n_steps=...)."
+            )
+        steps = check_count("n_steps", n_steps)
+        epoch = math.ceil(problem.n / spec.divisor(problem.n))
+        if spec.sampling == "shuffle" and steps % epoch:
+            raise InvalidParameter(
+                f"n_steps = {steps} stops inside an epoch of {epoch} steps, which this guarantee does not cover; "
+                f"use a multiple of {epoch}."
+            )
+        return steps
+
+    def execute(self, inputs: MechanismInput[NoisyGradientSpec]) -> MechanismOutput:
+        """Run the descent; the release is the last iterate, the average, the checkpoints or the trajectory."""
+        spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
+        problem = data.problem
+        steps = self._resolve_n_steps(spec, problem)
+        project, divisor = problem.constraint.project, spec.divisor(problem.n)
+        etas = np.broadcast_to(np.asarray(spec.step_size, float), (steps,))
+        noises = np.broadcast_to(np.asarray(spec.noise_std, float), (steps,))
+        batches = sample_batches(spec, data.n_samples, divisor, problem.n, rng)
+        start = (
+            project(spec.start_scale * rng.standard_normal(problem.dimension))
+            if spec.start_scale
+            else project(np.zeros(problem.dimension))
+        )
+
+        def noisy_gradient(t: int, point: Floats) -> Floats:
+            total: Floats = data.gradient_sum(problem.loss, point[:, None], next(batches))[:, 0] / divisor
+            if problem.ridge:
+                total += problem.ridge * point
+            total += noises[t] * rng.standard_normal(problem.dimension)
+            return total
+
+        def redraw_step() -> None:
+            next(batches)
+            rng.standard_normal(problem.dimension)
+
+        position = None if run_state is None else replay_position(run_state, redraw_step, rng)
+        save_position = None if run_state is None else partial(run_state.save_if_due, rng=rng)
+        averaging = averaging_weights(spec, problem.ridge, steps)
+        value, iterates = run_descent(
+            spec, steps, start, etas, noisy_gradient, project, position, save_position, averaging, self.stop
+        )
+        if spec.weights == "gated":
+            value = _apply_gate(spec, problem, value)
+        n_done = steps if self.stop is None else max(iterates)
+        return MechanismOutput(value=value, n_steps=n_done, iterates=iterates)
+
+
+def _apply_gate(spec: NoisyGradientSpec, problem: Problem, means: Floats) -> Floats:
+    """Return the gated average of the windows' means, in the units of the problem's rows and weights."""
+    weight = problem.bounds.weight_bound
+    step = float(np.asarray(spec.step_size)) * problem.row_norm**2 * weight
+    noise = float(np.asarray(spec.noise_std)) / (problem.row_norm * weight)
+    gate = compute_gate(problem.row_norm * means, step, noise, int(spec.n_steps))
+    return means[-1] if gate.shrinkage_weight == 0 else np.asarray(gate.weights @ means)
+
+
+def replay_position(
+    run_state: RunState, redraw_step: Callable[[], object], rng: np.random.Generator
+) -> Position | None:
+    """Return the saved position, after redrawing the random numbers of its steps, which fix the order of batches."""
+    fields = run_state.load_position()
+    if fields is None:
+        return None
+    position = Position(**fields)
+    for _ in range(position.step):
+        redraw_step()
+    run_state.check_generator(rng)
+    return position
+
+
+def run_descent(
+    spec: NoisyGradientSpec,
+    steps: int,
+    start: Floats,
+    etas: Floats,
+    noisy_gradient: Callable[[int, Floats], Floats],
+    project: Callable[[Floats], Floats],
+    position: Position | None = None,
+    save_position: Callable[[Position], None] | None = None,
+    averaging: Floats | None = None,
+    stop: StoppingRule | None = None,
+) -> tuple[Floats, dict[int, Floats]]:
+    """Run the descent on noisy gradients, and return the released value and the iterates that the guarantee covers.
+
+    It begins at `position`, or else at `start`; `save_position` is called with every position, and `stop` may end it.
+    With `averaging` the total is the running average of the iterates that the steps start from, otherwise the sum of
+    those they lead to. With gated weights the value is the means of the windows, [3, p].
+    """
+    covered_steps = _covered_steps(spec, steps)
+    window_weights = _window_weights(spec, steps)
+    empty = (
+        np.zeros_like(start) if window_weights is None else np.zeros((window_weights.shape[1], *start.shape))
+    )
+    state = position or Position(step=0, theta=start, previous=start, total=empty)
+    for t in iterate_with_progress(range(state.step, steps), "noisy gradient descent"):
+        if averaging is not None:
+            state.total += averaging[t] * (state.theta - state.total)
+        point = state.theta + (t / (t + 3)) * (state.theta - state.previous) if spec.momentum else state.theta
+        state.previous, state.theta = state.theta, project(point - etas[t] * noisy_gradient(t, point))
+        state.step = t + 1
+        if window_weights is not None:
+            state.total += window_weights[t][:, None] * state.theta
+        elif averaging is None and t >= spec.average_from:
+            state.total += state.theta
+        if state.step in covered_steps:
+            state.iterates[state.step] = state.theta
+        if stop is not None and stop(state.step, state.theta.copy()):
+            break
+        if save_position is not None:
+            save_position(state)
+    value = state.theta
+    if window_weights is not None:
+        value = state.total / window_weights.sum(axis=0)[:, None]
+    elif spec.release == "average":
+        value = state.total if averaging is not None else state.total / (steps - spec.average_from)
+    elif spec.release == "checkpoints":
+        value = state.iterates[spec.checkpoints[-1]]
+    return value, state.iterates
+
+
+def _window_weights(spec: NoisyGradientSpec, steps: int) -> Floats | None:
+    """Return 1 where an iterate belongs to a window, else 0, [steps, windows]; None unless weights are gated."""
+    if spec.weights != "gated":
+        return None
+    *early, last = equal_noise_path(steps).windows
+    windows = (*early, last._replace(first=spec.average_from))
+    return np.array([[float(w.first <= t < w.last) for w in windows] for t in range(steps)])
+
+
+def averaging_weights(spec: NoisyGradientSpec, ridge: float, steps: int) -> Floats | None:
+    """Return each step's weight in the running average of the iterates that steps start from; None for sums."""
+    if spec.weights in ("uniform", "gated"):
+        return None
+    if spec.weights == "leading":
+        return running_average_weights(np.ones(steps), steps)
+    return running_average_weights(geometric_weights(spec.step_size, ridge, steps), steps)
+
+
+def _covered_steps(spec: NoisyGradientSpec, steps: int) -> frozenset[int]:
+    """Return the steps whose iterates the guarantee covers."""
+    if spec.release == "trajectory":
+        return frozenset(range(1, steps + 1))
+    if spec.release == "checkpoints":
+        return frozenset(spec.checkpoints)
+    return frozenset({steps}) if spec.release == "last-iterate" else frozenset()
+
+
+def sample_batches(
+    spec: NoisyGradientSpec, n_rows: int, size: int, n: int, rng: np.random.Generator
+) -> Iterator[RowIndices | None]:
+    """Generate batches with exactly the distribution that the accountant assumes; None is the whole data set."""
+    if spec.sampling == "full":
+        while True:
+            yield None
+    elif spec.sampling == "without-replacement":
+        while True:
+            yield rng.choice(n_rows, size, replace=False, shuffle=False)
+    elif spec.sampling == "poisson":
+        while True:
+            yield sample_poisson_rows(n_rows, size / n, rng)
+    order = rng.permutation(n_rows) if spec.order == "secret" else np.arange(n_rows)
+    while True:
+        if spec.sampling == "shuffle":
+            order = rng.permutation(n_rows)
+        for first in range(0, n_rows, size):
+            yield order[first : first + size]
+
+
+def sample_poisson_rows(n_rows: int, rate: float, rng: np.random.Generator) -> RowIndices:
+    """Sample each row independently with this probability, a million at a time to bound the memory."""
+    parts = [
+        first + np.flatnonzero(rng.random(min(1 << 20, n_rows - first)) < rate)
+        for first in range(0, n_rows, 1 << 20)
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, np.intp)
+
+
+Integers = NDArray[np.int64]
+MAX_SQUARED_NORM = 2**50
+"""Largest squared norm of a record's integers: sums of squares stay below 2^53, where doubles are exact."""
+
+
+def sum_integer_gradients(
+    data: Dataset, theta: Floats, rows: NDArray[np.integer[Any]] | None, grid: float, bound: int
+) -> Integers:
+    """Return sum_i z_i, z_i = round(weight_i grad loss_i(theta) / grid), over the records or these rows.
+
+    z_i is computed entry by entry from record i alone: a record's position and neighbours do not change it. A record
+    with |z_i|^2 > bound, which no admissible record has, is dropped. So one record moves the sum by at most
+    sqrt(bound).
+    """
+    batch = None if rows is None else np.sort(rows)
+    return data.sum_over_batch(batch, _sum_block_gradients, theta, grid, bound)
+
+
+def _sum_block_gradients(
+    data: Dataset, rows: NDArray[np.integer[Any]] | None, theta: Floats, grid: float, bound: int
+) -> Integers:
+    total = np.zeros(data.problem.dimension, np.int64)
+    n_rows = 0
+    for block in data.blocks(rows):
+        total += sum_bounded_columns(_scaled_gradients(data, block, theta, grid), bound)
+        n_rows += len(block.rows)
+    data.check_rows_seen(n_rows, rows)
+    return total
+
+
+def sum_bounded_columns(scaled: Floats, bound: int) -> Integers:
+    """Return the sum of the COLUMNS of a matrix, each rounded to integers; columns beyond the bound are dropped.
+
+    Everything is exact: the squares of an admissible column, their sum, and the sums of a few thousand columns are
+    integers below 2^53, in whatever order they are added. The computed square of a longer column is above the bound
+    as well, since rounding is monotone; a NaN does not compare as below it.
+    """
+    assert bound <= MAX_SQUARED_NORM
+    with np.errstate(over="ignore", invalid="ignore"):
+        integers = np.rint(scaled, out=scaled)
+        is_within = np.einsum("ji,ji->i", integers, integers) <= bound
+    if not is_within.all():
+        integers = np.where(is_within, integers, 0.0)
+    return np.asarray(integers.sum(axis=1)).astype(np.int64)
+
+
+def _scaled_gradients(data: Dataset, block: Block, theta: Floats, grid: float) -> Floats:
+    """Return weight_i grad loss_i(theta) / grid, [dimension, rows], by elementwise operations only."""
+    loss = data.problem.loss
+    columns, classes = data.problem.n_columns, loss.score_dimension
+    features, parameters = np.ascontiguousarray(block.rows.T), theta.reshape(columns, classes)
+    scores = np.zeros((classes, len(block.rows)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for c in range(classes):
+            for j in range(columns):
+                scores[c] += parameters[j, c] * features[j]
+        np.nan_to_num(scores, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
+        score_array = scores[0] if classes == 1 else np.ascontiguousarray(scores.T)
+        slopes = np.asarray(loss.slope(score_array, block.labels)).reshape(len(block.rows), classes)
+        if block.weights is not None:
+            slopes = slopes * block.weights[:, None]
+        slopes = slopes / grid
+        gradients = np.empty((columns, classes, len(block.rows)))
+        for c in range(classes):
+            np.multiply(features, slopes[:, c], out=gradients[:, c])
+    return gradients.reshape(columns * classes, -1)
+
+
+class DiscreteGradientDescent(FitMechanism[DiscreteGradientSpec]):
+    """Secure noisy gradient descent: theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)).
+
+    S_t and Z_t are vectors of integers, as in `DiscreteGradientSpec`. Everything after S_t + Z_t, floating point
+    included, is post-processing of integers.
+
+    Privacy
+    -------
+    The guarantee holds for the program in floating point: noise is drawn exactly and added to integers, and it covers
+    every iterate. A seed is refused.
+
+    References
+    ----------
+    Mironov (2012) for the floating-point attack that this prevents; docs/theory/secure_noise.md.
+    """
+
+    def execute(self, inputs: MechanismInput[DiscreteGradientSpec]) -> MechanismOutput:
+        """Run the descent, and round the result to the public grid.
+
+        A checkpoint never holds the noise: a resumed run continues from its position with fresh noise, so its release
+        has the distribution of an uninterrupted one. Only one release can follow, since the last position is saved
+        before the release is committed.
+        """
+        spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
+        problem, real, steps = data.problem, spec.to_real_valued(), spec.n_steps
+        divisor, grid = spec.divisor(problem.n), spec.grid(problem.n)
+        bound = integer_bound(problem.constants, spec)
+        # The accounting takes the worst order of batches, so the order must not depend on the data but is no secret.
+        batches = sample_batches(real, data.n_samples, divisor, problem.n, rng)
+
+        def noisy_gradient(t: int, point: Floats) -> Floats:
+            total = sum_integer_gradients(data, point, next(batches), grid, bound)
+            total = total + sample_rounded_gaussian(spec.resolution, problem.dimension)
+            return np.asarray(total * (grid / divisor) + problem.ridge * point)
+
+        project = problem.constraint.project
+        start = project(np.zeros(problem.dimension))
+        etas = np.full(steps, spec.step_size)
+        position = None if run_state is None else replay_position(run_state, lambda: next(batches), rng)
+
+        def save_position(at: Position) -> None:
+            if run_state is not None:
+                run_state.save_if_due(at, rng, now=at.step == steps)
+
+        value, iterates = run_descent(
+            real, steps, start, etas, noisy_gradient, project, position, save_position
+        )
+        rounded = {step: round_to_grid(theta, spec.output_grid) for step, theta in iterates.items()}
+        return MechanismOutput(value=round_to_grid(value, spec.output_grid), n_steps=steps, iterates=rounded)
+
+
+def round_to_grid(values: Floats, grid: float) -> Floats:
+    """Return the values rounded to multiples of a public grid."""
+    return np.asarray(np.rint(values / grid) * grid)

@@ -1,0 +1,352 @@
+"""Specs of noisy gradient descent: in floating point, as Langevin steps, and exactly on an integer grid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplangevin import _check
+from dplangevin.accounting.theorem import Capabilities, Spec
+from dplangevin.errors import InvalidParameter
+from dplangevin.problem.constants import Constants
+
+Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"]
+SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
+ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
+RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
+IterateWeights = Literal["uniform", "leading", "geometric", "gated"]
+ITERATE_WEIGHTS: tuple[IterateWeights, ...] = ("uniform", "leading", "geometric", "gated")
+BatchOrder = Literal["public", "secret"]
+StartKind = Literal["data-independent", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyGradientSpec(Spec):
+    """Projected noisy gradient descent: theta <- project(theta - eta_t (G_t + Z_t)), Z_t ~ N(0, noise_std_t^2 I).
+
+    G_t is the sum of the batch's gradients over the public divisor batch_size, plus the ridge's gradient once.
+
+    Parameters
+    ----------
+    step_size : eta_t, a number or one number per step.
+    noise_std : standard deviation of the noise on the MEAN gradient, a number or one number per step.
+    n_steps : number of steps; infinity asks the accountant for a bound that holds for every number of steps.
+    batch_size : public divisor (expected size for Poisson); None for the whole data set.
+    sampling : full; cyclic (fixed partition, same order each epoch); shuffle (fresh uniform permutation each
+        epoch); without-replacement (fresh uniform subset each step); poisson (each record independently).
+    release : what is released. Averages are functions of the whole path and are accounted as such.
+    checkpoints : the steps whose iterates are released, when release is "checkpoints".
+    average_from : first step (from 0) of the tail that is averaged, when release is "average".
+    weights : of the average: "uniform" over the iterates after step average_from; "leading", uniform over the
+        iterates that each step starts from (0 .. n_steps - 1, the ones that bounds on diffusions are about);
+        "geometric", over those with weights proportional to (1 - step_size ridge)^-(t + 1), for strongly convex
+        objectives; "gated", uniform from average_from on unless the path indicates weak effects, then by empirical
+        Bayes (momentum, full batch).
+    momentum : Nesterov momentum t / (t + 3); accounted by composition only.
+    order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
+    start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
+    start_scale : standard deviation of a Gaussian start around 0, projected on the set; 0 starts at 0.
+    """
+
+    mechanism: ClassVar[str] = "noisy-gradient"
+    capabilities: ClassVar[Capabilities] = Capabilities(holds_beyond_n=True, checkpoints=True)
+    step_size: float | tuple[float, ...]
+    noise_std: float | tuple[float, ...]
+    n_steps: int | float
+    batch_size: int | None = None
+    sampling: Sampling = "full"
+    release: ReleaseMode = "last-iterate"
+    checkpoints: tuple[int, ...] = ()
+    average_from: int = 0
+    momentum: bool = False
+    order: BatchOrder = "public"
+    start: StartKind = "data-independent"
+    start_scale: float = 0.0
+    weights: IterateWeights = "uniform"
+
+    def __post_init__(self) -> None:
+        _check.validate_fields(
+            self,
+            step_size=_check.check_per_step,
+            noise_std=_check.check_per_step,
+            n_steps=_check.check_count_or_infinity,
+        )
+        _check.set_frozen(self, sampling=_check.check_choice("sampling", self.sampling, SAMPLINGS))
+        _check.set_frozen(self, release=_check.check_choice("release", self.release, RELEASE_MODES))
+        _check.set_frozen(self, order=_check.check_choice("order", self.order, ("public", "secret")))
+        _check.set_frozen(
+            self, start=_check.check_choice("start", self.start, ("data-independent", "unknown"))
+        )
+        _check.validate_fields(self, start_scale=_check.check_nonnegative)
+        _check.set_frozen(self, weights=_check.check_choice("weights", self.weights, ITERATE_WEIGHTS))
+        _check.set_frozen(self, average_from=_check.check_count("average_from", self.average_from, minimum=0))
+        self._check_batches()
+        self._check_lengths()
+        self._check_release()
+
+    def _check_batches(self) -> None:
+        if self.sampling == "full":
+            if self.batch_size is not None:
+                raise InvalidParameter(
+                    f"batch_size = {self.batch_size!r} has no meaning with sampling='full'; "
+                    "leave it out or choose another sampling."
+                )
+        elif self.batch_size is None:
+            raise InvalidParameter(f"sampling={self.sampling!r} needs a batch_size.")
+        else:
+            _check.validate_fields(self, batch_size=_check.check_count)
+
+    def _check_lengths(self) -> None:
+        for name in ("step_size", "noise_std"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.n_steps:
+                raise InvalidParameter(
+                    f"{name} has {len(value)} entries but n_steps is {self.n_steps}; give one number, or one per step."
+                )
+
+    def _check_release(self) -> None:
+        if self.release == "checkpoints":
+            steps = tuple(_check.check_count("checkpoints", step) for step in self.checkpoints)
+            if not steps or any(b <= a for a, b in pairwise(steps)) or steps[-1] > self.n_steps:
+                raise InvalidParameter(
+                    f"checkpoints must be increasing steps between 1 and n_steps = {self.n_steps}; "
+                    f"got {self.checkpoints!r}."
+                )
+            _check.set_frozen(self, checkpoints=steps)
+        elif self.checkpoints:
+            raise InvalidParameter("checkpoints were given; set release='checkpoints' to have them covered.")
+        if self.release == "average" and self.average_from >= self.n_steps:
+            raise InvalidParameter(
+                f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
+            )
+        self._check_weights()
+
+    def _check_weights(self) -> None:
+        if self.weights == "uniform":
+            return
+        if self.weights == "gated":
+            if (
+                self.release != "average"
+                or not self.momentum
+                or self.sampling != "full"
+                or not self.is_constant
+            ):
+                raise InvalidParameter(
+                    "gated weights need release='average', momentum, full batches, one step size and one noise_std."
+                )
+            return
+        if self.release != "average" or self.average_from:
+            raise InvalidParameter(
+                f"weights={self.weights!r} are of the average of all iterates; use release='average' and "
+                "average_from=0, or leave weights out."
+            )
+        if self.weights == "geometric" and self.momentum:
+            raise InvalidParameter("geometric weights need plain steps, without momentum.")
+
+    def check_combination(self, constants: Constants) -> None:
+        """Refuse combinations of sampling, adjacency and batch size for which no theorem exists."""
+        sampling, adjacency, size = self.sampling, constants.adjacency, self.batch_size
+        if size is not None and size > constants.n:
+            raise InvalidParameter(f"batch_size = {size} is larger than n = {constants.n}; lower batch_size.")
+        if sampling in ("cyclic", "shuffle", "without-replacement") and adjacency == "add-remove":
+            raise InvalidParameter(
+                f"sampling={sampling!r} is not defined under adjacency='add-remove' (removing a record moves others "
+                "between batches); use adjacency='replace-one', or sampling='poisson' or 'full'."
+            )
+
+    @classmethod
+    def from_diffusion(
+        cls,
+        *,
+        step_size: float,
+        sigma: float,
+        n_steps: int | float,
+        strong_convexity: float = 0.0,
+        release: ReleaseMode = "last-iterate",
+    ) -> NoisyGradientSpec:
+        """Return the spec of theta - eta grad + sqrt(2 eta) sigma N(0, I), as in Chourasia, Ye and Shokri (2021).
+
+        With strong_convexity > 0 the run starts at N(0, 2 sigma^2 / strong_convexity), as in that paper.
+        """
+        step = _check.check_scale("step_size", step_size)
+        scale = _check.check_positive("sigma", sigma)
+        curvature = _check.check_nonnegative("strong_convexity", strong_convexity)
+        return cls(
+            step_size=step,
+            noise_std=scale * math.sqrt(2 / step),
+            n_steps=n_steps,
+            release=release,
+            start_scale=scale * math.sqrt(2 / curvature) if curvature else 0.0,
+        )
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether step size and noise are the same at every step."""
+        return not isinstance(self.step_size, tuple) and not isinstance(self.noise_std, tuple)
+
+    @property
+    def time_step(self) -> float | tuple[float, ...]:
+        """eta_t of the same run as Langevin steps, theta - eta beta grad + N(0, 2 eta): (step_size noise_std)^2/2."""
+        return _number_or_tuple(np.multiply(self.step_size, self.noise_std) ** 2 / 2)
+
+    @property
+    def inverse_temperature(self) -> float | tuple[float, ...]:
+        """beta_t of the same run as Langevin steps: 2 / (step_size noise_std^2)."""
+        return _number_or_tuple(2.0 / np.multiply(self.step_size, np.square(self.noise_std)))
+
+    def divisor(self, n: int) -> int:
+        """Return the public divisor of the gradient sum."""
+        return n if self.batch_size is None else self.batch_size
+
+    def step_sizes(self) -> NDArray[np.float64]:
+        """Return eta_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.step_size, float), (int(self.n_steps),)).copy()
+
+    def noise_stds(self) -> NDArray[np.float64]:
+        """Return noise_std_t for every step (finite n_steps only)."""
+        return np.broadcast_to(np.asarray(self.noise_std, float), (int(self.n_steps),)).copy()
+
+
+def _number_or_tuple(values: NDArray[np.float64]) -> float | tuple[float, ...]:
+    plain = values.tolist()
+    return tuple(plain) if isinstance(plain, list) else float(plain)
+
+
+LangevinAverage = Literal["uniform", "geometric"]
+LANGEVIN_AVERAGES: tuple[LangevinAverage, ...] = ("uniform", "geometric")
+
+
+def langevin_spec(
+    *,
+    inverse_temperature: ArrayLike,
+    step_size: ArrayLike,
+    n_steps: int | float,
+    release: ReleaseMode = "last-iterate",
+    weights: LangevinAverage = "uniform",
+    checkpoints: tuple[int, ...] = (),
+) -> NoisyGradientSpec:
+    """Return the spec of Langevin steps theta <- project(theta - eta_t beta_t grad F(theta) + N(0, 2 eta_t I)).
+
+    The batch is full, and theta starts at 0, projected. This is noisy gradient descent with learning rate
+    a_t = eta_t beta_t and noise sqrt(2 / eta_t) / beta_t on the mean gradient; `inverse_temperature` and `time_step`
+    of the spec give beta_t and eta_t back.
+
+    Parameters
+    ----------
+    inverse_temperature : beta_t, a number or one per step (see `power_temperatures`).
+    step_size : eta_t, a number or one per step.
+    n_steps, release, checkpoints : as in `NoisyGradientSpec`.
+    weights : of the average of the iterates 0 .. n_steps - 1: "uniform", or "geometric", proportional to
+        a_t / ((1 - a_0 ridge) ... (1 - a_t ridge)), for strongly convex objectives.
+
+    Examples
+    --------
+    >>> spec = langevin_spec(inverse_temperature=100.0, step_size=0.01, n_steps=50)
+    >>> spec.step_size, round(spec.noise_std, 6), round(spec.inverse_temperature, 6)
+    (1.0, 0.141421, 100.0)
+    """
+    beta = _check.check_per_step("inverse_temperature", inverse_temperature)
+    eta = _check.check_per_step("step_size", step_size)
+    for name, value in (("inverse_temperature", beta), ("step_size", eta)):
+        if isinstance(value, tuple) and len(value) != n_steps:
+            raise InvalidParameter(f"{name} has {len(value)} entries, but n_steps is {n_steps}.")
+    average = _check.check_choice("weights", weights, LANGEVIN_AVERAGES)
+    rate = np.multiply(eta, beta)
+    noise = np.sqrt(np.divide(2.0, eta)) / beta
+    return NoisyGradientSpec(
+        step_size=rate.tolist(),
+        noise_std=noise.tolist(),
+        n_steps=n_steps,
+        release=release,
+        checkpoints=checkpoints,
+        weights="uniform" if release != "average" else "geometric" if average == "geometric" else "leading",
+    )
+
+
+def power_temperatures(peak: float, exponent: float, n_steps: int) -> tuple[float, ...]:
+    """Return beta_t = peak ((t + 1) / K)^exponent, t < K: b (t/T)^a of the diffusion, for exponent > -1/2."""
+    peak, steps = _check.check_positive("peak", peak), _check.check_count("n_steps", n_steps)
+    if not exponent > -0.5:
+        raise InvalidParameter(
+            f"exponent must exceed -1/2 (the privacy integral diverges), got {exponent!r}."
+        )
+    fractions: NDArray[np.float64] = (np.arange(1, steps + 1) / steps) ** exponent
+    return tuple((peak * fractions).tolist())
+
+
+DiscreteSampling = Literal["full", "cyclic", "shuffle"]
+DISCRETE_SAMPLINGS: tuple[DiscreteSampling, ...] = ("full", "cyclic", "shuffle")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGradientSpec(Spec):
+    """Secure noisy gradient descent: theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)).
+
+    S_t is the sum over the batch of round(gradient / grid), Z_t has independent Gaussian entries of standard
+    deviation 2^resolution that are rounded to integers, and grid = noise_std divisor / 2^resolution is public. So the
+    noise on the MEAN gradient has the standard deviation noise_std, as in `NoisyGradientSpec`, and lies on a grid
+    2^resolution times finer.
+
+    Parameters
+    ----------
+    step_size, noise_std, n_steps, batch_size, release, checkpoints, average_from, momentum : as in
+        `NoisyGradientSpec`; n_steps is finite, and step_size and noise_std are numbers.
+    sampling : full, cyclic or shuffle; no amplification by random batches is proved for discrete noise.
+    resolution : binary logarithm of the noise in grid steps. A finer grid costs less privacy (an entry is rounded by
+        half a grid step), as far as 64-bit sums can hold it.
+    """
+
+    mechanism: ClassVar[str] = "discrete-gradient"
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, checkpoints=True, secure_resume=True)
+    step_size: float
+    noise_std: float
+    n_steps: int
+    batch_size: int | None = None
+    sampling: DiscreteSampling = "full"
+    release: ReleaseMode = "last-iterate"
+    checkpoints: tuple[int, ...] = ()
+    average_from: int = 0
+    momentum: bool = False
+    resolution: int = 20
+
+    def __post_init__(self) -> None:
+        _check.validate_fields(
+            self, step_size=_check.check_scale, noise_std=_check.check_scale, n_steps=_check.check_count
+        )
+        _check.set_frozen(self, release=_check.check_choice("release", self.release, RELEASE_MODES))
+        if self.sampling in ("poisson", "without-replacement"):
+            raise InvalidParameter(
+                f"sampling={self.sampling!r} is refused in secure mode: no amplification by sampling is proved for the "
+                "discrete noise. Use sampling='full', 'cyclic' or 'shuffle'."
+            )
+        _check.set_frozen(self, sampling=_check.check_choice("sampling", self.sampling, DISCRETE_SAMPLINGS))
+        _check.validate_fields(self, resolution=_check.check_count)
+        if self.resolution > 40:
+            raise InvalidParameter(f"resolution must be at most 40, got {self.resolution!r}.")
+        plain = self.to_real_valued()  # the rest is checked as for real-valued noise
+        _check.set_frozen(
+            self, batch_size=plain.batch_size, checkpoints=plain.checkpoints, average_from=plain.average_from
+        )
+
+    def to_real_valued(self) -> NoisyGradientSpec:
+        """Return the same descent with real-valued noise, for comparison and for the parts that involve no noise."""
+        shared = {name: value for name, value in vars(self).items() if name != "resolution"}
+        return NoisyGradientSpec(**shared)
+
+    def divisor(self, n: int) -> int:
+        """Return the public divisor of the gradient sum."""
+        return n if self.batch_size is None else self.batch_size
+
+    def grid(self, n: int) -> float:
+        """Return the public grid of the gradient SUM."""
+        return self.noise_std * self.divisor(n) / 2.0**self.resolution
+
+    @property
+    def output_grid(self) -> float:
+        """The public grid of the released value: a power of two far below the noise of one step."""
+        return 2.0 ** (math.floor(math.log2(self.step_size * self.noise_std)) - 20)

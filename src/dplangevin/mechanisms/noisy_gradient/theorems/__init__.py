@@ -1,0 +1,1 @@
+"""Theorems about the privacy of noisy gradient runs."""

@@ -1,0 +1,94 @@
+"""Objective perturbation (minimise a randomly tilted objective) and output perturbation (minimiser plus noise)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dplangevin._arrays import Floats
+from dplangevin.accounting.theorem import public_noise_grid
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
+from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
+from dplangevin.problem import Problem, WholeSpace
+from dplangevin.sampling.exact_noise import add_rounded_noise, gaussian_density_scale
+from dplangevin.sampling.float_noise import sample_gamma_norm
+
+
+def sample_perturbation(noise: str, dimension: int, scale: float, rng: np.random.Generator) -> Floats:
+    """Sample Gaussian noise, or noise with density proportional to exp(-|z| / scale)."""
+    if noise == "gaussian":
+        return scale * rng.standard_normal(dimension)
+    return sample_gamma_norm(dimension, scale, 1, rng)[:, 0]
+
+
+class ObjectivePerturbation(FitMechanism[ObjectivePerturbationSpec]):
+    """Objective perturbation: argmin sum_i weight_i loss_i + (n ridge / 2) |theta|^2 + <b, theta>, plus noise.
+
+    Privacy
+    -------
+    The minimiser alone is released: pure epsilon with Gamma-norm noise, (epsilon, delta) with Gaussian noise. A run
+    whose solver misses its tolerance releases nothing.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 2; Kifer, Smith and Thakurta (2012).
+    """
+
+    def execute(self, inputs: MechanismInput[ObjectivePerturbationSpec]) -> MechanismOutput:
+        """Return the perturbed minimiser."""
+        spec, data, rng = inputs.spec, inputs.data, inputs.rng
+        problem = data.problem
+        tilt = sample_perturbation(spec.noise, problem.dimension, spec.density_scale, rng)
+        objective = TiltedObjective(data=data, ridge=problem.n * problem.ridge, tilt=tilt)
+        release_noise = sample_perturbation("gamma", problem.dimension, spec.release_density_scale, rng)
+        minimizer = minimize_certified(objective, spec.tolerance, spec.n_iterations, spec.coef_bound)
+        return MechanismOutput(value=problem.constraint.project(minimizer + release_noise))
+
+
+class OutputPerturbation(FitMechanism[OutputPerturbationSpec]):
+    """Output perturbation: project(argmin of the problem over its set + noise).
+
+    Privacy
+    -------
+    The noisy minimiser alone is released: pure epsilon with Gamma-norm noise, GDP with Gaussian noise. A run whose
+    solver misses its tolerance releases nothing.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate (2011), Algorithm 1.
+    """
+
+    def check_problem(self, spec: OutputPerturbationSpec, problem: Problem) -> None:
+        """Refuse a constraint in secure mode: the rounding of a projection is not bounded."""
+        if spec.secure and not isinstance(problem.constraint, WholeSpace):
+            raise AssumptionFailed(
+                "secure output perturbation is for unconstrained problems; leave the constraint out."
+            )
+
+    def execute(self, inputs: MechanismInput[OutputPerturbationSpec]) -> MechanismOutput:
+        """Return the noisy minimiser."""
+        spec, data, rng = inputs.spec, inputs.data, inputs.rng
+        problem = data.problem
+        objective = TiltedObjective(
+            data=data, ridge=problem.n * problem.ridge, tilt=np.zeros(problem.dimension)
+        )
+        if spec.secure:
+            minimizer = minimize_certified(objective, spec.tolerance, spec.n_iterations)
+            return MechanismOutput(
+                value=problem.constraint.project(_add_secure_noise(minimizer, spec.density_scale))
+            )
+        noise = sample_perturbation(spec.noise, problem.dimension, spec.density_scale, rng)
+        minimizer = minimize_certified(objective, spec.tolerance, spec.n_iterations)
+        return MechanismOutput(value=problem.constraint.project(minimizer + noise))
+
+
+def _add_secure_noise(minimizer: Floats, deviation: float) -> Floats:
+    """Round the minimiser to the public grid, and add noise that is exact on it."""
+    grid = public_noise_grid(deviation)
+    integers = np.rint(minimizer / grid)
+    if not np.abs(integers).max() <= 2.0**52:
+        raise InvalidParameter(
+            "the norm of the minimiser is too large for the grid of secure noise; raise the ridge."
+        )
+    return add_rounded_noise(integers.astype(np.int64), grid, gaussian_density_scale(deviation), 2.0)

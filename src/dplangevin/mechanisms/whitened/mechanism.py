@@ -1,0 +1,220 @@
+"""Whitened descent: release second moments, whiten and weight the rows, descend, and average the iterates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin._progress import iterate_with_progress
+from dplangevin.data.dataset import Dataset
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
+from dplangevin.mechanisms.run_state import RunState
+from dplangevin.mechanisms.whitened.postprocessing import (
+    estimate_excess,
+    last_third_start,
+    round_to_two_digits,
+    shrink_tail,
+    shrink_windows,
+)
+from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec
+from dplangevin.mechanisms.whitened.whitening import (
+    WhitenedGeometry,
+    make_short_row_filter,
+    row_weights,
+    second_moment_sum,
+    transformed_second_moment,
+    whiten_first_release,
+    whiten_second_release,
+)
+from dplangevin.problem import Problem, WholeSpace
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(kw_only=True)
+class DescentState:
+    """The state of a run: noisy moments, step, number of steps, iterates, window sums, and the last iterates."""
+
+    moments: Floats
+    step: int
+    n_steps: int
+    theta: Floats
+    previous: Floats
+    totals: Floats
+    iterates: dict[int, Floats] = field(default_factory=dict)
+
+
+class WhitenedDescent(FitMechanism[WhitenedSpec]):
+    """Noisy second moments of the rows, then accelerated noisy gradient descent in whitened coordinates.
+
+    Privacy
+    -------
+    Noise is added to the moments and to the gradients, and nowhere else. What is computed from them (coordinates,
+    weights of rows, step sizes, means and weights of iterates) is post-processing, covered by the composition of all
+    these releases. It is not covered by a guarantee about the last iterate alone.
+
+    References
+    ----------
+    docs/theory/converging_fits.md, section 1.
+    """
+
+    def check_problem(self, spec: WhitenedSpec, problem: Problem) -> None:
+        """Refuse a ridge or a constraint: whitened coordinates would change a ridge or a ball."""
+        if problem.ridge or not isinstance(problem.constraint, WholeSpace):
+            raise InvalidParameter(
+                "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
+                "noisy gradient descent."
+            )
+
+    def execute(self, inputs: MechanismInput[WhitenedSpec]) -> MechanismOutput:
+        """Release the moments, run the descent, and return the weighted mean of the iterates."""
+        spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
+        if run_state is None or (position := run_state.load_position()) is None:
+            state = initial_state(spec, data.problem, release_second_moments(spec, data, rng))
+        else:
+            run_state.restore_generator(rng)
+            state = DescentState(**position)
+        geometry = whitening_geometry(spec, state.moments)
+        coefficients = run_descent(spec, data, geometry, state, rng, run_state)
+        unit, basis, etas = (
+            data.problem.row_norm,
+            geometry.transform.basis,
+            step_sizes(spec, geometry, state.n_steps),
+        )
+        # The moments and coordinates are not released: as floating-point numbers they could reveal the exact sums.
+        auxiliary = {"resolved": geometry.spectrum.above_noise.astype(float)}
+        iterates = {t: q[:, 0] for t, q in state.iterates.items()}
+        excess = estimate_excess(
+            spec, geometry, etas, state.totals[-1][:, 0], iterates, state.n_steps, data.problem
+        )
+        if excess is not None:
+            auxiliary["excess_risk"] = round_to_two_digits(excess)
+        return MechanismOutput(
+            value=(basis @ coefficients).ravel() / unit, n_steps=state.n_steps, auxiliary=auxiliary
+        )
+
+
+def initial_state(spec: WhitenedSpec, problem: Problem, moments: Floats) -> DescentState:
+    """Return the state of a descent that starts at 0."""
+    start = np.zeros((problem.n_columns, problem.loss.score_dimension))
+    sums = np.zeros((3, *start.shape))
+    return DescentState(
+        moments=moments, step=0, n_steps=spec.n_steps, theta=start, previous=start, totals=sums
+    )
+
+
+def release_second_moments(spec: WhitenedSpec, data: Dataset, rng: np.random.Generator) -> Floats:
+    """Release the noisy second moments, [releases, p, p]; the second is taken in the coordinates of the first."""
+    exact = data.sum_over_blocks(second_moment_sum) / data.problem.n
+    moments = add_symmetric_noise(spec, exact, rng)[None]
+    if spec.n_moment_releases == 2:
+        transformed = transformed_second_moment(data, whitening_geometry(spec, moments).transform, exact)
+        moments = np.concatenate([moments, add_symmetric_noise(spec, transformed, rng)[None]])
+    return moments
+
+
+def add_symmetric_noise(spec: WhitenedSpec, exact: Floats, rng: np.random.Generator) -> Floats:
+    """Return a second-moment matrix plus symmetric Gaussian noise."""
+    noise = spec.moment_noise_std * sample_symmetric_noise(len(exact), rng)
+    return np.asarray((exact + exact.T) / 2 + noise)
+
+
+def whitening_geometry(spec: WhitenedSpec, moments: Floats) -> WhitenedGeometry:
+    """Return the whitened coordinates that these noisy moments give: post-processing.
+
+    Allowing for longer rows adds noise to the second release, which serves the eigenvalues below the noise of the
+    first. So where the first release leaves any below its noise, the row norm factor is 1.
+    """
+    noise, two_releases, row_norm_factor = (
+        spec.moment_noise_std,
+        spec.n_moment_releases == 2,
+        spec.row_norm_factor,
+    )
+    if not (
+        geometry := whiten_first_release(moments[0], noise, two_releases, row_norm_factor)
+    ).spectrum.above_noise.all():
+        row_norm_factor = 1.0
+        geometry = whiten_first_release(moments[0], noise, two_releases, row_norm_factor)
+    return (
+        geometry if len(moments) == 1 else whiten_second_release(geometry, moments[1], noise, row_norm_factor)
+    )
+
+
+def step_sizes(spec: WhitenedSpec, geometry: WhitenedGeometry, n_steps: int) -> Floats:
+    """Return the step size of each coordinate: as large as curvature allows, while noise stays within coef_bound.
+
+    Where the approach found large scores, coefficients are large, and the allowance grows with the number of steps.
+    """
+    lengths = np.sqrt(np.einsum("ij,ij->j", geometry.transform.basis, geometry.transform.basis))
+    noise_per_step = geometry.transform.bound * spec.combined_noise * n_steps * spec.n_steps
+    return np.asarray(
+        np.minimum(
+            spec.step_size / geometry.curvature_bounds, 4 * spec.coef_bound / (noise_per_step * lengths)
+        )
+    )
+
+
+def run_descent(
+    spec: WhitenedSpec,
+    data: Dataset,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    rng: np.random.Generator,
+    run_state: RunState | None = None,
+) -> Floats:
+    """Run the remaining steps and return q [p, K]: the mean of the tail, shrunk if the spec asks for it.
+
+    The noisy iterate at the end of the approach determines how many steps follow; their total cost does not depend on
+    that number.
+    """
+    row_filter = make_short_row_filter(geometry.transform)
+    all_short = row_filter is not None and row_filter.all_short
+    weighted = data if all_short else data.with_scaled_weights(row_weights, geometry.transform, row_filter)
+    for last in (spec.n_approach_steps, None):
+        etas, path = step_sizes(spec, geometry, state.n_steps)[:, None], spec.descent_path(state.n_steps)
+        for _ in iterate_with_progress(
+            range(state.step, state.n_steps if last is None else last), "whitened descent"
+        ):
+            _take_step(spec, weighted, geometry, state, path, etas, rng)
+            if state.step == last:
+                state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
+            if run_state is not None:
+                run_state.save_if_due(state, rng)
+    if not spec.shrink:
+        return np.asarray(state.totals[-1])
+    noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
+    known = (geometry, etas[:, 0], noise, 1 / spec.step_size, path, data.problem.n)
+    windows = state.totals[:, :, 0]
+    shrunk = (
+        shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(windows[-1], *known)
+    )
+    return shrunk.value[:, None]
+
+
+def _take_step(
+    spec: WhitenedSpec,
+    data: Dataset,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    path: DescentPath,
+    etas: Floats,
+    rng: np.random.Generator,
+) -> None:
+    """Take one accelerated step with a noisy gradient, and add its iterate to the means of the windows."""
+    problem, basis, bound, t = data.problem, geometry.transform.basis, geometry.transform.bound, state.step
+    point = state.theta + (t / (t + 3)) * (state.theta - state.previous)
+    theta = (basis @ point).ravel() / problem.row_norm
+    total = data.gradient_sum(problem.loss, theta[:, None]).reshape(point.shape)
+    noise = spec.noise_at_step(t, state.n_steps) * rng.standard_normal(point.shape)
+    noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
+    state.previous, state.theta = state.theta, point - etas * (bound * noisy)
+    state.step = t + 1
+    if t >= last_third_start(state.n_steps) - 2:
+        state.iterates[t] = state.theta
+    for total, window in zip(state.totals, path.windows, strict=True):
+        if window.first <= t < window.last:
+            total += state.theta / (window.last - window.first)

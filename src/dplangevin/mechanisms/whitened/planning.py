@@ -1,0 +1,165 @@
+"""The planner of whitened descent: budget fractions, moment releases and steps from public quantities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dplangevin.accounting.plan import Plan
+from dplangevin.errors import CalibrationFailed
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.planner import rules
+from dplangevin.planner.fit_plan import FitPlan
+from dplangevin.planner.request import Request, explain_clip, low_signal_warning
+from dplangevin.planner.rules import MOMENT_BUDGET_FRACTION, MomentBudget
+from dplangevin.problem import Problem
+
+DEFAULT_STEPS = 32
+RIDGE_STEPS = 16
+"""Steps of ridge regression after two moment releases, which make its curvature known in every direction."""
+APPROACH_STEPS, APPROACH_BUDGET_FRACTION = 6, 0.3
+"""First steps of logistic regression after two moment releases, and their fraction of the descent's budget. They show
+how flat the loss is (with rare labels, flatter than its bound by a factor of 10 and more)."""
+LOGISTIC_MIN_STEPS = 12
+"""Steps, including the approach, where the loss is not flat."""
+LOGISTIC_MAX_STEPS = 64
+"""Most steps where a pass is short and the signal is above MIN_SHARP_SIGNAL; DEFAULT_STEPS elsewhere."""
+TAIL_FRACTION = 2 / 3
+MIN_SHARP_SIGNAL = 400.0
+"""Signal-to-noise above which per-record Poisson gradients are clipped less, and pinball losses smoothed less."""
+NOISE_COST_QUADRATIC, NOISE_COST_FACTORS = 0.75, 1.7
+
+
+def prefers_whitening(request: Request) -> bool:
+    """Return True where mechanism="auto" whitens: options leave the choice open, and second moments are worthwhile."""
+    return request.uses_defaults and MomentBudget.for_request(request).is_worthwhile
+
+
+def plan_whitened_gd(request: Request) -> FitPlan:
+    """Plan second-moment releases with a tenth of the budget, then accelerated steps in whitened coordinates."""
+    moment_budget = MomentBudget.for_request(request)
+    effective_n = moment_budget.effective_n * math.sqrt(1 - MOMENT_BUDGET_FRACTION)
+    signal_to_noise = effective_n / request.n_columns
+    # the bias of clipping and smoothing falls as the sharpness grows
+    sharpness = min(max(math.sqrt(signal_to_noise / MIN_SHARP_SIGNAL), 1.0), request.defaults.max_sharpness)
+    # clipping at 1 biases a softmax gradient, so it is avoided where the signal allows it
+    is_unclipped = (
+        not request.defaults.clip_is_convex and signal_to_noise >= request.defaults.unclipped_signal
+    )
+    problem = request.make_problem(
+        None if is_unclipped else rules.choose_clip(request.defaults, signal_to_noise), 0.0, sharpness
+    )
+    curvature, clip_explanation = problem.loss.step_curvature, explain_clip(problem, signal_to_noise)
+    warning = low_signal_warning(request, moment_budget.effective_n / request.n_columns)
+    spec = WhitenedSpec(
+        moment_noise_std=_release_noise_std(
+            request, problem, MOMENT_BUDGET_FRACTION / moment_budget.n_moment_releases, moment=True
+        ),
+        step_size=1 / (curvature * request.weight_bound),
+        coef_bound=request.defaults.coef_bound * min(1.0, 0.4 * signal_to_noise),
+        n_moment_releases=moment_budget.n_moment_releases,
+        row_norm_factor=moment_budget.row_norm_factor,
+        shrink=request.defaults.shrinks,
+        **_phase_fields(request, problem, moment_budget, signal_to_noise, sharpness),
+    )
+    return FitPlan(
+        model=request.model,
+        reasons=_explain_plan(request, spec, moment_budget, signal_to_noise, clip_explanation),
+        predicted_excess_risk=_predict_risk(request, problem, effective_n / moment_budget.row_norm_factor),
+        warning=warning,
+        plan=Plan(problem=problem, spec=spec, delta=request.delta, theorem=request.theorem),
+    )
+
+
+def _phase_fields(
+    request: Request, problem: Problem, moment_budget: MomentBudget, signal_to_noise: float, sharpness: float
+) -> dict[str, Any]:
+    """Return the spec's fields for the phases of the descent: equal steps, or an approach that sets how many follow.
+
+    The time of accelerated descent is T^2 times the step size, which for a pinball loss is proportional to its
+    smoothing width. Where a pass is short, sharper losses get more steps, so that the biases of early stopping and of
+    smoothing both fall.
+    """
+    is_short_pass, shape = request.n * request.n_columns <= rules.MAX_SHORT_PASS_CELLS, request.defaults
+    steps = math.ceil(
+        DEFAULT_STEPS * math.pow(sharpness, shape.steps_power if is_short_pass else shape.steps_power_long)
+    )
+    if moment_budget.n_moment_releases == 2 and problem.loss.unclipped_loss.is_quadratic:
+        steps = RIDGE_STEPS
+    if moment_budget.n_moment_releases == 1 or not shape.adapts_steps:
+        return {
+            "n_steps": steps,
+            "noise_std": _release_noise_std(
+                request, problem, (1 - MOMENT_BUDGET_FRACTION) / steps, moment=False
+            ),
+            "average_from": steps - math.ceil(TAIL_FRACTION * steps),
+        }
+    fractions = (
+        APPROACH_BUDGET_FRACTION / APPROACH_STEPS,
+        (1 - APPROACH_BUDGET_FRACTION) / (LOGISTIC_MIN_STEPS - APPROACH_STEPS),
+    )
+    first, later = (
+        _release_noise_std(request, problem, (1 - MOMENT_BUDGET_FRACTION) * fraction, moment=False)
+        for fraction in fractions
+    )
+    return {
+        "n_steps": LOGISTIC_MIN_STEPS,
+        "noise_std": later,
+        "average_from": APPROACH_STEPS,
+        "n_approach_steps": APPROACH_STEPS,
+        "approach_noise_std": first,
+        "max_steps": LOGISTIC_MAX_STEPS
+        if is_short_pass and signal_to_noise >= MIN_SHARP_SIGNAL
+        else DEFAULT_STEPS,
+    }
+
+
+def _release_noise_std(request: Request, problem: Problem, budget_fraction: float, *, moment: bool) -> float:
+    """Return the noise at which one release costs this fraction of mu^2, slightly larger for rounding."""
+    mu_per_release = (request.mu * math.sqrt(budget_fraction) - 2e-12) / (1 + 2e-9)
+    if not mu_per_release > 0:
+        raise CalibrationFailed(
+            f"epsilon = {request.epsilon:g} at delta = {request.delta:g} is too small for double precision; raise it."
+        )
+    n_changed_records = request.n_changed_records
+    sensitivity = (
+        math.sqrt(n_changed_records)
+        if moment
+        else n_changed_records * problem.constants.lipschitz / problem.row_norm
+    )
+    return sensitivity / (problem.n * mu_per_release)
+
+
+def _predict_risk(request: Request, problem: Problem, effective_n: float) -> float:
+    """Predict the excess risk: k p^2 C^2 / (M effective_n^2) of noise, and 5% of p / (2 n) for weights of rows.
+
+    k = T u N(u) / 2 hardly depends on T; u is the curvature of the risk as a fraction of the largest one: 1 for a
+    squared loss, between .36 and .6 elsewhere.
+    """
+    constant = NOISE_COST_QUADRATIC if problem.loss.unclipped_loss.is_quadratic else NOISE_COST_FACTORS
+    noise = constant * request.n_columns * (problem.loss.slope_bound / effective_n) ** 2
+    return request.dimension * (noise / problem.loss.step_curvature + 0.05 / (2 * request.n))
+
+
+def _explain_plan(
+    request: Request,
+    spec: WhitenedSpec,
+    moment_budget: MomentBudget,
+    signal_to_noise: float,
+    clip_explanation: str,
+) -> tuple[str, ...]:
+    releases_text = "twice" if spec.n_moment_releases == 2 else "once"
+    steps = str(spec.n_steps)
+    if spec.n_approach_steps:
+        steps += f" (up to {spec.max_steps} if the first {spec.n_approach_steps} indicate a flat loss, "
+        steps += "at the same cost)"
+    return (
+        f"{clip_explanation} (n mu / (s p) = {signal_to_noise:.3g}, mu = {request.mu:.4g})",
+        f"{MOMENT_BUDGET_FRACTION:.0%} of the privacy budget (in mu^2) is spent on the feature second-moment matrix, "
+        f"released {releases_text}: eigenvalues above {moment_budget.edge / 2:.2g} of the squared row norm stand "
+        "above the noise, and whitening then spreads the noise evenly over the directions",
+        f"{1 - MOMENT_BUDGET_FRACTION:.0%} is spent on {steps} accelerated full-batch steps in whitened coordinates",
+        f"the mean of the last {'half' if spec.n_approach_steps else 'two thirds'} of the iterates is released"
+        + (", shrunk where the noisy path indicates weak effects" if spec.shrink else "")
+        + "; this has no privacy cost",
+    )

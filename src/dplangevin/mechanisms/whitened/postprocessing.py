@@ -1,0 +1,315 @@
+"""Post-processing of whitened descent: empirical-Bayes shrinkage of the iterates, and an estimate of the excess risk.
+
+All of it is computed from noisy gradients that composition covers. Windows are means of the iterates (see
+`window_response`); a hypothesis fixes the size of the coefficients (a normal prior with standard deviation sd each,
+rows of norm 1) and the curvature of the risk; the posterior given the windows weights the windows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logsumexp
+
+from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, window_response
+from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
+from dplangevin.problem import Problem
+
+Floats = NDArray[np.float64]
+NOISE_FACTOR, MAX_FLATNESS_RATIO = 1.25, 10.0
+"""Factor on the noise of the quadratic model, and largest ratio of curvatures across and along the coefficients."""
+MIN_UNCUT_EXCESS_NORM, CUT_NOISE_INCREASE, CUT_EXCESS_FRACTION = 0.4, 0.25, 0.03
+"""Row norm factor, less 1, from which weights of rows cost nothing; at factor 1, what they add to the noise and, as a
+fraction of p / (2 n), to the excess."""
+REMAINING_PER_DECREASE, MIN_DECREASE_IN_DEVIATIONS, MIN_DECREASE_IN_NOISE = 1.6, 1.0, 3.0
+"""Remaining excess per decrease over the last third; how many standard deviations and expected noise losses that
+decrease must exceed to count. All constants were chosen on generated tables."""
+_NORMAL_NODES = np.linspace(-8, 8, 4001)
+_NORMAL_WEIGHTS = np.exp(-(_NORMAL_NODES**2) / 2)
+_NORMAL_WEIGHTS /= _NORMAL_WEIGHTS.sum()
+
+
+def mean_curvature_ratio(score: float, along: bool = False) -> float:
+    """Return the mean curvature of a logistic loss over its largest one, for normal scores of this root mean square.
+
+    The curvature is taken across the coefficients, or along them, where scores are largest.
+    """
+    probabilities = expit(min(score, 100.0) * _NORMAL_NODES)
+    return float(
+        4 * (_NORMAL_WEIGHTS * (_NORMAL_NODES**2 if along else 1.0)) @ (probabilities * (1 - probabilities))
+    )
+
+
+def round_to_two_digits(estimate: float) -> Floats:
+    """Return an estimate rounded to two digits, as stored on a model; more digits would not be meaningful."""
+    return np.array(float(f"{estimate:.1e}"))
+
+
+def last_third_start(steps: int) -> int:
+    """Return the first step (from 0) that `loss_decrease` uses; it also needs the two iterates before it."""
+    return 2 * steps // 3
+
+
+def loss_decrease(
+    path: Mapping[int, Floats], etas: Floats, noise: Callable[[int], float], steps: int
+) -> tuple[float, float]:
+    """Estimate the decrease of the loss over the last third of the steps, and the standard deviation of the estimate.
+
+    It sums the noisy gradients times the moves they caused, corrected for the noise's product with itself: eta
+    noise^2 per coordinate.
+
+    Parameters
+    ----------
+    path : coordinates after each step.
+    etas : step size of each coordinate.
+    noise : step -> standard deviation of the noise on a coordinate of its gradient.
+    steps : number of steps.
+    """
+    start = np.zeros_like(etas)
+    decrease = variance = 0.0
+    for t in range(last_third_start(steps), steps):
+        before, earlier, after = path.get(t - 1, start), path.get(t - 2, start), path[t]
+        gradient = (before + t / (t + 3) * (before - earlier) - after) / etas
+        move, square = after - before, noise(t) ** 2
+        decrease -= float(gradient @ move) + square * float(etas.sum())
+        variance += square * float(move @ move)
+    return decrease, math.sqrt(variance)
+
+
+def estimate_excess(
+    spec: WhitenedSpec,
+    geometry: WhitenedGeometry,
+    etas: Floats,
+    tail: Floats,
+    path: Mapping[int, Floats],
+    steps: int,
+    problem: Problem,
+) -> float | None:
+    """Estimate the excess of the mean loss over its minimum, for a fit whose tail has the mean `tail` [p] in q.
+
+    A quadratic risk with curvature h_j in coordinate j: sum h_j var_j / 2 for noise, one direction of them as flat as
+    it is along the coefficients, and sum h_j (1 - phi_j)^2 q_j^2 / 2 for what the steps did not reach. Coordinates
+    whose eigenvalues are below the noise may be flatter than assumed: where the loss still falls along them, that
+    decrease is used instead. None for losses whose curvature is not known from the scores.
+    """
+    loss, slope_formula = problem.loss, problem.loss.slope_formula
+    if slope_formula is None or loss.score_dimension > 1 or slope_formula.kind not in ("logistic", "affine"):
+        return None
+    moments, below_noise, bound = geometry.moments, ~geometry.spectrum.above_noise, geometry.transform.bound
+    square, curvature_ratio, score = float(moments @ tail**2), 1.0, 0.0
+    for _ in range(3):  # fixed point: the noise in the scores depends on how flat the loss is
+        if slope_formula.kind == "logistic" and score:
+            curvature_ratio = mean_curvature_ratio(score)
+        curvatures = curvature_ratio / spec.step_size * moments
+        windows = window_response(spec.descent_path(steps), np.minimum(etas * curvatures, 2.0))
+        variances = (etas * bound * spec.noise_at_step(steps - 1, steps)) ** 2 * windows.noise[:, 2, 2]
+        score = math.sqrt(max(square - float(moments @ variances), 0.1 * square))
+    flatness_factor = 1.0
+    if slope_formula.kind == "logistic":
+        flatness_factor += (
+            min(curvature_ratio / mean_curvature_ratio(score, along=True), MAX_FLATNESS_RATIO) - 1
+        ) / len(tail)
+    row_norm_factor = bound / math.sqrt(float(moments.sum()))
+    cut = float(np.clip(1 - (row_norm_factor - 1) / MIN_UNCUT_EXCESS_NORM, 0.0, 1.0))
+    noise = (
+        NOISE_FACTOR * flatness_factor * (1 + CUT_NOISE_INCREASE * cut) * float(curvatures @ variances) / 2
+    )
+    reached = windows.reached_fraction[:, 2]
+    squares = np.maximum(tail**2 - variances, 0.0) / np.maximum(reached, 0.05) ** 2
+    missed_parts = curvatures * (1 - reached) ** 2 * squares / 2
+    decrease, deviation = loss_decrease(
+        {t: q[below_noise] for t, q in path.items()}, etas[below_noise],
+        lambda t: bound * spec.noise_at_step(t, steps), steps,
+    )  # fmt: skip
+    bias = float(missed_parts.sum())
+    if decrease > MIN_DECREASE_IN_DEVIATIONS * deviation + MIN_DECREASE_IN_NOISE * noise:
+        bias = float(missed_parts[~below_noise].sum()) + REMAINING_PER_DECREASE * decrease
+    excess = noise + bias
+    if spec.shrink:  # shrinking to 0 loses at most the whole gain
+        gain = float(curvatures @ squares) / 2
+        excess *= gain / (gain + excess) if gain else 1.0
+    return excess + CUT_EXCESS_FRACTION * cut * len(tail) / (2 * problem.n)
+
+
+_CovarianceFunction = Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]
+EXPECTED_COEF_SIZE = 5.0
+"""Expected size of the coefficients (half of the coefficient bound of logistic regression)."""
+COEF_DEVIATIONS = 2.0 ** (np.arange(-6, 13) / 2)
+CURVATURE_FRACTIONS = (1.0, 0.6, 0.36, 0.2)
+"""Mean curvature of the loss as a fraction of its largest one."""
+MOMENT_DECAYS = (0.0, 0.5, 1.0, 1.5, 2.5)
+MAX_WEAK_DEVIATION = 6.0
+"""Largest standard deviation of the coefficients at which effects count as weak."""
+
+
+class ShrinkageResult(NamedTuple):
+    """The shrunk coefficients, and the posterior probability that effects are weak."""
+
+    value: Floats
+    weak_probability: float
+
+
+def shrink_windows(
+    windows: Floats,
+    geometry: WhitenedGeometry,
+    steps: Floats,
+    noise: float,
+    slope: float,
+    path: DescentPath,
+    records: float,
+) -> ShrinkageResult:
+    """Return lambda E[q | windows] + (1 - lambda) w_3, lambda the posterior probability of sd <= MAX_WEAK_DEVIATION.
+
+    Parameters
+    ----------
+    windows : [3, p], the means of the windows in q.
+    steps : step size of each coordinate.
+    noise : standard deviation of the noise on a coordinate of the last gradient.
+    slope : the largest curvature of the loss in the score.
+    records : the public number n of records: the minimiser over n records has a sampling variance of
+        1 / (n curvature), which the windows cannot tell from a coefficient.
+    """
+    covariances = partial(_window_covariances, noise=noise, path=path, records=records)
+    above_noise = geometry.spectrum.above_noise
+    prior = 1 / np.einsum("ij,ij->j", geometry.transform.basis, geometry.transform.basis)
+    logs = np.empty((len(CURVATURE_FRACTIONS), len(MOMENT_DECAYS), len(COEF_DEVIATIONS)))
+    means = np.zeros((len(CURVATURE_FRACTIONS), len(COEF_DEVIATIONS), windows.shape[1]))
+    parts = []
+    for i, fraction in enumerate(CURVATURE_FRACTIONS):
+        fit, means[i][:, above_noise] = _fit_above_noise(
+            windows[:, above_noise], fraction * slope * geometry.moments[above_noise], prior[above_noise],
+            steps[above_noise], covariances,
+        )  # fmt: skip
+        for j, decay in enumerate(MOMENT_DECAYS):
+            more, middle, right = _fit_below_noise(
+                windows[:, ~above_noise], _guess_moments(geometry, decay) * fraction * slope, prior[~above_noise],
+                steps[~above_noise], covariances,
+            )  # fmt: skip
+            parts.append((middle, right))
+            logs[i, j] = fit + more - np.log(COEF_DEVIATIONS / EXPECTED_COEF_SIZE) ** 2 / 2
+    posterior = np.exp(logs - logsumexp(logs))
+    weak_probability = float(posterior[..., COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
+    expected = np.einsum("id,idp->p", posterior.sum(axis=1), means)
+    if not above_noise.all():
+        chances = posterior.reshape(len(parts), -1)
+        middle = np.einsum("kd,kdjl->jl", chances, np.array([part[0] for part in parts]))
+        right = np.einsum("kd,kdj->j", chances, np.array([part[1] for part in parts]))
+        expected[~above_noise] = solve_regularized(middle, right) @ windows[:, ~above_noise]
+    return ShrinkageResult(
+        weak_probability * expected + (1 - weak_probability) * windows[2], weak_probability
+    )
+
+
+def shrink_tail(
+    tail: Floats,
+    geometry: WhitenedGeometry,
+    steps: Floats,
+    noise: float,
+    slope: float,
+    path: DescentPath,
+    records: float,
+) -> ShrinkageResult:
+    """Shrink the tail in fully whitened coordinates, where it has converged: the minimiser plus noise of known size.
+
+    The prior is exchangeable along the principal axes of the rows, not along those of the second moment release,
+    whose eigenvalues are nearly equal. The curvature follows from the scores, whose root mean square is |tail|.
+    """
+    _, lengths, axes = np.linalg.svd(geometry.transform.basis)
+    rotated_tail, etas = axes @ tail, np.exp(axes**2 @ np.log(steps))
+    curvature = slope * mean_curvature_ratio(float(np.linalg.norm(tail)))
+    expected = window_response(path, np.minimum(etas * curvature, 2.0))
+    reached, squares = expected.reached_fraction[:, -1], COEF_DEVIATIONS[:, None] ** 2 * lengths**-2
+    spread = (etas * noise) ** 2 * expected.noise[:, -1, -1] + reached**2 / (records * curvature)
+    joint = squares * reached**2 + spread
+    logs = (
+        -(np.log(joint) + rotated_tail**2 / joint).sum(axis=1) / 2
+        - np.log(COEF_DEVIATIONS / EXPECTED_COEF_SIZE) ** 2 / 2
+    )
+    posterior = np.exp(logs - logsumexp(logs))
+    weak_probability = float(posterior[COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
+    correction = weak_probability * (posterior @ (squares * reached / joint) * rotated_tail - rotated_tail)
+    return ShrinkageResult(tail + correction @ axes, weak_probability)
+
+
+def _guess_moments(geometry: WhitenedGeometry, decay: float) -> Floats:
+    """Guess second moments below the noise that decay as i^-decay, none beyond the edge of the noise."""
+    spectrum = geometry.spectrum
+    below_noise = ~spectrum.above_noise
+    count = int(below_noise.sum())
+    if not count:
+        return np.empty(0)
+    shape = np.arange(1.0, count + 1) ** -decay
+    moments = shape / shape.sum() * geometry.moments[below_noise].sum()
+    scale = geometry.moments[below_noise][0] / spectrum.values[below_noise][0]
+    return np.asarray(np.minimum(moments, spectrum.edge * scale))
+
+
+def _window_covariances(
+    curvatures: Floats, steps: Floats, *, noise: float, path: DescentPath, records: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return, for each coordinate, phi phi', the covariance due to noise and sampling, and phi."""
+    windows = window_response(path, steps * curvatures)
+    outer = windows.reached_fraction[:, :, None] * windows.reached_fraction[:, None, :]
+    sample = (1 / (records * curvatures))[:, None, None] * outer
+    return outer, ((steps * noise) ** 2)[:, None, None] * windows.noise + sample, windows.reached_fraction
+
+
+def _fit_above_noise(
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, covariances: _CovarianceFunction
+) -> tuple[Floats, Floats]:
+    """Return log-likelihoods and posterior means for each prior deviation, where eigenvalues are above the noise."""
+    squares = COEF_DEVIATIONS**2
+    outer, spread, reached = covariances(curvatures, steps)
+    # [d, p, 3, 3]
+    joint = _add_small_ridge(squares[:, None, None, None] * prior[:, None, None] * outer + spread)
+    values = windows.T[None, :, :, None]
+    inverse = np.linalg.solve(joint, np.broadcast_to(values, (*joint.shape[:2], 3, 1)))[..., 0]
+    fit = np.einsum("dpj,jp->dp", inverse, windows) + np.linalg.slogdet(joint)[1]
+    means = squares[:, None] * prior * np.einsum("dpj,pj->dp", inverse, reached)
+    return -fit.sum(axis=1) / 2, means
+
+
+def _fit_below_noise(
+    windows: Floats, curvatures: Floats, prior: Floats, steps: Floats, covariances: _CovarianceFunction
+) -> tuple[Floats, Floats, Floats]:
+    """Return log-likelihoods where eigenvalues are below the noise, known up to order, and parts of the weights."""
+    if not windows.size:
+        zero = np.zeros(len(COEF_DEVIATIONS))
+        return zero, np.zeros((len(zero), 3, 3)), np.zeros((len(zero), 3))
+    outer, spread, reached = covariances(curvatures, steps)
+    return fit_window_weights(
+        windows, curvatures, prior[:, None, None] * outer, spread, prior[:, None] * reached, COEF_DEVIATIONS
+    )
+
+
+def fit_window_weights(
+    windows: Floats, curvatures: Floats, outer: Floats, spread: Floats, right: Floats, deviations: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return -(p/2) log det K - tr(K^-1 W W')/2 for each deviation, and B, c of the weights B^-1 c.
+
+    These weights minimise the expected curvature-weighted error.
+    """
+    squares, count = deviations**2, windows.shape[1]
+    joint = _add_small_ridge(squares[:, None, None] * outer.mean(axis=0) + spread.mean(axis=0))
+    gram = windows @ windows.T
+    fit = np.trace(np.linalg.solve(joint, np.broadcast_to(gram, joint.shape)), axis1=1, axis2=2)
+    log = -(count * np.linalg.slogdet(joint)[1] + fit) / 2
+    weighted = curvatures[:, None, None]
+    middle = squares[:, None, None] * (weighted * outer).sum(axis=0) + (weighted * spread).sum(axis=0)
+    return log, middle, squares[:, None] * (curvatures[:, None] * right).sum(axis=0)
+
+
+def solve_regularized(middle: Floats, right: Floats) -> Floats:
+    """Return B^-1 c, with a tiny ridge on B."""
+    return np.asarray(np.linalg.solve(_add_small_ridge(middle), right))
+
+
+def _add_small_ridge(matrices: Floats) -> Floats:
+    """Return the matrices plus a tiny ridge: windows of few steps are nearly collinear."""
+    scale = np.trace(matrices, axis1=-2, axis2=-1)[..., None, None]
+    return np.asarray(matrices + 1e-9 / 3 * scale * np.eye(3))

@@ -1,0 +1,227 @@
+"""The spec of whitened descent, and how its averaged windows of iterates respond to a quadratic risk.
+
+For accelerated descent on one coordinate of curvature h with step size eta, the response depends on u = eta h alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin import _check
+from dplangevin.accounting.theorem import Capabilities, Spec
+from dplangevin.errors import InvalidParameter
+
+Floats = NDArray[np.float64]
+WINDOW_END_FRACTIONS = (0.25, 0.5, 1.0)
+"""Fractions of the steps at which windows end."""
+WINDOW_TAIL_FRACTION = 2 / 3
+_CURVATURE_GRID = np.geomspace(1e-9, 2.0, 121)
+
+
+class Window(NamedTuple):
+    """A window of iterates: `first` (from 0) up to `last`, the latter not included."""
+
+    first: int
+    last: int
+
+
+class DescentPath(NamedTuple):
+    """The windows of a descent, the last of which ends with it, and the relative noise of its early steps."""
+
+    windows: tuple[Window, ...]
+    n_early_steps: int = 0
+    early_noise_factor: float = 1.0
+
+
+def equal_noise_path(steps: int) -> DescentPath:
+    """Return the path with equal noise and windows: the last 2/3 of the first quarter, of the first half, of all."""
+    ends = [max(1, round(end * steps)) for end in WINDOW_END_FRACTIONS]
+    return DescentPath(tuple(Window(end - math.ceil(WINDOW_TAIL_FRACTION * end), end) for end in ends))
+
+
+class WindowResponse(NamedTuple):
+    """How the windows' means respond to a quadratic risk.
+
+    Parameters
+    ----------
+    reached_fraction : phi [..., 3], the fraction of the minimiser that a window's mean reaches.
+    noise : N [..., 3, 3] with eta^2 sigma^2 N the covariance of the windows' noise.
+    """
+
+    reached_fraction: Floats
+    noise: Floats
+
+
+@lru_cache(maxsize=64)
+def _response_table(path: DescentPath) -> tuple[Floats, Floats]:
+    """Return phi and N on the grid of u; the first entry is the limit u = 0."""
+    grid = np.concatenate([[0.0], _CURVATURE_GRID])
+    windows, steps = path.windows, path.windows[-1].last
+    theta = previous = np.zeros_like(grid)
+    reached_fraction = np.zeros((len(windows), len(grid)))
+    for t in range(steps):
+        point = theta + t / (t + 3) * (theta - previous)
+        previous, theta = theta, point - grid * (point - 1)
+        for row, window in zip(reached_fraction, windows, strict=True):
+            if window.first <= t < window.last:
+                row += theta / (window.last - window.first)
+    weights = np.zeros((len(windows), steps, len(grid)))
+    for index, window in enumerate(windows):
+        weight = 1 / (window.last - window.first)
+        current = later = np.zeros_like(grid)
+        for t in reversed(range(window.last)):
+            total = current + (weight if t >= window.first else 0.0)
+            weights[index, t] = total
+            propagated = (1 - grid) * total
+            current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
+    weights[:, : path.n_early_steps] *= path.early_noise_factor
+    return reached_fraction.T, np.einsum("jtg,ltg->gjl", weights, weights)
+
+
+def window_response(path: DescentPath, u: Floats) -> WindowResponse:
+    """Return phi and N at each u >= 0, interpolated linearly in log u; sigma is that of the last step."""
+    reached_fraction, noise = _response_table(path)
+    position = np.interp(
+        np.log(np.maximum(u, _CURVATURE_GRID[0])),
+        np.log(_CURVATURE_GRID),
+        np.arange(1.0, len(_CURVATURE_GRID) + 1),
+    )
+    low = np.minimum(position.astype(int), len(_CURVATURE_GRID) - 1)
+    part = position - low
+    low = np.where(u < _CURVATURE_GRID[0], 0, low)
+    between = part[..., None]
+    return WindowResponse(
+        reached_fraction[low] * (1 - between) + reached_fraction[low + 1] * between,
+        noise[low] * (1 - between[..., None]) + noise[low + 1] * between[..., None],
+    )
+
+
+ALLOWED_MOMENT_RELEASES = (1, 2)
+MIN_FLAT_SCORE = 2.0
+"""Root mean square of the scores above which the loss counts as flat and the descent is longer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhitenedSpec(Spec):
+    """One or two noisy second moments of the rows, then n_steps noisy gradient steps in whitened coordinates.
+
+    Rows are in units of the largest norm, x / row_norm, of norm at most 1. With B the matrix of the coordinates
+    (theta = B q / row_norm), R > 0 the bound on whitened rows and w(x) = min(1, R / |B' x|) a weight of x alone,
+
+        moments    mean x x' + moment_noise_std (Z + Z') / 2, the second one of w B' x / R
+        gradients  mean w r B' x / R + noise_std N(0, I),  r the slope of the loss at the score of the row
+
+    where a mean is a sum over the public divisor n. B, R and w are functions of the released moments.
+
+    Parameters
+    ----------
+    moment_noise_std : standard deviation of the noise on a diagonal entry of the mean of x x'; off-diagonal entries
+        get 1 / sqrt 2 of it.
+    noise_std : standard deviation of the noise on a coordinate of the mean of w r B' x / R (a mean gradient over R).
+    n_steps : number of accelerated steps.
+    n_moment_releases : number of noisy second-moment releases, 1 or 2.
+    n_approach_steps, approach_noise_std : the first steps, with their own noise in the same units; the iterate after
+        them determines how many follow. 0 for n_steps equal steps.
+    max_steps : the most steps, where the approach found large scores, so that the loss is flat (see
+        `choose_n_steps`).
+    row_norm_factor : R in units of the expected norm of a whitened row. Longer rows get less weight, which biases the
+        minimiser.
+    step_size : the largest step in a direction of second moment 1; 1 / (curvature of the loss x weight bound).
+    coef_bound : largest standard deviation of the noise in a coefficient (rows of norm 1), which limits step sizes.
+    average_from : first step (from 0) of the tail that is averaged.
+    shrink : whether the average is shrunk by empirical Bayes (post-processing, no privacy depends on it).
+
+    Attributes
+    ----------
+    combined_noise : the noise of a single gradient that had the whole budget of the descent.
+    """
+
+    mechanism: ClassVar[str] = "whitened-gd"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        holds_beyond_n=True, ridge_and_radius=False, checkpoints=True
+    )
+    moment_noise_std: float
+    noise_std: float
+    n_steps: int
+    step_size: float
+    coef_bound: float
+    n_moment_releases: int = 1
+    row_norm_factor: float = 1.0
+    average_from: int = 0
+    shrink: bool = False
+    n_approach_steps: int = 0
+    approach_noise_std: float = 1.0
+    max_steps: int = 0
+    release: Literal["noisy-answers"] = "noisy-answers"
+    combined_noise: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _check.validate_fields(
+            self,
+            moment_noise_std=_check.check_scale,
+            noise_std=_check.check_scale,
+            n_steps=_check.check_count,
+        )
+        _check.validate_fields(
+            self,
+            step_size=_check.check_positive,
+            coef_bound=_check.check_positive,
+            n_moment_releases=_check.check_count,
+        )
+        _check.validate_fields(self, row_norm_factor=_check.check_positive)
+        for name in ("average_from", "n_approach_steps", "max_steps"):
+            _check.set_frozen(self, **{name: _check.check_count(name, getattr(self, name), minimum=0)})
+        _check.validate_fields(self, shrink=_check.check_flag, approach_noise_std=_check.check_scale)
+        _check.set_frozen(self, release=_check.check_choice("release", self.release, ("noisy-answers",)))
+        if self.n_moment_releases not in ALLOWED_MOMENT_RELEASES:
+            raise InvalidParameter(f"n_moment_releases must be 1 or 2, got {self.n_moment_releases!r}.")
+        if self.average_from >= self.n_steps:
+            raise InvalidParameter(
+                f"average_from = {self.average_from} leaves nothing to average of n_steps = {self.n_steps}."
+            )
+        if self.n_approach_steps and (
+            self.average_from < self.n_approach_steps or self.n_approach_steps >= self.n_steps
+        ):
+            raise InvalidParameter(
+                "an approach must end before the steps do and before the averaged tail begins."
+            )
+        first = self.n_approach_steps / self.approach_noise_std**2
+        later = (self.n_steps - self.n_approach_steps) / self.noise_std**2
+        _check.set_frozen(self, combined_noise=1 / math.sqrt(first + later))
+
+    def choose_n_steps(self, score: float) -> int:
+        """Return the total number of steps when the approach ended with scores of this root mean square.
+
+        A logistic loss has the fraction 4 e^-|score| of its largest curvature. Scores still grow when the approach
+        ends, so the number grows with the inverse curvature and not with its root, and never beyond `max_steps`.
+        """
+        if not self.n_approach_steps or not score > MIN_FLAT_SCORE:  # NaN gives n_steps
+            return self.n_steps
+        return max(
+            self.n_steps,
+            min(self.max_steps, math.ceil(self.n_steps * math.exp(min(score - MIN_FLAT_SCORE, 40.0)))),
+        )
+
+    def noise_at_step(self, step: int, n_steps: int) -> float:
+        """Return the noise of a step (from 0) of n_steps; steps after the approach have equal noise."""
+        if step < self.n_approach_steps:
+            return self.approach_noise_std
+        return self.noise_std * math.sqrt(
+            (n_steps - self.n_approach_steps) / (self.n_steps - self.n_approach_steps)
+        )
+
+    def descent_path(self, n_steps: int) -> DescentPath:
+        """Return the windows and the noise of a descent of n_steps; the last window is the tail.
+
+        The tail, whose mean is released, lies within the last two thirds of a longer descent.
+        """
+        *early, _ = equal_noise_path(n_steps).windows
+        tail = self.average_from if n_steps == self.n_steps else max(self.average_from, n_steps // 3)
+        early_noise_factor = self.noise_at_step(0, n_steps) / self.noise_at_step(n_steps - 1, n_steps)
+        return DescentPath((*early, Window(tail, n_steps)), self.n_approach_steps, early_noise_factor)

@@ -1,0 +1,61 @@
+"""Privacy of whitened descent: adaptive composition of Gaussian mechanisms."""
+
+from __future__ import annotations
+
+import math
+
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Gaussian
+from dplangevin.accounting.theorem import Theorem, round_up
+from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.problem.constants import Constants
+
+ADAPTIVE_STEPS_ASSUMPTION = (
+    "the noisy gradients of the first steps determine how many follow; the noise of these grows with their "
+    "number, so that any number costs the same"
+)
+
+
+class WhitenedComposition(
+    Theorem[WhitenedSpec], name="whitened-composition", proof="docs/theory/converging_fits.md, section 1"
+):
+    """Composition of n_moment_releases Gaussian mechanisms on second moments and n_steps on gradients.
+
+    Each mechanism depends on the releases before it.
+
+    Moments: in the isometric coordinates of symmetric matrices (the diagonal, sqrt 2 times the entries above it) the
+    noise is moment_noise_std N(0, I). A row x of norm at most 1 moves the mean by |x x'|_F / n <= 1 / n (add-remove),
+    a replaced one by sqrt(|x|^4 + |y|^4 - 2 <x, y>^2) / n <= sqrt(2) / n. The same holds for rows w B' x / R, which
+    depend on x and released values alone.
+
+    Gradients: a record adds weight r w B' x / (R n), of norm at most weight_bound slope_bound / n whatever B, R and
+    the point are: L / (row_norm n), and twice that for a replaced one. With a the number of approach steps, each of
+    the T - a steps after them, T a function of what they released, has noise noise_std sqrt((T - a) / (n_steps - a)):
+    together they cost the same mu^2 whatever T is.
+
+    Coordinates, weights of rows, step sizes, momentum, averages and shrinkage are functions of released values. No
+    convexity is used. The budget fractions are public, so adaptive composition holds: mu^2 is the sum of squares.
+    """
+
+    is_plain_composition = True
+    reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
+    holds_beyond_n = "it releases sums over records, and one record's term does not depend on the others"
+
+    def derive_guarantee(self, constants: Constants, spec: WhitenedSpec) -> Guarantee:
+        is_replace_one = constants.adjacency == "replace-one"
+        moment = (math.sqrt(2) if is_replace_one else 1.0) / (constants.n * spec.moment_noise_std)
+        record = (2.0 if is_replace_one else 1.0) * constants.lipschitz / self.row_norm(constants)
+        step, first = (record / (constants.n * noise) for noise in (spec.noise_std, spec.approach_noise_std))
+        steps = Gaussian(mu=round_up(step), count=spec.n_steps - spec.n_approach_steps)
+        approach = (
+            (Gaussian(mu=round_up(first), count=spec.n_approach_steps),) if spec.n_approach_steps else ()
+        )
+        return self.guarantee(
+            constants,
+            spec,
+            (Gaussian(mu=round_up(moment), count=spec.n_moment_releases), *approach, steps),
+            (
+                "second moments are of rows alone: neither labels nor sample weights enter them",
+                *((ADAPTIVE_STEPS_ASSUMPTION,) if spec.n_approach_steps else ()),
+            ),
+        )

@@ -1,0 +1,242 @@
+"""Whitened objective perturbation: a noisy second moment, whitened and weighted rows, one perturbed minimisation.
+
+Also estimates of its excess risk: from public numbers before a fit, and from the released values after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from dplangevin.data.dataset import Block, Dataset
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
+from dplangevin.mechanisms.perturbation.mechanism import sample_perturbation
+from dplangevin.mechanisms.whitened.postprocessing import round_to_two_digits
+from dplangevin.mechanisms.whitened.whitening import Spectrum, noisy_spectrum, second_moment_sum
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
+from dplangevin.planner.rules import PURE_EDGE_FACTOR
+from dplangevin.problem import Loss, Problem
+from dplangevin.sampling.float_noise import sample_wishart_difference
+
+Floats = NDArray[np.float64]
+PLANNED_FACTORS, RELEASED_FACTORS = (3.0, 1.0), (2.0, 4.0)
+"""Factors on the noise and the bias of the quadratic model; chosen on generated tables."""
+TYPICAL_SCORES, MAX_SCORE = {"logistic": 1.0, "affine": 0.15}, 6.0
+"""Root mean square of the scores assumed before a fit (for a target scaled to [-1, 1]), and the largest one used."""
+
+
+def predict_excess(spec: WhitenedObjectiveSpec, problem: Problem) -> float | None:
+    """Predict the excess risk from public numbers, as if all eigenvalues stood above the noise."""
+    if (kind := _curvature_kind(problem.loss)) is None:
+        return None
+    white = np.full(problem.n_columns, 1 / problem.n_columns)
+    return _quadratic_excess(
+        spec, problem, white, np.full_like(white, TYPICAL_SCORES[kind] ** 2), PLANNED_FACTORS
+    )
+
+
+def estimate_excess(
+    spec: WhitenedObjectiveSpec, problem: Problem, spectrum: Spectrum, q: Floats, power: float
+) -> float | None:
+    """Estimate the excess risk from the released spectrum and minimiser; eigenvalues below the noise are guesses."""
+    if _curvature_kind(problem.loss) is None:
+        return None
+    moments = spectrum.values ** (1 - 2 * power)
+    return _quadratic_excess(
+        spec, problem, moments / moments.sum(), (q * problem.row_norm) ** 2, RELEASED_FACTORS
+    )
+
+
+def _quadratic_excess(
+    spec: WhitenedObjectiveSpec,
+    problem: Problem,
+    moments: Floats,
+    squares: Floats,
+    factors: tuple[float, float],
+) -> float:
+    """Return the expected excess of the mean loss for a quadratic risk, rows of norm 1.
+
+    With curvature h = n k moment in q, the minimiser of h (q - q*)^2 / 2 + Lambda q^2 / 2 + b q is off by
+    (Lambda q* + b) / (h + Lambda).
+    """
+    curvature = _mean_curvature(problem.loss, min(float(np.sqrt(moments @ squares)), MAX_SCORE))
+    unit = problem.row_norm * problem.bounds.weight_bound
+    h, ridge = problem.n * curvature * moments, problem.n * spec.ridge / (unit * problem.row_norm)
+    noise = (spec.density_scale / unit) ** 2 * (len(moments) + 1)
+    losses = h / (h + ridge) ** 2 * (factors[0] * noise + factors[1] * ridge**2 * squares)
+    return float(losses.sum() / (2 * problem.n))
+
+
+def _curvature_kind(loss: Loss) -> str | None:
+    """Return the kind of a loss whose curvature is known from its scores; None for other losses."""
+    slope_formula = None if loss.score_dimension > 1 else loss.slope_formula
+    return slope_formula.kind if slope_formula is not None and slope_formula.kind in TYPICAL_SCORES else None
+
+
+def _mean_curvature(loss: Loss, score: float) -> float:
+    """Return the mean curvature of the loss for normal scores of this root mean square and labels to match."""
+    slope_formula = loss.slope_formula
+    assert slope_formula is not None
+    if slope_formula.kind == "affine":
+        return slope_formula.scale
+    nodes = np.linspace(-8, 8, 2001)
+    weights, scores = np.exp(-(nodes**2) / 2), score * nodes
+    probabilities = expit(scores)
+    curvatures = [slope_formula.curvature(scores, np.full(len(nodes), label)) for label in (0.0, 1.0)]
+    return float(
+        weights @ ((1 - probabilities) * curvatures[0] + probabilities * curvatures[1]) / weights.sum()
+    )
+
+
+MAX_BYTES_IN_MEMORY = 1 << 30
+"""Largest size of whitened rows that are stored besides the records; larger ones are recomputed at every pass."""
+
+
+def whiten_and_weight(rows: Floats, basis: Floats, bound: float) -> tuple[Floats, Floats]:
+    """Return w = min(1, (bound / |z|)^2) and z = T' x, with w |z|^2 <= bound^2, so that w |z| <= bound as well.
+
+    A weight depends on its own row and on released values only. The guarantee rests on the final comparison, which
+    holds for every T and row, finite or not.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        z = rows @ basis
+        squares = np.einsum("ij,ij->i", z, z)
+        weights = np.minimum(1.0, bound**2 / squares)
+        inside = weights * squares <= bound**2 * (1 + 1e-12)
+    z[~inside] = 0.0
+    return np.where(inside, weights, 0.0), z
+
+
+def make_whitened_dataset(data: Dataset, basis: Floats) -> Dataset:
+    """Return the records as rows T' x with w(x) times their weights, computed once where they fit in memory."""
+    if 8 * data.n_samples * data.problem.n_columns > MAX_BYTES_IN_MEMORY:
+        return WhitenedDataset(data, basis)
+    try:
+        return data.with_transformed_rows(_whiten_block, basis)
+    except MemoryError:  # its message could reveal the number of records
+        return WhitenedDataset(data, basis)
+
+
+def _whiten_block(data: Dataset, block: Block, basis: Floats) -> tuple[Floats, Floats]:
+    return whiten_and_weight(block.rows, basis, data.problem.row_norm)
+
+
+class WhitenedDataset(Dataset):
+    """A data set of whitened rows that are recomputed, block by block, at every pass.
+
+    Parameters
+    ----------
+    data : the records.
+    basis : T.
+    """
+
+    within_bounds = False  # a row may be longer than the problem's bound; its weight compensates for it
+
+    def __init__(self, data: Dataset, basis: Floats) -> None:
+        self._data = data
+        self._basis = basis
+        self.n_samples, self.n_bytes = data.n_samples, data.n_bytes
+
+    @property
+    def problem(self) -> Problem:
+        return self._data.problem
+
+    def blocks(self, rows: NDArray[np.integer[Any]] | None = None) -> Iterator[Block]:
+        for block in self._data.blocks(rows):
+            weights, z = _whiten_block(self._data, block, self._basis)
+            combined_weights = weights if block.weights is None else weights * block.weights
+            yield Block(z, block.labels, combined_weights)
+
+    def sum_over_blocks(self, task: Callable[..., NDArray[Any]], *arguments: Any) -> NDArray[Any]:
+        return self._data.sum_over_blocks(_apply_to_whitened, self._basis, task, *arguments)
+
+    def gradient_sum(self, loss: Loss, theta: Floats, rows: ArrayLike | None = None) -> Floats:
+        return self.sum_over_blocks(Dataset.gradient_sum, loss, theta)
+
+    def loss_sum(self, loss: Loss, theta: Floats) -> Floats:
+        return self.sum_over_blocks(Dataset.loss_sum, loss, theta)
+
+
+def _apply_to_whitened(
+    data: Dataset, basis: Floats, task: Callable[..., NDArray[Any]], *arguments: Any
+) -> NDArray[Any]:
+    return task(WhitenedDataset(data, basis), *arguments)
+
+
+WHITENING_POWER = 0.25
+"""Power of the spectrum in the coordinates: less than 1/2, since a ridge on fully whitened coefficients shrinks the
+leading directions, which tend to matter most; it makes little difference on ill-conditioned tables."""
+
+
+class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
+    """Objective perturbation in coordinates from a noisy second moment: T q, with q the perturbed minimiser.
+
+    Privacy
+    -------
+    Noise is added to the moment, to the objective and to its minimiser; pure costs add up. What is computed from the
+    moment (which eigenvalues stand above the noise, T) is post-processing.
+
+    References
+    ----------
+    docs/theory/converging_fits.md, section 6.
+    """
+
+    spec_type = WhitenedObjectiveSpec
+
+    def execute(self, inputs: MechanismInput[WhitenedObjectiveSpec]) -> MechanismOutput:
+        """Release the moment, whiten, and return the perturbed minimiser."""
+        spec, problem = inputs.spec, inputs.data.problem
+        moment = release_second_moment(spec, inputs.data, inputs.rng)
+        spectrum = moment_spectrum(spec, moment)
+        basis = whitening_basis(spectrum)
+        q = minimize_perturbed(spec, inputs.data, basis, inputs.rng)
+        theta = basis @ q.reshape(problem.n_columns, -1)
+        # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
+        auxiliary = {"resolved": spectrum.above_noise.astype(float)}
+        excess = estimate_excess(spec, problem, spectrum, q, WHITENING_POWER)
+        return MechanismOutput(
+            value=theta.ravel(),
+            auxiliary=auxiliary
+            if excess is None
+            else auxiliary | {"excess_risk": round_to_two_digits(excess)},
+        )
+
+
+def release_second_moment(spec: WhitenedObjectiveSpec, data: Dataset, rng: np.random.Generator) -> Floats:
+    """Release the noisy second moment of the rows over the largest norm. Labels and sample weights are not used."""
+    exact = data.sum_over_blocks(second_moment_sum, None) / data.problem.n
+    noise = sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, rng)
+    return np.asarray((exact + exact.T) / 2 + noise)
+
+
+def moment_spectrum(spec: WhitenedObjectiveSpec, moment: Floats) -> Spectrum:
+    """Estimate the spectrum by `noisy_spectrum`, with the standard deviation of Gaussian noise with the same edge."""
+    size = len(moment)
+    return noisy_spectrum(
+        moment, spec.moment_density_scale * PURE_EDGE_FACTOR * (size + 1) / math.sqrt(2 * size), False
+    )
+
+
+def whitening_basis(spectrum: Spectrum) -> Floats:
+    """Return T = U e^-power / R, R^2 = sum e^(1 - 2 power): the expected squared norm of rows stays at its bound."""
+    size = math.sqrt(float((spectrum.values ** (1 - 2 * WHITENING_POWER)).sum()))
+    return np.asarray(spectrum.vectors * spectrum.values**-WHITENING_POWER / size)
+
+
+def minimize_perturbed(
+    spec: WhitenedObjectiveSpec, data: Dataset, basis: Floats, rng: np.random.Generator
+) -> Floats:
+    """Return the perturbed minimiser q over rows T' x."""
+    problem = data.problem
+    tilt = sample_perturbation("gamma", problem.dimension, spec.density_scale, rng)
+    objective = TiltedObjective(
+        data=make_whitened_dataset(data, basis), ridge=problem.n * spec.ridge, tilt=tilt
+    )
+    release_noise = sample_perturbation("gamma", problem.dimension, spec.release_density_scale, rng)
+    return minimize_certified(objective, spec.tolerance, spec.n_iterations, spec.coef_bound) + release_noise

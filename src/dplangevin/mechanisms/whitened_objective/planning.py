@@ -1,0 +1,109 @@
+"""The planner of whitened objective perturbation: budget fractions, clip and ridge from public quantities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dplangevin.accounting.plan import Plan
+from dplangevin.errors import CalibrationFailed
+from dplangevin.mechanisms.minimizer_tolerance import round_down
+from dplangevin.mechanisms.perturbation.planning import COEF_BOUND_FACTOR, SOLVER_BUDGET_FRACTION, min_ridge
+from dplangevin.mechanisms.perturbation.theorem import calibrate_objective_perturbation
+from dplangevin.mechanisms.whitened_objective.mechanism import predict_excess
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
+from dplangevin.mechanisms.whitened_objective.theorem import whitened_constants
+from dplangevin.planner import risk, rules
+from dplangevin.planner.fit_plan import FitPlan
+from dplangevin.planner.request import Request, explain_clip, low_signal_warning
+from dplangevin.planner.rules import PureMomentBudget
+from dplangevin.problem import Problem
+
+RIDGE_FACTOR = 1.2
+"""Factor on the ridge of objective perturbation: whitening enlarges the short directions that the ridge damped."""
+
+
+def prefers_pure_whitening(request: Request) -> bool:
+    """Return True where mechanism="auto" whitens under a pure guarantee: models where that was measured to help."""
+    pure = request.uses_defaults and request.delta == 0 and request.defaults.whitens_purely
+    return pure and PureMomentBudget.for_request(request).is_worthwhile
+
+
+def plan_whitened_objective(request: Request) -> FitPlan:
+    """Plan a second-moment release with a fraction of epsilon, and the whitened minimiser with the rest."""
+    moment_budget = PureMomentBudget.for_request(request)
+    remaining_request = replace(
+        request, epsilon=(1 - moment_budget.budget_fraction) * request.epsilon, delta=0.0
+    )
+    signal_to_noise = remaining_request.effective_n(pure=True) / request.dimension
+    bound = rules.convex_clip(request.defaults, signal_to_noise, True)
+    problem = request.make_problem(bound, 0.0)
+    total = _choose_ridge(remaining_request, problem, signal_to_noise)
+    unit = problem.row_norm**2 * request.weight_bound
+    ridge = total * unit / request.n
+    objective = calibrate_objective_perturbation(
+        whitened_constants(problem.constants, ridge),
+        epsilon=remaining_request.epsilon,
+        solver_budget_fraction=SOLVER_BUDGET_FRACTION,
+        coef_bound=COEF_BOUND_FACTOR * request.defaults.coef_bound / problem.row_norm,
+    )
+    spec = WhitenedObjectiveSpec(
+        moment_density_scale=_moment_noise_scale(request, moment_budget.budget_fraction),
+        ridge=ridge,
+        density_scale=objective.density_scale,
+        tolerance=objective.tolerance,
+        release_density_scale=objective.release_density_scale,
+        coef_bound=objective.coef_bound,
+    )
+    scale = spec.density_scale / (problem.row_norm * request.weight_bound)
+    predicted = predict_excess(spec, problem)
+    if predicted is None:
+        predicted = risk.ridge_risk(
+            ridge=total,
+            noise_square=request.dimension * (request.dimension + 1) * scale**2,
+            size=request.defaults.coef_bound / 2,
+            dimension=request.dimension,
+            n=request.n,
+        )
+    return FitPlan(
+        model=request.model,
+        plan=Plan(problem=problem, spec=spec, delta=request.delta, theorem=request.theorem),
+        reasons=_explain_plan(moment_budget, problem, spec, signal_to_noise),
+        predicted_excess_risk=predicted,
+        warning=low_signal_warning(request, signal_to_noise),
+    )
+
+
+def _choose_ridge(request: Request, problem: Problem, signal_to_noise: float) -> float:
+    """Return Lambda on the SUM of losses, rows of norm 1: the rule of objective perturbation, slightly larger."""
+    noise = request.n_changed_records * math.sqrt(request.dimension) / request.epsilon
+    rank = problem.constants.hessian_rank or 1
+    return max(
+        RIDGE_FACTOR * rules.objective_ridge(request.defaults, noise, signal_to_noise, pure=True),
+        min_ridge(request, problem.loss.curvature_bound, rank, False),
+    )
+
+
+def _moment_noise_scale(request: Request, budget_fraction: float) -> float:
+    """Return the scale at which the moment costs its fraction of epsilon, slightly larger for rounding."""
+    cost = round_down(budget_fraction * request.epsilon)
+    if not cost > 0:
+        raise CalibrationFailed(
+            f"epsilon = {request.epsilon:g} is too small for double precision; raise epsilon."
+        )
+    return request.n_changed_records / (request.n * cost)
+
+
+def _explain_plan(
+    moment_budget: PureMomentBudget, problem: Problem, spec: WhitenedObjectiveSpec, signal_to_noise: float
+) -> tuple[str, ...]:
+    budget_fraction, edge = moment_budget.budget_fraction, moment_budget.edge(moment_budget.budget_fraction)
+    return (
+        f"{explain_clip(problem, signal_to_noise)} (n eps / (s p^1.5) = {signal_to_noise:.3g})",
+        f"{budget_fraction:.0%} of epsilon is spent on the feature second-moment matrix, released once: eigenvalues "
+        f"above {edge / 2:.2g} of the squared row norm stand above the noise, and whitening then spreads the noise "
+        "evenly over the directions",
+        f"{1 - budget_fraction:.0%} is spent on one exact minimisation in whitened coordinates, perturbed by "
+        "Gamma-norm noise; a hundredth of it covers the solver",
+        f"its ridge, {spec.ridge:.3g} per sample on whitened coefficients, balances bias against noise",
+    )

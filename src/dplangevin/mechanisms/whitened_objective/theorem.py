@@ -1,0 +1,65 @@
+"""Privacy of whitened objective perturbation: a pure second-moment release, then a pure minimiser given it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from dplangevin.accounting.guarantee import Guarantee
+from dplangevin.accounting.parts import Pure
+from dplangevin.accounting.theorem import Theorem, round_up
+from dplangevin.mechanisms.minimizer_tolerance import SOLVER_CONVERGES, solver_assumptions
+from dplangevin.mechanisms.perturbation.theorem import ObjectivePerturbationTheorem
+from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
+from dplangevin.problem.constants import Constants
+
+
+class WhitenedObjectiveTheorem(
+    Theorem[WhitenedObjectiveSpec],
+    name="whitened-objective-perturbation",
+    proof="docs/theory/converging_fits.md, section 6",
+):
+    """Pure composition: s / (n moment_density_scale) for the moment, plus the cost of objective perturbation.
+
+    Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_density_scale.
+    A row of norm at most 1 moves the mean by |x x'|_* / n <= 1 / n (add-remove), a replaced one by
+    |x x' - y y'|_* / n <= 2 / n.
+
+    Minimiser: given the moment, T is fixed, and a record's loss in q has the gradient weight w r T' x, of norm at
+    most weight_bound slope_bound row_norm, and a Hessian of norm at most weight_bound curvature_bound row_norm^2: the
+    weights keep w |T' x|^2 <= row_norm^2. So the theorem of objective perturbation holds with the lipschitz and
+    data_smoothness of the problem, and with the ridge that the spec puts on q.
+
+    Composition: pure costs add up; the scales are public. T and theta = T q are post-processing.
+    """
+
+    reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 9, after a pure second moment; proved here"
+    holds_beyond_n = "both releases are about sums over records, with a public divisor and a public ridge"
+
+    def derive_guarantee(self, constants: Constants, spec: WhitenedObjectiveSpec) -> Guarantee:
+        self.row_norm(constants)
+        if constants.strong_convexity > 0 or math.isfinite(constants.diameter):
+            raise self.refuse(
+                "whitened coordinates would change a ridge or a radius of the problem",
+                "Leave alpha and radius out, or perturb the objective without whitening.",
+            )
+        n_changed_records = 2.0 if constants.adjacency == "replace-one" else 1.0
+        moment = round_up(n_changed_records / (constants.n * spec.moment_density_scale))
+        second = ObjectivePerturbationTheorem().certify(
+            whitened_constants(constants, spec.ridge), spec.objective_spec
+        )
+        return self.guarantee(
+            constants,
+            spec,
+            (Pure(value=moment), *second.parts),
+            (
+                "the second moment is of rows alone: neither labels nor sample weights enter it",
+                *solver_assumptions(spec.n_iterations),
+            ),
+            conditions=(SOLVER_CONVERGES,),
+        )
+
+
+def whitened_constants(constants: Constants, ridge: float) -> Constants:
+    """Return the constants of the objective in q."""
+    return replace(constants, smoothness=constants.data_smoothness + ridge, strong_convexity=ridge)

@@ -1,0 +1,161 @@
+"""Plan a fit from public quantities only: a calibrated plan, the reasons for it, and its predicted risk."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.registry import (
+    automatic_mechanisms,
+    default_mechanism,
+    mechanism_for_theorem,
+    mechanisms_with,
+    planner_capabilities,
+    planner_for,
+    secure_mechanism,
+)
+from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.planner.request import AUTO, Request
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPlan:
+    """A calibrated plan with the reasons for its choices. Everything in it is public.
+
+    Parameters
+    ----------
+    model : the model's name.
+    plan : problem, spec and guarantee; the guarantee's epsilon is at most the requested one.
+    reasons : what was chosen and why, one sentence each.
+    predicted_excess_risk : expected excess of the mean loss over its minimum, in units of the scaled target. An
+        estimate (see `planner.risk`), not a bound.
+    warning : which n or epsilon would suffice, when noise is expected to dominate the signal; None otherwise.
+
+    Notes
+    -----
+    Prediction uses plan.problem.loss: a logistic slope clipped at C is calibrated for odds r(-z) / r(z) with
+    r(z) = min(C, sigmoid(-z)); C = 1 is the usual sigmoid.
+    """
+
+    model: str
+    plan: Plan
+    reasons: tuple[str, ...]
+    predicted_excess_risk: float
+    warning: str | None = None
+
+    def __str__(self) -> str:
+        guarantee, problem = self.plan.guarantee, self.plan.problem
+        lines = [
+            f"Plan for {self.model}: {self.plan.spec.mechanism}, n = {problem.n}, {problem.n_features} features",
+            f"  guarantee: {guarantee.summary_line}",
+            *(f"  {reason}" for reason in self.reasons),
+            f"  predicted excess risk (estimate): {self.predicted_excess_risk:.3g}",
+        ]
+        if self.warning is not None:
+            lines.append(f"  warning: {self.warning}")
+        return "\n".join(lines)
+
+
+def plan_fit(**options: Any) -> FitPlan:
+    """Plan the fit of a model on n rows under (epsilon, delta); delta = 0 requests a pure guarantee.
+
+    Options are the fields of `Request`. No data are read. Raises when the requested mechanism cannot provide the
+    requested guarantee.
+
+    Examples
+    --------
+    >>> fit_plan = plan_fit(model="logistic", n=30_000, n_features=20, epsilon=1.0, delta=1e-6,
+    ...                     adjacency="replace-one", data_norm=1.0, fit_intercept=False)
+    >>> fit_plan.plan.spec.n_steps, bool(fit_plan.plan.guarantee.epsilon() <= 1.0)
+    (12, True)
+    """
+    return plan_request(Request(**options))
+
+
+def plan_request(request: Request) -> FitPlan:
+    """Plan the fit of this request."""
+    try:
+        fit_plan: FitPlan = planner_for(_resolve_mechanism(request))(request)
+        spent = fit_plan.plan.guarantee.epsilon(request.delta)
+    except (ArithmeticError, RuntimeError) as error:
+        raise CalibrationFailed(
+            f"no plan can be computed in double precision for these numbers ({error}); choose epsilon, delta, n and "
+            "the bounds closer to 1."
+        ) from None
+    if not spent <= request.epsilon:
+        raise CalibrationFailed(
+            f"theorem {fit_plan.plan.guarantee.theorem} gives epsilon = {spent:.6g} for this plan, above "
+            f"{request.epsilon:.6g}; leave theorem out."
+        )
+    return fit_plan
+
+
+def plan_gaussian_fit(request: Request, max_mu: float = math.inf) -> FitPlan:
+    """Plan a fit whose guarantee is composed with Gaussian releases.
+
+    "auto" then means the default mechanism wherever the planner's choice is not mu-GDP with mu <= max_mu, because a
+    pure guarantee composes badly with Gaussian ones.
+    """
+    fit_plan = plan_request(request)
+    mu = fit_plan.plan.guarantee.mu
+    if request.mechanism == AUTO and request.theorem is None and (mu is None or not mu <= max_mu):
+        fit_plan = plan_request(replace(request, mechanism=default_mechanism()))
+    return fit_plan
+
+
+def _resolve_mechanism(request: Request) -> str:
+    """Return the mechanism to plan; refuse requests that it cannot guarantee."""
+    mechanism = request.mechanism
+    if mechanism == secure_mechanism():
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} is what secure=True runs: state secure=True, with mechanism={AUTO!r} or "
+            f"{default_mechanism()!r}."
+        )
+    if request.secure and (mechanism == AUTO or not planner_capabilities(mechanism).secure):
+        mechanism = secure_mechanism()
+    else:
+        mechanism = _choose_mechanism(request) if mechanism == AUTO else mechanism
+        _check_objective(request, mechanism)
+    capabilities = planner_capabilities(mechanism)
+    if request.allow_more_rows and not capabilities.holds_beyond_n:
+        what = "secure=True" if request.secure else f"mechanism={mechanism!r}"
+        raise InvalidParameter(
+            f"{what} is proved for at most n records, and with n_public the data may hold more: leave n_public out "
+            f"(the number of rows is then public), or use one of {', '.join(mechanisms_with('holds_beyond_n'))}."
+        )
+    if not capabilities.ridge_and_radius and (request.alpha is not None or request.radius is not None):
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "
+            f"mechanism={_choose_mechanism(request)!r}."
+        )
+    return mechanism
+
+
+def _check_objective(request: Request, mechanism: str) -> None:
+    """Refuse an objective or a guarantee for which the mechanism has no theorem: population risk, or pure epsilon."""
+    capabilities = planner_capabilities(mechanism)
+    if request.objective == "population" and not capabilities.population_risk:
+        raise InvalidParameter(
+            f"objective='population' is for draws: use mechanism={AUTO!r} or one of "
+            f"{', '.join(mechanisms_with('population_risk'))}."
+        )
+    if request.delta == 0 and not capabilities.pure:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} cannot guarantee pure epsilon; state a delta, or use one of "
+            f"{', '.join(mechanisms_with('pure'))}."
+        )
+
+
+def _choose_mechanism(request: Request) -> str:
+    """Return the mechanism of a stated theorem, else the first in the order of preference that suits the request."""
+    if request.theorem is not None:
+        return mechanism_for_theorem(request.theorem) or default_mechanism()
+    for name, suits in automatic_mechanisms():
+        capabilities = planner_capabilities(name)
+        is_covered = capabilities.pure or request.delta > 0
+        is_covered &= capabilities.population_risk or request.objective != "population"
+        if is_covered and suits(request):
+            return name
+    return default_mechanism()

@@ -1,0 +1,35 @@
+"""Samplers of exp(-V) on a convex support, and noise samplers. None of them issues a privacy guarantee."""
+
+from typing import TYPE_CHECKING
+
+from dplangevin._lazy import attach_lazy_names
+
+if TYPE_CHECKING:
+    from dplangevin.sampling.langevin import run_underdamped as run_underdamped
+    from dplangevin.sampling.potential import (
+        FunctionPotential as FunctionPotential,
+        Potential as Potential,
+        ProblemPotential as ProblemPotential,
+        SamplerOutput as SamplerOutput,
+    )
+    from dplangevin.sampling.proximal import run_proximal_chain as run_proximal_chain
+    from dplangevin.sampling.rejection import (
+        sample_isotropic_gaussian as sample_isotropic_gaussian,
+        sample_quadratic_gaussian as sample_quadratic_gaussian,
+    )
+    from dplangevin.sampling.starts import WarmStart as WarmStart, make_warm_start as make_warm_start
+    from dplangevin.sampling.supports import (
+        BallSupport as BallSupport,
+        BoxSupport as BoxSupport,
+        ConvexSupport as ConvexSupport,
+        LensSupport as LensSupport,
+        WholeSpaceSupport as WholeSpaceSupport,
+        support_of as support_of,
+    )
+    from dplangevin.sampling.uncertified_chains import (
+        run_hit_and_run as run_hit_and_run,
+        run_mala as run_mala,
+        run_overdamped as run_overdamped,
+    )
+
+__getattr__, __dir__, __all__ = attach_lazy_names(__name__)

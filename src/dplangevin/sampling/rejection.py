@@ -1,0 +1,306 @@
+"""Exact draws of exp(-V) by rejection: Gaussians on a support, piecewise envelopes in few dimensions, finite grids.
+
+Piecewise envelope. The bounding box of the support is divided into cells. In the cell around c, with half diagonal r,
+V(x) >= V(c) - L r                                  (V is L-Lipschitz), V(x) >= V(c) + <grad V(c), x - c> - M r^2 / 2
+(grad V is M-Lipschitz), and the lower of the two envelopes exp(-bound) is taken. Both have masses in closed form and
+are drawn exactly: a cell by its mass, then a uniform point, or coordinates of exponential laws truncated to the cell.
+No convexity is needed; the bounds are proved, never fitted.
+
+Finite grid. Index j has probability exp(-score_j) / sum, EXACTLY for the doubles given: a uniform index is accepted
+with probability exp(-(score_j - min score)), which is decided by comparing random bits with an interval around the
+exponential; more bits of both are computed while they overlap. Reference for exact exponential coins: Canonne, Kamath
+and Steinke (2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dplangevin import _check
+from dplangevin._arrays import Floats
+from dplangevin._progress import iterate_with_progress
+from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.sampling.log_concave import check_envelope
+from dplangevin.sampling.potential import Evaluations, Potential, SamplerOutput
+from dplangevin.sampling.supports import ConvexSupport
+
+_MAX_BATCH = 4096
+
+
+def sample_by_rejection(
+    propose: Callable[[int], tuple[Floats, Floats]],
+    dimension: int,
+    size: int,
+    max_proposals: int | None,
+    scale: float,
+    rng: np.random.Generator,
+) -> tuple[Floats, int]:
+    """Accept proposals with probability exp(log acceptance) until there are `size`; return (draws, proposals made).
+
+    `propose(batch)` makes that many proposals and returns those that lie in the support with their log acceptances,
+    which must not exceed 0; `scale` is the magnitude of the potential, for the rounding allowed in that check.
+    """
+    size = _check.check_count("size", size)
+    limit = math.inf if max_proposals is None else _check.check_count("max_proposals", max_proposals)
+    result, proposals = np.empty((dimension, size)), 0
+
+    def accepted_draws() -> Iterator[int]:
+        """Yield once per accepted draw, for the progress bar."""
+        nonlocal proposals
+        filled, batch = 0, 16
+        while filled < size:
+            if proposals >= limit:
+                raise AssumptionFailed(
+                    f"fewer than {size} draws after {max_proposals} proposals; raise max_proposals or use the proximal "
+                    "sampler."
+                )
+            batch = int(min(batch, limit - proposals))
+            x, excess = propose(batch)
+            proposals += batch
+            check_envelope(excess, np.full(1, scale))
+            points = x[:, -rng.standard_exponential(excess.size) <= excess][:, : size - filled]
+            result[:, filled : filled + points.shape[1]] = points
+            yield from range(points.shape[1])
+            filled += points.shape[1]
+            batch = int(min(max(16, 1.2 * (size - filled) * proposals / max(filled, 1)), _MAX_BATCH))
+
+    # private: when draws are accepted depends on the data
+    for _ in iterate_with_progress(accepted_draws(), "draws", total=size, private=True):
+        pass
+    return result, proposals
+
+
+def sample_isotropic_gaussian(
+    mean: ArrayLike, variance: float, support: ConvexSupport, size: int, rng: np.random.Generator
+) -> Floats:
+    """Return `size` exact draws of N(mean, variance I) conditioned on the support."""
+    variance = _check.check_positive("variance", variance)
+    center = _check_vector("mean", mean, support)
+    return support.sample_gaussian(np.tile((center / variance)[:, None], size), 1 / variance, rng)
+
+
+def sample_quadratic_gaussian(
+    mean: ArrayLike,
+    precision: ArrayLike,
+    support: ConvexSupport,
+    size: int,
+    rng: np.random.Generator,
+    max_proposals: int | None = None,
+) -> Floats:
+    """Return `size` draws of N(mean, precision^-1) conditioned on the support, by rejection.
+
+    The acceptance probability is the Gaussian mass of the support. Without a limit the draw is exact; a limit of N
+    proposals changes the law by sup over data sets of (1 - acceptance)^N, which the caller must account for.
+    """
+    center = _check_vector("mean", mean, support)
+    matrix = np.atleast_2d(np.asarray(precision, float))
+    if matrix.shape != (support.dimension, support.dimension) or not np.allclose(matrix, matrix.T):
+        raise InvalidParameter(
+            f"precision must be a symmetric matrix of size {support.dimension}, got {matrix.shape}."
+        )
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] <= 0:
+        raise InvalidParameter(
+            "precision must be positive definite."
+        )  # its eigenvalues may depend on records
+
+    def propose(batch: int) -> tuple[Floats, Floats]:
+        normal = rng.standard_normal((support.dimension, batch)) / np.sqrt(values)[:, None]
+        x = center[:, None] + vectors @ normal
+        x = support.project(x[:, support.contains(x)])
+        return x, np.zeros(x.shape[1])
+
+    return sample_by_rejection(propose, support.dimension, size, max_proposals, 0.0, rng)[0]
+
+
+def _check_vector(name: str, value: ArrayLike, support: ConvexSupport) -> Floats:
+    vector = np.atleast_1d(np.asarray(value, float))
+    if vector.shape != (support.dimension,) or not np.all(np.isfinite(vector)):
+        raise InvalidParameter(f"{name} must be {support.dimension} finite numbers, got {value!r}.")
+    return vector
+
+
+_BLOCK_SIZE = 512
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EnvelopeCells:
+    """The cells [p, C] of one potential with their envelopes.
+
+    Parameters
+    ----------
+    centers, half : centres [p, C] and half widths [p] of the cells.
+    values, slopes : V [C] and its gradient [p, C] at the centres.
+    lipschitz, smoothness : L and M, of V on the whole box.
+    """
+
+    centers: Floats
+    half: Floats
+    values: Floats
+    slopes: Floats
+    lipschitz: float
+    smoothness: float
+
+    @property
+    def radius(self) -> float:
+        """Half the diagonal of a cell."""
+        return float(np.linalg.norm(self.half))
+
+    @cached_property
+    def tilted_mask(self) -> NDArray[np.bool_]:
+        """The cells where the envelope that follows the gradient has the smaller mass."""
+        return self._log_tilted < self._log_flat
+
+    @cached_property
+    def _log_flat(self) -> Floats:
+        return self.lipschitz * self.radius - self.values + float(np.log(2 * self.half).sum())
+
+    @cached_property
+    def _log_tilted(self) -> Floats:
+        if math.isinf(self.smoothness):
+            return np.full(self.values.shape, np.inf)
+        size = np.abs(self.slopes) * self.half[:, None]
+        # log of the integral of e^{-g t} over [-h, h] = |g| h + log(h (1 - e^{-2 |g| h}) / (|g| h))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wide = np.where(size > 1e-8, -np.expm1(-2 * size) / np.where(size > 0, size, 1.0), 2.0)
+        mass = size + np.log(wide * self.half[:, None])
+        return np.asarray(self.smoothness * self.radius**2 / 2 - self.values + mass.sum(axis=0))
+
+    @cached_property
+    def cumulative(self) -> Floats:
+        """Cumulative probabilities of the cells."""
+        logs = np.minimum(self._log_flat, self._log_tilted)
+        total = np.cumsum(np.exp(logs - logs.max()))
+        return np.asarray(total / total[-1])
+
+    def propose(self, batch: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """Draw points [p, batch] of the envelope, and return them with the log of the envelope there."""
+        cell_index = np.minimum(
+            np.searchsorted(self.cumulative, rng.random(batch), side="right"), len(self.values) - 1
+        )
+        tilted_mask, slopes = self.tilted_mask[cell_index], self.slopes[:, cell_index]
+        rates = np.where(tilted_mask, np.abs(slopes), 0.0)
+        uniform = rng.random(slopes.shape)
+        width = 2 * self.half[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steep = -np.log1p(uniform * np.expm1(-rates * width)) / rates
+        away = np.where(rates * width > 1e-8, steep, uniform * width)
+        moves = np.where(slopes > 0, away, width - away) - self.half[:, None]
+        follow = np.where(
+            tilted_mask, (slopes * moves).sum(axis=0) - self.curvature_term, -self.lipschitz * self.radius
+        )
+        return self.centers[:, cell_index] + moves, -(self.values[cell_index] + follow)
+
+    @property
+    def curvature_term(self) -> float:
+        """M r^2 / 2, or 0 when no cell is tilted."""
+        return 0.0 if math.isinf(self.smoothness) else self.smoothness * self.radius**2 / 2
+
+
+def sample_cell_envelope(
+    potential: Potential,
+    support: ConvexSupport,
+    low: Floats,
+    high: Floats,
+    per_axis: int,
+    lipschitz: float,
+    smoothness: float,
+    size: int,
+    rng: np.random.Generator,
+    max_proposals: int | None = None,
+) -> SamplerOutput:
+    """Return `size` independent draws of exp(-V) on a support inside the box [low, high], by per_axis^p cells.
+
+    lipschitz and smoothness are those of V on the whole box; one of them may be infinite.
+    """
+    half = (high - low) / (2 * per_axis)
+    axes = [a + h * (2 * np.arange(per_axis) + 1) for a, h in zip(low, half, strict=True)]
+    centers = np.stack([mesh.ravel() for mesh in np.meshgrid(*axes, indexing="ij")])
+    # a cell whose centre is farther from the support than its half diagonal does not meet it
+    distances = np.linalg.norm(centers - support.project(centers), axis=0)
+    centers = centers[:, distances <= np.linalg.norm(half) * (1 + 1e-9)]
+    parts = np.array_split(centers, max(1, centers.shape[1] // _BLOCK_SIZE), axis=1)
+    values = np.concatenate([potential.value(part) for part in parts])
+    slopes = np.zeros_like(centers)
+    if math.isfinite(smoothness):
+        slopes = np.concatenate([potential.gradient(part) for part in parts], axis=1)
+    cells = EnvelopeCells(
+        centers=centers, half=half, values=values, slopes=slopes, lipschitz=lipschitz, smoothness=smoothness
+    )
+
+    def propose(batch: int) -> tuple[Floats, Floats]:
+        points, envelope = cells.propose(batch, rng)
+        inside = support.contains(points)
+        points = points[:, inside]
+        return points, -potential.value(points) - envelope[inside] if inside.any() else np.empty(0)
+
+    scale = float(np.abs(values).max()) + 1
+    theta, proposals = sample_by_rejection(propose, len(low), size, max_proposals, scale, rng)
+    passes = Evaluations(n_values=centers.shape[1] + proposals, n_gradients=centers.shape[1])
+    return SamplerOutput(theta=theta, n_proposals=proposals, evaluations=passes)
+
+
+def sample_finite_grid(scores: ArrayLike, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Return `size` independent indices with probabilities proportional to exp(-scores), exactly.
+
+    Examples
+    --------
+    >>> sample_finite_grid([0.0, 800.0], 3, np.random.default_rng(0)).tolist()
+    [0, 0, 0]
+    """
+    values = np.asarray(scores, float)
+    if values.ndim != 1 or values.size == 0 or not np.all(np.isfinite(values)):
+        raise InvalidParameter("scores must be a non-empty one-dimensional array of finite numbers.")
+    size = _check.check_count("size", size)
+    least = float(values.min())
+    result, filled = np.empty(size, np.intp), 0
+    while filled < size:
+        index = rng.integers(0, values.size, size=max(1024, size))
+        accepted = index[flip_exponential_coins(values[index], least, rng)][: size - filled]
+        result[filled : filled + accepted.size] = accepted
+        filled += accepted.size
+    return result
+
+
+def flip_exponential_coins(
+    scores: Floats, least: float, rng: np.random.Generator, bits: int = 53
+) -> NDArray[np.bool_]:
+    """Flip independent coins with probability of heads exactly exp(-(score - least)), least <= every score."""
+    gap = scores - least
+    probability = np.exp(-gap)
+    margin = probability * (gap + 4) * 2.0**-52 + 1e-300
+    digits = rng.integers(0, 2**bits, size=scores.size)
+    low = digits * 2.0**-bits
+    heads = low + 2.0**-bits <= probability - margin
+    unsure = ~heads & (low < probability + margin)
+    for i in np.flatnonzero(unsure):
+        heads[i] = _decide_coin(int(digits[i]), bits, float(scores[i]), least, rng)
+    return heads
+
+
+def _decide_coin(digits: int, bits: int, score: float, least: float, rng: np.random.Generator) -> bool:
+    """Return whether a uniform number with these leading bits is below exp(-(score - least)); draws more bits."""
+    while True:
+        digits = (digits << 32) | int(rng.integers(0, 2**32))
+        bits += 32
+        with localcontext() as context:
+            # 40 digits more than the bits need: differences of doubles are exact and exp is correctly rounded
+            context.prec = 1200 + bits
+            gap = Decimal(score) - Decimal(least)
+            context.prec = bits // 3 + 40
+            probability = (-gap).exp()
+            error = probability * Decimal(10) ** -(bits // 3 + 30) + Decimal(10) ** -(bits // 3 + 400)
+            low = Decimal(digits) / Decimal(2) ** bits
+            high = Decimal(digits + 1) / Decimal(2) ** bits
+            tiny = Decimal(10) ** -(bits // 3 + 35)
+            if high + tiny <= probability - error:
+                return True
+            if low - tiny >= probability + error:
+                return False

@@ -1,0 +1,280 @@
+"""The filter's charges against 50 digits, dense grids of epsilon and exact rationals."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import ndtr, ndtri
+
+from dplangevin.accounting import conversions as cv, gdp_envelope
+from dplangevin.accounting.filter import PrivacyFilter, _square_root_down, pure_remainder
+from dplangevin.accounting.gdp_envelope import closest_mu
+from dplangevin.accounting.generalized_gaussian import GeneralizedGaussian
+from dplangevin.accounting.parts import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    Gaussian,
+    PrivacyPart,
+    Profile,
+    Pure,
+    RenyiCurve,
+    SampledGaussian,
+)
+from dplangevin.errors import InvalidParameter
+from unit._ledger import gaussian, promise, pure
+
+
+def _overlap(value: float, v: mpmath.mpf) -> mpmath.mpf:
+    """1 - TV of a value-DP release with v-GDP, over 2."""
+    e = mpmath.mpf(value)
+    if v == 0:
+        return 1 / (1 + mpmath.exp(e))
+    return (mpmath.ncdf(e / v - v / 2) + mpmath.exp(e) * mpmath.ncdf(-e / v - v / 2)) / (1 + mpmath.exp(e))
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
+def test_the_pure_charge_is_safe_and_sharp_in_50_digits(count: int) -> None:
+    rng, checked = np.random.default_rng(0), 0
+    with mpmath.workdps(50):
+        for _ in range(count):
+            value = 10 ** rng.uniform(-3, 1.2)
+            tight = 2 * float(-ndtri(1 / (1 + math.exp(value))))
+            square = min((tight * 10 ** rng.uniform(1e-6, 1.8)) ** 2, 6000.0)
+            left = pure_remainder(value, Fraction(square))
+            if left is None:
+                continue
+            checked += 1
+            v, target = (
+                mpmath.sqrt(mpmath.mpf(left.numerator) / left.denominator),
+                mpmath.ncdf(-mpmath.sqrt(mpmath.mpf(square)) / 2),
+            )
+            assert _overlap(value, v) >= target
+            if v > 0.01 * tight:
+                assert _overlap(value, v * mpmath.mpf("1.001")) < target
+    assert checked > 0.9 * count
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_only_epsilon_zero_decides(count: int) -> None:
+    """Theorem 3: where total variations meet, hockey sticks agree at 4,001 epsilons to 1e-12 of their size."""
+    rng = np.random.default_rng(1)
+    for _ in range(count):
+        value = 10 ** rng.uniform(-2, 0.8)
+        tight = 2 * float(-ndtri(1 / (1 + math.exp(value))))
+        square = min((tight * 10 ** rng.uniform(0.01, 1.2)) ** 2, 60.0)
+        left = pure_remainder(value, Fraction(square))
+        assert left is not None
+        v, p = _square_root_down(left), 1 / (1 + math.exp(-value))
+        epsilons = np.linspace(0, value + 8 * math.sqrt(square) + square / 2, 4001)
+        both = p * cv.gdp_delta(v, epsilons - value) + (1 - p) * cv.gdp_delta(v, epsilons + value)
+        whole = cv.gdp_delta(math.sqrt(square), epsilons)
+        large = whole > 1e-13
+        # gdp_delta rounds each side up by 5e-12 at most
+        assert np.max(both[large] / whole[large]) <= 1 + 2e-11
+
+
+def test_the_plain_pure_charge_is_never_too_small() -> None:
+    """e-DP is sqrt(pi / 2) e-GDP: a disc lies in its square."""
+    for value in 10 ** np.linspace(-6, 1.5, 60):
+        tight = 2 * -mpmath.mpf(float(ndtri(1 / (1 + math.exp(value)))))
+        assert tight <= math.sqrt(math.pi / 2) * value * (1 + 1e-9)
+    tiny = Fraction(1, 10**40)
+    assert pure_remainder(1e-25, tiny) is not None  # below what log Phi can tell apart
+    assert pure_remainder(0.0, tiny) == tiny
+    assert pure_remainder(math.inf, Fraction(1)) is None
+
+
+CURVES = [
+    promise(BoundedRange(value=0.4)),
+    promise(Concentrated(rho=0.02)),
+    promise(RenyiCurve(orders=(2.0, 4.0, 16.0, 64.0), values=(0.01, 0.02, 0.08, 0.4))),
+    promise(SampledGaussian(rate=0.05, noise_multiplier=1.5, sampling="poisson", count=20)),
+    promise(Profile(epsilons=(0.0, 0.2, 0.5), deltas=(0.05, 1e-7, 0.0))),
+    promise(Gaussian(mu=0.2), Pure(value=0.1, count=3), extra_delta=1e-8),
+]
+
+
+def _least_chords(epsilons: np.ndarray, deltas: np.ndarray) -> np.ndarray:
+    """The lower convex hull in e^eps of the curve in both directions, chord by chord."""
+    g = np.concatenate([[0.0], np.exp(-epsilons[:0:-1]), np.exp(epsilons)])
+    sticks = np.concatenate([[1.0], 1 - np.exp(-epsilons[:0:-1]) * (1 - deltas[:0:-1]), deltas])
+    best = []
+    for at, known in zip(np.exp(epsilons), deltas, strict=True):
+        low, high = np.flatnonzero(g < at), np.flatnonzero(g > at)
+        share = (at - g[low])[:, None] / (g[high][None, :] - g[low][:, None])
+        chords = sticks[low][:, None] + share * (sticks[high][None, :] - sticks[low][:, None])
+        best.append(min(known, chords.min(initial=1.0)))
+    return np.array(best)
+
+
+@pytest.mark.parametrize("cost", CURVES, ids=lambda cost: type(cost.parts[0]).__name__)
+def test_a_curve_lies_under_its_gaussian(cost: object) -> None:
+    guarantee = cost
+    for slack in (3e-8, 1e-6):
+        mu = closest_mu(guarantee.parts, guarantee.extra_delta, slack)  # type: ignore[attr-defined]
+        epsilons = np.linspace(0, 3, 211)
+        deltas = np.array([guarantee.delta(float(epsilon)) for epsilon in epsilons])  # type: ignore[attr-defined]
+        deltas = _least_chords(epsilons, deltas)
+        # chords between 211 points lie a little above those of the curve itself
+        assert np.all(deltas <= (slack + (1 - slack) * cv.gdp_delta(mu, epsilons)) * 1.02)
+        tighter = slack + (1 - slack) * cv.gdp_delta(0.97 * mu, epsilons)
+        assert np.any(deltas > tighter)
+
+
+def test_the_split_keeps_the_budget_at_its_epsilon() -> None:
+    for reserve in (0.0, 0.2, 0.5):
+        rule = PrivacyFilter(
+            epsilon=1.0, delta=1e-5, delta_fraction=0.2, pure_reserve=reserve, split_at_once=True
+        )
+        state = rule.start()
+        mu, slack, e = (
+            _square_root_down(state.mu_squared or Fraction(0)),
+            float(state.slack),
+            float(state.epsilon),
+        )
+        assert (e, slack) == (reserve, pytest.approx(2e-6))
+        p = 1 / (1 + math.exp(-e))
+        near, far = cv.gdp_delta(mu, np.array([1 - e, 1 + e]))
+        kept = slack + (1 - slack) * (p * near + (1 - p) * far)
+        assert 0.999e-5 <= kept <= 1e-5
+
+
+def test_a_large_count_of_pure_uses_is_charged_quickly() -> None:
+    rule = PrivacyFilter(epsilon=3.0, delta=1e-5, split_at_once=True)
+    few = rule.charge(rule.start(), promise(Pure(value=1e-3, count=1000)), "parts")
+    many = rule.charge(rule.start(), promise(Pure(value=1e-3, count=100_000)), "parts")
+    assert few is not None
+    assert many is not None
+    assert (rule.start().mu_squared or 0) - (many[0].mu_squared or 0) == pytest.approx(
+        math.pi / 2 * 0.1, rel=1e-9
+    )
+
+
+# --- groups ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_group_costs_its_size_in_exact_rationals(size: int) -> None:
+    for value in (0.1, 0.7, 1 / 3, 1e-9):
+        exact = size * Fraction(value)
+        for part, name in (
+            (Pure(value=value), "value"),
+            (BoundedRange(value=value), "value"),
+            (Gaussian(mu=value), "mu"),
+        ):
+            (found,) = promise(part).group(size).parts
+            assert exact <= Fraction(getattr(found, name)) <= exact * (1 + Fraction(1, 2**52))
+        (rho,) = promise(Concentrated(rho=value, count=4)).group(size).parts
+        assert (
+            size**2 * Fraction(value)
+            <= Fraction(rho.rho)
+            <= size**2 * Fraction(value) * (1 + Fraction(1, 2**52))
+        )  # type: ignore[attr-defined]
+        assert rho.count == 4
+        (noise,) = promise(GeneralizedGaussian(p=2.0, shift=value, changed=1, answers=5)).group(size).parts
+        assert exact <= Fraction(noise.shift) <= exact * (1 + Fraction(1, 2**52))  # type: ignore[attr-defined]
+        assert noise.changed == size  # type: ignore[attr-defined]
+    (profile,) = promise(Profile(epsilons=(0.0, 0.1, 0.5), deltas=(0.1, 1e-3, 1e-6))).group(size).parts
+    with mpmath.workdps(40):
+        for epsilon, delta, e, d in zip(
+            profile.epsilons, profile.deltas, (0.0, 0.1, 0.5), (0.1, 1e-3, 1e-6), strict=True
+        ):  # type: ignore[attr-defined]
+            growth = mpmath.fsum(mpmath.exp(j * mpmath.mpf(e)) for j in range(size))
+            assert Fraction(epsilon) >= size * Fraction(e)
+            assert min(mpmath.mpf(1), growth * mpmath.mpf(d)) <= delta <= growth * d * (1 + 1e-12)
+    for part in (
+        RenyiCurve(orders=(2.0,), values=(0.1,)),
+        SampledGaussian(rate=0.1, noise_multiplier=1.0, sampling="poisson"),
+        Approximate(value=0.1, slack=1e-6),
+    ):
+        if size > 1:
+            with pytest.raises(InvalidParameter, match="no group guarantee"):
+                promise(part).group(size)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_an_additive_delta_in_a_group(size: int) -> None:
+    """Above the exact worst case, iterating a -> x + (1 - x) g(a / (1 - x)), and above 50 digits of its own formula."""
+    rng = np.random.default_rng(size)
+    with mpmath.workdps(50):
+        for _ in range(20):
+            mu, extra = float(10 ** rng.uniform(-2, 0.3)), float(10 ** rng.uniform(-12, -2))
+            found = cv.gdp_group_delta(mu, extra, size)
+            levels = 10 ** np.linspace(-14, -1e-9, 60)
+            power = levels.copy()
+            for _ in range(size):
+                power = np.minimum(
+                    1, extra + (1 - extra) * ndtr(ndtri(np.minimum(1, power / (1 - extra))) + mu)
+                )
+            assert np.all(power <= np.minimum(1, found + ndtr(ndtri(levels) + size * mu)) * (1 + 1e-9))
+            x = mpmath.mpf(extra)
+            start = mpmath.sqrt(2) * mpmath.erfinv(2 * x - 1)
+            exact = mpmath.fsum(mpmath.ncdf(start + j * mpmath.mpf(mu)) for j in range(size))
+            assert min(1, exact) <= found <= exact * (1 + mpmath.mpf("1e-10"))
+    grouped = gaussian(0.1, extra_delta=1e-9).group(size)
+    assert grouped.extra_delta == cv.gdp_group_delta(0.1, 1e-9, size)
+    assert grouped.rows_per_person == size
+    with pytest.raises(InvalidParameter, match="not GDP"):
+        pure(0.1, extra_delta=1e-9).group(size)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("part", [Gaussian(mu=0.1), Pure(value=0.05), Approximate(value=0.05, slack=1e-8)])
+def test_uses_in_one_guarantee_cost_what_they_cost_one_by_one(part: PrivacyPart, split: bool) -> None:
+    """A part that counts for three is charged three times, in every amount that is kept."""
+    rule = PrivacyFilter(epsilon=3.0, delta=1e-5, split_at_once=split)
+    together = rule.charge(rule.start(), promise(part.repeat(3)))
+    one_by_one = rule.start()
+    for _ in range(3):
+        charged = rule.charge(one_by_one, promise(part))
+        assert charged is not None
+        one_by_one = charged[0]
+    assert together is not None
+    assert together[0] == one_by_one
+    assert one_by_one != rule.start()
+
+
+@pytest.mark.parametrize("missing", [1e-6, 1e-10, 3e-11, 5e-12])
+def test_a_curve_that_starts_next_to_one_is_covered_soon(
+    missing: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the Gaussian curve is so flat that growing mu by a hair at a time would take for ever."""
+    asked: list[float] = []
+
+    def watched(epsilon: float, delta: float, solve: Any = cv.gdp_mu) -> float:
+        asked.append(delta)
+        assert len(asked) < 200
+        return float(solve(epsilon, delta))
+
+    monkeypatch.setattr(cv, "gdp_mu", watched)
+    points, needed = np.array([0.001, 1.0, 20.0]), np.array([1 - missing, 0.9, 1e-3])
+    mu = gdp_envelope._covering_mu(points, needed)
+    if missing > 1e-11:
+        assert (cv.gdp_delta(mu, points) >= needed).all()
+    else:  # within the rounding of the curve itself: nothing covers it
+        assert mu == math.inf
+
+
+def test_every_charge_takes_what_it_says_of_the_amounts() -> None:
+    """Slack that a curve took is gone, and of the pure reserve every use takes its epsilon."""
+    rule = PrivacyFilter(epsilon=4.0, delta=1e-5, pure_reserve=1.0, split_at_once=True)
+    start, slack = rule.start(), 1e-7
+    after = rule.charge(start, promise(Concentrated(rho=1e-3)), f"curve:{slack!r}")
+    assert after is not None
+    assert start.slack - after[0].slack == Fraction(slack)
+    assert start.mu_squared is not None
+    assert after[0].mu_squared is not None
+    assert after[0].mu_squared < start.mu_squared
+    spent = rule.charge(start, 3 * pure(0.125), "reserve")
+    assert spent is not None
+    assert start.epsilon - spent[0].epsilon == Fraction(3, 8)
+    whole = PrivacyFilter(epsilon=4.0, delta=1e-5)
+    last = whole.charge(whole.start(), gaussian(0.9), "whole")
+    assert last is not None
+    assert last[0].epsilon == 0
