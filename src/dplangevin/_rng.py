@@ -26,8 +26,8 @@ class NoiseObserver(Protocol):
         """Observe noise of a distribution and scale before it is added to an exact value; return its replacement."""
         ...
 
-    def observe_sum(self, exact: Any, released: Any, law: str, scale: float) -> Any:
-        """Observe exact values and the same values with noise; return what is released."""
+    def observe_sum(self, exact: Any, released: Any, law: str, scale: Any) -> Any:
+        """Observe exact values and the same values with noise, of one scale or one each; return what is released."""
         ...
 
     def observe_minimizer(

@@ -22,6 +22,7 @@ OTHER_MEANINGS = {
 SPEAKING_OF_THEM = {
     "audit/_traced_noise.py",
     "cli/main.py",
+    "data/exact_records.py",
     "ledger/_stored_guarantee.py",
     "mechanisms/exponential/mechanism.py",
     "papers/gallery/__init__.py",

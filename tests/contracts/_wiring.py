@@ -316,12 +316,27 @@ def _fits(units: Units) -> Iterator[Spender]:
         if adjacency == "replace-one":  # proved for at most n records, so not with add-remove and a stated n
             secure = {"mechanism": "output-perturbation", "secure": True, "least": 0.1}
             more += [("langevin", {"mechanism": "langevin", "least": 0.1}), ("secure", {"secure": True})]
+            more += [("secure noisy-gd", {"mechanism": "noisy-gd", "secure": True})]
             more += [("secure output perturbation", secure)]
+        whitened = {"mechanism": "whitened-gd", "secure": True}
+        weighted = {"weighted": True, "weight_bound": 2.0 * units.weights}
+        more += [
+            ("secure whitened", whitened),
+            ("secure whitened, two moments", whitened | {"epsilon": 60.0}),
+            ("secure whitened, three classes", whitened | {"n_classes": 3}),
+            ("secure whitened, weights", whitened | weighted),
+            ("secure whitened, class weights", whitened | {"class_weight": {0: 1.0, 1: 3.0}}),
+            ("secure whitened, three rows a person", whitened | {"max_rows_per_person": 3, "least": 0.1}),
+        ]
         for name, extra in more:
             yield estimator(f"logistic, {name}, {adjacency}", DPLogisticRegression, **(options | extra))
+        for kind in (DPRidge, DPPoissonRegressor, DPQuantileRegressor, DPLinearSVC):
+            high = 5.0 if kind is DPPoissonRegressor else 1.0
+            yield estimator(
+                f"secure whitened {kind.__name__}, {adjacency}", kind, high=high, **(options | whitened)
+            )
         statistics = options | {"mechanism": "sufficient-statistics"}
         yield estimator(f"sufficient statistics, {adjacency}", DPRidge, **statistics)
-        weighted = {"weighted": True, "weight_bound": 2.0 * units.weights}
         yield estimator(f"weighted statistics, {adjacency}", DPRidge, **(statistics | weighted))
         # where records differ in every sum that is released: both scalars, and the matrix of squared slopes
         sums = options | {"intervals": True, "epsilon": 30.0, "least": 0.1}

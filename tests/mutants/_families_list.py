@@ -12,7 +12,7 @@ OTHER_FAMILIES: tuple[tuple[str, str, str], ...] = (
     ("whitened_sums", "return np.asarray(squares <= (1 - ROUNDING_SLACK) * unit**2)", "return np.asarray(squares <= 4 * unit**2)"),
     ("whitened_sums", "(np.sqrt((1 - weights) * (1 + weights)) / scaled.bound)", "((1 - weights) / scaled.bound)"),
     ("whitened_sums", "rows[weights == 0] = 0.0", "pass"),
-    ("whitened_mechanism", "weighted = data if all_short else data.with_scaled_weights(row_weights, geometry.transform, row_filter)", "weighted = data"),
+    ("whitened_mechanism", "return data.with_scaled_weights(row_weights, geometry.transform, row_filter)", "return data"),
     ("pure_theorem", "n_changed_records = 2.0 if constants.adjacency == \"replace-one\" else 1.0", "n_changed_records = 1.0"),
     ("pure_theorem", "(Pure(value=moment), *second.parts)", "(*second.parts,)"),
     ("pure_theorem", "smoothness=constants.data_smoothness + ridge", "smoothness=2 * ridge"),

@@ -38,7 +38,7 @@ RELEASES: tuple[tuple[str, str, str], ...] = (
     ("whitened_theorem", "count=spec.n_steps", "count=1"),
     ("whitened_mechanism", "noise = spec.moment_noise_std * sample_symmetric", "noise = 0.5 * spec.moment_noise_std * sample_symmetric"),
     ("whitened_theorem", "count=spec.n_approach_steps", "count=1"),
-    ("whitened_mechanism", "noise = spec.noise_at_step(t, state.n_steps) * rng", "noise = 0.5 * spec.noise_at_step(t, state.n_steps) * rng"),
+    ("whitened_mechanism", "noise_std = basis @ point / problem.row_norm, spec.noise_at_step(t, state.n_steps)", "noise_std = basis @ point / problem.row_norm, 0.5 * spec.noise_at_step(t, state.n_steps)"),
     ("whitened_schedule", "math.sqrt(\n            (n_steps - self.n_approach_steps) / (self.n_steps - self.n_approach_steps)\n        )", "1.0"),
     ("sufficient_statistics", "noisy = gram + spec.gram_noise_std * sample_symmetric_noise", "noisy = gram + 0.5 * spec.gram_noise_std * sample_symmetric_noise"),
     ("sufficient_statistics", "cross + spec.cross_noise_std * rng", "cross + 0.5 * spec.cross_noise_std * rng"),

@@ -14,7 +14,7 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("region_release", "minimize_within_radius(data, plan, center, min(steps, MAX_GAP_STEPS))", "minimize_within_radius(data, plan, center, min(steps // 4, MAX_GAP_STEPS))"),
     ("region_sums", "return np.asarray(total / (max_slope * objective.row_norm))", "return np.asarray(total / max_slope)"),
     ("whitened_wiring", "return np.asarray((exact + exact.T) / 2 + noise)", "return np.asarray((exact + exact.T) / 2 + 0 * noise)"),
-    ("whitened_wiring", "weighted = data if all_short else data.with_scaled_weights", "weighted = data if True else data.with_scaled_weights"),
+    ("whitened_wiring", "if row_filter is not None and row_filter.all_short:", "if True:"),
     ("whitened_wiring", "range(state.step, state.n_steps if last is None else last)", "range(state.step, state.n_steps + 1 if last is None else last)"),
     ("whitened_wiring", "exact = data.sum_over_blocks(second_moment_sum) / data.problem.n\n", "exact = data.sum_over_blocks(second_moment_sum) / data.n_samples\n"),
     ("whitened_resumed", "            run_state.restore_generator(rng)\n", ""),

@@ -81,6 +81,8 @@ class Theorem(ABC, Generic[S]):
     reference: ClassVar[str]
     holds_beyond_n: ClassVar[str] = ""
     """Why the proof holds when the data hold more records than the public divisor n; "" when it does not."""
+    secure_holds_beyond_n: ClassVar[bool] = False
+    """Whether it also holds then for secure runs, whose integer sums are otherwise sized for n records."""
     is_plain_composition: ClassVar[bool] = False
     """Whether it composes the steps of a run as if each were released; sharper theorems are compared with it."""
 
@@ -102,8 +104,8 @@ class Theorem(ABC, Generic[S]):
         constants : those of the problem; None for noisy answers, whose specs state their own adjacency.
         """
         allows_more_rows = isinstance(constants, Constants) and constants.allow_more_rows
-        # integer sums of secure mechanisms are sized for n records, so secure runs are refused beyond n
-        if allows_more_rows and (not self.covers_more_rows(spec) or spec.secure):
+        is_covered = self.covers_more_rows(spec) and (self.secure_holds_beyond_n or not spec.secure)
+        if allows_more_rows and not is_covered:
             raise self.refuse(
                 "its proof needs at most n records, and these data may hold more than the stated n",
                 "Leave n_public= out (the number of rows is then public), or use another mechanism.",

@@ -259,8 +259,8 @@ class NoiseTape:
         """Trace noise that will be added to exact values."""
         return self.trace_draw(values, law, scale)
 
-    def observe_sum(self, exact: Any, released: Any, law: str, scale: float) -> Any:
-        """Record the release of a sampler that adds its noise itself."""
+    def observe_sum(self, exact: Any, released: Any, law: str, scale: Any) -> Any:
+        """Record the release of a sampler that adds its noise itself, of one scale or one for each entry."""
         return self.record_release(np.copy(exact), released, law, scale * np.eye(int(np.size(exact))))
 
     def observe_minimizer(

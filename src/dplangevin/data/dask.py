@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data._kernels import Block, CompiledKernel, Kernel, choose_kernel
 from dplangevin.data.dataset import ArrayDataset, Dataset, check_shape
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.sources import CHARGE_STANDS_MESSAGE, row_weights
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.problem import Loss, Problem
@@ -130,6 +131,13 @@ class DaskDataset(Dataset):
     def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
         """Scale the weights on the workers, where they stay with their rows."""
         return self._with_partitions(_scale_part_weights, task, *arguments)
+
+    def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> DaskDataset:
+        return self._with_partitions(_replace_part_weights, task, *arguments)
+
+    def with_rounded_rows(self, grid: RowGrid) -> DaskDataset:
+        """Round the rows on the workers; a partition that is computed again is rounded again."""
+        return self._with_partitions(_round_part_rows, grid)
 
     def with_transformed_rows(
         self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
@@ -356,6 +364,14 @@ def _run_on_part(
 
 def _scale_part_weights(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
     return part.with_scaled_weights(task, *arguments)
+
+
+def _replace_part_weights(part: ArrayDataset, task: Callable[..., FloatArray], *arguments: Any) -> Any:
+    return part.with_weights(task, *arguments)
+
+
+def _round_part_rows(part: ArrayDataset, grid: RowGrid) -> Any:
+    return part.with_rounded_rows(grid)
 
 
 def _transform_part_rows(part: ArrayDataset, task: Callable[..., Any], *arguments: Any) -> Any:

@@ -23,6 +23,7 @@ from dplangevin.data._kernels import (
     repair_scores,
     thread_count,
 )
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import InvalidParameter
 from dplangevin.problem import Loss, Problem, RecordLoss
 from dplangevin.problem.bounds import as_array
@@ -162,6 +163,19 @@ class Dataset(ABC):
             f"{type(self).__name__} cannot weight its records; use noisy gradient descent."
         )
 
+    def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> Dataset:
+        """Return the same records with the weights task(data, block, *arguments), whatever the caller means by them.
+
+        What a record gets must depend on that record alone, and on what is public or released.
+        """
+        raise InvalidParameter(
+            f"{type(self).__name__} cannot weight its records; use noisy gradient descent."
+        )
+
+    def with_rounded_rows(self, grid: RowGrid) -> Dataset:
+        """Return the same records with rows rounded towards zero to the grid; rows in a file go to another file."""
+        raise InvalidParameter(f"{type(self).__name__} cannot round its records.")
+
     def with_transformed_rows(
         self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
     ) -> Dataset:
@@ -294,18 +308,34 @@ class StoredDataset(Dataset):
         """Announce that these rows are needed next; nothing to do for rows in memory."""
 
     def with_scaled_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
+        return self._with_block_weights(lambda block: _scale_weights(task(self, block, *arguments), block))
+
+    def with_weights(self, task: Callable[..., FloatArray], *arguments: Any) -> StoredDataset:
+        return self._with_block_weights(lambda block: task(self, block, *arguments))
+
+    def _with_block_weights(self, block_weights: Callable[[Block], FloatArray]) -> StoredDataset:
         weights, start = self._allocate_weights(self.n_samples), 0
         for block in self.blocks():
             part = slice(start, start + len(block.labels))
-            weights[part] = _scale_weights(task(self, block, *arguments), block)
+            weights[part] = block_weights(block)
             start = part.stop
         self.check_row_count(start)
-        reweighted: StoredDataset = object.__new__(type(self))
-        attributes = {
-            name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")
-        }
-        reweighted.__dict__.update(attributes, _weights=weights)
-        return reweighted
+        return self._copy_with(_weights=weights)
+
+    def with_rounded_rows(self, grid: RowGrid) -> StoredDataset:
+        rows = self._allocate_rows(self._rows.shape, self._rows.dtype)
+        for start in range(0, len(rows), ROWS_PER_GROUP):
+            part = slice(start, start + ROWS_PER_GROUP)
+            rows[part] = self._rows[part]
+            grid.snap(rows[part])
+        return self._copy_with(_rows=rows)
+
+    def _copy_with(self, **arrays: NDArray[Any]) -> StoredDataset:
+        """Return this data set with other arrays, without anything cached about the old ones."""
+        twin: StoredDataset = object.__new__(type(self))
+        kept = {name: value for name, value in vars(self).items() if name not in ("_quadratic", "_kernel")}
+        twin.__dict__.update(kept, **arrays)
+        return twin
 
     def with_transformed_rows(
         self, task: Callable[..., tuple[FloatArray, FloatArray]], *arguments: Any
@@ -325,6 +355,10 @@ class StoredDataset(Dataset):
     def _allocate_weights(self, size: int) -> FloatArray:
         """Return an uninitialized array for the weights."""
         return np.empty(size)
+
+    def _allocate_rows(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an uninitialized array for the rows."""
+        return np.empty(shape, dtype)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays that arrive over a network may be unaligned; NumPy would copy such rows at every product.

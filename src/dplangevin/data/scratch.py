@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import mmap
 import os
 import tempfile
@@ -110,19 +111,29 @@ class ScratchDataset(StoredDataset):
 
     def _read_ahead(self, start: int, stop: int) -> None:
         """Ask the system to read these rows while the previous ones are summed."""
-        if hasattr(mmap, "MADV_WILLNEED"):
+        file = self._rows.base  # the rows are the first thing in it
+        if hasattr(mmap, "MADV_WILLNEED") and isinstance(file, mmap.mmap):
             width = self._rows.strides[0]
             first = start * width // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_WILLNEED, first, stop * width - first)
+            file.madvise(mmap.MADV_WILLNEED, first, stop * width - first)
 
     def _allocate_weights(self, size: int) -> NDArray[np.float64]:
         """Return an array in a scratch file of its own, like the rows."""
+        return self._map_file("weights", (size,), np.dtype(np.float64))
+
+    def _allocate_rows(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an array in another scratch file."""
+        return self._map_file("rounded rows", shape, dtype)
+
+    def _map_file(self, what: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Return an array in a scratch file of its own."""
+        size = math.prod(shape) * dtype.itemsize
         try:
-            with _open_scratch_file(self._folder, 8 * size) as file:
-                return np.ndarray((size,), np.float64, mmap.mmap(file.fileno(), max(8 * size, 1)))
+            with _open_scratch_file(self._folder, size) as file:
+                return np.ndarray(shape, dtype, mmap.mmap(file.fileno(), max(size, 1)))
         except OSError as error:
             raise DplangevinError(
-                f"the scratch file of the records' weights could not be created: {error.strerror}. What was charged "
+                f"the scratch file of the records' {what} could not be created: {error.strerror}. What was charged "
                 "stays charged, and nothing was released; free space, or name a folder in DPLANGEVIN_SCRATCH."
             ) from error
 

@@ -113,10 +113,10 @@ def _resolve_mechanism(request: Request) -> str:
             f"mechanism={mechanism!r} is what secure=True runs: state secure=True, with mechanism={AUTO!r} or "
             f"{default_mechanism()!r}."
         )
-    if request.secure and (mechanism == AUTO or not planner_capabilities(mechanism).secure):
+    mechanism = _choose_mechanism(request) if mechanism == AUTO else mechanism
+    if request.secure and not planner_capabilities(mechanism).secure:
         mechanism = secure_mechanism()
     else:
-        mechanism = _choose_mechanism(request) if mechanism == AUTO else mechanism
         _check_objective(request, mechanism)
     capabilities = planner_capabilities(mechanism)
     if request.allow_more_rows and not capabilities.holds_beyond_n:

@@ -52,7 +52,7 @@ class Request:
     ----------
     defaults : the planner's rules for the model. n_changed_records : s, records that differ between neighbours.
     n_columns : p, columns of the joint row. dimension : number of parameters.
-    uses_defaults : whether mechanism, theorem, ridge, radius and secure noise are all left to the planner.
+    uses_defaults : whether mechanism, theorem, ridge and radius are all left to the planner.
     """
 
     model: str
@@ -120,9 +120,7 @@ class Request:
             n_changed_records=2 if self.adjacency == "replace-one" else 1,
             n_columns=columns,
             dimension=columns * (self.n_classes or 2 if is_multiclass else 1),
-            uses_defaults=self.mechanism == AUTO
-            and not self.secure
-            and all(value is None for value in stated),
+            uses_defaults=self.mechanism == AUTO and all(value is None for value in stated),
         )
 
     @property

@@ -38,6 +38,7 @@ from dplangevin.sampling.float_noise import log_irwin_hall
 
 Integers = NDArray[np.int64]
 ByteSource = Callable[[int], bytes]
+ExactOffset = Callable[[int], Fraction]
 ProbabilityBounds = Callable[[int], tuple[Fraction, Fraction]]
 
 DECISION_MARGIN = 2.0**-40
@@ -57,15 +58,22 @@ def sample_rounded_noise(
     source: ByteSource = os.urandom,
     *,
     margin: float = DECISION_MARGIN,
+    exact: ExactOffset | None = None,
 ) -> Integers:
     """Draw round(f + X), X of density proportional to exp(-|x / scale|^p), for each of `size` fractions f in [0, 1).
 
     p = 1 is Laplace noise of this scale, p = 2 Gaussian noise of standard deviation scale / sqrt 2.
+    Fractions with more binary digits than a double are given by `exact`, a function of their index; `fractions` are
+    then the nearest doubles, which decide only where the margin is far above their error.
     """
-    count, offsets = _check.check_count("size", size, minimum=0), _check_offsets(size, fractions)
+    count = _check.check_count("size", size, minimum=0)
+    offsets = _check_offsets(size, fractions, most=1.0 if exact is None else math.nextafter(1.0, 2.0))
     negative = np.frombuffer(source(count), np.uint8) & 1 == 1
+    signed = None if exact is None else lambda i: exact(i) if negative[i] else -exact(i)
     # f - |X| is in cell -i where |X| is in cell i around -f
-    cells = sample_exact_cells(scale, p, np.where(negative, offsets, -offsets), source, margin=margin)
+    cells = sample_exact_cells(
+        scale, p, np.where(negative, offsets, -offsets), source, margin=margin, exact=signed
+    )
     return np.where(negative, -cells, cells)
 
 
@@ -118,8 +126,12 @@ def sample_exact_cells(
     source: ByteSource = os.urandom,
     *,
     margin: float = DECISION_MARGIN,
+    exact: ExactOffset | None = None,
 ) -> Integers:
-    """Draw floor(|X| + 1/2 - offset) for independent X; the offsets are doubles in [-1, 1], used exactly."""
+    """Draw floor(|X| + 1/2 - offset) for independent X; the offsets are doubles in [-1, 1].
+
+    They are used exactly, or are the nearest doubles to exact(index).
+    """
     _check.check_positive("scale", scale)
     if not (scale <= MAX_SCALE and 1 <= p <= 50):
         raise InvalidParameter(
@@ -127,13 +139,23 @@ def sample_exact_cells(
             "the exponent from 1 to 50."
         )
     parts = [
-        _sample_block(float(scale), float(p), offsets[start : start + _BLOCK_SIZE], source, margin)
+        _sample_block(
+            float(scale), float(p), offsets[start : start + _BLOCK_SIZE], source, margin, exact, start
+        )
         for start in range(0, len(offsets), _BLOCK_SIZE)
     ]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _sample_block(scale: float, p: float, offsets: Floats, source: ByteSource, margin: float) -> Integers:
+def _sample_block(
+    scale: float,
+    p: float,
+    offsets: Floats,
+    source: ByteSource,
+    margin: float,
+    exact: ExactOffset | None,
+    start: int,
+) -> Integers:
     uniform_words = _sample_words(len(offsets), source)
     if len(uniform_words) > 3 and not uniform_words.any():
         raise _broken_source_error()
@@ -144,11 +166,14 @@ def _sample_block(scale: float, p: float, offsets: Floats, source: ByteSource, m
     unsure = ~((lower - uniform > margin) & (uniform - upper > margin))
     result = cells.astype(np.int64)
     for i in np.flatnonzero(unsure):
-        result[i] = _decide_cell(int(uniform_words[i]), scale, p, float(offsets[i]), int(result[i]), source)
+        offset = Fraction(float(offsets[i])) if exact is None else exact(start + int(i))
+        result[i] = _decide_cell(int(uniform_words[i]), scale, p, offset, int(result[i]), source)
     return result
 
 
-def _decide_cell(word: int, scale: float, p: float, offset: float, guess: int, source: ByteSource) -> int:
+def _decide_cell(
+    word: int, scale: float, p: float, offset: Fraction | float, guess: int, source: ByteSource
+) -> int:
     """Return the cell of a uniform number whose first 64 digits are known; |X| > edge where it is below S(edge)."""
     number, cell = LazyUniform(word, source), guess
 
@@ -302,9 +327,10 @@ def _decimal_context(precision: int) -> Context:
     return Context(prec=precision, Emin=-(10**15), Emax=10**15)
 
 
-def _check_offsets(size: int, fractions: Floats | None) -> Floats:
+def _check_offsets(size: int, fractions: Floats | None, most: float = 1.0) -> Floats:
+    """Check that the fractions are doubles in [0, most)."""
     offsets = np.zeros(size) if fractions is None else np.asarray(fractions, float)
-    if offsets.shape != (size,) or not ((offsets >= 0) & (offsets < 1)).all():
+    if offsets.shape != (size,) or not ((offsets >= 0) & (offsets < most)).all():
         raise InvalidParameter(f"fractions must be {size} numbers in [0, 1).")
     return offsets
 

@@ -269,8 +269,8 @@ def plan_noisy_gd_secure(request: Request) -> FitPlan:
                 "the whole data" if spec.batch_size is None else f"shuffled batches of {spec.batch_size} rows"
             ),
             f"secure: exact noise of standard deviation 2^{spec.resolution} grid steps, {noise_ratio:.3g} times that "
-            "of floating-point noise (plain composition and rounding included); whitening by a second-moment matrix "
-            "and gated averages have no secure form",
+            "of floating-point noise (plain composition and rounding included); gated averages "
+            "have no secure form",
         ),
         predicted_excess_risk=plain.predicted_excess_risk * max(1.0, noise_ratio) ** 2,
     )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._progress import iterate_with_progress
-from dplangevin.data.dataset import Dataset
+from dplangevin.data._kernels import MIN_WIDE_COLUMNS, CompiledKernel
+from dplangevin.data.dataset import Block, Dataset
+from dplangevin.data.exact_records import limit_rows
+from dplangevin.data.exact_sums import ExactSums
+from dplangevin.data.integer_grids import MAX_COLUMNS, IntegerTransform, RowGrid
+from dplangevin.data.integer_words import Dyadic, to_integers
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
@@ -31,8 +37,12 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_second_release,
 )
 from dplangevin.problem import Problem, WholeSpace
+from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
+MIN_EDGE_OF_COARSE_ROWS = 2e-9
+"""Edge of the spectrum of the noise below which rows are rounded to 24 instead of 20 binary digits: truncation of the
+latter adds about 3e-13 to a second moment."""
 
 
 @dataclass(kw_only=True)
@@ -57,9 +67,13 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
     weights of rows, step sizes, means and weights of iterates) is post-processing, covered by the composition of all
     these releases. It is not covered by a guarantee about the last iterate alone.
 
+    A secure run makes the same releases from exact sums of integers, with noise that is drawn exactly on public grids.
+    Its noise is in no file: a saved run continues with fresh noise, so its release has the distribution of an
+    uninterrupted one. The last position is saved before the release, so that only one release can follow.
+
     References
     ----------
-    docs/theory/converging_fits.md, section 1.
+    docs/theory/converging_fits.md, section 1; docs/theory/exact_sums.md.
     """
 
     def check_problem(self, spec: WhitenedSpec, problem: Problem) -> None:
@@ -69,16 +83,24 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
                 "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
                 "noisy gradient descent."
             )
+        if spec.secure:
+            public_row_grid(spec, problem)
+            if problem.n_columns > MAX_COLUMNS:
+                raise InvalidParameter(f"secure whitened-gd is for at most {MAX_COLUMNS} columns.")
 
     def execute(self, inputs: MechanismInput[WhitenedSpec]) -> MechanismOutput:
         """Release the moments, run the descent, and return the weighted mean of the iterates."""
         spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
+        grid = public_row_grid(spec, data.problem) if spec.secure else None
+        if grid is not None:
+            data = data.with_rounded_rows(grid)
         if run_state is None or (position := run_state.load_position()) is None:
             state = initial_state(spec, data.problem, release_second_moments(spec, data, rng))
         else:
-            run_state.restore_generator(rng)
+            if not spec.secure:
+                run_state.restore_generator(rng)
             state = DescentState(**position)
-        geometry = whitening_geometry(spec, state.moments)
+        geometry = whitening_geometry(spec, state.moments, grid)
         coefficients = run_descent(spec, data, geometry, state, rng, run_state)
         unit, basis, etas = (
             data.problem.row_norm,
@@ -107,8 +129,19 @@ def initial_state(spec: WhitenedSpec, problem: Problem, moments: Floats) -> Desc
     )
 
 
+def public_row_grid(spec: WhitenedSpec, problem: Problem) -> RowGrid:
+    """Return the grid to which the rows of a secure run are rounded."""
+    edge = spec.moment_noise_std * math.sqrt(2 * problem.n_columns)
+    return RowGrid(row_norm=problem.row_norm, row_bits=24 if edge < MIN_EDGE_OF_COARSE_ROWS else 20)
+
+
 def release_second_moments(spec: WhitenedSpec, data: Dataset, rng: np.random.Generator) -> Floats:
-    """Release the noisy second moments, [releases, p, p]; the second is taken in the coordinates of the first."""
+    """Release the noisy second moments, [releases, p, p]; the second is taken in the coordinates of the first.
+
+    The rows of a secure run must be on their grid.
+    """
+    if spec.secure:
+        return _release_exact_moments(spec, data, public_row_grid(spec, data.problem))
     exact = data.sum_over_blocks(second_moment_sum) / data.problem.n
     moments = add_symmetric_noise(spec, exact, rng)[None]
     if spec.n_moment_releases == 2:
@@ -117,14 +150,34 @@ def release_second_moments(spec: WhitenedSpec, data: Dataset, rng: np.random.Gen
     return moments
 
 
+def _release_exact_moments(spec: WhitenedSpec, data: Dataset, grid: RowGrid) -> Floats:
+    """Release the same moments from exact sums, to which a record adds a matrix of norm at most scale / n."""
+    sums, n = ExactSums(data, grid), data.problem.n
+    exact, scale = sums.second_moment(), sums.moment_scale(n)
+    moments = _add_exact_noise(Dyadic(to_integers(exact), np.asarray(0)), spec.moment_noise_std, scale)[None]
+    if spec.n_moment_releases == 2:
+        transform = whitening_geometry(spec, moments, grid).integer_transform
+        assert transform is not None
+        transformed = sums.whitened_second_moment(transform, exact)
+        scale = sums.moment_scale(n, transform)
+        second = _add_exact_noise(transformed, spec.moment_noise_std, scale)
+        moments = np.concatenate([moments, second[None]])
+    return moments
+
+
+def _add_exact_noise(exact: Dyadic, noise_std: float, scale: float) -> Floats:
+    """Return an exact second moment plus symmetric Gaussian noise on a public grid, divided by the scale."""
+    return add_symmetric_gaussian_noise(exact.whole, exact.exponents, noise_std * scale) / scale
+
+
 def add_symmetric_noise(spec: WhitenedSpec, exact: Floats, rng: np.random.Generator) -> Floats:
     """Return a second-moment matrix plus symmetric Gaussian noise."""
     noise = spec.moment_noise_std * sample_symmetric_noise(len(exact), rng)
     return np.asarray((exact + exact.T) / 2 + noise)
 
 
-def whitening_geometry(spec: WhitenedSpec, moments: Floats) -> WhitenedGeometry:
-    """Return the whitened coordinates that these noisy moments give: post-processing.
+def whitening_geometry(spec: WhitenedSpec, moments: Floats, grid: RowGrid | None = None) -> WhitenedGeometry:
+    """Return the whitened coordinates that these noisy moments give, integer ones for rows on a grid: post-processing.
 
     Allowing for longer rows adds noise to the second release, which serves the eigenvalues below the noise of the
     first. So where the first release leaves any below its noise, the row norm factor is 1.
@@ -139,9 +192,12 @@ def whitening_geometry(spec: WhitenedSpec, moments: Floats) -> WhitenedGeometry:
     ).spectrum.above_noise.all():
         row_norm_factor = 1.0
         geometry = whiten_first_release(moments[0], noise, two_releases, row_norm_factor)
-    return (
-        geometry if len(moments) == 1 else whiten_second_release(geometry, moments[1], noise, row_norm_factor)
-    )
+    if grid is not None:
+        geometry = geometry.round_to_integers(grid)
+    if len(moments) == 1:
+        return geometry
+    geometry = whiten_second_release(geometry, moments[1], noise, row_norm_factor)
+    return geometry if grid is None else geometry.round_to_integers(grid)
 
 
 def step_sizes(spec: WhitenedSpec, geometry: WhitenedGeometry, n_steps: int) -> Floats:
@@ -171,9 +227,7 @@ def run_descent(
     The noisy iterate at the end of the approach determines how many steps follow; their total cost does not depend on
     that number.
     """
-    row_filter = make_short_row_filter(geometry.transform)
-    all_short = row_filter is not None and row_filter.all_short
-    weighted = data if all_short else data.with_scaled_weights(row_weights, geometry.transform, row_filter)
+    weighted = _weight_rows(data, geometry)
     for last in (spec.n_approach_steps, None):
         etas, path = step_sizes(spec, geometry, state.n_steps)[:, None], spec.descent_path(state.n_steps)
         for _ in iterate_with_progress(
@@ -183,7 +237,7 @@ def run_descent(
             if state.step == last:
                 state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
             if run_state is not None:
-                run_state.save_if_due(state, rng)
+                run_state.save_if_due(state, rng, now=spec.secure and state.step == state.n_steps)
     if not spec.shrink:
         return np.asarray(state.totals[-1])
     noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
@@ -193,6 +247,38 @@ def run_descent(
         shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(windows[-1], *known)
     )
     return shrunk.value[:, None]
+
+
+def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:
+    """Return the records with the weights that bound their gradients; integers where sums are exact."""
+    if geometry.integer_transform is not None:
+        return data.with_weights(record_limits, geometry.integer_transform)
+    row_filter = make_short_row_filter(geometry.transform)
+    if row_filter is not None and row_filter.all_short:
+        return data
+    return data.with_scaled_weights(row_weights, geometry.transform, row_filter)
+
+
+def record_limits(data: Dataset, block: Block, transform: IntegerTransform) -> Floats:
+    """Return m of each record, M times its weight over the weight bound: integers with m |B' x| <= M R."""
+    weights, weight_bound = block.weights, data.problem.bounds.weight_bound
+    if weights is None and weight_bound != 1:
+        weights = np.ones(len(block.labels))
+    return limit_rows(block.rows, weights, weight_bound, transform)
+
+
+def _release_gradient(data: Dataset, transform: IntegerTransform, theta: Floats, noise_std: float) -> Floats:
+    """Release the mean gradient at theta [p, K], in units of R, from an exact sum.
+
+    A record adds a matrix of norm at most slope_bound weight_bound scale / n.
+    """
+    problem, sums = data.problem, ExactSums(data, transform.grid)
+    loss = problem.loss
+    compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
+    slopes = loss.slope if loss.slope_formula is None else loss.slope_formula
+    exact = sums.gradient(slopes, loss.slope_bound, theta, transform, compiled=compiled)
+    scale = sums.gradient_scale(problem.n, loss.slope_bound, problem.bounds.weight_bound, transform)
+    return add_rounded_gaussian_noise(exact.whole, exact.exponents, noise_std * scale) / scale
 
 
 def _take_step(
@@ -207,10 +293,13 @@ def _take_step(
     """Take one accelerated step with a noisy gradient, and add its iterate to the means of the windows."""
     problem, basis, bound, t = data.problem, geometry.transform.basis, geometry.transform.bound, state.step
     point = state.theta + (t / (t + 3)) * (state.theta - state.previous)
-    theta = (basis @ point).ravel() / problem.row_norm
-    total = data.gradient_sum(problem.loss, theta[:, None]).reshape(point.shape)
-    noise = spec.noise_at_step(t, state.n_steps) * rng.standard_normal(point.shape)
-    noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
+    theta, noise_std = basis @ point / problem.row_norm, spec.noise_at_step(t, state.n_steps)
+    if geometry.integer_transform is not None:
+        noisy = _release_gradient(data, geometry.integer_transform, theta, noise_std)
+    else:
+        total = data.gradient_sum(problem.loss, theta.reshape(-1, 1)).reshape(point.shape)
+        noise = noise_std * rng.standard_normal(point.shape)
+        noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     state.previous, state.theta = state.theta, point - etas * (bound * noisy)
     state.step = t + 1
     if t >= last_third_start(state.n_steps) - 2:

@@ -136,6 +136,7 @@ class WhitenedSpec(Spec):
     coef_bound : largest standard deviation of the noise in a coefficient (rows of norm 1), which limits step sizes.
     average_from : first step (from 0) of the tail that is averaged.
     shrink : whether the average is shrunk by empirical Bayes (post-processing, no privacy depends on it).
+    secure : sums over records are exact, and their noise is drawn exactly on public grids.
 
     Attributes
     ----------
@@ -144,7 +145,7 @@ class WhitenedSpec(Spec):
 
     mechanism: ClassVar[str] = "whitened-gd"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        holds_beyond_n=True, ridge_and_radius=False, checkpoints=True
+        secure=True, holds_beyond_n=True, ridge_and_radius=False, checkpoints=True, secure_resume=True
     )
     moment_noise_std: float
     noise_std: float
@@ -159,6 +160,7 @@ class WhitenedSpec(Spec):
     approach_noise_std: float = 1.0
     max_steps: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
+    secure: bool = False
     combined_noise: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -177,7 +179,9 @@ class WhitenedSpec(Spec):
         _check.validate_fields(self, row_norm_factor=_check.check_positive)
         for name in ("average_from", "n_approach_steps", "max_steps"):
             _check.set_frozen(self, **{name: _check.check_count(name, getattr(self, name), minimum=0)})
-        _check.validate_fields(self, shrink=_check.check_flag, approach_noise_std=_check.check_scale)
+        _check.validate_fields(
+            self, shrink=_check.check_flag, approach_noise_std=_check.check_scale, secure=_check.check_flag
+        )
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("noisy-answers",)))
         if self.n_moment_releases not in ALLOWED_MOMENT_RELEASES:
             raise InvalidParameter(f"n_moment_releases must be 1 or 2, got {self.n_moment_releases!r}.")

@@ -10,6 +10,11 @@ from dplangevin.accounting.theorem import Theorem, round_up
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.problem.constants import Constants
 
+EXACT_RECORD_ASSUMPTION = (
+    "a record's integers depend on that record and on public or released values only: sums and products of whole "
+    "numbers below 2^53 are exact in doubles, and elementwise operations give the same answer wherever a record stands "
+    "(docs/theory/exact_sums.md)"
+)
 ADAPTIVE_STEPS_ASSUMPTION = (
     "the noisy gradients of the first steps determine how many follow; the noise of these grows with their "
     "number, so that any number costs the same"
@@ -33,6 +38,9 @@ class WhitenedComposition(
     the T - a steps after them, T a function of what they released, has noise noise_std sqrt((T - a) / (n_steps - a)):
     together they cost the same mu^2 whatever T is.
 
+    A secure run has the same sensitivities and the same noise: the integers of a record are checked against the same
+    bounds, sums over records are exact, and the ideal release is rounded (docs/theory/exact_sums.md).
+
     Coordinates, weights of rows, step sizes, momentum, averages and shrinkage are functions of released values. No
     convexity is used. The budget fractions are public, so adaptive composition holds: mu^2 is the sum of squares.
     """
@@ -40,6 +48,7 @@ class WhitenedComposition(
     is_plain_composition = True
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
     holds_beyond_n = "it releases sums over records, and one record's term does not depend on the others"
+    secure_holds_beyond_n = True
 
     def derive_guarantee(self, constants: Constants, spec: WhitenedSpec) -> Guarantee:
         is_replace_one = constants.adjacency == "replace-one"
@@ -57,5 +66,6 @@ class WhitenedComposition(
             (
                 "second moments are of rows alone: neither labels nor sample weights enter them",
                 *((ADAPTIVE_STEPS_ASSUMPTION,) if spec.n_approach_steps else ()),
+                *((EXACT_RECORD_ASSUMPTION,) if spec.secure else ()),
             ),
         )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.data.dataset import Block, Dataset
+from dplangevin.data.integer_grids import IntegerTransform, RowGrid
 
 Floats = NDArray[np.float64]
 PARTIAL_WHITENING_POWER = 0.4
@@ -94,12 +95,22 @@ class WhitenedGeometry:
     moments : expected second moment of each coordinate.
     curvature_bounds : bounds on these moments, for step sizes.
     spectrum : of the last release.
+    integer_transform : the same coordinates in integers, for exact sums over records; else None.
     """
 
     transform: WhiteningTransform
     moments: Floats
     curvature_bounds: Floats
     spectrum: Spectrum
+    integer_transform: IntegerTransform | None = None
+
+    def round_to_integers(self, grid: RowGrid) -> WhitenedGeometry:
+        """Return these coordinates rounded to few binary digits: from here on B and R are the rounded ones."""
+        rounded = IntegerTransform(
+            self.transform.basis, self.transform.bound, grid, self.transform.first_values
+        )
+        transform = self.transform._replace(basis=rounded.real, bound=rounded.unit_bound)
+        return replace(self, transform=transform, integer_transform=rounded)
 
 
 def whiten_first_release(

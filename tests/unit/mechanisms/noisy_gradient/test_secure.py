@@ -292,7 +292,8 @@ def test_secure_estimators_learn_and_pay(mechanism: str, tmp_path: Path) -> None
     assert model.score(X, y) > 0.85
     assert 0.9 < model.privacy_.epsilon() <= 1.0
     assert model.privacy_.arithmetic == "discrete-grid"
-    assert budget.history()[0].guarantee.theorem == "discrete-composition"
+    theorem = "whitened-composition" if mechanism == "auto" else "discrete-composition"
+    assert budget.history()[0].guarantee.theorem == theorem
     again = DPRidge(epsilon=1.0, delta=1e-5, data_norm=1.5, target_bounds=(-1, 1), secure=True).fit(
         X, X[:, 0]
     )
@@ -323,7 +324,7 @@ def test_secure_plans_meet_the_promise_to_people_with_several_rows(
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = ["plan", "--n", "5000", "--n-features", "5", "--epsilon", "1"]
     assert command([*plan, "--secure"]) == 0
-    assert "discrete-composition" in capsys.readouterr().out
+    assert "whitened-composition" in capsys.readouterr().out
     assert command([*plan, "--secure", "--mechanism", "objective-perturbation"]) == 3
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (300, 2))

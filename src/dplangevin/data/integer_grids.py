@@ -1,0 +1,255 @@
+"""The public grids of rows, points and coordinates: what rows are rounded to, so that sums over them are exact."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.integer_words import EXACT_BITS, Dyadic, Floats, Words, join_limbs, split_limbs, to_limbs
+from dplangevin.errors import InvalidParameter
+
+GROUP_BITS = 12
+GROUP = 1 << GROUP_BITS
+"""Rows whose sum stays below 2^53: 20 + 20 + 12 binary digits, or 24 + 16 + 12."""
+CACHE_BYTES = 1 << 19
+"""Rows of one matrix product: with their coordinates they stay in the cache."""
+INWARD = 1 - 2.0**-30
+SURELY = 1 - 2.0**-8
+"""Rows whose squared length is below this share of the squared bound are short by the exact rule."""
+BOUND_BITS = 32
+STEP_BITS = 20
+MAX_COLUMNS = 1 << 14
+"""So that a length is rounded up by less than 2^-10 of the bound."""
+MAX_EXPONENT_RANGE = 300
+MAX_FILTER_GAIN = 1e6
+"""Largest square by which a filter may enlarge rounding: 1e6 times 1e-13 is far below its margin."""
+MAX_EXPECTED_SQUARE = 0.25
+"""Largest expected square, in units of the bound, at which a filter tells most rows to be short."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGrid:
+    """The public grid of rows: whole multiples of `unit`, a power of two, of norm at most row_norm.
+
+    row_bits : binary digits of the largest entry, 20 or 24; the finer grid is for noise below about 1e-9 of the squared
+        row norm, and leaves 16 instead of 20 binary digits to slopes.
+    max_norm : row_norm in units, below 2^row_bits. max_square : the largest squared norm, a whole number.
+    max_limit : the weight 1 in whole numbers, M.
+    """
+
+    row_norm: float
+    row_bits: int = 20
+    unit: float = field(init=False)
+    max_norm: float = field(init=False)
+    max_square: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.row_norm) and 1e-60 < self.row_norm < 1e60):
+            raise InvalidParameter(f"row_norm must be a positive number, got {self.row_norm!r}.")
+        if self.row_bits not in (20, 24):
+            raise InvalidParameter(f"row_bits must be 20 or 24, got {self.row_bits!r}.")
+        unit = 2.0 ** (math.frexp(self.row_norm)[1] - self.row_bits)
+        object.__setattr__(self, "unit", unit)
+        object.__setattr__(self, "max_norm", self.row_norm / unit)
+        object.__setattr__(self, "max_square", math.floor(Fraction(self.row_norm / unit) ** 2))
+
+    @property
+    def slope_bits(self) -> int:
+        return EXACT_BITS - GROUP_BITS - self.row_bits
+
+    @property
+    def max_limit(self) -> float:
+        return float(1 << self.slope_bits)
+
+    def snap(self, rows: NDArray[Any]) -> None:
+        """Round the rows [n, p] towards zero to the grid, in place; done twice, it changes nothing.
+
+        A row beyond the norm, which only rounding of the bound itself can leave there, is drawn in by a hair, and
+        counts as zero if that is not enough or if an entry is no number. float32 holds the same multiples.
+        """
+        step = piece_rows(rows.shape[1])
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            with np.errstate(invalid="ignore", over="ignore"):
+                whole = part.astype(np.float64)
+                whole /= self.unit  # a power of two: no rounding
+                np.trunc(whole, out=whole)
+                long = np.flatnonzero(~(np.einsum("ij,ij->i", whole, whole) <= self.max_square))
+                if len(long):
+                    whole[long] = self._drawn_in(part[long].astype(np.float64) / self.unit)
+                whole *= self.unit
+            part[...] = whole
+
+    def _drawn_in(self, whole: Floats) -> Floats:
+        whole = np.trunc(whole * INWARD)
+        whole[~(np.einsum("ij,ij->i", whole, whole) <= self.max_square)] = 0.0
+        return whole
+
+
+def piece_rows(columns: int, n_bytes: int = CACHE_BYTES) -> int:
+    """Rows of one matrix product: a power of two up to GROUP."""
+    most = max(n_bytes // (8 * max(columns, 1)), 64)
+    return min(GROUP, 1 << (most.bit_length() - 1))
+
+
+def snap_point(theta: Floats, grid: RowGrid) -> Floats:
+    """theta [p, K] with so few binary digits that scores of rows on the grid are exact: |x| |t| < 2^53 for t whole.
+
+    Each column has its own exponent. What is not finite, which only a run that lost itself has, counts as zero.
+    """
+    given = np.where(np.isfinite(theta) & (np.abs(theta) < 1e100), theta, 0.0)
+    largest = np.abs(given).max(axis=0)
+    _, top = np.frexp(np.where(largest == 0, 1.0, largest))
+    _, more = np.frexp(np.sqrt((np.ldexp(given, -top) ** 2).sum(axis=0)))
+    shift = np.minimum(EXACT_BITS - grid.row_bits - (top + more), 400)  # no product underflows
+    return np.asarray(np.ldexp(np.rint(np.ldexp(given, shift)), -shift))
+
+
+class IntegerTransform:
+    """A public matrix B in whole numbers, u = B' x, and the bound R on |u|: coordinates of rows without rounding.
+
+    Column j of B is `basis[:, j]` 2^exponents[j], rounded from the given matrix to 52 - row_bits binary digits of the
+    column's own length, so that |x| |column| < 2^53 for every row x on the grid. Columns differ by large powers of two
+    where noise is small: one exponent for all would lose the short ones. From here on B IS that matrix, so that its
+    rounding costs nothing. Rows x are in units of the grid, and |u| <= R means |B' x| row_norm / max_norm <= bound.
+
+    Parameters
+    ----------
+    basis, bound : B (in columns) and R for rows of norm at most 1.
+    earlier : e with |B_1' x|^2 / R_1^2 = sum_j e_j (B' x)_j^2, for coordinates made within earlier ones; or None.
+    """
+
+    def __init__(self, basis: Floats, bound: float, grid: RowGrid, earlier: Floats | None = None) -> None:
+        given = np.asarray(basis, np.float64)
+        size = len(given)
+        if given.shape != (size, size) or not 0 < size <= MAX_COLUMNS or not np.isfinite(given).all():
+            raise InvalidParameter("the basis must be a finite square matrix.")
+        digits = EXACT_BITS - grid.row_bits
+        largest = np.abs(given).max(axis=0)
+        largest[largest == 0] = 1.0
+        _, tops = np.frexp(largest)
+        lengths = np.linalg.norm(np.ldexp(given, -tops), axis=0)
+        self.exponents = np.asarray(tops + np.frexp(lengths)[1] - digits, np.int64)
+        if np.ptp(self.exponents) > MAX_EXPONENT_RANGE or np.abs(self.exponents).max() > MAX_EXPONENT_RANGE:
+            raise InvalidParameter("the columns of the basis differ by too many orders of magnitude.")
+        self.basis = np.rint(np.ldexp(given, -self.exponents))
+        self.grid = grid
+        self.real = np.ldexp(self.basis, self.exponents)
+        """B in doubles: the matrix that is used, exactly."""
+        top = math.frexp(bound * grid.max_norm)[1]
+        if not (bound > 0 and math.isfinite(bound) and abs(top) <= MAX_EXPONENT_RANGE):
+            raise InvalidParameter(f"the bound on rows must be a positive number, got {bound!r}.")
+        digits = math.floor(math.ldexp(bound * grid.max_norm, BOUND_BITS - top))
+        self.bound = digits * 2.0 ** (top - BOUND_BITS)
+        """R for rows in units, of 32 binary digits, so that M R is exact."""
+        self.step_exponent = top - STEP_BITS
+        self.max_steps = digits * 2.0 ** (STEP_BITS - BOUND_BITS)
+        """R in steps of 2^step_exponent, between 2^19 and 2^20."""
+        self.max_steps_square = math.floor(Fraction(self.max_steps) ** 2)
+        self._scales = np.ldexp(1.0 / grid.unit, self.exponents - self.step_exponent)
+        self.earlier = None if earlier is None else np.asarray(earlier, np.float64)
+        self.unit_bound = self.bound / grid.max_norm
+        """R for rows of norm 1: what the noise is in units of."""
+        columns = [[int(v) for v in column] for column in self.basis.T]
+        assert all(sum(v * v for v in c) * grid.max_square < 1 << 106 for c in columns)
+        most = max(sum(map(abs, column)) for column in columns)
+        self.limb_bits = min(24, EXACT_BITS - most.bit_length())
+        self.filter = CertifiedRowFilter.build(self)
+
+    def coordinates(self, rows: Floats) -> Floats:
+        """u = B' x of rows on the grid in steps of 2^step_exponent, exactly; R is `max_steps` of them."""
+        u = rows @ self.basis
+        u *= self._scales
+        return u
+
+    def apply_transpose(self, words: Words) -> Dyadic:
+        """B' S of a sum S [p, K] of whole numbers, exactly."""
+        limbs = [self.basis.T @ limb for limb in to_limbs(words, self.limb_bits)]
+        return Dyadic(join_limbs(limbs, self.limb_bits), self.exponents[:, None])
+
+    def congruence(self, words: Words) -> Dyadic:
+        """B' G B of a symmetric sum G [p, p] of whole numbers, exactly."""
+        bits = self.limb_bits - 4
+        inner = split_limbs([self.basis.T @ limb for limb in to_limbs(words, bits)], bits)
+        outer = join_limbs([limb @ self.basis for limb in inner], bits)
+        return Dyadic(outer, self.exponents[:, None] + self.exponents)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CertifiedRowFilter:
+    """Tells in doubles which rows are surely short, so that the exact rule need not be asked: it saves work only.
+
+    For rows of norm at most 1, |B' x|^2 / R^2 (and, with earlier coordinates, |B_1' x|^2 / R_1^2 added to it) is at
+    most top |x|^2 - sum_j less_j (v_j' x)^2 + 2^-9: a matrix inequality between public matrices, which a Cholesky
+    factorisation certifies. Rows for which the right side is below 1 - 2^-8 are short by the exact rule as well.
+    all_short : whether every row of norm 1 is.
+    """
+
+    top: float
+    vectors: Floats
+    less: Floats
+    all_short: bool
+
+    @classmethod
+    def build(cls, transform: IntegerTransform) -> CertifiedRowFilter | None:
+        """The filter with the fewest directions; None where too many would be needed."""
+        max_norm = transform.grid.max_norm
+        parts = [transform.real * (max_norm / transform.bound)]
+        if transform.earlier is not None:
+            parts.append(transform.real * np.sqrt(transform.earlier))
+        joint = np.concatenate(parts, axis=1)
+        size = len(joint)
+        if not np.isfinite(joint).all() or np.abs(joint).max() > 1e3:
+            return None
+        vectors, roots, _ = np.linalg.svd(joint, full_matrices=False)
+        squares = roots**2
+        if not 0 < squares[0] <= MAX_FILTER_GAIN:
+            return None
+        all_short = all(_is_positive(SURELY * np.eye(size) - part @ part.T, squares[0]) for part in parts)
+        # rows are white in these coordinates: direction j holds about 1 / s_j^2 of them
+        with np.errstate(divide="ignore"):
+            shares = squares[0] / squares
+        expected = np.cumsum(shares) + np.arange(size)[::-1]
+        kept = np.flatnonzero(
+            expected * len(parts) * (max_norm / transform.bound) ** 2 <= MAX_EXPECTED_SQUARE
+        )
+        n_directions = size if not kept.size else size - 1 - int(kept[-1])
+        if n_directions > size // 3 and not all_short:
+            return None
+        last = slice(size - n_directions, None)
+        top, less, directions = float(squares[0]), squares[0] - squares[last], vectors[:, last]
+        upper = (top + 2.0**-9) * np.eye(size) - (directions * less) @ directions.T
+        if not _is_positive(upper - joint @ joint.T, top):
+            return None
+        return cls(top=top, vectors=directions, less=less, all_short=all_short)
+
+    def find_long_candidates(self, rows: Floats, row_norm: float) -> NDArray[np.intp]:
+        """The rows that may be long."""
+        if self.all_short:
+            return np.empty(0, np.intp)
+        squares = self.top * np.einsum("ij,ij->i", rows, rows)
+        if self.less.size:
+            inside = rows @ self.vectors
+            inside *= inside
+            squares -= inside @ self.less
+        return np.flatnonzero(~(squares <= (SURELY - 2.0**-9) * row_norm**2))
+
+
+def _is_positive(matrix: Floats, scale: float) -> bool:
+    """Whether a symmetric matrix has a Cholesky factorisation less a margin.
+
+    The margin is above the rounding of the factorisation and of the products of norm `scale` that the matrix is the
+    difference of: a factorisation then certifies that no eigenvalue is negative, whatever found the matrices.
+    """
+    size = len(matrix)
+    margin = 8.0 * size * (size + 8) * 2.0**-53 * (float(scale) + 1.0)
+    try:
+        np.linalg.cholesky(matrix - margin * np.eye(size))
+    except np.linalg.LinAlgError:
+        return False
+    return True
