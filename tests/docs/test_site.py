@@ -63,7 +63,6 @@ def too_wide(site: Path, pages: list[str], profile: Path) -> list[str]:
     return [page for page in pages if wide[page] > NARROW]
 
 
-@pytest.mark.slow
 def test_the_site(site: Path, tmp_path: Path) -> None:
     """One test, so that the site is built once; before each change `make docs` builds it, and a dead link fails."""
     page = (site / "reference/api/dplangevin.estimators.DPLogisticRegression.html").read_text(

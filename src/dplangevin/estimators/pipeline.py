@@ -22,11 +22,7 @@ class Pipeline(sklearn_pipeline.Pipeline):  # type: ignore[misc]
     The guarantee of the last step is about the rows that it receives. It is a guarantee about the records only if
     each of these rows comes from one record alone: this class knows a list of such row-wise steps, and every other
     step makes the guarantee of the last step conditional. A strict data set of a ledger then raises an error before
-    anything is charged. scikit-learn's own Pipeline has no such check.
-
-    Parameters
-    ----------
-    steps, transform_input, memory, verbose : as in scikit-learn.
+    anything is charged. scikit-learn's own Pipeline has no such check. The parameters are those of scikit-learn's.
 
     Examples
     --------
