@@ -1,8 +1,9 @@
 """Random batches without rounding: coins of a rational probability, and uniform subsets.
 
-A floating-point coin has a slightly wrong probability. Here 64 random bits decide all but about 2^-64 of the choices, and more bits are drawn for the rest, so that the laws are exact for ideal bits.
-Amplification by sampling also needs batches that nobody can guess: without a seed the bits come from the operating
-system. docs/theory/exact_sums.md, section 8.
+A floating-point coin has a slightly wrong probability. Here 64 random bits decide all but about 2^-64 of the choices,
+and more bits are drawn for the rest, so that the laws are exact for ideal bits. Amplification by sampling also needs
+batches that nobody can guess: without a seed the bits come from the operating system. docs/theory/exact_sums.md,
+section 8.
 """
 
 from __future__ import annotations
