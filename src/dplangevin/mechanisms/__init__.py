@@ -26,6 +26,15 @@ if TYPE_CHECKING:
         IteratedExponentialSpec as IteratedExponentialSpec,
     )
     from dplangevin.mechanisms.exponential.stages import plan_stages as plan_stages
+    from dplangevin.mechanisms.langevin.mechanism import LangevinDynamics as LangevinDynamics
+    from dplangevin.mechanisms.langevin.spec import (
+        DiffusionSpec as DiffusionSpec,
+        LangevinSpec as LangevinSpec,
+    )
+    from dplangevin.mechanisms.langevin.temperatures import (
+        LangevinChoice as LangevinChoice,
+        choose_langevin_run as choose_langevin_run,
+    )
     from dplangevin.mechanisms.mechanism import (
         AnswerMechanism as AnswerMechanism,
         FitMechanism as FitMechanism,
@@ -59,7 +68,6 @@ if TYPE_CHECKING:
     from dplangevin.mechanisms.noisy_gradient.spec import (
         DiscreteGradientSpec as DiscreteGradientSpec,
         NoisyGradientSpec as NoisyGradientSpec,
-        langevin_spec as langevin_spec,
     )
     from dplangevin.mechanisms.perturbation.mechanism import (
         ObjectivePerturbation as ObjectivePerturbation,

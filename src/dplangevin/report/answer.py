@@ -93,7 +93,7 @@ def answer_calibration(
     """Find the noise (or the number of steps) that meets a guarantee, and account for that run."""
     plan = calibrate(**options)
     delta = plan.guarantee.at_delta or 0.0
-    if not isinstance(plan.spec, NoisyGradientSpec):
+    if options.get("mechanism") in accountable_mechanisms():
         return AccountAnswer(
             guarantee=plan.guarantee,
             epsilon=plan.guarantee.epsilon(delta),
@@ -122,7 +122,8 @@ def answer_calibration(
 
 def _calibrated_parameter(plan: CertifiedSpec, mechanism: str) -> tuple[str, float]:
     _, target = option_reader_for(mechanism)
-    return target.name, float(getattr(plan.spec, target.name))
+    # temperatures that rise are stated by the highest
+    return target.name, float(np.max(getattr(plan.spec, target.name)))
 
 
 def _public_parameters(plan: CertifiedSpec) -> tuple[float, float]:

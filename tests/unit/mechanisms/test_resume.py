@@ -24,6 +24,7 @@ from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.mechanism import run_plan as run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
@@ -32,7 +33,7 @@ from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistic
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 from dplangevin.mechanisms.noisy_gradient import mechanism as discrete_gradient
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.theorem import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
@@ -123,8 +124,8 @@ def iterated(beta: float) -> Plan:
 
 
 def langevin(scale: float, **changes: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.1, "inverse_temperature": 0.5 * scale, "n_steps": 9}
-    return planned(problem(), langevin_spec(**(fields | changes)))
+    fields: dict[str, Any] = {"time_step": 0.1, "inverse_temperature": 0.5 * scale, "n_steps": 9}
+    return planned(problem(), LangevinSpec(**(fields | changes)))
 
 
 def chains(scale: float) -> Plan:

@@ -1,4 +1,4 @@
-"""Planners of noisy gradient descent: full batch, stochastic, in secure mode, and as Langevin chains."""
+"""Planners of noisy gradient descent: full batch, stochastic, and in secure mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.registry import mechanisms_with
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
-from dplangevin.mechanisms.exponential.planning import plan_langevin as plan_langevin
 from dplangevin.mechanisms.noisy_gradient.calibrate import calibrate_plan
 from dplangevin.mechanisms.noisy_gradient.gate import MIN_GATED_STEPS
 from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, Sampling
