@@ -357,6 +357,21 @@ CASES: dict[tuple[type[Spec], str], Case] = {
         longer={"draws": (_STAGE,) * 3, "radii": (0.2, 0.2)},
         broken=(("unbounded", UNBOUNDED, {}), ("not convex", {"convex": False}, {})),
     ),
+    (RashomonSpec, "rashomon-local"): Case(
+        constants=BASE,
+        spec=RashomonSpec(
+            n_models=3, threshold=0.05, inverse_temperature=100.0, tolerance=_PRECISE, max_excess=2.1
+        ),
+        noisier={"inverse_temperature": 50.0},
+        longer={"n_models": 6},
+        broken=(
+            *_MINIMISER,
+            ("dimension", {"dimension": None}, {}),
+            ("ramp", {}, {"ramp": 0.01}),
+            ("threshold is 0", {}, {"threshold": 0.0}),
+            ("too short", {}, {"tier": "pure", "step_size": 0.1, "n_steps": 1}),
+        ),
+    ),
     (RashomonSpec, "rashomon-draws"): Case(
         constants=BASE,
         spec=RashomonSpec(

@@ -120,7 +120,7 @@ def test_langevin_mechanism(release):
     of = problem(1, None, ridge=0.5)
     schedule = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6, release=release)
     claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
-    weak = replace(schedule, noise_std=schedule.noise_std / 4)
+    weak = replace(schedule.to_descent(), noise_std=schedule.noise_std / 4)
     assert verdicts(of, schedule, weak, claim, 1e-2) == (False, True)
 
 

@@ -28,6 +28,7 @@ from dplangevin.mechanisms.rashomon.calibrate import (
     chain_hit_bound,
     format_rounded_down,
     law_hit_probability,
+    score_curvature,
 )
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon.theorem import sampler_error
@@ -46,7 +47,7 @@ def expected_passes(constants: Constants, spec: RashomonSpec | RashomonChainSpec
     p = constants.dimension or 1
     if not spec.n_steps:  # rejection from an envelope
         return 20.0 * spec.n_models
-    curvature = spec.inverse_temperature * constants.data_smoothness / (4 * p)
+    curvature = spec.inverse_temperature * score_curvature(constants)
     proposals = expected_proposals(spec.step_size, 0.0, curvature, p)
     return spec.n_steps * (2 + proposals) * spec.n_models
 
