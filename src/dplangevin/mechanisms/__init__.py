@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         calibrate_objective_perturbation as calibrate_objective_perturbation,
         calibrate_output_perturbation as calibrate_output_perturbation,
     )
+    from dplangevin.mechanisms.rashomon.local_range import LocalRange as LocalRange
     from dplangevin.mechanisms.rashomon.spec import (
         RashomonChainSpec as RashomonChainSpec,
         RashomonSpec as RashomonSpec,
