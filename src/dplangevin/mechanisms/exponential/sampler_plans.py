@@ -14,6 +14,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
 from dplangevin.mechanisms.exponential import tiers
 from dplangevin.mechanisms.exponential.law_guarantees import (
@@ -234,11 +235,11 @@ def _choose_tier(
         "process": lambda: tiers.plan_process_tier(problem, epsilon, delta, population=population),
     }
     if tier != "auto":
-        return builders[tier]()
+        return _check_runnable(problem, builders[tier]())
     candidates, reasons = [], []
     for name in ("exact", "pure", "certified", "process")[: 4 if delta else 2]:
         try:
-            candidate = builders[name]()
+            candidate = _check_runnable(problem, builders[name]())
         except DplangevinError as error:
             reasons.append(f"{name}: {error}")
             continue
@@ -247,6 +248,14 @@ def _choose_tier(
     if not candidates:
         raise AssumptionFailed("no tier meets the request. " + " ".join(reasons))
     return min(candidates, key=lambda candidate: candidate.n_evaluations)
+
+
+def _check_runnable(problem: Problem, tier_plan: TierPlan) -> TierPlan:
+    """Return the plan if its mechanism can run it on this problem: a guarantee is planned for what runs."""
+    mechanism = mechanism_for(type(tier_plan.spec))
+    mechanism.check_loss(problem)
+    mechanism.check_problem(tier_plan.spec, problem)
+    return tier_plan
 
 
 def _check_time(
@@ -317,6 +326,7 @@ def plan_iterated(
         raise CalibrationFailed(
             "tier='certified' cannot guarantee delta = 0; state a delta, or use tier='pure'."
         )
+    mechanism_for(IteratedExponentialSpec).check_loss(problem)
     resolved_tier: str = tier
     if tier == "auto":
         resolved_tier = "exact" if problem.dimension == 1 else "certified" if delta > 0 else "pure"

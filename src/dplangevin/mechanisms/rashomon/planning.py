@@ -16,6 +16,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.proximal_certificate import expected_proposals
+from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.spec import DRAW_TIERS
 from dplangevin.mechanisms.exponential.tiers import PopulationBounds
@@ -210,6 +211,7 @@ def plan_rashomon(
         _check.check_choice("route", route, ROUTES),
         _check.check_choice("tier", tier, RASHOMON_TIERS),
     )
+    mechanism_for(RashomonSpec).check_loss(problem)
     psi = _check_threshold(problem, threshold)
     models, budget = _check.check_count("n_models", n_models), _check.check_positive("epsilon", epsilon)
     checked_delta = 0.0 if delta == 0 else _check.check_open_unit("delta", delta)
