@@ -66,7 +66,7 @@ def describe_clock() -> list[str]:
     for time in TIMES:
         costs = []
         for release in ("trajectory", "last-iterate"):
-            spec = DiffusionSpec(inverse_temperature=beta, time=time, release=release)  # type: ignore[arg-type]
+            spec = DiffusionSpec(inverse_temperature=beta, time=time, release=release)
             infinite = math.isinf(time) and release == "trajectory"
             costs.append(math.inf if infinite else certify_plan(constants, spec, delta=DELTA).epsilon())
         lines.append(f"  {time:>8g}  {costs[0]:>11.4g}  {costs[1]:>11.4g}")

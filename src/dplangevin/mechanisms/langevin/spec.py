@@ -64,6 +64,7 @@ class LangevinSpec(NoisyGradientSpec):
     momentum: bool = field(init=False, default=False)
     order: BatchOrder = field(init=False, default="public")
     start: StartKind = field(init=False, default="data-independent")
+    secure: bool = field(init=False, default=False)
 
     def __post_init__(self, time: float | None) -> None:
         _check.validate_fields(self, n_steps=_check.check_count_or_infinity)

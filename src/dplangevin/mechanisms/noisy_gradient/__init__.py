@@ -1,4 +1,4 @@
-"""Noisy (stochastic) gradient descent: full batches, mini-batches, integer noise."""
+"""Noisy (stochastic) gradient descent: full batches and mini-batches."""
 
 from __future__ import annotations
 
@@ -27,11 +27,5 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
             PlannerEntry("noisy-sgd", added_capabilities=("random_batches",)),
         ),
         lower_bound="lower_bounds",
-    ),
-    MechanismEntry(
-        "DiscreteGradientSpec",
-        ("theorems.discrete_composition:DiscreteComposition",),
-        "DiscreteGradientDescent",
-        planners=(PlannerEntry("noisy-gd-secure", is_secure_form=True),),
     ),
 )
