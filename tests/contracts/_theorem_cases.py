@@ -9,6 +9,7 @@ from typing import Any
 
 from dplangevin.accounting.theorem import Spec
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.langevin.spec import DiffusionSpec, LangevinSpec
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
@@ -93,6 +94,26 @@ def _gradient(schedule: NoisyGradientSpec, *broken: tuple[str, Changes, Changes]
         spec=schedule,
         noisier={"noise_std": 1.5 * noise},
         longer={"n_steps": 2 * int(schedule.n_steps)},
+        broken=broken,
+    )
+
+
+_AVERAGES = (("whole path", {}, {"release": "trajectory"}), ("whole path", {}, {"release": "average"}))
+_ROUGH = ("smoothness", {"smoothness": math.inf}, {})
+_LANGEVIN: dict[str, tuple[tuple[str, Changes, Changes], ...]] = {
+    "composition": (("number of steps", {}, ENDLESS),),
+    "optimal-shift": (*_AVERAGES, _ROUGH),
+    "block-recursion": (*_AVERAGES, _ROUGH, ("bounded set", UNBOUNDED, {})),
+    "dobrushin": (*_AVERAGES, _ROUGH, ("bounded set", UNBOUNDED, {})),
+}
+
+
+def _langevin(*broken: tuple[str, Changes, Changes]) -> Case:
+    return Case(
+        constants=BASE,
+        spec=LangevinSpec(inverse_temperature=300.0, time_step=0.5 / 300, n_steps=60),
+        noisier={"inverse_temperature": 200.0, "time_step": 0.5 / 200},
+        longer={"n_steps": 120},
         broken=broken,
     )
 
@@ -323,6 +344,21 @@ CASES: dict[tuple[type[Spec], str], Case] = {
         longer={"draws": (_STAGE,) * 3, "radii": (0.2, 0.2)},
         broken=(("unbounded", UNBOUNDED, {}), ("not convex", {"convex": False}, {})),
     ),
+    (RashomonSpec, "rashomon-local"): Case(
+        constants=BASE,
+        spec=RashomonSpec(
+            n_models=3, threshold=0.05, inverse_temperature=100.0, tolerance=_PRECISE, max_excess=2.1
+        ),
+        noisier={"inverse_temperature": 50.0},
+        longer={"n_models": 6},
+        broken=(
+            *_MINIMISER,
+            ("dimension", {"dimension": None}, {}),
+            ("ramp", {}, {"ramp": 0.01}),
+            ("threshold is 0", {}, {"threshold": 0.0}),
+            ("too short", {}, {"tier": "pure", "step_size": 0.1, "n_steps": 1}),
+        ),
+    ),
     (RashomonSpec, "rashomon-draws"): Case(
         constants=BASE,
         spec=RashomonSpec(
@@ -400,6 +436,25 @@ CASES |= {
         noisier={"sigma": 12.0},
         gentler={"sensitivity": 0.8},
         longer={"changed": 4},
+    ),
+    **{(LangevinSpec, name): _langevin(*broken) for name, broken in _LANGEVIN.items()},
+    (DiffusionSpec, "diffusion-path"): Case(
+        constants=BASE,
+        spec=DiffusionSpec(inverse_temperature=50.0, time=0.2, release="trajectory"),
+        noisier={"inverse_temperature": 30.0},
+        longer={"time": 0.4},
+        broken=(("without bound in time", {}, {"time": math.inf}),),
+    ),
+    (DiffusionSpec, "diffusion-end"): Case(
+        constants=BASE,
+        spec=DiffusionSpec(inverse_temperature=50.0, time=0.2),
+        noisier={"inverse_temperature": 30.0},
+        longer={"time": 0.4},
+        broken=(
+            ("whole path", {}, {"release": "trajectory"}),
+            ("not constant", {}, {"exponent": 1.0}),
+            ("not convex", EXPANSIVE, {}),
+        ),
     ),
     (UnderdampedSpec, "underdamped-trajectory"): Case(
         constants=BASE,

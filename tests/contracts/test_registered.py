@@ -61,11 +61,12 @@ DRAWN = {
     "RashomonSpec": _RASHOMON,
     "RashomonChainSpec": _RASHOMON,
     "UnderdampedSpec": "tests/unit/mechanisms/underdamped/test_underdamped.py",
+    "DiffusionSpec": "tests/unit/mechanisms/noisy_gradient/test_langevin_theory.py",
     "NoisyMaxSpec": "tests/unit/mechanisms/noisy_answers/test_secure_answers.py",
     "MaxNormSpec": "tests/unit/mechanisms/noisy_answers/test_largest_norm.py",
     "CorrectedAnswersSpec": "tests/unit/mechanisms/noisy_answers/test_sparse_vector.py",
 }
-"""Kinds of run whose release is a draw (of a model, an index, a norm), and the tests of its law."""
+"""Kinds of run whose release is a draw (of a model, an index, a norm), or that are only accounted: their tests."""
 PATIENT = ("noisy-sgd",)
 """Planned by a long search: their walk is replayed for fixed schedules, the search in the slow tests."""
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.problem.constants import Constants
 from privacy._accountant_trials import (
     Floats,
@@ -259,8 +260,8 @@ def langevin(rng: Rng) -> Trial:
         strong_convexity=run.ridge * unit,
         adjacency="add-remove" if add_remove else "replace-one",
     )
-    schedule = langevin_spec(
-        inverse_temperature=1 / unit, step_size=_per_step(etas), n_steps=steps, release=release
+    schedule = LangevinSpec(
+        inverse_temperature=1 / unit, time_step=_per_step(etas), n_steps=steps, release=release
     )
     return Trial(kind="langevin", constants=constants, schedule=schedule, truth=chain_truth(run, plain, 0))
 

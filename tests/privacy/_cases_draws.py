@@ -13,8 +13,9 @@ from dplangevin.accounting.theorem import Spec
 from dplangevin.audit import density_attack
 from dplangevin.data import ArrayDataset
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.underdamped.spec import UnderdampedSpec
 from dplangevin.problem import Ball, Bump, Clipped, DataBounds, Problem, RecordLoss, Squared, WholeSpace
@@ -70,7 +71,7 @@ def langevin() -> Case:
     """Strongly convex, 8 steps: the last iterate is Gaussian, and the claim is its exact mu."""
     of, schedule = (
         problem(1, 0.4, math.inf),
-        langevin_spec(inverse_temperature=1.0, step_size=0.2, n_steps=8),
+        LangevinSpec(inverse_temperature=1.0, time_step=0.2, n_steps=8),
     )
     weak = replace(schedule, noise_std=schedule.noise_std / 2)  # the same drift, half of the noise
     claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee

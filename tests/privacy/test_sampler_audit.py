@@ -24,8 +24,8 @@ from dplangevin.mechanisms.exponential.spec import (
     IteratedExponentialSpec,
 )
 from dplangevin.mechanisms.exponential.tiers import plan_certified_chain, plan_pure_chain
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.noisy_gradient.spec import langevin_spec
 from dplangevin.problem import Ball, DataBounds, Huber, Problem, WholeSpace
 
 PULL = 0.1
@@ -118,16 +118,16 @@ def test_iterated_mechanism():
 def test_langevin_mechanism(release):
     """AR(1): the last-iterate bound is exact; noise / 4 at the same learning rate falls."""
     of = problem(1, None, ridge=0.5)
-    schedule = langevin_spec(inverse_temperature=10.0, step_size=0.05, n_steps=6, release=release)
+    schedule = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6, release=release)
     claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
-    weak = replace(schedule, noise_std=schedule.noise_std / 4)
+    weak = replace(schedule.to_descent(), noise_std=schedule.noise_std / 4)
     assert verdicts(of, schedule, weak, claim, 1e-2) == (False, True)
 
 
 def test_last_iterate_claim_is_attained():
     """Exact mu of the AR(1) chain: 2 shift / standard deviation equals the claim."""
     of = problem(1, None, ridge=0.5)
-    schedule = langevin_spec(inverse_temperature=10.0, step_size=0.05, n_steps=6)
+    schedule = LangevinSpec(inverse_temperature=10.0, time_step=0.05, n_steps=6)
     claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     keep = (1 - 0.5 * 0.5) ** np.arange(6)
     shift, spread = 2 * 0.5 * PULL * keep.sum(), np.sqrt(2 * 0.05 * (keep**2).sum())

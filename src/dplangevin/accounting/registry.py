@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # names of mechanisms are read by the help of commands, which
 
 MECHANISM_PACKAGES: tuple[str, ...] = (
     "dplangevin.mechanisms.noisy_gradient",
+    "dplangevin.mechanisms.langevin",
     "dplangevin.mechanisms.whitened",
     "dplangevin.mechanisms.perturbation",
     "dplangevin.mechanisms.whitened_objective",

@@ -27,6 +27,7 @@ from dplangevin.cli.demo import reproduce_figures, run_demo
 from dplangevin.cli.doctor import run_doctor
 from dplangevin.cli.ledger import app as ledger_app
 from dplangevin.cli.models import choose_epsilon_command, fit_model, plan_model, predict_table
+from dplangevin.cli.papers import app as papers_app
 from dplangevin.cli.rashomon import rashomon_command
 from dplangevin.cli.report import keys, report_command, sign_command, verify_command
 from dplangevin.cli.sample import sample_coefficients
@@ -164,6 +165,7 @@ app.command("demo")(run_demo)
 app.command("doctor")(run_doctor)
 app.command("sign")(sign_command)
 app.command("verify")(verify_command)
+app.add_typer(papers_app, name="papers")
 app.add_typer(schema_app, name="schema")
 app.add_typer(audit_app, name="audit")
 app.add_typer(ledger_app, name="ledger")

@@ -173,7 +173,28 @@ Scale = Annotated[
     _panel_option("--scale", "Scale of the noise of the L-infinity-norm mechanism.", _OTHER_PANEL, "X"),
 ]
 InverseTemperature = Annotated[
-    float | None, _panel_option("--inverse-temperature", "beta of a draw of exp(-beta F).", _OTHER_PANEL, "X")
+    float | None,
+    typer.Option(
+        "--inverse-temperature",
+        "--beta",
+        help="beta of a draw of exp(-beta F), or of Langevin diffusion.",
+        rich_help_panel=_OTHER_PANEL,
+        metavar="X",
+    ),
+]
+Time = Annotated[
+    float | None,
+    _panel_option(
+        "--time", "Length T of a Langevin diffusion; inf: its stationary law.", _OTHER_PANEL, "X|inf"
+    ),
+]
+TimeStep = Annotated[
+    float | None,
+    _panel_option("--time-step", "Length eta of a Langevin step, instead of --time.", _OTHER_PANEL, "X"),
+]
+TemperatureExponent = Annotated[
+    float | None,
+    _panel_option("--exponent", "beta_t = beta (t / T)^X of a Langevin diffusion.", _OTHER_PANEL, "X"),
 ]
 Friction = Annotated[
     float | None, _panel_option("--friction", "Friction of underdamped Langevin.", _OTHER_PANEL, "X")
@@ -243,6 +264,9 @@ def _run_options(
     release_density_scale: ReleaseDensityScale = None,
     friction: Friction = None,
     inverse_mass: InverseMass = None,
+    time: Time = None,
+    time_step: TimeStep = None,
+    exponent: TemperatureExponent = None,
     tier: Tier = None,
     n_models: NModels = None,
     threshold: Threshold = None,

@@ -26,6 +26,15 @@ if TYPE_CHECKING:
         IteratedExponentialSpec as IteratedExponentialSpec,
     )
     from dplangevin.mechanisms.exponential.stages import plan_stages as plan_stages
+    from dplangevin.mechanisms.langevin.mechanism import LangevinDynamics as LangevinDynamics
+    from dplangevin.mechanisms.langevin.spec import (
+        DiffusionSpec as DiffusionSpec,
+        LangevinSpec as LangevinSpec,
+    )
+    from dplangevin.mechanisms.langevin.temperatures import (
+        LangevinChoice as LangevinChoice,
+        choose_langevin_run as choose_langevin_run,
+    )
     from dplangevin.mechanisms.mechanism import (
         AnswerMechanism as AnswerMechanism,
         FitMechanism as FitMechanism,
@@ -55,7 +64,6 @@ if TYPE_CHECKING:
     from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent as NoisyGradientDescent
     from dplangevin.mechanisms.noisy_gradient.spec import (
         NoisyGradientSpec as NoisyGradientSpec,
-        langevin_spec as langevin_spec,
     )
     from dplangevin.mechanisms.perturbation.mechanism import (
         ObjectivePerturbation as ObjectivePerturbation,
@@ -69,6 +77,7 @@ if TYPE_CHECKING:
         calibrate_objective_perturbation as calibrate_objective_perturbation,
         calibrate_output_perturbation as calibrate_output_perturbation,
     )
+    from dplangevin.mechanisms.rashomon.local_range import LocalRange as LocalRange
     from dplangevin.mechanisms.rashomon.spec import (
         RashomonChainSpec as RashomonChainSpec,
         RashomonSpec as RashomonSpec,

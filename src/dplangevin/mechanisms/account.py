@@ -45,7 +45,8 @@ def account(
         step_size (a number, one per step, or a formula such as "0.5/sqrt(t)"), n_steps (a number or infinity),
         mechanism, batch_size, sampling, smoothness, strong_convexity, diameter, adjacency, release, checkpoints,
         momentum. Other mechanisms (objective-perturbation, output-perturbation, exponential, gibbs, underdamped,
-        rashomon, counting and largest-norm) have the options of their specs.
+        rashomon, counting and largest-norm) have the options of their specs; langevin and langevin-diffusion have
+        inverse_temperature, time (or time_step), n_steps, exponent and release.
 
     Examples
     --------

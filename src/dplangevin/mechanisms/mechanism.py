@@ -179,19 +179,25 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
                 "the data set was prepared for another problem than the plan's; build it from plan.problem."
             )
         loss = plan.problem.loss
-        if isinstance(loss, RecordLoss) and not (
-            self.supported_record_losses == "all"
-            or (self.supported_record_losses == "bounded values" and loss.bounded_values)
-        ):
-            raise InvalidParameter(
-                f"{self.spec_type.mechanism} needs a loss of linear scores; the {plan.problem.loss.name} loss is "
-                "one of whole records. Use noisy gradient descent."
-            )
+        self.check_loss(plan.problem)
         if isinstance(loss, RecordLoss) and replace(plan.problem).constants != plan.problem.constants:
             raise InvalidParameter(
                 f"the gradient bound of the {loss.name} loss has changed since the plan was made; make another plan."
             )
         self.check_problem(cast(S, plan.spec), plan.problem)
+
+    @final
+    def check_loss(self, problem: Problem) -> None:
+        """Refuse a loss of whole records that this mechanism cannot evaluate; planners ask as well."""
+        loss = problem.loss
+        if isinstance(loss, RecordLoss) and not (
+            self.supported_record_losses == "all"
+            or (self.supported_record_losses == "bounded values" and loss.bounded_values)
+        ):
+            raise InvalidParameter(
+                f"{self.spec_type.mechanism} needs a loss of linear scores; the {loss.name} loss is one of whole "
+                "records. Use noisy gradient descent."
+            )
 
     def check_problem(self, spec: S, problem: Problem) -> None:
         """Refuse a problem that this mechanism cannot solve; no record is read."""

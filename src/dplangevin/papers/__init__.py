@@ -12,10 +12,10 @@ if TYPE_CHECKING:
         log_sobolev_constant as log_sobolev_constant,
         thresholded_gibbs_guarantee as thresholded_gibbs_guarantee,
     )
+    from dplangevin.mechanisms.langevin.spec import power_temperatures as power_temperatures
     from dplangevin.mechanisms.noisy_answers.sparse_vector import (
         SparseVectorCorrection as SparseVectorCorrection,
     )
-    from dplangevin.mechanisms.noisy_gradient.spec import power_temperatures as power_temperatures
     from dplangevin.mechanisms.noisy_gradient.theorems.block_recursion import (
         BlockRecursion as BlockRecursion,
     )

@@ -184,24 +184,23 @@ def sgld_average_excess(
     smoothness: float,
     strong_convexity: float = 0.0,
 ) -> float:
-    """Bound the excess of the weighted average of SGLD, a_t = eta_t beta_t < 1/M.
+    """Bound the excess of the weighted average of SGLD over the points that steps lead to, a_t = eta_t beta_t < 1/M.
 
-    With weights w_t = a_t / ((1 - a_0 m) ... (1 - a_t m)) it is [D0^2/2 + p sum (w_t / beta_t)] / ((1 - max a M) sum
-    w_t); for constant a and beta [D0^2/(2 sum w) + p/beta] / (1 - a M).
+    With weights w_t = a_t / ((1 - a_0 m) ... (1 - a_t m)) it is [D0^2/2 + p sum (w_t / (beta_t (1 - a_t M)))] / sum
+    w_t, whether or not the minimiser lies on the boundary of the set; for constant a and beta D0^2/(2 sum w) + p/(beta
+    (1 - a M)).
     """
     a = np.broadcast_to(np.asarray(learning_rate, float), (n_steps,))
     beta = np.broadcast_to(np.asarray(inverse_temperature, float), (n_steps,))
-    relative_step = float(a.max()) * smoothness
-    if relative_step >= 1 or not a.min() > 0:
+    if float(a.max()) * smoothness >= 1 or not a.min() > 0:
         raise AssumptionFailed(f"the bound needs learning_rate in (0, 1/M), 1/M = {1 / smoothness!r}.")
     # weights relative to the last one, so that nothing overflows
     later = np.append(np.cumsum(np.log1p(-a * strong_convexity)[:0:-1])[::-1], 0.0)
     # the product of (1 - a_t m) over all steps
     product = math.exp(float(later[0]) + math.log1p(-float(a[0]) * strong_convexity))
     weights = a * np.exp(later)
-    total = float(weights.sum())
-    numerator = distance**2 * product / 2 + dimension * float((weights / beta).sum())
-    return numerator / ((1 - relative_step) * total)
+    noise = dimension * float((weights / (beta * (1 - a * smoothness))).sum())
+    return (distance**2 * product / 2 + noise) / float(weights.sum())
 
 
 def sgld_nonsmooth_average_excess(
@@ -226,6 +225,30 @@ def sgld_stationary_excess(
             f"the bound needs learning_rate < 1/M = {1 / smoothness!r}, got {learning_rate!r}."
         )
     return dimension / (inverse_temperature * (1 - learning_rate * smoothness))
+
+
+def sgld_last_excess(
+    dimension: int,
+    inverse_temperature: float,
+    distance: float,
+    learning_rate: float,
+    n_steps: int,
+    smoothness: float,
+    strong_convexity: float,
+    full_lipschitz: float,
+) -> float:
+    """Bound the excess of the last iterate of SGLD, m-strongly convex F: e + min(L_F w, sqrt(2 M e) w + M w^2 / 2).
+
+    e = p / (beta (1 - a M)) bounds that of the stationary law, and w = (1 - a m)^K (D0 + sqrt(2 e / m)) the distance
+    to it in a coupling with the same noise. The second term of the minimum needs the whole space (L_F is infinite
+    there).
+    """
+    stationary = sgld_stationary_excess(dimension, inverse_temperature, learning_rate, smoothness)
+    spread = distance + math.sqrt(2 * stationary / strong_convexity)
+    width = spread * math.exp(n_steps * math.log1p(-learning_rate * strong_convexity))
+    if math.isfinite(full_lipschitz):
+        return stationary + full_lipschitz * width
+    return stationary + math.sqrt(2 * smoothness * stationary) * width + smoothness * width**2 / 2
 
 
 def gibbs_stability(lipschitz: float, strong_convexity: float, n: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,9 +19,9 @@ from rich.table import Table
 from dplangevin._version import __version__
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.plan import CertifiedSpec, explain_refusals, format_refusals
-from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for
+from dplangevin.accounting.registry import accountable_mechanisms, option_reader_for, theorems_for
 from dplangevin.errors import DplangevinError
-from dplangevin.mechanisms.account import account, calibrate
+from dplangevin.mechanisms.account import account, calibrate, read_run_options
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
 from dplangevin.report.curve import (
@@ -68,13 +69,13 @@ def answer_account(
     epsilon = guarantee.epsilon(delta) if requested_epsilon is None else float(requested_epsilon)
     if options.get("mechanism") in accountable_mechanisms():
         return AccountAnswer(
-            guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi_at(guarantee, orders)
+            guarantee=guarantee, epsilon=epsilon, delta=delta, rdp=_renyi_at(guarantee, orders, options)
         )
     return AccountAnswer(
         guarantee=guarantee,
         epsilon=epsilon,
         delta=delta,
-        rdp=_renyi_at(guarantee, orders),
+        rdp=_renyi_at(guarantee, orders, options),
         steps=options["n_steps"],
         composition_epsilon=composition_epsilon(guarantee, options["n_steps"], delta),
         lower_bound_epsilon=epsilon_lower_bound(options, delta) if with_lower_bound else None,
@@ -82,8 +83,21 @@ def answer_account(
     )
 
 
-def _renyi_at(guarantee: Guarantee, orders: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    values = guarantee.rdp(np.asarray(orders)) if orders else ()
+def _renyi_at(
+    guarantee: Guarantee, orders: Sequence[float], options: Options | None = None
+) -> tuple[tuple[float, float], ...]:
+    """Return (order, divergence): the smallest bound at each order that a theorem about the run proves.
+
+    The theorem with the smallest epsilon may prove no Renyi divergence at all. A pinned theorem is the only one.
+    """
+    values = guarantee.rdp(np.asarray(orders)) if orders else np.empty(0)
+    if orders and options is not None and options.get("theorem") is None:
+        constants, spec = read_run_options(
+            {name: value for name, value in options.items() if name not in ("delta", "epsilon", "theorem")}
+        )
+        for theorem in theorems_for(type(spec)).values():
+            with suppress(DplangevinError):
+                values = np.minimum(values, theorem.certify(constants, spec).rdp(np.asarray(orders)))
     return tuple((float(order), float(value)) for order, value in zip(orders, values, strict=True))
 
 
@@ -93,7 +107,7 @@ def answer_calibration(
     """Find the noise (or the number of steps) that meets a guarantee, and account for that run."""
     plan = calibrate(**options)
     delta = plan.guarantee.at_delta or 0.0
-    if not isinstance(plan.spec, NoisyGradientSpec):
+    if options.get("mechanism") in accountable_mechanisms():
         return AccountAnswer(
             guarantee=plan.guarantee,
             epsilon=plan.guarantee.epsilon(delta),
@@ -122,7 +136,8 @@ def answer_calibration(
 
 def _calibrated_parameter(plan: CertifiedSpec, mechanism: str) -> tuple[str, float]:
     _, target = option_reader_for(mechanism)
-    return target.name, float(getattr(plan.spec, target.name))
+    # temperatures that rise are stated by the highest
+    return target.name, float(np.max(getattr(plan.spec, target.name)))
 
 
 def _public_parameters(plan: CertifiedSpec) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from dplangevin.mechanisms.account import (
     steps_per_epoch,
     with_n_steps,
 )
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.noisy_gradient import lower_bounds
 from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon
 from dplangevin.mechanisms.noisy_gradient.options import read_descent_options
@@ -146,7 +147,7 @@ def steps_rows(plan: CertifiedSpec, delta: float, rows_per_person: int = 1) -> l
 
 def plan_with_steps(plan: CertifiedSpec, steps: float) -> Any:
     """Return the plan's spec with another number of steps."""
-    spec: Any = plan.spec
+    spec: Any = plan.spec.to_descent() if isinstance(plan.spec, LangevinSpec) else plan.spec
     changes: dict[str, Any] = {"n_steps": steps}
     for name in ("step_size", "noise_std"):
         if isinstance(getattr(spec, name), tuple):

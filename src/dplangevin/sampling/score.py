@@ -43,6 +43,8 @@ from dplangevin.sampling.truncated import sample_gamma_above, sample_gamma_below
 class ScorePotential:
     """The score H(V - floor), with floor = V at the computed minimiser. Values and gradients are private.
 
+    With a cap, chains sample the law on the convex set {V - floor <= threshold + cap}, whose diameter is small.
+
     Examples
     --------
     >>> from dplangevin.sampling.potential import FunctionPotential
@@ -53,8 +55,10 @@ class ScorePotential:
     ([0.0, 3.0], [[0.0, 4.0]])
     """
 
-    def __init__(self, inner: Potential, floor: float, threshold: float, ramp: float = 0.0) -> None:
-        self.inner, self.floor = inner, float(floor)
+    def __init__(
+        self, inner: Potential, floor: float, threshold: float, ramp: float = 0.0, cap: float = math.inf
+    ) -> None:
+        self.inner, self.floor, self.cap = inner, float(floor), cap
         self.threshold = _check.check_nonnegative("threshold", threshold)
         self.ramp = _check.check_nonnegative("ramp", ramp)
 
@@ -170,7 +174,8 @@ class _ScoreOracle(BackwardOracle):
         x = self.support.sample_gaussian(
             y[:, columns] / self.step_size - slope * gradient, 1 / self.step_size, rng
         )
-        height = self.score.flat_score(self.score.excess_value(x))
+        excess = self.score.excess_value(x)
+        height = np.where(excess <= self.score.cap, self.score.flat_score(excess), np.inf)
         rise = self.excess[columns] + np.sum(gradient * (x - anchor), axis=0)
         lower = np.where(slope > 0, slope * rise - self.score.ramp * slope**2 / 2, 0.0)
         check_envelope(lower - height, np.full(1, self.score.floor))

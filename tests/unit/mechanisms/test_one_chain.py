@@ -13,7 +13,8 @@ import pytest
 
 from dplangevin.accounting.plan import CertifiedSpec, certify_plan, load_plan, plan_from_plain, save_plan
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import (
     sgld_last_iterate_guarantee,
     sgld_trajectory_guarantee,
@@ -43,7 +44,7 @@ def test_equal_chains_have_equal_promises(
     diameter: float, ridge: float, steps: int, released: dict[str, Any]
 ) -> None:
     constants = bounds(diameter, ridge)
-    hot = langevin_spec(inverse_temperature=BETA, step_size=ETA, n_steps=steps, **released)
+    hot = LangevinSpec(inverse_temperature=BETA, time_step=ETA, n_steps=steps, **released)
     plain = NoisyGradientSpec(
         step_size=ETA * BETA, noise_std=math.sqrt(2 / ETA) / BETA, n_steps=steps, **released
     )
@@ -68,7 +69,7 @@ def test_files_of_langevin_plans_load(
     claimed = (sgld_last_iterate_guarantee if last else sgld_trajectory_guarantee)(
         constants, BETA, ETA, steps
     ).epsilon(1e-6)
-    spec = langevin_spec(inverse_temperature=BETA, step_size=ETA, n_steps=steps, **released)
+    spec = LangevinSpec(inverse_temperature=BETA, time_step=ETA, n_steps=steps, **released)
     save_plan(CertifiedSpec(constants=constants, delta=1e-6, spec=spec), tmp_path / "plan.json")
     loaded = load_plan(tmp_path / "plan.json")
     assert loaded.spec == spec
@@ -89,21 +90,21 @@ def test_files_of_langevin_plans_load(
 
 
 def test_temperatures_are_read_back() -> None:
-    constant = langevin_spec(inverse_temperature=BETA, step_size=ETA, n_steps=3)
+    constant = LangevinSpec(inverse_temperature=BETA, time_step=ETA, n_steps=3)
     assert (constant.inverse_temperature, constant.time_step) == (pytest.approx(BETA), pytest.approx(ETA))
-    varying = langevin_spec(inverse_temperature=(1.0, 2.0, 4.0), step_size=(0.1, 0.2, 0.1), n_steps=3)
+    varying = LangevinSpec(inverse_temperature=(1.0, 2.0, 4.0), time_step=(0.1, 0.2, 0.1), n_steps=3)
     np.testing.assert_allclose(varying.inverse_temperature, (1.0, 2.0, 4.0))
     np.testing.assert_allclose(varying.time_step, (0.1, 0.2, 0.1))
     assert certify_plan(bounds(2.0, 0.05), varying, delta=1e-6).mu is not None
-    endless = langevin_spec(inverse_temperature=BETA, step_size=ETA, n_steps=math.inf)
+    endless = LangevinSpec(inverse_temperature=BETA, time_step=ETA, n_steps=math.inf)
     assert math.isfinite(certify_plan(bounds(2.0, 0.05), endless, delta=1e-6).epsilon())
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"weights": "leading"},
-        {"weights": "leading", "release": "average", "average_from": 1},
+        {"weights": "geometric"},
+        {"weights": "geometric", "release": "average", "average_from": 1},
         {"weights": "geometric", "release": "average", "momentum": True},
         {"weights": "heavy", "release": "average"},
     ],

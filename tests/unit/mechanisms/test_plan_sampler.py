@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dplangevin import DPLogisticRegression, DPRidge, run_plan
+from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
@@ -20,7 +21,7 @@ from dplangevin.mechanisms.exponential.sampler_plans import plan_iterated, plan_
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec
 from dplangevin.mechanisms.exponential.theorem import chain_sup_norm, chain_total_variation
 from dplangevin.mechanisms.exponential.tiers import mean_curvature, plan_certified_chain, plan_pure_chain
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.planner.fit_plan import plan_fit
 from dplangevin.problem import (
     Ball,
@@ -99,17 +100,17 @@ def test_temperatures():
 
 
 def test_process_figures():
-    """Section 13.3 of the theory file: last iterate with a ridge, uniform average without one."""
-    last = plan(problem(), 1.0, 1e-6, "process").plan.spec
-    assert isinstance(last, NoisyGradientSpec)
-    assert (last.inverse_temperature, last.n_steps) == (
-        pytest.approx(1.273e5, rel=3e-3),
-        pytest.approx(356, abs=4),
-    )
+    """Last iterate with a ridge, close to the Gibbs law's p Delta^2 / (m mu^2); uniform average without one."""
+    found = plan(problem(), 1.0, 1e-6, "process")
+    last, mu = found.plan.spec, gdp_mu(1.0, 1e-6)
+    assert isinstance(last, LangevinSpec)
+    assert last.inverse_temperature == pytest.approx(1.273e5, rel=0.05)
+    stationary = 20 * (2 / 30_000) ** 2 / (0.01 * mu**2)
+    assert stationary < found.excess_risk < 1.3 * stationary
     flat = plan(problem(ridge=0.0), 1.0, 1e-6, "process")
     assert flat.plan.spec.release == "average"
-    # half of the file's 4.85e-3: a start at 0 is within R = 1 of everything, not within the diameter
-    assert flat.excess_risk == pytest.approx(4.85e-3 / 2, rel=0.05)
+    # a start at 0 is within R = 1 of everything, not within the diameter
+    assert flat.excess_risk == pytest.approx(risk.langevin_convex_excess(20, mu, 30_000, 1.0, 1.0), rel=0.1)
 
 
 def test_automatic_tier_is_the_cheapest():
@@ -260,7 +261,7 @@ def test_estimators_plan_for_new_records():
     pure = plan_fit(**stated, delta=0.0)
     assert pure.plan.spec.mechanism == "exponential"
     assert any("uniform stability" in reason for reason in pure.reasons)
-    assert plan_fit(**stated, delta=1e-6).plan.spec.mechanism == "noisy-gradient"
+    assert plan_fit(**stated, delta=1e-6).plan.spec.mechanism == "langevin"
     with pytest.raises(InvalidParameter, match="is for draws"):
         plan_fit(**stated, delta=1e-6, mechanism="noisy-gd")
     rng = np.random.default_rng(0)
@@ -270,7 +271,7 @@ def test_estimators_plan_for_new_records():
         epsilon=1.0, delta=1e-5, data_norm=1.0, classes=[False, True], objective="population", random_state=0
     ).fit(X, y)
     assert "uniform stability" in str(model.plan_)
-    assert "no bound is known" in str(model.plan_)
+    assert "no bound for new records without a radius" in str(model.plan_)
     assert model.score(X, y) > 0.8
 
 
@@ -294,8 +295,8 @@ def test_estimators_draw(mechanism, delta):
     model.fit(X, y)
     assert model.score(X, y) > 0.8
     assert model.privacy_.epsilon(delta) <= 1.0
-    assert model.plan_.plan.spec.mechanism == ("noisy-gradient" if mechanism == "langevin" else mechanism)
-    assert "sampler tier" in str(model.plan_)
+    assert model.plan_.plan.spec.mechanism == mechanism
+    assert ("Langevin diffusion: beta = " if mechanism == "langevin" else "sampler tier") in str(model.plan_)
 
 
 def test_other_models_draw():

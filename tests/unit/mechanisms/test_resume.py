@@ -24,6 +24,7 @@ from dplangevin.ledger import Ledger
 from dplangevin.ledger.budget import DatasetBudget
 from dplangevin.mechanisms.exponential.sampler_plans import plan_sampler
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
 from dplangevin.mechanisms.mechanism import run_plan as run_plan
 from dplangevin.mechanisms.mirror_descent.mechanism import PublicMirrorDescent
 from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
@@ -31,7 +32,7 @@ from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistics
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.theorem import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
@@ -131,8 +132,8 @@ def iterated(beta: float) -> Plan:
 
 
 def langevin(scale: float, **changes: Any) -> Plan:
-    fields: dict[str, Any] = {"step_size": 0.1, "inverse_temperature": 0.5 * scale, "n_steps": 9}
-    return planned(problem(), langevin_spec(**(fields | changes)))
+    fields: dict[str, Any] = {"time_step": 0.1, "inverse_temperature": 0.5 * scale, "n_steps": 9}
+    return planned(problem(), LangevinSpec(**(fields | changes)))
 
 
 def chains(scale: float) -> Plan:

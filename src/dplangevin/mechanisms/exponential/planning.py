@@ -1,4 +1,4 @@
-"""Fit plans for the exponential, Gibbs and iterated exponential mechanisms, and for Langevin diffusion."""
+"""Fit plans for the exponential, Gibbs and iterated exponential mechanisms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dplangevin.mechanisms.exponential.sampler_plans import (
     plan_iterated,
     plan_sampler,
 )
-from dplangevin.mechanisms.exponential.tiers import DEFAULT_START_DISTANCE
+from dplangevin.mechanisms.langevin.temperatures import DEFAULT_START_DISTANCE
 from dplangevin.planner.fit_plan import FitPlan
 from dplangevin.planner.request import Request
 from dplangevin.problem import Problem, risk
@@ -50,7 +50,7 @@ def plan_iterated_exponential(request: Request) -> FitPlan:
 
 def plan_gibbs(request: Request) -> FitPlan:
     """Plan one draw of exp(-beta F) with the Gaussian guarantee that strong convexity implies."""
-    problem = _ridge_problem(request)
+    problem = add_gaussian_ridge(request)
     exact = problem.dimension == 1 and math.isfinite(problem.constants.diameter)
     planned = plan_sampler(
         problem,
@@ -62,15 +62,6 @@ def plan_gibbs(request: Request) -> FitPlan:
         verbose=False,
     )
     return _make_fit_plan(request, planned)
-
-
-def plan_langevin(request: Request) -> FitPlan:
-    """Plan Langevin diffusion with a ridge, of which the last iterate is released."""
-    problem, objective = _ridge_problem(request), request.objective
-    return _make_fit_plan(
-        request,
-        plan_sampler(problem, request.epsilon, request.delta, "process", objective=objective, verbose=False),
-    )
 
 
 def _ball_problem(request: Request) -> Problem:
@@ -88,7 +79,7 @@ def _ball_problem(request: Request) -> Problem:
     )
 
 
-def _ridge_problem(request: Request) -> Problem:
+def add_gaussian_ridge(request: Request) -> Problem:
     """Return the problem with the ridge that balances its bias against p / beta under a Gaussian guarantee."""
     plain = request.make_problem(request.needed_clip, 0.0)
     radius = request.radius or DEFAULT_START_DISTANCE / plain.row_norm

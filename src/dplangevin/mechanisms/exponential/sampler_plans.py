@@ -14,6 +14,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.accounting.plan import Plan
+from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, DplangevinError, InvalidParameter
 from dplangevin.mechanisms.exponential import tiers
 from dplangevin.mechanisms.exponential.law_guarantees import (
@@ -29,6 +30,7 @@ from dplangevin.mechanisms.exponential.tiers import (
     plan_certified_chain,
     plan_pure_chain,
 )
+from dplangevin.mechanisms.langevin.temperatures import max_start_distance
 from dplangevin.planner.request import RISK_OBJECTIVES, RiskObjective
 from dplangevin.problem import Problem, RecordLoss, risk
 from dplangevin.problem.problem import full_lipschitz
@@ -52,11 +54,11 @@ class SamplerPlan(PopulationBounds):
     n_gradient_evaluations : expected passes over the data, for gradients and for values of F.
     expected_seconds : the same in seconds, from a short measurement of this machine on artificial rows.
     excess_risk : bound on the expected excess of F over its minimum on the set; None when no bound is known.
-    stability : uniform stability of the draw, 2 L^2 / (m n), for objective="population": the expected mean loss on
-        new records exceeds that on the training records by at most this much.
+    stability : uniform stability, for objective="population": the expected mean loss on new records exceeds that on
+        the training records by at most this much. 2 L^2 / (m n) for draws.
     population_risk : bound on the expected excess of the mean loss (without the ridge) of new records over its
         minimum on the set: excess_risk, the bias m r^2 / 2 of the ridge, stability, and the sampler's error; None
-        where the set is unbounded or the run is a process.
+        where the set is unbounded, or the run is a process on a loss that is not smooth.
     """
 
     plan: Plan
@@ -123,12 +125,15 @@ def plan_sampler(
     ('pure', True)
     """
     epsilon, delta = _check_target(epsilon, delta, tier)
-    if _check.check_choice("objective", objective, RISK_OBJECTIVES) == "population":
-        problem = add_population_ridge(problem, epsilon, delta, law, grid)
-    tier_plan = _choose_tier(problem, epsilon, delta, tier, law, grid)
+    population = _check.check_choice("objective", objective, RISK_OBJECTIVES) == "population"
+    if population:
+        _check_stable(problem, grid)
+        if tier != "process":  # a process is stable by stopping early, without a ridge
+            problem = add_population_ridge(problem, epsilon, delta, law, grid)
+    tier_plan = _choose_tier(problem, epsilon, delta, tier, law, grid, population=population)
     planned = _certify_tier_plan(problem, tier_plan, delta, padding)
-    if objective == "population":
-        planned = _with_population_risk(planned)
+    if population:
+        planned = _with_population_risk(planned, tier_plan.stability)
     _check_time(problem, tier_plan, planned.expected_seconds, max_seconds, padding)
     spent = planned.plan.guarantee.epsilon(delta)
     if not spent <= epsilon:
@@ -145,13 +150,10 @@ def add_population_ridge(
 ) -> Problem:
     """Return the problem with the ridge that minimizes the population risk bound, unless it already has a ridge."""
     constants = problem.constants
-    if grid or not constants.convex:
-        raise AssumptionFailed(
-            "population risk is bounded through the stability of convex losses; use objective='empirical' here."
-        )
+    _check_stable(problem, grid)
     if problem.ridge > 0:
         return problem
-    radius = tiers.max_start_distance(problem)
+    radius = max_start_distance(problem)
     if delta > 0 and law != "exponential":
         mu, slope = gdp_mu(epsilon, delta), mean_gradient_sensitivity(constants)
         variance = 2 * constants.lipschitz**2 / problem.n
@@ -161,16 +163,31 @@ def add_population_ridge(
     return replace(problem, ridge=ridge)
 
 
-def _with_population_risk(planned: SamplerPlan) -> SamplerPlan:
-    """Add stability and population risk: in a coupling, a replaced record moves a draw by at most 2 L / (m n)."""
+def _check_stable(problem: Problem, grid: int) -> None:
+    if grid or not problem.constants.convex:
+        raise AssumptionFailed(
+            "population risk is bounded through the stability of convex losses; use objective='empirical' here."
+        )
+
+
+def _with_population_risk(planned: SamplerPlan, process_stability: float | None = None) -> SamplerPlan:
+    """Add stability and population risk: in a coupling, a replaced record moves a draw by at most 2 L / (m n).
+
+    A process has a stability of its own, and its excess risk already includes what a finite run adds.
+    """
     problem, excess = planned.plan.problem, planned.excess_risk
-    radius, lipschitz = tiers.max_start_distance(problem), problem.constants.lipschitz
-    stability = risk.gibbs_stability(lipschitz, problem.ridge, problem.n)
+    radius, lipschitz = max_start_distance(problem), problem.constants.lipschitz
+    is_process = planned.tier == "process"
+    if is_process and process_stability is None:  # a loss that is not smooth
+        return planned
+    stability = process_stability or risk.gibbs_stability(lipschitz, problem.ridge, problem.n)
     unbounded = not math.isfinite(problem.constants.diameter)  # the ridge's bias is then an assumption
-    if excess is None or unbounded or planned.tier == "process":  # a finite run has a start-up error as well
+    if excess is None or unbounded:
         return replace(planned, stability=stability)
     beta = getattr(planned.plan.spec, "inverse_temperature", None)
-    error = 0.0 if beta is None else max(0.0, excess - risk.exponential_excess(problem.dimension, beta))
+    error = 0.0
+    if beta is not None and not is_process:
+        error = max(0.0, excess - risk.exponential_excess(problem.dimension, beta))
     # the sampler's error enters both means, that of the training records and that of new ones
     bound = excess + problem.ridge / 2 * radius**2 + stability + 2 * error
     return replace(planned, stability=stability, population_risk=bound)
@@ -202,20 +219,27 @@ def _certify_tier_plan(problem: Problem, tier_plan: TierPlan, delta: float, padd
 
 
 def _choose_tier(
-    problem: Problem, epsilon: float, delta: float, tier: SamplerTier, law: tiers.GibbsLaw, grid: int
+    problem: Problem,
+    epsilon: float,
+    delta: float,
+    tier: SamplerTier,
+    law: tiers.GibbsLaw,
+    grid: int,
+    *,
+    population: bool = False,
 ) -> TierPlan:
     builders: dict[str, Callable[[], TierPlan]] = {
         "exact": lambda: tiers.plan_exact_tier(problem, epsilon, delta, law, grid),
         "pure": lambda: tiers.plan_pure_tier(problem, epsilon, delta),
         "certified": lambda: tiers.plan_certified_tier(problem, epsilon, delta, law),
-        "process": lambda: tiers.plan_process_tier(problem, epsilon, delta),
+        "process": lambda: tiers.plan_process_tier(problem, epsilon, delta, population=population),
     }
     if tier != "auto":
-        return builders[tier]()
+        return _check_runnable(problem, builders[tier]())
     candidates, reasons = [], []
     for name in ("exact", "pure", "certified", "process")[: 4 if delta else 2]:
         try:
-            candidate = builders[name]()
+            candidate = _check_runnable(problem, builders[name]())
         except DplangevinError as error:
             reasons.append(f"{name}: {error}")
             continue
@@ -224,6 +248,14 @@ def _choose_tier(
     if not candidates:
         raise AssumptionFailed("no tier meets the request. " + " ".join(reasons))
     return min(candidates, key=lambda candidate: candidate.n_evaluations)
+
+
+def _check_runnable(problem: Problem, tier_plan: TierPlan) -> TierPlan:
+    """Return the plan if its mechanism can run it on this problem: a guarantee is planned for what runs."""
+    mechanism = mechanism_for(type(tier_plan.spec))
+    mechanism.check_loss(problem)
+    mechanism.check_problem(tier_plan.spec, problem)
+    return tier_plan
 
 
 def _check_time(
@@ -294,6 +326,7 @@ def plan_iterated(
         raise CalibrationFailed(
             "tier='certified' cannot guarantee delta = 0; state a delta, or use tier='pure'."
         )
+    mechanism_for(IteratedExponentialSpec).check_loss(problem)
     resolved_tier: str = tier
     if tier == "auto":
         resolved_tier = "exact" if problem.dimension == 1 else "certified" if delta > 0 else "pure"

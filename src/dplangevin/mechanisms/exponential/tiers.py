@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scipy.optimize import brentq
-
 from dplangevin.accounting import conversions as cv, proximal_certificate as chain
 from dplangevin.accounting.registry import find_theorem
 from dplangevin.errors import AssumptionFailed, CalibrationFailed
@@ -26,12 +24,12 @@ from dplangevin.mechanisms.exponential.sampler import (
 )
 from dplangevin.mechanisms.exponential.spec import DrawSpec, ExponentialSpec, GibbsSpec
 from dplangevin.mechanisms.exponential.theorem import chain_start_and_rate
-from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.langevin.spec import LangevinSpec
+from dplangevin.mechanisms.langevin.temperatures import choose_langevin_run, max_start_distance
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import Composition
-from dplangevin.mechanisms.noisy_gradient.theorems.optimal_shift import OptimalShift
 from dplangevin.problem import Problem, risk
 from dplangevin.problem.constants import Constants
-from dplangevin.problem.problem import full_lipschitz, max_norm
+from dplangevin.problem.problem import full_lipschitz
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +97,6 @@ GibbsLaw = Literal["auto", "exponential", "gibbs"]
 SUP_NORM_BUDGET_FRACTION = 0.005
 SAMPLER_DELTA_FRACTION = 0.1
 """Fraction of delta for the total variation of a certified sampler, next to a Gaussian guarantee."""
-DEFAULT_START_DISTANCE = 4.0
-"""Assumed distance to the minimiser (rows of norm 1) where the set does not bound it; enters utility only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,14 +113,18 @@ class PopulationBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class TierPlan:
-    """A spec with its theorem and expected passes over the data; has_bounded_cost when those are known beforehand."""
+    """A spec with its theorem and expected passes over the data; has_bounded_cost when those are known beforehand.
+
+    stability : of a process, whose released point need not have that of the stationary law.
+    """
 
     tier: str
-    spec: DrawSpec | NoisyGradientSpec
+    spec: DrawSpec | LangevinSpec
     theorem: str | None
     n_evaluations: float
     excess_risk: float | None
     has_bounded_cost: bool = True
+    stability: float | None = None
 
 
 def plan_pure_tier(problem: Problem, epsilon: float, delta: float) -> TierPlan:
@@ -198,27 +198,42 @@ def plan_exact_tier(
     )
 
 
-def plan_process_tier(problem: Problem, epsilon: float, delta: float) -> TierPlan:
-    """Plan the process tier, SGLD: last iterate with a ridge, average without one, last iterate if nonconvex."""
+def plan_process_tier(
+    problem: Problem, epsilon: float, delta: float, *, population: bool = False
+) -> TierPlan:
+    """Plan the process tier, Langevin steps: the run with the smallest risk bound, or one of length D^2 / (2 p).
+
+    Losses that are not smooth, or not convex, have no such choice: the average (convex) or the last iterate of a run
+    at constant temperature.
+    """
     constants, mu = problem.constants, cv.gdp_mu(epsilon, delta) * (1 - 1e-7)
-    if constants.convex and math.isfinite(constants.smoothness) and constants.strong_convexity > 0:
-        return _plan_last_iterate(problem, mu)
+    if constants.convex and math.isfinite(constants.smoothness):
+        choice = choose_langevin_run(problem, mu, population=population)
+        return TierPlan(
+            tier="process",
+            spec=choice.spec,
+            theorem=choice.theorem,
+            n_evaluations=float(choice.spec.n_steps),
+            excess_risk=choice.excess_risk,
+            stability=choice.stability,
+        )
     distance = max_start_distance(problem)
     p, sensitivity = problem.dimension, mean_gradient_sensitivity(constants)
     time = distance * mu / (sensitivity * math.sqrt(p))
-    smooth = constants.smoothness
-    if math.isfinite(smooth):
-        steps = max(10, math.ceil(2 * smooth * time))
+    if math.isfinite(constants.smoothness):
+        steps = max(10, math.ceil(2 * constants.smoothness * time))
     else:
         steps = max(10, math.ceil((_lipschitz_within(problem, distance) * time / distance) ** 2))
     rate = time / steps
     beta = 2 * mu**2 / (sensitivity**2 * rate * steps)
-    release: Literal["average", "last-iterate"] = "average" if constants.convex else "last-iterate"
-    spec = langevin_spec(inverse_temperature=beta, step_size=rate / beta, n_steps=steps, release=release)
+    spec = LangevinSpec(
+        inverse_temperature=beta,
+        time_step=rate / beta,
+        n_steps=steps,
+        release="average" if constants.convex else "last-iterate",
+    )
     excess = None
-    if constants.convex and math.isfinite(smooth):
-        excess = risk.sgld_average_excess(p, beta, distance, rate, steps, smooth)
-    elif constants.convex:
+    if constants.convex:
         excess = risk.sgld_nonsmooth_average_excess(
             p, beta, distance, rate, steps, _lipschitz_within(problem, distance)
         )
@@ -226,37 +241,6 @@ def plan_process_tier(problem: Problem, epsilon: float, delta: float) -> TierPla
         tier="process",
         spec=spec,
         theorem=Composition.name,
-        n_evaluations=float(steps),
-        excess_risk=excess,
-    )
-
-
-def _plan_last_iterate(problem: Problem, mu: float) -> TierPlan:
-    constants = problem.constants
-    rate = 1 / (2 * constants.smoothness)
-    steps = math.ceil(math.log(1e3) / -math.log1p(-rate * constants.strong_convexity))
-    theorem = OptimalShift.name
-
-    def make_spec(log_beta: float) -> NoisyGradientSpec:
-        beta = math.exp(log_beta)
-        return langevin_spec(inverse_temperature=beta, step_size=rate / beta, n_steps=steps)
-
-    def log_overspend(log_beta: float) -> float:
-        spec = make_spec(log_beta)
-        spent = find_theorem(theorem, type(spec)).certify(constants, spec).mu
-        return math.log((spent or math.inf) / mu)
-
-    guess = math.log(gibbs_temperature(constants, mu))
-    root = float(brentq(log_overspend, guess - 12, guess + 12, xtol=1e-12))
-    while log_overspend(root) > 0:
-        root -= 1e-9
-    beta = math.exp(root)
-    # the excess of the stationary law: the distance to it has shrunk a thousandfold
-    excess = risk.sgld_stationary_excess(problem.dimension, beta, rate, constants.smoothness)
-    return TierPlan(
-        tier="process",
-        spec=make_spec(root),
-        theorem=theorem,
         n_evaluations=float(steps),
         excess_risk=excess,
     )
@@ -297,12 +281,6 @@ def _make_draw_spec(beta: float, gibbs: bool, **fields: Any) -> tuple[DrawSpec, 
     if gibbs:
         return GibbsSpec(inverse_temperature=beta, **fields), "strongly-convex-gibbs"
     return ExponentialSpec(inverse_temperature=beta, **fields), "exponential-mechanism"
-
-
-def max_start_distance(problem: Problem) -> float:
-    """Return the largest distance from the start (0, projected) to a point of the set; assumed if it is unbounded."""
-    radius = max_norm(problem.constraint, problem.dimension)
-    return radius if math.isfinite(radius) else DEFAULT_START_DISTANCE / problem.row_norm
 
 
 def _lipschitz_within(problem: Problem, distance: float) -> float:

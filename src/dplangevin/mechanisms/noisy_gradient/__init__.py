@@ -1,4 +1,4 @@
-"""Noisy (stochastic) gradient descent: full batches, mini-batches, Langevin steps."""
+"""Noisy (stochastic) gradient descent: full batches and mini-batches."""
 
 from __future__ import annotations
 
@@ -25,12 +25,6 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
         planners=(
             PlannerEntry("noisy-gd", rank=4, is_default=True),
             PlannerEntry("noisy-sgd", added_capabilities=("random_batches",)),
-            PlannerEntry(
-                "langevin",
-                rank=5,
-                added_capabilities=("population_risk",),
-                removed_capabilities=("holds_beyond_n", "secure"),
-            ),
         ),
         lower_bound="lower_bounds",
     ),

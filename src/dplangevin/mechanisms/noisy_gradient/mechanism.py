@@ -237,8 +237,8 @@ def run_descent(
     """Run the descent on noisy gradients, and return the released value and the iterates that the guarantee covers.
 
     It begins at `position`, or else at `start`; `save_position` is called with every position, and `stop` may end it.
-    With `averaging` the total is the running average of the iterates that the steps start from, otherwise the sum of
-    those they lead to. With gated weights the value is the means of the windows, [3, p].
+    With `averaging` the total is the running average of the iterates that the steps lead to, otherwise their sum. With
+    gated weights the value is the means of the windows, [3, p].
     """
     covered_steps = _covered_steps(spec, steps)
     window_weights = _window_weights(spec, steps)
@@ -247,14 +247,14 @@ def run_descent(
     )
     state = position or Position(step=0, theta=start, previous=start, total=empty)
     for t in iterate_with_progress(range(state.step, steps), "noisy gradient descent"):
-        if averaging is not None:
-            state.total += averaging[t] * (state.theta - state.total)
         point = state.theta + (t / (t + 3)) * (state.theta - state.previous) if spec.momentum else state.theta
         state.previous, state.theta = state.theta, project(point - etas[t] * noisy_gradient(t, point))
         state.step = t + 1
         if window_weights is not None:
             state.total += window_weights[t][:, None] * state.theta
-        elif averaging is None and t >= spec.average_from:
+        elif averaging is not None:
+            state.total += averaging[t] * (state.theta - state.total)
+        elif t >= spec.average_from:
             state.total += state.theta
         if state.step in covered_steps:
             state.iterates[state.step] = state.theta
@@ -282,11 +282,9 @@ def _window_weights(spec: NoisyGradientSpec, steps: int) -> Floats | None:
 
 
 def averaging_weights(spec: NoisyGradientSpec, ridge: float, steps: int) -> Floats | None:
-    """Return each step's weight in the running average of the iterates that steps start from; None for sums."""
+    """Return each step's weight in the running average of the iterates that steps lead to; None for sums."""
     if spec.weights in ("uniform", "gated"):
         return None
-    if spec.weights == "leading":
-        return running_average_weights(np.ones(steps), steps)
     return running_average_weights(geometric_weights(spec.step_size, ridge, steps), steps)
 
 

@@ -1,4 +1,4 @@
-"""Planners of noisy gradient descent: full batch, stochastic, and as Langevin chains."""
+"""Planners of noisy gradient descent: full batch and stochastic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
-from dplangevin.mechanisms.exponential.planning import plan_langevin as plan_langevin
 from dplangevin.mechanisms.noisy_gradient.calibrate import calibrate_plan
 from dplangevin.mechanisms.noisy_gradient.gate import MIN_GATED_STEPS
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, Sampling

@@ -1,4 +1,4 @@
-"""Specs of noisy gradient descent: in floating point, as Langevin steps, and exactly on an integer grid."""
+"""Specs of noisy gradient descent: in floating point, and exactly on an integer grid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dplangevin import _check
 from dplangevin.accounting.theorem import Capabilities, Spec
@@ -19,8 +19,8 @@ Sampling = Literal["full", "cyclic", "shuffle", "without-replacement", "poisson"
 SAMPLINGS: tuple[Sampling, ...] = ("full", "cyclic", "shuffle", "without-replacement", "poisson")
 ReleaseMode = Literal["last-iterate", "average", "checkpoints", "trajectory"]
 RELEASE_MODES: tuple[ReleaseMode, ...] = ("last-iterate", "average", "checkpoints", "trajectory")
-IterateWeights = Literal["uniform", "leading", "geometric", "gated"]
-ITERATE_WEIGHTS: tuple[IterateWeights, ...] = ("uniform", "leading", "geometric", "gated")
+IterateWeights = Literal["uniform", "geometric", "gated"]
+ITERATE_WEIGHTS: tuple[IterateWeights, ...] = ("uniform", "geometric", "gated")
 BatchOrder = Literal["public", "secret"]
 StartKind = Literal["data-independent", "unknown"]
 
@@ -42,11 +42,10 @@ class NoisyGradientSpec(Spec):
     release : what is released. Averages are functions of the whole path and are accounted as such.
     checkpoints : the steps whose iterates are released, when release is "checkpoints".
     average_from : first step (from 0) of the tail that is averaged, when release is "average".
-    weights : of the average: "uniform" over the iterates after step average_from; "leading", uniform over the
-        iterates that each step starts from (0 .. n_steps - 1, the ones that bounds on diffusions are about);
-        "geometric", over those with weights proportional to (1 - step_size ridge)^-(t + 1), for strongly convex
-        objectives; "gated", uniform from average_from on unless the path indicates weak effects, then by empirical
-        Bayes (momentum, full batch).
+    weights : of the average: "uniform" over the iterates after step average_from; "geometric", over all that steps
+        lead to, with weights proportional to a_t / ((1 - a_0 ridge) ... (1 - a_t ridge)), a_t the step sizes, for
+        strongly convex objectives; "gated", uniform from average_from on unless the path indicates weak effects, then
+        by empirical Bayes (momentum, full batch).
     momentum : Nesterov momentum t / (t + 3); accounted by composition only.
     order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
     start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
@@ -218,65 +217,3 @@ class NoisyGradientSpec(Spec):
 def _number_or_tuple(values: NDArray[np.float64]) -> float | tuple[float, ...]:
     plain = values.tolist()
     return tuple(plain) if isinstance(plain, list) else float(plain)
-
-
-LangevinAverage = Literal["uniform", "geometric"]
-LANGEVIN_AVERAGES: tuple[LangevinAverage, ...] = ("uniform", "geometric")
-
-
-def langevin_spec(
-    *,
-    inverse_temperature: ArrayLike,
-    step_size: ArrayLike,
-    n_steps: int | float,
-    release: ReleaseMode = "last-iterate",
-    weights: LangevinAverage = "uniform",
-    checkpoints: tuple[int, ...] = (),
-) -> NoisyGradientSpec:
-    """Return the spec of Langevin steps theta <- project(theta - eta_t beta_t grad F(theta) + N(0, 2 eta_t I)).
-
-    The batch is full, and theta starts at 0, projected. This is noisy gradient descent with learning rate
-    a_t = eta_t beta_t and noise sqrt(2 / eta_t) / beta_t on the mean gradient; `inverse_temperature` and `time_step`
-    of the spec give beta_t and eta_t back.
-
-    Parameters
-    ----------
-    inverse_temperature : beta_t, a number or one per step (see `power_temperatures`).
-    step_size : eta_t, a number or one per step.
-    n_steps, release, checkpoints : as in `NoisyGradientSpec`.
-    weights : of the average of the iterates 0 .. n_steps - 1: "uniform", or "geometric", proportional to
-        a_t / ((1 - a_0 ridge) ... (1 - a_t ridge)), for strongly convex objectives.
-
-    Examples
-    --------
-    >>> spec = langevin_spec(inverse_temperature=100.0, step_size=0.01, n_steps=50)
-    >>> spec.step_size, round(spec.noise_std, 6), round(spec.inverse_temperature, 6)
-    (1.0, 0.141421, 100.0)
-    """
-    beta = _check.check_per_step("inverse_temperature", inverse_temperature)
-    eta = _check.check_per_step("step_size", step_size)
-    for name, value in (("inverse_temperature", beta), ("step_size", eta)):
-        if isinstance(value, tuple) and len(value) != n_steps:
-            raise InvalidParameter(f"{name} has {len(value)} entries, but n_steps is {n_steps}.")
-    average = _check.check_choice("weights", weights, LANGEVIN_AVERAGES)
-    rate = np.multiply(eta, beta)
-    noise = np.sqrt(np.divide(2.0, eta)) / beta
-    return NoisyGradientSpec(
-        step_size=rate.tolist(),
-        noise_std=noise.tolist(),
-        n_steps=n_steps,
-        release=release,
-        checkpoints=checkpoints,
-        weights="uniform" if release != "average" else "geometric" if average == "geometric" else "leading",
-    )
-
-
-def power_temperatures(peak: float, exponent: float, n_steps: int) -> tuple[float, ...]:
-    """Return beta_t = peak ((t + 1) / K)^exponent, t < K: b (t/T)^a of the diffusion, for exponent > -1/2."""
-    peak, steps = _check.check_positive("peak", peak), _check.check_count("n_steps", n_steps)
-    if not exponent > -0.5:
-        raise InvalidParameter(
-            f"exponent must exceed -1/2 (the privacy integral diverges), got {exponent!r}."
-        )
-    fractions: NDArray[np.float64] = (np.arange(1, steps + 1) / steps) ** exponent
-    return tuple((peak * fractions).tolist())

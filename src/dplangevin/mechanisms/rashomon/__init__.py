@@ -8,7 +8,7 @@ _INVERSE_TEMPERATURE = CalibrationTarget("inverse_temperature", increases_privac
 MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
     MechanismEntry(
         "RashomonSpec",
-        ("RashomonDrawsTheorem",),
+        ("RashomonDrawsTheorem", "RashomonLocalTheorem"),
         "RashomonDraws",
         options=("rashomon",),
         calibration_target=_INVERSE_TEMPERATURE,

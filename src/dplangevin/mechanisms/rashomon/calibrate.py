@@ -21,16 +21,21 @@ from dplangevin.accounting.parts import BoundedRange
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.law_guarantees import (
     exponential_temperature,
+    mean_gradient_sensitivity,
     total_variation_allowance,
 )
 from dplangevin.mechanisms.exponential.spec import DrawTier
 from dplangevin.mechanisms.minimizer_tolerance import default_tolerance
+from dplangevin.mechanisms.rashomon.local_range import LocalRange
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon.theorem import (
+    capped_poincare_bound,
+    local_range,
     minimum_error,
     poincare_bound,
     score_constants,
     start_log_ratio,
+    start_scale,
 )
 from dplangevin.problem import Problem
 from dplangevin.problem.constants import Constants
@@ -162,6 +167,55 @@ def draw_temperature(constants: Constants, tolerance: float, budget: float) -> f
     return exponential_temperature(constants, budget, minimum_error(constants, tolerance))
 
 
+def find_local_temperature(
+    constants: Constants,
+    *,
+    threshold: float,
+    tolerance: float,
+    epsilon: float,
+    delta: float,
+    n_models: int = 1,
+) -> float:
+    """Return the largest inverse temperature found whose n_models draws are (epsilon, delta) by the local bound.
+
+    About epsilon / (Delta sqrt(2 psi / m)) for one draw. The value returned was checked, so that the search need not
+    be monotone. 0 where no value meets the target.
+    """
+    sensitivity, m = mean_gradient_sensitivity(constants), constants.strong_convexity
+    if delta == 0 or not m > 0 or not threshold > 0 or constants.dimension is None:
+        return 0.0
+    shape = LocalRange(
+        dimension=constants.dimension,
+        inverse_temperature=1.0,
+        threshold=threshold,
+        strong_convexity=m,
+        gradient_sensitivity=sensitivity,
+        diameter=constants.diameter,
+        minimum_error=minimum_error(constants, tolerance),
+    )
+
+    def meets_target(log_beta: float) -> bool:
+        try:
+            draw = replace(shape, inverse_temperature=math.exp(log_beta))
+            if n_models == 1:
+                return draw.delta(epsilon) <= delta
+            return compose.compose_delta((replace(draw.profile(), count=n_models),), epsilon) <= delta
+        except AssumptionFailed:
+            return False
+
+    high = math.log(3 * epsilon / (sensitivity * min(math.sqrt(2 * threshold / m), constants.diameter)))
+    low = high - math.log(3.0 * 30 * n_models)
+    if meets_target(high):
+        return math.exp(high)
+    if not meets_target(low):
+        return 0.0
+    n_rounds = 24 if n_models == 1 else 13
+    for _ in range(n_rounds):
+        middle = (low + high) / 2
+        low, high = (middle, high) if meets_target(middle) else (low, middle)
+    return math.exp(low)
+
+
 def calibrate_draws(
     problem: Problem,
     *,
@@ -183,6 +237,13 @@ def calibrate_draws(
     if tier == "pure":
         budget /= 1 + 4.1 * DENSITY_ERROR_FRACTION
     beta = draw_temperature(constants, tolerance, budget)
+    if tier != "pure" and ramp == 0:
+        # the profile is interpolated on the safe side: allow for it
+        local = find_local_temperature(
+            constants, threshold=threshold, tolerance=tolerance, epsilon=epsilon * (1 - 3e-3), delta=draws_delta,
+            n_models=n_models,
+        )  # fmt: skip
+        beta = max(beta, local)
     plain = RashomonSpec(
         n_models=n_models,
         threshold=threshold,
@@ -200,21 +261,46 @@ def calibrate_draws(
     return _add_chain(constants, plain, tier, goal)
 
 
+def score_curvature(constants: Constants) -> float:
+    """Return the curvature of the score that describes how many proposals a chain needs (measured).
+
+    The flat part has none: they correspond to about a quarter of the mean curvature.
+    """
+    return (constants.strong_convexity + constants.data_smoothness / (constants.dimension or 1)) / 4
+
+
 def _add_chain(constants: Constants, plain: RashomonSpec, tier: DrawTier, goal: float) -> RashomonSpec:
     """Add the step size with the least expected work, and the number of steps that the certificate needs."""
     beta, psi, p = plain.inverse_temperature, plain.threshold, constants.dimension or 1
     ratio = start_log_ratio(p, beta, psi, plain.max_excess)
-    rate = poincare_bound(constants, beta, psi + plain.ramp / 2 + minimum_error(constants, plain.tolerance))
+    error = minimum_error(constants, plain.tolerance)
+    rate, cap = poincare_bound(constants, beta, psi + plain.ramp / 2 + error), math.inf
+    if tier == "certified" and plain.ramp == 0:
+        found = _find_excess_cap(
+            local_range(constants, plain),
+            goal / 4,
+            start_scale(p, beta, psi, plain.max_excess) * plain.max_excess - psi,
+        )
+        capped = capped_poincare_bound(constants, psi + found + error)
+        if capped < rate:
+            rate, cap, goal = capped, found, goal / 2
 
     def steps_needed(eta: float) -> int:
         if tier == "pure":
             return chain.sup_norm_steps(goal, ratio, eta, rate, constants.diameter)
         return chain.total_variation_steps(goal, ratio, eta, rate)
 
-    # the flat part has no curvature: measured proposals correspond to a quarter of the mean curvature
-    curvature = beta * constants.data_smoothness / (4 * p)
+    curvature = beta * score_curvature(constants)
     eta = chain.best_step_size(steps_needed, rate, 0.0, curvature, p)
-    return replace(plain, tier=tier, step_size=eta, n_steps=steps_needed(eta))
+    return replace(plain, tier=tier, step_size=eta, n_steps=steps_needed(eta), excess_cap=cap)
+
+
+def _find_excess_cap(draw: LocalRange, goal: float, least: float) -> float:
+    """Return an excess above the threshold, at least `least`, beyond which the law has at most this probability."""
+    cap = max(draw.dimension / draw.inverse_temperature, 2 * least)
+    while draw.tail_mass(cap) > goal:
+        cap *= 1.25
+    return cap
 
 
 def calibrate_chains(

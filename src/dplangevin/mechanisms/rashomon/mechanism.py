@@ -107,7 +107,8 @@ def _make_score(
     center = minimize_certified(objective, spec.tolerance)
     potential = ProblemPotential(data, beta)
     floor = float(potential.value(center[:, None])[0])
-    return ScorePotential(potential, floor, beta * spec.threshold, beta * spec.ramp), center
+    cap = beta * getattr(spec, "excess_cap", math.inf)
+    return ScorePotential(potential, floor, beta * spec.threshold, beta * spec.ramp, cap), center
 
 
 def _sample_draws(spec: RashomonSpec, data: Dataset, rng: np.random.Generator) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 from dplangevin import _check
 from dplangevin.accounting.plan import Plan
 from dplangevin.accounting.proximal_certificate import expected_proposals
+from dplangevin.accounting.registry import mechanism_for
 from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.spec import DRAW_TIERS
 from dplangevin.mechanisms.exponential.tiers import PopulationBounds
@@ -28,6 +29,7 @@ from dplangevin.mechanisms.rashomon.calibrate import (
     chain_hit_bound,
     format_rounded_down,
     law_hit_probability,
+    score_curvature,
 )
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon.theorem import sampler_error
@@ -46,7 +48,7 @@ def expected_passes(constants: Constants, spec: RashomonSpec | RashomonChainSpec
     p = constants.dimension or 1
     if not spec.n_steps:  # rejection from an envelope
         return 20.0 * spec.n_models
-    curvature = spec.inverse_temperature * constants.data_smoothness / (4 * p)
+    curvature = spec.inverse_temperature * score_curvature(constants)
     proposals = expected_proposals(spec.step_size, 0.0, curvature, p)
     return spec.n_steps * (2 + proposals) * spec.n_models
 
@@ -209,6 +211,7 @@ def plan_rashomon(
         _check.check_choice("route", route, ROUTES),
         _check.check_choice("tier", tier, RASHOMON_TIERS),
     )
+    mechanism_for(RashomonSpec).check_loss(problem)
     psi = _check_threshold(problem, threshold)
     models, budget = _check.check_count("n_models", n_models), _check.check_positive("epsilon", epsilon)
     checked_delta = 0.0 if delta == 0 else _check.check_open_unit("delta", delta)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from dplangevin import _check
 from dplangevin.accounting.theorem import Capabilities, Spec
+from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.exponential.spec import DRAW_TIERS, DrawTier, check_chain_fields
 from dplangevin.mechanisms.minimizer_tolerance import tolerance_or_default
 from dplangevin.mechanisms.options import with_constants_options
@@ -31,6 +33,8 @@ class RashomonSpec(Spec):
     tier : "exact", "certified" (proximal chain, total variation) or "pure" (proximal chain, density everywhere).
     step_size, n_steps : of the proximal chain; 0 for exact draws.
     target_epsilon : the epsilon at which a certified guarantee is exact; elsewhere it is interpolated upwards.
+    excess_cap : certified chains sample the law on {F <= F* + psi + excess_cap}, a set so small that they converge
+        quickly; what the law puts beyond it counts as total variation. Infinity: the whole set.
     """
 
     mechanism: ClassVar[str] = "rashomon"
@@ -45,6 +49,7 @@ class RashomonSpec(Spec):
     step_size: float = 0.0
     n_steps: int = 0
     target_epsilon: float = 1.0
+    excess_cap: float = math.inf
     release: Literal["draw"] = "draw"
 
     def __post_init__(self) -> None:
@@ -53,6 +58,11 @@ class RashomonSpec(Spec):
         _check.validate_fields(self, max_excess=_check.check_scale, target_epsilon=_check.check_positive)
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("draw",)))
         check_chain_fields(self, "exact draws have")
+        _check.set_frozen(
+            self, excess_cap=_check.check_positive("excess_cap", self.excess_cap, infinite=True)
+        )
+        if math.isfinite(self.excess_cap) and (self.tier != "certified" or self.ramp > 0):
+            raise InvalidParameter("excess_cap is for certified chains of the sharp threshold; leave it out.")
 
 
 @dataclass(frozen=True, kw_only=True)

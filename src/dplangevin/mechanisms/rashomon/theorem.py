@@ -3,7 +3,7 @@
 The score h(F - F*) is a nondecreasing 1-Lipschitz function of F - F*, so one exact draw of exp(-beta h) has bounded
 range beta (oscillation + e), e the largest error of the computed F*. The proximal chain's distance to that law
 follows from two data-independent numbers: the start's log density ratio w and a Poincare constant C. K draws compose
-through k * guarantee.
+through k * guarantee. With delta > 0 strong convexity gives much more (`local_range`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import numpy as np
 from dplangevin.accounting import proximal_certificate as chain
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.theorem import COMMON_ASSUMPTIONS, Theorem
-from dplangevin.errors import AssumptionFailed
+from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.mechanisms.exponential.law_guarantees import (
     exponential_guarantee,
+    mean_gradient_sensitivity,
     ramp_sensitivity,
+    sup_norm_cost,
     threshold_sensitivity,
     transfer_sup_norm,
     transfer_total_variation,
@@ -38,6 +40,7 @@ from dplangevin.mechanisms.noisy_gradient.theorems.langevin_process import (
     sgld_last_iterate_guarantee,
     sgld_trajectory_guarantee,
 )
+from dplangevin.mechanisms.rashomon.local_range import LocalRange
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.problem.constants import Constants
 
@@ -90,12 +93,38 @@ def sampler_error(constants: Constants, spec: RashomonSpec) -> float:
     assert constants.dimension is not None
     beta, psi = spec.inverse_temperature, spec.threshold
     ratio = start_log_ratio(constants.dimension, beta, psi, spec.max_excess)
-    plateau = psi + spec.ramp / 2 + minimum_error(constants, spec.tolerance)
-    rate = poincare_bound(constants, beta, plateau)
+    error = minimum_error(constants, spec.tolerance)
+    rate = poincare_bound(constants, beta, psi + spec.ramp / 2 + error)
     if spec.tier == "pure":
         return chain.sup_norm_after(spec.n_steps, ratio, spec.step_size, rate, constants.diameter)
+    beyond = 0.0
+    if math.isfinite(spec.excess_cap):
+        start = start_scale(constants.dimension, beta, psi, spec.max_excess) * spec.max_excess
+        if not start <= (psi + spec.excess_cap) * (1 - 1e-12):
+            raise InvalidParameter("excess_cap leaves out a part of the start; raise it.")
+        rate = min(rate, capped_poincare_bound(constants, psi + spec.excess_cap + error))
+        beyond = local_range(constants, spec).tail_mass(spec.excess_cap) * (1 + 1e-6)
     # a positive floor, so that underflow does not turn a certified draw into an exact one
-    return max(chain.total_variation_after(spec.n_steps, ratio, spec.step_size, rate), 1e-300)
+    return max(chain.total_variation_after(spec.n_steps, ratio, spec.step_size, rate), 1e-300) + beyond
+
+
+def capped_poincare_bound(constants: Constants, level: float) -> float:
+    """Bound the Poincare constant of a log-concave law on {F <= F* + level}, of diameter 2 sqrt(2 level / m)."""
+    return float(2 * math.sqrt(2 * level / constants.strong_convexity) / math.pi) ** 2 * (1 + 1e-12)
+
+
+def local_range(constants: Constants, spec: RashomonSpec) -> LocalRange:
+    """Return the numbers on which the local bound of one draw depends."""
+    assert constants.dimension is not None
+    return LocalRange(
+        dimension=constants.dimension,
+        inverse_temperature=spec.inverse_temperature,
+        threshold=spec.threshold,
+        strong_convexity=constants.strong_convexity,
+        gradient_sensitivity=mean_gradient_sensitivity(constants),
+        diameter=constants.diameter,
+        minimum_error=minimum_error(constants, spec.tolerance),
+    )
 
 
 class RashomonDrawsTheorem(
@@ -145,6 +174,71 @@ class RashomonDrawsTheorem(
             )
         return replace(
             guarantee,
+            theorem=self.name,
+            reference=self.reference,
+            conditions=(SOLVER_CONVERGES,),
+            assumptions=(
+                *constants.assumptions,
+                tier_assumption,
+                NO_DIAGNOSTICS_ASSUMPTION,
+                EXACT_ARITHMETIC_ASSUMPTION,
+                PUBLIC_PARAMETERS_ASSUMPTION,
+            ),
+            at_delta=None,
+        )
+
+
+class RashomonLocalTheorem(
+    Theorem[RashomonSpec], name="rashomon-local", proof="docs/theory/rashomon.md, section 6"
+):
+    """K draws of the sharp threshold, each with the profile of `LocalRange`, plus the sampler's error.
+
+    Strong convexity keeps most draws near the minimisers of both neighbours, where the objectives differ little.
+
+    Examples
+    --------
+    >>> constants = Constants(n=30_000, lipschitz=1.0, smoothness=1.25, strong_convexity=1.0, diameter=2.0,
+    ...                       dimension=20)
+    >>> spec = RashomonSpec(n_models=1, threshold=1e-3, inverse_temperature=3.1e5, tolerance=1e-6, max_excess=4.0)
+    >>> RashomonLocalTheorem().certify(constants, spec).epsilon(1e-6) < 1 < 41 < 3.1e5 * 2 / 30_000 * 2
+    True
+    """
+
+    reference = "after Ganesh, Thakurta and Upadhyay (2023), section 2.1, whose open question it answers"
+
+    def derive_guarantee(self, constants: Constants, spec: RashomonSpec) -> Guarantee:
+        check_minimizer_conditions(self, constants, spec.tolerance)
+        if constants.dimension is None:
+            raise self.refuse("the dimension is not known", "State it in the constants.")
+        if spec.ramp > 0:
+            raise self.refuse("the threshold has a ramp", "Use ramp=0.")
+        if not spec.threshold > 0:
+            raise self.refuse("the threshold is 0", "State psi > 0.")
+        profile = local_range(constants, spec).profile()
+        error, count = sampler_error(constants, spec), spec.n_models
+        tier_assumption = "sampler tier exact: every draw has exactly the target law"
+        if spec.tier == "pure":
+            if not error < 1:
+                raise self.refuse("the proximal chain is too short for its certificate", "Raise n_steps.")
+            # a density within a factor 1 +- z of the law's: delta(eps) <= (1 + z) delta(eps - log((1+z)/(1-z)))
+            cost = sup_norm_cost(error)
+            profile = replace(
+                profile,
+                epsilons=tuple((value + cost) * (1 + 1e-15) for value in profile.epsilons),
+                deltas=tuple(min(1.0, value * (1 + error) * (1 + 1e-12)) for value in profile.deltas),
+            )
+            tier_assumption = (
+                f"sampler tier pure: each density is within a factor 1 +- {error:.3g} of the law's"
+            )
+        law = self.guarantee(constants, spec, (replace(profile, count=count),))
+        if spec.tier == "certified":
+            with np.errstate(over="ignore"):
+                law = transfer_total_variation(law, min(count * error, 1.0), spec.target_epsilon)
+            tier_assumption = (
+                f"sampler tier certified: each draw is within total variation {error:.3g} of the law"
+            )
+        return replace(
+            law,
             theorem=self.name,
             reference=self.reference,
             conditions=(SOLVER_CONVERGES,),

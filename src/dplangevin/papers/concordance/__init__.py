@@ -11,7 +11,7 @@ from dplangevin.papers.concordance._row import Paper as Paper, Row as Row
 _SOURCES = tomllib.loads(files(__package__).joinpath("statements.toml").read_text(encoding="utf-8"))["paper"]
 
 PAPERS: tuple[Paper, ...] = tuple(
-    Paper(key=each["key"], heading=each["heading"], link=each["link"]) for each in _SOURCES
+    Paper(**{name: value for name, value in each.items() if name != "row"}) for each in _SOURCES
 )
 ROWS: tuple[Row, ...] = tuple(
     Row(paper=each["key"], **{**row, "where": tuple(row["where"])})

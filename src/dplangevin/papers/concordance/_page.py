@@ -13,7 +13,11 @@ Written by `python -m dplangevin.papers.concordance`; do not edit. A row is a th
 table of one of the five papers that this library builds on: its statement, what was corrected, the name that computes
 or runs it, and the test that would fail without it. "Full" means that it is implemented with every constant; "partial"
 says what is missing; "refused" says why, with the proof. The [errata](errata.md) explain the corrections, pictures are
-in the [gallery](gallery.md), and [references.bib](references.bib) lists all papers that are cited anywhere.
+in the [gallery](gallery.md), and [references.bib](references.bib) lists all papers that are cited anywhere. On the
+command line, `dplangevin papers` lists the papers, `dplangevin papers search WORD` finds statements, `dplangevin papers
+show "Theorem 3.1"` prints one with a line to run, and `dplangevin papers tour` walks through [the universality of
+Langevin diffusion](universality.md). The column "use": a statement **runs on data**, **computes a bound**, is kept as a
+**printed formula** for comparison only, or is **refused**.
 """
 
 _STORY = """## How the results connect
@@ -47,7 +51,12 @@ def render_page(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
     """Return the whole page."""
     rows_by_status = Counter(row.status for row in rows)
     counts = ", ".join(f"{rows_by_status[status]} {status}" for status in ("full", "partial", "refused"))
-    parts = [_HEAD, f"{len(rows)} rows: {counts}.\n", _STORY]
+    titles = "\n".join(
+        f"- *{paper.title}*, by {paper.authors}; {paper.year}, <{paper.link}>" for paper in papers
+    )
+    uses = Counter(row.use for row in rows)
+    used = ", ".join(f"{count} {use}" for use, count in uses.most_common())
+    parts = [_HEAD, titles + "\n", f"{len(rows)} rows: {counts}; {used}.\n", _STORY]
     parts += [_render_section(paper, [row for row in rows if row.paper == paper.key]) for paper in papers]
     return "\n".join(parts)
 
@@ -55,9 +64,9 @@ def render_page(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
 def _render_section(paper: Paper, rows: Sequence[Row]) -> str:
     lines = [
         f"## {paper.heading}\n",
-        f"[{paper.key}](references.bib), <{paper.link}>\n",
-        "| number | what it says | where | corrected | status | test |",
-        "|---|---|---|---|---|---|",
+        f"*{paper.title}*, by {paper.authors}; {paper.year}. [{paper.key}](references.bib), <{paper.link}>\n",
+        "| number | what it says | use | where | corrected | status | test |",
+        "|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(_render_row(row) for row in rows)]) + "\n"
 
@@ -65,5 +74,13 @@ def _render_section(paper: Paper, rows: Sequence[Row]) -> str:
 def _render_row(row: Row) -> str:
     where = ", ".join(f"`{name.replace(':', '.')}`" for name in row.where)
     status = row.status + (f": {row.note}" if row.note else "")
-    cells = (row.number, row.says, where, row.corrected, status, f"`{row.test.removeprefix('tests/')}`")
+    cells = (
+        row.number,
+        row.says,
+        row.use,
+        where,
+        row.corrected,
+        status,
+        f"`{row.test.removeprefix('tests/')}`",
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

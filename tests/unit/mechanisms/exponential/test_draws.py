@@ -19,9 +19,9 @@ from dplangevin.mechanisms.exponential.mechanism import UNCERTIFIED_SAMPLERS, ru
 from dplangevin.mechanisms.exponential.sampler import grid_points
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, GibbsSpec, IteratedExponentialSpec
 from dplangevin.mechanisms.exponential.theorem import chain_sup_norm, chain_total_variation
+from dplangevin.mechanisms.langevin.spec import LangevinSpec, power_temperatures
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.mechanisms.noisy_gradient.spec import langevin_spec, power_temperatures
 from dplangevin.problem import Ball, Box, DataBounds, Huber, Logistic, Problem, Sigmoid, Simplex, WholeSpace
 from dplangevin.problem.constants import Constants
 from dplangevin.problem.problem import full_lipschitz, max_norm
@@ -308,7 +308,7 @@ def test_iterated_promise_is_the_sum():
 def test_process_promises():
     """T15 and T17 through plans, and T41: averaging and projecting cost nothing, other iterates raise."""
     constants = Constants(n=1000, lipschitz=25.0, smoothness=0.3, strong_convexity=0.3)  # Delta = .05
-    schedule = langevin_spec(inverse_temperature=50.0, step_size=0.01, n_steps=7)
+    schedule = LangevinSpec(inverse_temperature=50.0, time_step=0.01, n_steps=7)
     assert certify_plan(constants, schedule, delta=1e-6).mu == pytest.approx(0.44530078, rel=1e-6)
     path = certify_plan(constants, replace(schedule, release="trajectory"), delta=1e-6)
     assert path.mu == pytest.approx(0.467707, rel=1e-5)
@@ -321,7 +321,7 @@ def test_process_promises():
 def test_power_schedule():
     beta = power_temperatures(100.0, 0.5, 4)
     np.testing.assert_allclose(beta, 100 * np.sqrt([0.25, 0.5, 0.75, 1.0]))
-    schedule = langevin_spec(inverse_temperature=beta, step_size=0.01, n_steps=4, release="average")
+    schedule = LangevinSpec(inverse_temperature=beta, time_step=0.01, n_steps=4, release="average")
     constants = Constants(n=100, lipschitz=1.0)
     assert certify_plan(constants, schedule, delta=1e-6).mu == pytest.approx(
         0.02 * math.sqrt(0.01 * 25_000 / 2), rel=1e-6
@@ -355,17 +355,18 @@ def test_bad_schedules(fields, word):
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"step_size": 0.0}, "step_size"),
+        ({"time_step": 0.0}, "time_step"),
+        ({"time_step": 0.1, "time": 1.0}, "exactly one"),
         ({"inverse_temperature": -1.0}, "inverse_temperature"),
         ({"n_steps": 0}, "n_steps"),
-        ({"step_size": (0.1, 0.2)}, "2 entries"),
+        ({"time_step": (0.1, 0.2)}, "2 entries"),
         ({"checkpoints": (2,)}, "checkpoints"),
         ({"release": "checkpoints"}, "checkpoints"),
     ],
 )
 def test_bad_processes(fields, word):
     with pytest.raises(InvalidParameter, match=word):
-        langevin_spec(**{"inverse_temperature": 1.0, "step_size": 0.1, "n_steps": 3, **fields})
+        LangevinSpec(**{"inverse_temperature": 1.0, "time_step": 0.1, "n_steps": 3, **fields})
 
 
 def test_bad_iterated_schedules():
@@ -490,8 +491,8 @@ def test_iterated_releases_every_stage():
 def test_langevin_runs_what_it_says():
     problem = logistic(constraint=WholeSpace())
     data, mechanism = records(problem), NoisyGradientDescent()
-    fields = {"inverse_temperature": 200.0, "step_size": 0.005, "n_steps": 30}
-    base = langevin_spec(**fields)
+    fields = {"inverse_temperature": 200.0, "time_step": 0.005, "n_steps": 30}
+    base = LangevinSpec(**fields)
     plan = Plan(problem=problem, spec=base, delta=1e-6)
     last = mechanism.run(plan, data, 3)
     with pytest.raises(NotPrivateError, match="not covered"):
@@ -499,24 +500,22 @@ def test_langevin_runs_what_it_says():
     path = mechanism.run(Plan(problem=problem, spec=replace(base, release="trajectory"), delta=1e-6), data, 3)
     np.testing.assert_array_equal(path.iterate(30), last.value)
     mean = mechanism.run(
-        Plan(problem=problem, spec=langevin_spec(**fields, release="average"), delta=1e-6), data, 3
+        Plan(problem=problem, spec=LangevinSpec(**fields, release="average"), delta=1e-6), data, 3
     )
-    np.testing.assert_allclose(
-        mean.value, np.mean([np.zeros(2), *(path.iterate(t) for t in range(1, 30))], axis=0)
-    )
+    every = np.array([path.iterate(t) for t in range(1, 31)])
+    np.testing.assert_allclose(mean.value, every.mean(axis=0))
     some = replace(base, release="checkpoints", checkpoints=(5, 12))
     kept = mechanism.run(Plan(problem=problem, spec=some, delta=1e-6), data, 3)
     np.testing.assert_array_equal(kept.value, path.iterate(12))
-    tilted = langevin_spec(**fields, release="average", weights="geometric")
+    tilted = LangevinSpec(**fields, release="average", weights="geometric")
     weighted = mechanism.run(Plan(problem=problem, spec=tilted, delta=1e-6), data, 3).value
     share = (1 - 0.05) ** np.arange(29.0, -1.0, -1.0)
-    every = np.array([np.zeros(2), *(path.iterate(t) for t in range(1, 30))])
     np.testing.assert_allclose(weighted, share @ every / share.sum())
 
 
 def test_langevin_may_stop_whenever():
     problem = logistic()
-    base = langevin_spec(inverse_temperature=200.0, step_size=0.005, n_steps=30, release="trajectory")
+    base = LangevinSpec(inverse_temperature=200.0, time_step=0.005, n_steps=30, release="trajectory")
     plan = Plan(problem=problem, spec=base, delta=1e-6)
     seen: list[int] = []
 
@@ -535,7 +534,7 @@ def test_langevin_may_stop_whenever():
 
 def test_projection_is_what_the_problem_says():
     tight, free = logistic(radius=0.05), logistic(constraint=WholeSpace())
-    base = langevin_spec(inverse_temperature=100.0, step_size=0.02, n_steps=20, release="trajectory")
+    base = LangevinSpec(inverse_temperature=100.0, time_step=0.02, n_steps=20, release="trajectory")
     for problem, inside in ((tight, True), (free, False)):
         release = run_plan(Plan(problem=problem, spec=base, delta=1e-6), records(problem), 4)
         norms = [np.linalg.norm(release.iterate(t)) for t in range(1, 21)]
