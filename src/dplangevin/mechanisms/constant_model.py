@@ -7,6 +7,7 @@ share).
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,15 +62,19 @@ def estimate_shares(means: Floats, noise_std: float, n: int) -> Floats:
     """
     n_classes = len(means)
     total = max(float(means.sum()), noise_std, 1e-300)
-    logits = np.linspace(-1.0, 1.0, _N_SHARES) * np.log(2.0 * max(n, 2) - 1)
-    shares = 1 / (1 + np.exp(-logits))
-    misfits = (means[:, None] - shares * total) ** 2
-    rest = means.sum() - means
-    misfits += (rest[:, None] - (1 - shares) * total) ** 2 / (n_classes - 1)
-    logs = -misfits / (2 * noise_std**2) + np.log(shares * (1 - shares)) / 2
-    posterior = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-    estimates = posterior @ shares
-    return np.asarray(estimates / estimates.sum())
+    least = 1 / (2 * max(n, 2))
+    reach, estimates = 8 * noise_std / total, []
+    for mean in means:
+        middle = float(np.clip(mean / total, least, 1 - least))
+        ends = np.clip([middle - reach, middle + reach], least, 1 - least)
+        # Jeffreys' prior is uniform in the angle whose sine squared is the share
+        shares = np.sin(np.linspace(*np.arcsin(np.sqrt(ends)), _N_SHARES)) ** 2
+        rest = float(means.sum()) - mean
+        misfits = (mean - shares * total) ** 2 + (rest - (1 - shares) * total) ** 2 / (n_classes - 1)
+        logs = -misfits / (2 * noise_std**2)
+        posterior = np.exp(logs - logsumexp(logs))
+        estimates.append(float(posterior @ shares))
+    return np.asarray(estimates) / math.fsum(estimates)
 
 
 class ConstantModel(NamedTuple):

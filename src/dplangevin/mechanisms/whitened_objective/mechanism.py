@@ -234,7 +234,7 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
         )
 
 
-class NoisyCounts(NamedTuple):
+class NoisyClassMeans(NamedTuple):
     """Means of weight x indicator of the classes with noise, and the standard deviation of the noise on each."""
 
     means: Floats
@@ -243,20 +243,20 @@ class NoisyCounts(NamedTuple):
 
 def release_counts(
     spec: WhitenedObjectiveSpec, data: Dataset, density_scale: float | None, rng: np.random.Generator
-) -> NoisyCounts | None:
+) -> NoisyClassMeans | None:
     """Release the means of weight x indicator with noise of this scale; None without one."""
     if density_scale is None:
         return None
     exact = data.sum_over_blocks(sum_class_weights) / count_scale(data.problem)
     noise = sample_perturbation("gamma", len(exact), density_scale, rng)
-    return NoisyCounts(exact + noise, density_scale * math.sqrt(len(exact) + 1))
+    return NoisyClassMeans(exact + noise, density_scale * math.sqrt(len(exact) + 1))
 
 
-def combine_counts(first: NoisyCounts, second: NoisyCounts) -> NoisyCounts:
+def combine_counts(first: NoisyClassMeans, second: NoisyClassMeans) -> NoisyClassMeans:
     """Return the mean of two releases, weighted by the inverses of their variances."""
     weights = np.array([first.noise_std, second.noise_std]) ** -2
     means = (weights[0] * first.means + weights[1] * second.means) / weights.sum()
-    return NoisyCounts(means, float(weights.sum() ** -0.5))
+    return NoisyClassMeans(means, float(weights.sum() ** -0.5))
 
 
 MAX_SCORE_NOISE = 0.4
@@ -278,7 +278,7 @@ class ConstantCenter:
 
     @classmethod
     def build(
-        cls, problem: Problem, counts: NoisyCounts, spectrum: Spectrum, basis: Floats
+        cls, problem: Problem, counts: NoisyClassMeans, spectrum: Spectrum, basis: Floats
     ) -> ConstantCenter:
         """Return the constant model of these counts in the coordinates T."""
         shares = estimate_shares(counts.means, counts.noise_std, problem.n)
