@@ -18,7 +18,7 @@ from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened import mechanism
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
@@ -83,7 +83,10 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         return np.array(
-            [isometric(release_second_moments(schedule, sides[side], rng)[0]) for _ in range(runs)]
+            [
+                isometric(release_second_moments(schedule, sides[side], NoiseDraws(rng=rng))[0])
+                for _ in range(runs)
+            ]
         )
 
     return draw
@@ -145,7 +148,7 @@ def steps(adjacency: str, *, wrong: bool = False, labelled: bool = False) -> Dra
                     previous=start,
                     totals=np.zeros((3, 2, 1)),
                 )
-                made.append(run_descent(SCHEDULE, sides[side], stretched(), walk, used)[:, 0])  # type: ignore[arg-type]
+                made.append(run_descent(SCHEDULE, sides[side], stretched(), walk, NoiseDraws(rng=used))[:, 0])  # type: ignore[arg-type]
         return np.array(made)
 
     return draw

@@ -51,7 +51,11 @@ Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanis
 Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
 Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample.")]
 Secure = Annotated[
-    bool, typer.Option("--secure", help="Exact discrete noise, safe against attacks on floating point.")
+    bool | None,
+    typer.Option(
+        "--secure/--no-secure",
+        help="Exact sums and noise or refused / floating point. Default: exact wherever it is proved.",
+    ),
 ]
 PublicFile = Annotated[
     Path | None, typer.Option("--public", help="Table of public rows with the same columns; NOT protected.")
@@ -103,7 +107,7 @@ def plan_model(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
-    secure: Secure = False,
+    secure: Secure = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Plan file to write.")] = None,
     sign: SignKey = None,
     as_json: AsJson = False,
@@ -156,7 +160,7 @@ def fit_model(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
-    secure: Secure = False,
+    secure: Secure = None,
     release_options: ReleaseOptions,
     public: PublicFile = None,
     public_method: PublicMethod = "mirror",

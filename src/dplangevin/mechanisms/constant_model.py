@@ -68,7 +68,8 @@ def estimate_shares(means: Floats, noise_std: float, n: int) -> Floats:
         middle = float(np.clip(mean / total, least, 1 - least))
         ends = np.clip([middle - reach, middle + reach], least, 1 - least)
         # Jeffreys' prior is uniform in the angle whose sine squared is the share
-        shares = np.sin(np.linspace(*np.arcsin(np.sqrt(ends)), _N_SHARES)) ** 2
+        low, high = np.arcsin(np.sqrt(ends)).tolist()
+        shares = np.sin(np.linspace(low, high, _N_SHARES)) ** 2
         rest = float(means.sum()) - mean
         misfits = (mean - shares * total) ** 2 + (rest - (1 - shares) * total) ** 2 / (n_classes - 1)
         logs = -misfits / (2 * noise_std**2)

@@ -29,10 +29,6 @@ LOGISTIC_MAX_STEPS = 64
 TAIL_FRACTION = 2 / 3
 MIN_SHARP_SIGNAL = 400.0
 """Signal-to-noise above which per-record Poisson gradients are clipped less, and pinball losses smoothed less."""
-SECURE_EXPLANATION = (
-    "secure: sums over records are exact integers, and their noise, of the same size, is drawn exactly on public grids "
-    "from the operating system's generator"
-)
 NOISE_COST_QUADRATIC, NOISE_COST_FACTORS = 0.75, 1.7
 
 
@@ -69,7 +65,7 @@ def plan_whitened_gd(request: Request) -> FitPlan:
         n_moment_releases=moment_budget.n_moment_releases,
         row_norm_factor=moment_budget.row_norm_factor,
         shrink=request.defaults.shrinks,
-        secure=request.secure,
+        secure=request.is_exact,
         **_phase_fields(request, problem, moment_budget, signal_to_noise, sharpness, count_fraction),
     )
     return FitPlan(
@@ -200,5 +196,4 @@ def _explain_plan(
         f"the mean of the last {'half' if spec.max_steps else 'two thirds'} of the iterates is released"
         + (", shrunk where the noisy path indicates weak effects" if spec.shrink else "")
         + "; this has no privacy cost",
-        *((SECURE_EXPLANATION,) if spec.secure else ()),
     )

@@ -264,7 +264,7 @@ class DescentStart(NamedTuple):
     @property
     def step_curvature(self) -> float:
         """The curvature that steps allow for, over the bound of the loss."""
-        return min(1.0, self.mean_curvature) ** STEP_CURVATURE_POWER
+        return math.pow(min(1.0, self.mean_curvature), STEP_CURVATURE_POWER)
 
     def split(self, deviation: Floats, moments: Floats) -> tuple[float, Floats]:
         """Return the mean score of a deviation [p] in q, and the rest, whose scores have the mean 0."""

@@ -150,7 +150,7 @@ class WhitenedSpec(Spec):
 
     mechanism: ClassVar[str] = "whitened-gd"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        secure=True, holds_beyond_n=True, ridge_and_radius=False, checkpoints=True, secure_resume=True
+        secure=True, holds_beyond_n=True, ridge_and_radius=False, checkpoints=True
     )
     moment_noise_std: float
     noise_std: float

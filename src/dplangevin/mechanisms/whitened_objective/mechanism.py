@@ -283,7 +283,9 @@ class ConstantCenter:
         """Return the constant model of these counts in the coordinates T."""
         shares = estimate_shares(counts.means, counts.noise_std, problem.n)
         constant = fit_constant(problem, shares)
-        unit = np.linalg.solve(basis, constant_coefficients(problem, np.ones(1))[:, 0])
+        unit = np.asarray(
+            np.linalg.solve(basis, constant_coefficients(problem, np.ones(1))[:, 0]), np.float64
+        )
         noise = counts.noise_std / max(float(counts.means.sum()), counts.noise_std)
         uncertainty = score_uncertainty(problem, shares, noise)
         start = DescentStart(unit[:, None] * constant.scores, unit, constant.curvature_fraction, uncertainty)

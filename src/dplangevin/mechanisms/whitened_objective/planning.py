@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
@@ -90,7 +91,7 @@ def _choose_ridge(request: Request, problem: Problem, signal_to_noise: float) ->
     )
 
 
-def _count_fields(request: Request, count_fraction: float, recount_fraction: float) -> dict[str, float]:
+def _count_fields(request: Request, count_fraction: float, recount_fraction: float) -> dict[str, Any]:
     """Return the spec's fields for the counts of the classes, the second of which may replace the minimiser."""
     if not count_fraction:
         return {}
