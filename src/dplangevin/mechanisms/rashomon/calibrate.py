@@ -276,14 +276,14 @@ def _add_chain(constants: Constants, plain: RashomonSpec, tier: DrawTier, goal: 
     error = minimum_error(constants, plain.tolerance)
     rate, cap = poincare_bound(constants, beta, psi + plain.ramp / 2 + error), math.inf
     if tier == "certified" and plain.ramp == 0:
-        found = _find_excess_cap(
+        excess_cap = _find_excess_cap(
             local_range(constants, plain),
             goal / 4,
             start_scale(p, beta, psi, plain.max_excess) * plain.max_excess - psi,
         )
-        capped = capped_poincare_bound(constants, psi + found + error)
+        capped = capped_poincare_bound(constants, psi + excess_cap + error)
         if capped < rate:
-            rate, cap, goal = capped, found, goal / 2
+            rate, cap, goal = capped, excess_cap, goal / 2
 
     def steps_needed(eta: float) -> int:
         if tier == "pure":
