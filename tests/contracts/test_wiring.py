@@ -224,7 +224,8 @@ def test_noise_covers_the_charge(name: str) -> None:
         assert found.refutation is None
         attained.append(found.attained_fraction)
         parts, costs = expanded(claim), sorted((release.cost for release in result.releases), reverse=True)
-        assert len(costs) >= len(parts)
+        # a second count of the classes may take the place of many steps, and then costs no more than they do
+        assert len(costs) >= len(parts) or sum(costs) <= sum(parts) * (1 + 1e-8)
         if len(costs) == len(parts):
             assert all(cost <= part * (1 + 1e-8) for cost, part in zip(costs, parts, strict=True))
         assert len(account.charged) == len(account.committed) == 1

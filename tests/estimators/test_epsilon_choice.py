@@ -71,6 +71,7 @@ def test_the_crossing_of_a_curve() -> None:
         ({"excess": 0.1, "model": "tree"}, "model"), ({"excess": 0.1, "model": DPLinearSVC()}, "simulates"),
         ({"excess": 0.1, "n_features": 3}, "schema of the table"),
         ({"accuracy": 0.8, "model": "ridge"}, "for classifiers"),
+        ({"accuracy": 0.78}, "which nothing public tells"), ({"log_loss": 0.4}, "which nothing public tells"),
         ({"excess": 0.1, "n": 0}, "n must"), ({"excess": 0.1, "n_repeats": 0}, "n_repeats"),
         ({"excess": 0.1, "schema": Schema.learn(a="number")}, "only the fit"),
     ],
@@ -82,8 +83,27 @@ def test_refusals(options: dict[str, Any], words: str) -> None:
 
 
 def test_a_goal_that_no_epsilon_reaches_tells_the_best() -> None:
+    rng = np.random.default_rng(0)
+    public = rng.uniform(-1, 1, (600, 2)), rng.integers(0, 2, 600)
     with pytest.raises(DplangevinError, match=r"the best is 0\.\d+ \(without noise 0\."):
-        choose_epsilon("logistic", SCHEMA, n=2000, accuracy=0.999, n_repeats=1)
+        choose_epsilon("logistic", n_features=2, n=2000, accuracy=0.999, public_data=public, n_repeats=1)
+
+
+def test_the_interval_includes_the_error_of_the_public_rows() -> None:
+    """Fewer public rows, wider intervals: at least 1.645 standard errors of the accuracy on a third of them."""
+    rng, widths = np.random.default_rng(1), []
+    for size in (300, 6000):
+        X = rng.uniform(-1, 1, (size, 2))
+        y = (X[:, 0] + rng.standard_normal(size) > 0).astype(int)
+        found = choose_epsilon(
+            "logistic", n_features=2, n=20_000, accuracy=0.55, public_data=(X, y), n_repeats=2
+        )
+        low, high = found.curve[-1].interval
+        assert low <= found.curve[-1].value <= high
+        assert high - low >= 2 * 1.6 * 0.4 / (size / 3) ** 0.5
+        assert "error of the public rows" in str(found)
+        widths.append(high - low)
+    assert widths[0] > 2 * widths[1]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

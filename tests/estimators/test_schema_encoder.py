@@ -50,14 +50,22 @@ def test_rows_are_encoded_as_stated() -> None:
         "constant",
     ]
     rows = SchemaEncoder(SCHEMA).fit().transform(pd.DataFrame(TABLE))
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 2.0)
+    # two numbers, two indicators and the constant: the largest norm before scaling is sqrt 5, and row_norm is 2
+    np.testing.assert_allclose(rows[:, names.index("constant")], 2 / np.sqrt(5))
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1).max(), 2.0)
     assert np.all(np.linalg.norm(rows, axis=1) <= 2.0)
-    unscaled = rows / rows[:, [names.index("constant")]]
+    unscaled = rows * np.sqrt(5) / 2
     np.testing.assert_allclose(unscaled[:, 0], [0, -1, 0, 1])
     np.testing.assert_allclose(unscaled[:, 1], [0, 0, 1, 0])
     np.testing.assert_allclose(unscaled[:, 2], [0, -1, 1, -1], atol=1e-12)
     np.testing.assert_allclose(unscaled[:, 4:7], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]])
     np.testing.assert_allclose(unscaled[:, 7:9], [[1, 0], [0, 1], [0, 0], [1, 0]])
+
+
+def test_the_constant_is_the_same_whatever_is_missing_or_unlisted() -> None:
+    empty = pd.DataFrame({name: [None, None] for name in TABLE}, dtype=object)
+    constants = [SchemaEncoder(SCHEMA).transform(frame)[:, -1] for frame in (pd.DataFrame(TABLE), empty)]
+    assert len(set(np.concatenate(constants))) == 1
 
 
 def test_a_row_depends_on_itself_only_and_frames_agree() -> None:

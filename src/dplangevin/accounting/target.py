@@ -1,4 +1,4 @@
-"""Targets of calibration: (epsilon, delta)-DP, a Renyi divergence at an order, mu-GDP or rho-zCDP.
+"""Targets of calibration: (epsilon, delta)-DP, Renyi divergence at an order, mu-GDP, rho-zCDP, success of an attack.
 
 Also the check of the option names of `account` and `calibrate`, which suggests the closest name for a misspelt one.
 """
@@ -25,16 +25,18 @@ class PrivacyTarget:
 
     Parameters
     ----------
-    name : "epsilon", "rdp", "mu" or "zcdp".
+    name : "epsilon", "rdp", "mu", "zcdp", "advantage" (largest TPR - FPR of a membership test) or "tpr" (largest TPR at
+        an FPR).
     goal : the largest allowed cost.
     delta : the delta at which the guarantee is reported.
-    order : the Renyi order of an "rdp" target.
+    order : the Renyi order of an "rdp" target. fpr : the false positive rate of a "tpr" target.
     """
 
     name: str
     goal: float
     delta: float
     order: float = 0.0
+    fpr: float = 0.0
 
     def cost(self, guarantee: Guarantee) -> float:
         """Return the cost of a guarantee in the target's definition; infinite where it has none."""
@@ -44,12 +46,18 @@ class PrivacyTarget:
             return float("inf") if guarantee.mu is None else guarantee.mu
         if self.name == "zcdp":
             return guarantee.zcdp()
+        if self.name == "advantage":
+            return guarantee.advantage().advantage
+        if self.name == "tpr":
+            return 1 - float(guarantee.tradeoff(self.fpr))
         return float(guarantee.rdp(self.order))
 
     def __str__(self) -> str:
-        suffix = {"epsilon": f" at delta = {self.delta!r}", "rdp": f" at order {self.order!r}"}.get(
-            self.name, ""
-        )
+        suffix = {
+            "epsilon": f" at delta = {self.delta!r}",
+            "rdp": f" at order {self.order!r}",
+            "tpr": f" at a false positive rate of {self.fpr!r}",
+        }.get(self.name, "")
         return f"{self.name} = {self.goal!r}{suffix}"
 
 
@@ -60,14 +68,19 @@ def make_target(
     rdp: tuple[float, float] | None = None,
     mu: float | None = None,
     zcdp: float | None = None,
+    advantage: float | None = None,
+    tpr_at_fpr: tuple[float, float] | None = None,
     pure: bool = False,
 ) -> PrivacyTarget:
     """Return the one target that is stated; `pure` allows delta = 0."""
-    values = {"epsilon": epsilon, "rdp": rdp, "mu": mu, "zcdp": zcdp}
+    values = {
+        "epsilon": epsilon, "rdp": rdp, "mu": mu, "zcdp": zcdp, "advantage": advantage, "tpr_at_fpr": tpr_at_fpr,
+    }  # fmt: skip
     stated_names = [name for name, value in values.items() if value is not None]
     if len(stated_names) != 1:
         raise InvalidParameter(
-            "give exactly one target: epsilon (with delta), rdp = (order, value), mu or zcdp; got "
+            "give exactly one target: epsilon (with delta), rdp = (order, value), mu, zcdp, advantage or tpr_at_fpr = "
+            "(tpr, fpr); got "
             f"{stated_names or 'none'}."
         )
     if epsilon is not None:
@@ -78,13 +91,19 @@ def make_target(
             _check.check_open_unit("delta", delta)
         return PrivacyTarget(name="epsilon", goal=float(epsilon), delta=float(delta))
     reported_delta = REPORTED_DELTA if delta is None else _check.check_open_unit("delta", delta)
+    if advantage is not None:
+        goal = _check.check_open_unit("advantage", advantage)
+        return PrivacyTarget(name="advantage", goal=goal, delta=reported_delta)
+    if tpr_at_fpr is not None:
+        tpr, fpr = _read_pair("tpr_at_fpr", tpr_at_fpr, "(tpr, fpr)")
+        _check.check_open_unit("the TPR in tpr_at_fpr", tpr)
+        if not _check.check_open_unit("the FPR in tpr_at_fpr", fpr) < tpr:
+            raise InvalidParameter(f"the TPR in tpr_at_fpr must be above the FPR, got {tpr_at_fpr!r}.")
+        return PrivacyTarget(name="tpr", goal=float(tpr), delta=reported_delta, fpr=float(fpr))
     if rdp is None:
         name = stated_names[0]
         return PrivacyTarget(name=name, goal=_check.check_positive(name, values[name]), delta=reported_delta)
-    try:
-        order, value = rdp
-    except (TypeError, ValueError):
-        raise InvalidParameter(f"rdp must be a pair (order, value), got {rdp!r}.") from None
+    order, value = _read_pair("rdp", rdp, "(order, value)")
     if not _check.check_positive("the order in rdp", order) > 1:
         raise InvalidParameter(f"the order in rdp must be above 1, got {order!r}.")
     return PrivacyTarget(
@@ -95,7 +114,15 @@ def make_target(
     )
 
 
-TARGET_OPTIONS = ("rdp", "mu", "zcdp")
+def _read_pair(name: str, pair: Any, what: str) -> tuple[Any, Any]:
+    try:
+        first, second = pair
+    except (TypeError, ValueError):
+        raise InvalidParameter(f"{name} must be a pair {what}, got {pair!r}.") from None
+    return first, second
+
+
+TARGET_OPTIONS = ("rdp", "mu", "zcdp", "advantage", "tpr_at_fpr")
 QUESTION_OPTIONS = ("delta", "epsilon", "theorem", *TARGET_OPTIONS)
 """Options that say what is asked about a run; the others describe the run."""
 

@@ -49,6 +49,7 @@ from dplangevin.estimators.schema_encoder import (
     check_monotone,
     encoding_schema,
     flat_directions,
+    row_scale,
 )
 from dplangevin.estimators.uncertainty import run_with_intervals
 from dplangevin.mechanisms.mechanism import run_plan
@@ -387,6 +388,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             data_norm=self._row_norm_bound(),
             # a schema adds a constant column of its own, inside the row norm
             fit_intercept=self.fit_intercept and self.schema is None,
+            constant_feature=None if self.schema is None else row_scale(as_schema(encoding_schema(self))),
             radius=self.radius,
             alpha=self.alpha,
             mechanism=self.mechanism if without_public_data else "auto",

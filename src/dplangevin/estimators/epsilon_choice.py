@@ -33,12 +33,20 @@ TEST_ROWS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePoint:
-    """Metric of simulated fits at one epsilon: the mean, and the 10% and 90% quantiles of single fits."""
+    """Metric of simulated fits at one epsilon.
+
+    Parameters
+    ----------
+    value : mean over the simulated fits. low, high : 10% and 90% quantiles of single fits.
+    interval : 90% confidence interval of the value of a single fit on new rows: the spread of single fits, and the
+        error of the metric on the rows it was evaluated on, and of the fit on the rows it was trained on.
+    """
 
     epsilon: float
     value: float
     low: float
     high: float
+    interval: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +84,13 @@ class EpsilonChoice:
             f"take about {self.rows_needed(self.epsilon / 2)} rows",
             *(
                 f"  epsilon {point.epsilon:<5g} {self.metric} {point.value:.4g}  (single fits {point.low:.4g} to "
-                f"{point.high:.4g})"
+                f"{point.high:.4g}"
+                + (
+                    f"; 90% interval with the error of the public rows {point.interval[0]:.4g} to "
+                    f"{point.interval[1]:.4g})"
+                    if math.isfinite(point.interval[0])
+                    else ")"
+                )
                 for point in self.curve
             ),
         ]
@@ -113,6 +127,7 @@ class _SimulationRows:
     test: Floats
     test_labels: Floats
     is_classification: bool
+    n_distinct: int = 0
 
     def evaluate_metric(self, score: Floats, metric: str) -> float:
         """Return the metric of scores on the test rows."""
@@ -123,6 +138,23 @@ class _SimulationRows:
             return float(np.mean((score > 0.5) == yes))
         probabilities = np.clip(score, 1e-12, 1 - 1e-12)
         return float(-np.mean(np.where(yes, np.log(probabilities), np.log1p(-probabilities))))
+
+    def metric_error(self, score: Floats, metric: str) -> float:
+        """Return the standard error of the metric on the test rows, and of the rows that the fit was trained on.
+
+        A fit to N rows with p parameters has an excess of about p / (2 N) over the best one; the rows are drawn from
+        `n_distinct` ones.
+        """
+        if not self.is_classification:
+            values = (score - self.test_labels) ** 2
+        else:
+            yes = self.test_labels > 0
+            probabilities = np.clip(score, 1e-12, 1 - 1e-12)
+            hits = (score > 0.5) == yes
+            logs = -np.where(yes, np.log(probabilities), np.log1p(-probabilities))
+            values = hits.astype(float) if metric == "accuracy" else logs
+        of_test = float(values.std()) / math.sqrt(max(len(values), 1))
+        return math.hypot(of_test, self.train.shape[1] / (2 * max(self.n_distinct, 1)))
 
     def metric_without_noise(self, metric: str) -> float:
         """Return the metric of a fit without noise."""
@@ -151,8 +183,9 @@ def choose_epsilon(
 
     No private record is read. Synthetic data are generated from the schema (or have `n_features` columns), with
     values spread over the ranges and a linear signal of usual strength; the epsilon for weaker and stronger signals
-    is reported too. Goals on the excess over a fit without noise depend little on the synthetic data, goals on
-    accuracy or log-loss depend much on them.
+    is reported too. Goals on the excess over a fit without noise depend little on the synthetic data. Goals on accuracy
+    or log-loss depend on how well the features predict the target, so they need public rows, whose number limits how
+    well the value is known: the interval of each point says so.
 
     Parameters
     ----------
@@ -180,6 +213,12 @@ def choose_epsilon(
     estimator = _resolve_estimator(model)
     if metric != "excess" and not is_classifier(estimator):
         raise InvalidParameter("accuracy and log_loss are for classifiers; state excess= for regressors.")
+    if metric != "excess" and public_data is None:
+        raise InvalidParameter(
+            f"{metric} depends on how well the features predict the target, which nothing public tells here: with "
+            "invented data the answer could be off by several points. State excess= over the fit without noise, which "
+            "depends on n, epsilon and the columns alone, or public_data=(X, y)."
+        )
     if (schema is None) == (n_features is None):
         raise InvalidParameter("state the schema of the table, or n_features, the number of its columns.")
     rows, fits = _check.check_count("n", n), _check.check_count("n_repeats", n_repeats)
@@ -256,7 +295,9 @@ def _rows_factory(
         cut = max(2 * len(rows) // 3, 1)
         train, test = order[:cut], order[cut:]
         drawn = np.random.default_rng(random_state).choice(train, n)
-        return lambda _: _SimulationRows(rows[drawn], labels[drawn], rows[test], labels[test], classes)
+        return lambda _: _SimulationRows(
+            rows[drawn], labels[drawn], rows[test], labels[test], classes, n_distinct=cut
+        )
 
     def synthetic_rows(strength: str) -> _SimulationRows:
         rng = np.random.default_rng(random_state)
@@ -330,12 +371,17 @@ def _simulate_curve(
             _simulate_fit(rows, estimator, epsilon, n, delta, seed) for seed in range(n_repeats)
         ]
         values = np.array([rows.evaluate_metric(score, metric) - floor for score in simulated_scores])
+        half = 1.645 * math.hypot(
+            float(values.std()), 0.0 if metric == "excess" else rows.metric_error(simulated_scores[0], metric)
+        )
+        middle = float(values.mean())
         points.append(
             CurvePoint(
                 epsilon=epsilon,
                 value=float(values.mean()),
                 low=float(np.quantile(values, 0.1)),
                 high=float(np.quantile(values, 0.9)),
+                interval=(middle - half, middle + half) if rows.n_distinct else (-math.inf, math.inf),
             )
         )
     return tuple(points), 0.0 if metric == "excess" else best

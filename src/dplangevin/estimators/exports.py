@@ -37,8 +37,9 @@ class FeatureNamesMixin:
     def coefficients(self) -> dict[Any, Any]:
         """Return coefficients and intercept by name: {name: value}, or {class: {name: value}} with several classes.
 
-        With two classes they are for the second. With a schema, numbers are scaled to [-1, 1] and rows have norm
-        row_norm, so that coefficients are comparable with one another but not in the units of the table.
+        With two classes they are for the second. With a schema, numbers are scaled to [-1, 1] and all rows by one
+        factor (see `SchemaEncoder`), so that coefficients are comparable with one another but not in the units of the
+        table; "constant" is then the encoded constant column and "intercept" is 0.
 
         Examples
         --------

@@ -21,7 +21,8 @@ from dplangevin.estimators.schema_encoder import SchemaEncoder, as_schema, encod
 from dplangevin.estimators.uncertainty import Uncertainty
 from dplangevin.schema import Schema
 
-FORMAT_VERSION = 2  # 2 has the conditions of the guarantee and the names of version 0.2
+FORMAT_VERSION = 3  # in 2 each row was divided by its own norm, unless its schema stated shapes
+_OLDEST_VERSION = 2
 _FIELDS = {
     "version": _plain.whole_number_reader(1),
     "library": _plain.read_text,
@@ -176,11 +177,17 @@ def read_model_file(path: str | Path) -> dict[str, Any]:
     what = f"the model file {str(path)!r}"
     _plain.read_record(
         "model",
-        _plain.check_version(plain, what, FORMAT_VERSION, oldest=FORMAT_VERSION),
+        _plain.check_version(plain, what, FORMAT_VERSION, oldest=_OLDEST_VERSION),
         _FIELDS,
         _OPTIONAL_FIELDS,
     )
     fields: dict[str, Any] = plain
+    schema = fields["schema"] if fields["version"] < FORMAT_VERSION else None
+    if schema is not None and not Schema.from_dict(schema).is_additive:
+        raise InvalidParameter(
+            f"{what} is of a version that divided each row by its own norm; this one would predict otherwise. Load "
+            "it with the version that wrote it, or fit again."
+        )
     return fields
 
 

@@ -183,6 +183,11 @@ def max_row_norm(schema: Schema) -> float:
     return float(np.sqrt(1.0 + sum(block.max_squared_norm for block in column_blocks(schema))))
 
 
+def row_scale(schema: Schema) -> float:
+    """Return the factor by which every row is multiplied, slightly less than row_norm over the largest norm."""
+    return schema.row_norm * (1 - 1e-15) / max_row_norm(schema)
+
+
 def flat_directions(schema: Schema) -> Floats:
     """Return directions [columns, k] of the coefficients that change no score of a row with listed categories only.
 
@@ -219,12 +224,12 @@ def flat_directions(schema: Schema) -> Floats:
 class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode a table by a public schema; nothing is learned from the data.
 
-    Numbers are clipped to their range and mapped to [-1, 1]; categories become indicators (an unlisted one has none,
-    or one of its own); a missing number becomes 0, with an indicator of its own under the rule "own"; a constant
-    column is added, and each row is divided by its norm and multiplied by `row_norm`. A column with a basis becomes
-    the coordinates of a linear spline (see `dplangevin.schema.SplineBasis`), and all rows are then divided by the
-    largest norm that the schema allows. Tables are pandas, polars or Arrow tables, or rows in the order of the
-    columns.
+    An encoded row is row_norm / K times (z_1, ..., z_p, 1). Numbers are clipped to their range and mapped to [-1, 1];
+    categories become indicators (an unlisted one has none, or one of its own); a missing number becomes 0, with an
+    indicator of its own under the rule "own"; a column with a basis becomes the coordinates of a linear spline (see
+    `dplangevin.schema.SplineBasis`). K is the largest norm of (z, 1) that the schema allows, a public number and the
+    same for every row: the last column is the same number in every row, so its coefficient is a true intercept, and
+    scores are linear in z. Tables are pandas, polars or Arrow tables, or rows in the order of the columns.
 
     Parameters
     ----------
@@ -232,7 +237,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Privacy
     -------
-    The encoding of a row depends on that row and the public schema only, so it costs no privacy budget.
+    The encoding of a row depends on that row and the public schema only, so it costs no privacy budget. No row is
+    longer than `row_norm`, from which sensitivities are computed.
 
     Examples
     --------
@@ -240,7 +246,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> schema = {"version": 1, "columns": {"age": {"range": [0, 100]}, "job": {"categories": ["a", "b"]}}}
     >>> rows = SchemaEncoder(schema).transform(pd.DataFrame({"age": [100, 250], "job": ["b", "z"]}))
     >>> rows.round(3).tolist()
-    [[0.577, 0.0, 0.0, 0.577, 0.577], [0.707, 0.0, 0.0, 0.0, 0.707]]
+    [[0.577, 0.0, 0.0, 0.577, 0.577], [0.577, 0.0, 0.0, 0.0, 0.577]]
     """
 
     def __init__(self, schema: Any = None) -> None:
@@ -263,8 +269,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             other = None if block.other is None else table.column(block.other.column.name)
             block_rows = block.encode(table.column(block.column.name), other)
             rows[:, end - block_rows.shape[1] : end] = block_rows
-        norms = max_row_norm(schema) if schema.is_additive else np.linalg.norm(rows, axis=1, keepdims=True)
-        rows *= schema.row_norm * (1 - 1e-15) / norms
+        rows *= row_scale(schema)
         return rows
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

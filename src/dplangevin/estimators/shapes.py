@@ -30,9 +30,9 @@ from dplangevin.estimators.schema_encoder import (
     column_blocks,
     encoding_schema,
     knots_in_table_units,
-    max_row_norm,
+    row_scale,
 )
-from dplangevin.schema import NumericColumn, Schema
+from dplangevin.schema import NumericColumn
 from dplangevin.tables import CellColumn, as_column
 
 _N_NORMAL_DRAWS = 4000
@@ -91,10 +91,10 @@ def compute_shapes(
     schema = None if model.schema is None else as_schema(encoding_schema(model))
     if schema is None or not schema.is_additive:
         raise InvalidParameter(
-            "shapes need a model whose schema states a basis for some column, so that all rows are scaled alike and "
-            "the score is a sum over columns. Use DPAdditiveClassifier, or a schema with 'basis'."
+            "shapes need a model whose schema states a basis for some column: without one every contribution is a "
+            "straight line, which coefficients() gives. Use DPAdditiveClassifier, or a schema with 'basis'."
         )
-    shapes, start, factor = [], 0, _row_scale(schema)
+    shapes, start, factor = [], 0, row_scale(schema)
     for block in column_blocks(schema):
         size = len(block.feature_names())
         if only is None or block.title == only:
@@ -115,10 +115,6 @@ def _mean_row(model: Any, block: ColumnBlock, part: slice) -> Floats:
         is_resolved = resolved_fraction[part][: len(rows)] >= 1
         rows = rows[is_resolved] if is_resolved.any() else rows
     return np.asarray(rows.mean(axis=0))
-
-
-def _row_scale(schema: Schema) -> float:
-    return schema.row_norm * (1 - 1e-15) / max_row_norm(schema)
 
 
 def _design_rows(block: ColumnBlock, given_points: Any = None) -> tuple[tuple[Any, ...], Floats]:

@@ -83,6 +83,8 @@ def calibrate(
     rdp: tuple[float, float] | None = None,
     mu: float | None = None,
     zcdp: float | None = None,
+    advantage: float | None = None,
+    tpr_at_fpr: tuple[float, float] | None = None,
     theorem: str | None = None,
     n_steps: int | float | None = None,
     **options: object,
@@ -91,8 +93,9 @@ def calibrate(
 
     Parameters
     ----------
-    epsilon, delta, rdp, mu, zcdp : the target: (epsilon, delta), rdp = (order, value), mu or zcdp. With the last
-        three, delta is only where epsilon is reported (default 1e-6).
+    epsilon, delta, rdp, mu, zcdp, advantage, tpr_at_fpr : the target: (epsilon, delta), rdp = (order, value), mu, zcdp,
+        the largest TPR - FPR of a membership test, or tpr_at_fpr = (tpr, fpr), its largest TPR at an FPR. Without
+        epsilon, delta is only where epsilon is reported (default 1e-6).
     theorem : name of the theorem to certify by; None takes the best that applies.
     n_steps : number of steps, or infinity; None, with noise_std, asks for the most steps.
     **options : those of `account`, mechanism included. For mechanisms other than noisy gradient descent leave out the
@@ -108,7 +111,10 @@ def calibrate(
     """
     mechanism = options.get("mechanism")
     without_steps = mechanism in accountable_mechanisms()
-    target_cost = make_target(epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, pure=without_steps)
+    target_cost = make_target(
+        epsilon=epsilon, delta=delta, rdp=rdp, mu=mu, zcdp=zcdp, advantage=advantage, tpr_at_fpr=tpr_at_fpr,
+        pure=without_steps,
+    )  # fmt: skip
     if without_steps:
         return _calibrate_without_steps(
             target_cost, theorem, options if n_steps is None else {**options, "n_steps": n_steps}
@@ -166,7 +172,7 @@ def _calibrate_without_steps(
 
 
 Options = Mapping[str, Any]
-_TARGET_OPTIONS = ("epsilon", "rdp", "mu", "zcdp")
+_TARGET_OPTIONS = ("epsilon", *TARGET_OPTIONS)
 _MAX_STEPS = 10**9
 _PLATEAU_FRACTION = 0.99
 

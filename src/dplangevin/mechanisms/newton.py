@@ -24,26 +24,37 @@ _LINE_SEARCH_HALVINGS = 24
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TiltedObjective:
-    """Phi(theta) = sum_i weight_i loss_i(theta) + (ridge / 2) |theta|^2 + <tilt, theta>, over the problem's set."""
+    """Phi(theta) = sum_i weight_i loss_i(theta) + (ridge / 2) |theta|^2 + <tilt, theta>, over the problem's set.
+
+    With a center, losses are taken at center + theta: the ridge draws towards the center. It is for problems without
+    a constraint, and must not depend on the records other than through what is released.
+    """
 
     data: Dataset
     ridge: float
     tilt: Floats
+    center: Floats | None = None
+
+    def _model(self, theta: Floats) -> Floats:
+        """Return where the losses are taken, for theta [d] or [d, k]."""
+        if self.center is None:
+            return theta
+        return np.asarray(theta + (self.center if theta.ndim == 1 else self.center[:, None]))
 
     def value(self, theta: Floats) -> float:
         return float(self.values(theta[:, None])[0])
 
     def values(self, thetas: Floats) -> Floats:
         """Return Phi at each column."""
-        losses = self.data.loss_sum(self.data.problem.loss, thetas)
+        losses = self.data.loss_sum(self.data.problem.loss, self._model(thetas))
         return np.asarray(losses + self.ridge / 2 * (thetas * thetas).sum(axis=0) + self.tilt @ thetas)
 
     def gradient(self, theta: Floats) -> Floats:
-        data = self.data.gradient_sum(self.data.problem.loss, theta[:, None])[:, 0]
+        data = self.data.gradient_sum(self.data.problem.loss, self._model(theta[:, None]))[:, 0]
         return data + self.ridge * theta + self.tilt
 
     def hessian(self, theta: Floats) -> Floats:
-        matrix = hessian_sum(self.data, theta)
+        matrix = hessian_sum(self.data, self._model(theta))
         matrix[np.diag_indices_from(matrix)] += self.ridge
         return matrix
 
@@ -55,7 +66,8 @@ class TiltedObjective:
         """Return a bound on the rounding error of `gradient`: sums over blocks, scores, ridge and tilt."""
         constants, size = self.data.problem.constants, float(np.linalg.norm(theta))
         n_records = self.n_records()
-        scores = n_records * constants.data_smoothness * (len(theta) + 8) * size
+        reach = size if self.center is None else size + 2 * float(np.linalg.norm(self.center))
+        scores = n_records * constants.data_smoothness * (len(theta) + 8) * reach
         rest = (len(theta) + 8) * (self.ridge * size + float(np.linalg.norm(self.tilt)))
         return gradient_rounding_floor(constants, n_records) + UNIT_ROUNDOFF * (scores + rest)
 

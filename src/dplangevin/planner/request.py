@@ -40,6 +40,7 @@ class Request:
     model : one of MODELS. n, n_features : public numbers of rows and of columns (without the intercept).
     epsilon, delta : the guarantee; delta = 0 requests pure epsilon. adjacency : "replace-one" or "add-remove".
     data_norm : bound on the norm of a row. fit_intercept : append a constant-one column to it.
+    constant_feature : the value of the last column where it is the same in every row (a schema's constant), or None.
     target_bounds : range of the target in the problem. Regressors scale their target to [-1, 1] first (the default
         here); Poisson counts are not scaled.
     n_classes : number of classes of a multiclass model.
@@ -81,6 +82,7 @@ class Request:
     secure: bool | None = None
     allow_more_rows: bool = False
     objective: RiskObjective = "empirical"
+    constant_feature: float | None = None
     defaults: ModelDefaults = field(init=False, repr=False, compare=False)
     n_changed_records: int = field(init=False, repr=False, compare=False)
     n_columns: int = field(init=False, repr=False, compare=False)
@@ -127,6 +129,11 @@ class Request:
             dimension=columns * (self.n_classes or 2 if is_multiclass else 1),
             uses_defaults=self.mechanism == AUTO and all(value is None for value in stated),
         )
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether a column of the joint row is the same public number in every row."""
+        return self.fit_intercept or self.constant_feature is not None
 
     @property
     def is_exact(self) -> bool:
@@ -191,6 +198,7 @@ class Request:
             constraint=WholeSpace() if self.radius is None else Ball(self.radius),
             ridge=ridge if self.alpha is None else self.alpha,
             fit_intercept=self.fit_intercept,
+            constant_feature=self.constant_feature,
             adjacency=self.adjacency,  # type: ignore[arg-type]
             allow_more_rows=self.allow_more_rows,
         )
@@ -206,6 +214,17 @@ def explain_clip(problem: Problem, signal_to_noise: float) -> str:
         else "signal dominates"
     )
     return f"per-record gradients are clipped at {problem.loss.slope_bound:.3g} times the row norm: {state}"
+
+
+def explain_counts(fraction: float) -> tuple[str, ...]:
+    """Return a sentence on the counts of the classes that have this fraction of the budget; none without counts."""
+    if not fraction:
+        return ()
+    return (
+        f"{fraction:.0%} of the privacy budget is spent on the counts of the classes, or on the mean target: the fit "
+        "starts at the model that predicts them for every row, and returns to it as far as noise hides what features "
+        "add",
+    )
 
 
 def low_signal_warning(request: Request, signal_to_noise: float) -> str | None:

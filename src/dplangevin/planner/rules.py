@@ -118,6 +118,25 @@ def output_ridge(noise_square: float, curvature: float, radius: float) -> float:
     return float((2 * curvature * noise_square / radius**2) ** (1 / 3))
 
 
+MIN_COUNT_FRACTION, MAX_COUNT_FRACTION = 0.02, 0.5
+"""Fractions of the privacy budget (in mu^2, or in epsilon) for the counts of the classes, at least and at most."""
+
+
+def count_budget_fraction(request: Request) -> float:
+    """Return the fraction of the budget for the counts of the classes.
+
+    The noise of a fit is spread over p directions, that of the counts is in one: their noise on the scores is equal
+    for 1 / (1 + p), and the rule takes half of that. Where noise leaves little to learn beyond the shares of the
+    classes (a signal-to-noise ratio of a few units), its inverse is more. 0 for models that have no use for counts,
+    and where no column is known to be constant.
+    """
+    if not (request.defaults.counts_classes and request.has_constant and request.uses_defaults):
+        return 0.0
+    signal_to_noise = request.effective_n(pure=request.delta == 0) / request.n_columns
+    fraction = max(0.5 / (1 + request.n_columns), 1 / signal_to_noise, MIN_COUNT_FRACTION)
+    return min(fraction, MAX_COUNT_FRACTION)
+
+
 def prefers_pure_noise(dimension: int, epsilon: float, mu: float) -> bool:
     """Return whether pure objective perturbation is expected to beat noisy descent under (epsilon, delta).
 

@@ -37,11 +37,14 @@ class Problem:
     ridge : penalty on the whole of theta, intercept included; added once, outside any clipping.
     fit_intercept : append a constant-one column to the row, the last one; slopes multiply the joint row.
     adjacency : "replace-one" or "add-remove".
+    constant_feature : the value of the last feature column where it is the same in every row (a schema's constant);
+        None where there is none. Starting points depend on it, no sensitivity does.
 
     Attributes
     ----------
     n_columns : columns of the joint row, the features and the intercept. dimension : number of coordinates of theta.
     row_norm : largest norm of the joint row (x, 1). constants : L, M, m, diameter and sensitivity.
+    constant : the value of the last column of the joint row where it is the same in every row, else None.
 
     Notes
     -----
@@ -65,10 +68,12 @@ class Problem:
     fit_intercept: bool = True
     adjacency: Adjacency = "replace-one"
     allow_more_rows: bool = False
+    constant_feature: float | None = None
     n_columns: int = field(init=False, repr=False, compare=False)
     dimension: int = field(init=False, repr=False, compare=False)
     row_norm: float = field(init=False, repr=False, compare=False)
     constants: Constants = field(init=False, repr=False, compare=False)
+    constant: float | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check.validate_fields(
@@ -86,6 +91,8 @@ class Problem:
             raise InvalidParameter(
                 f"constraint must be one of this library's sets such as Ball(1.0), got {self.constraint!r}."
             )
+        if self.constant_feature is not None:
+            _check.validate_fields(self, constant_feature=_check.check_positive)
         self._check_loss()
         columns = self.n_features + int(self.fit_intercept)
         norm = self.bounds.data_norm
@@ -94,6 +101,7 @@ class Problem:
             n_columns=columns,
             dimension=columns * self.loss.score_dimension,
             row_norm=math.hypot(norm, 1.0) if self.fit_intercept else norm,
+            constant=1.0 if self.fit_intercept else self.constant_feature,
         )
         _check.set_frozen(self, constants=self._derive_constants())
 

@@ -123,10 +123,16 @@ _N_POINTS, _N_LOWER_POINTS, _STEPS_FOR_INFINITE_RUNS, _MAX_STEPS = 17, 5, 1000, 
 
 
 def steps_rows(plan: CertifiedSpec, delta: float, rows_per_person: int = 1) -> list[CurveRow]:
-    """Return rows for up to three times the plan's number of steps; none for plans without steps."""
+    """Return rows for up to three times the plan's number of steps.
+
+    None for plans without steps, and for those whose first steps set the noise of the others, so that any number of
+    them costs the same.
+    """
     spec: Any = plan.spec
     steps = getattr(spec, "n_steps", None)
     if steps is None or not 0 < delta < 1 or getattr(spec, "checkpoints", None):
+        return []
+    if getattr(spec, "n_approach_steps", 0):
         return []
     varying = isinstance(spec.step_size, tuple) or isinstance(spec.noise_std, tuple)
     last = _STEPS_FOR_INFINITE_RUNS if math.isinf(steps) else int(steps) * (1 if varying else 3)

@@ -99,6 +99,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
             "wrongly_accused": _FALSE_POSITIVE_RATE,
             "recognised": 1 - curve[ALPHAS.index(_FALSE_POSITIVE_RATE)],
         },
+        "advantage": guarantee.advantage().advantage,
         "composition_epsilon": _composition_of(guarantee, delta),
         "lower_bound_epsilon": None,
         "seeded": subject.seeded,
@@ -204,7 +205,8 @@ def explain_guarantee(subject: ReportSubject, plain: dict[str, Any]) -> list[str
     power = min(1.0, math.ceil(plain["recognised"]["recognised"] * 1000) / 1000)
     attack = (
         "An attack that infers whether a record was used has a true positive rate (TPR) of at most "
-        f"{power:.1%} at a false positive rate (FPR) of {_FALSE_POSITIVE_RATE:.0%}."
+        f"{power:.1%} at a false positive rate (FPR) of {_FALSE_POSITIVE_RATE:.0%}; the TPR of any attack exceeds its "
+        f"FPR by at most {math.ceil(plain['advantage'] * 1000) / 1000:.1%}."
     )
     warnings = []
     if subject.seeded:

@@ -63,7 +63,7 @@ class Schema:
     missing : "own" gives missing values an indicator of their own, "middle" replaces them by the middle of the range,
         "never" states that none occur (one that does is read as the middle or the first category, and belongs to no
         cell of a count). A column may state its own rule.
-    row_norm : bound on the norm to which every encoded row is scaled.
+    row_norm : bound on the norm of an encoded row; all rows are scaled by the same public factor.
     products : pairs of columns whose products are added as columns of the encoded table.
 
     Examples
@@ -96,10 +96,7 @@ class Schema:
 
     @property
     def is_additive(self) -> bool:
-        """Whether all rows are scaled by the same (largest) norm, so that the score is additive over columns.
-
-        Monotone columns need it too: if each row were divided by its own norm, the score need not be monotone.
-        """
+        """Whether the schema states shapes (a basis, a monotone column or a product) and not only straight lines."""
         curved = any(
             isinstance(column, NumericColumn) and (column.basis is not None or column.monotone is not None)
             for column in self.columns

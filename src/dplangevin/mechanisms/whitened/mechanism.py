@@ -14,18 +14,30 @@ from dplangevin.data.exact_sums import ExactSums
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.integer_words import Dyadic, to_integers
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.constant_model import (
+    constant_coefficients,
+    count_scale,
+    estimate_shares,
+    fit_constant,
+    score_uncertainty,
+    sum_class_weights,
+)
 from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.whitened.postprocessing import (
+    DescentStart,
+    ScoreNoise,
     estimate_excess,
+    is_better_counted,
     last_third_start,
+    limit_deviation,
     round_to_two_digits,
     shrink_tail,
     shrink_windows,
 )
-from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec
+from dplangevin.mechanisms.whitened.spec import DescentPath, WhitenedSpec, Window
 from dplangevin.mechanisms.whitened.whitening import (
     WhitenedGeometry,
     make_short_row_filter,
@@ -37,7 +49,7 @@ from dplangevin.mechanisms.whitened.whitening import (
 )
 from dplangevin.problem import Problem, WholeSpace
 from dplangevin.sampling.exact_noise import ByteSource
-from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
@@ -47,7 +59,7 @@ latter adds about 3e-13 to a second moment."""
 
 @dataclass(kw_only=True)
 class DescentState:
-    """The state of a run: noisy moments, step, number of steps, iterates, window sums, and the last iterates."""
+    """The state of a run: noisy counts of the classes and moments, step, number of steps, iterates and their sums."""
 
     moments: Floats
     step: int
@@ -56,6 +68,8 @@ class DescentState:
     previous: Floats
     totals: Floats
     iterates: dict[int, Floats] = field(default_factory=dict)
+    counts: Floats = field(default_factory=lambda: np.empty(0))
+    count_noise: float = 0.0
 
 
 class WhitenedDescent(FitMechanism[WhitenedSpec]):
@@ -93,24 +107,29 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         if grid is not None:
             data = data.with_rounded_rows(grid)
         if run_state is None or (position := run_state.load_position()) is None:
-            state = initial_state(spec, data.problem, release_second_moments(spec, data, draws))
+            counts = release_counts(spec, data, draws, spec.count_noise_std)
+            state = initial_state(spec, data.problem, release_second_moments(spec, data, draws), counts)
         else:
             if inputs.repeats_noise:
                 run_state.restore_generator(draws.rng)
             state = DescentState(**position)
         geometry = whitening_geometry(spec, state.moments, grid)
+        start = descent_start(data.problem, geometry, state)
         coefficients = run_descent(spec, data, geometry, state, draws, run_state)
         unit, basis, etas = (
             data.problem.row_norm,
             geometry.transform.basis,
-            step_sizes(spec, geometry, state.n_steps),
+            step_sizes(spec, geometry, state.n_steps, start.step_curvature),
         )
         # The moments and coordinates are not released: as floating-point numbers they could reveal the exact sums.
         auxiliary = {"resolved": geometry.spectrum.above_noise.astype(float)}
         iterates = {t: q[:, 0] for t, q in state.iterates.items()}
-        excess = estimate_excess(
-            spec, geometry, etas, state.totals[-1][:, 0], iterates, state.n_steps, data.problem
-        )
+        excess = None
+        if not has_recounted(spec, state):
+            excess = estimate_excess(
+                spec, geometry, etas, state.totals[-1][:, 0], iterates, state.n_steps, data.problem,
+                start.mean_curvature,
+            )  # fmt: skip
         if excess is not None:
             auxiliary["excess_risk"] = round_to_two_digits(excess)
         return MechanismOutput(
@@ -118,13 +137,57 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         )
 
 
-def initial_state(spec: WhitenedSpec, problem: Problem, moments: Floats) -> DescentState:
-    """Return the state of a descent that starts at 0."""
+def initial_state(
+    spec: WhitenedSpec, problem: Problem, moments: Floats, counts: Floats | None = None
+) -> DescentState:
+    """Return the state of a descent before its first step; iterates are relative to its start."""
     start = np.zeros((problem.n_columns, problem.loss.score_dimension))
-    sums = np.zeros((3, *start.shape))
     return DescentState(
-        moments=moments, step=0, n_steps=spec.n_steps, theta=start, previous=start, totals=sums
+        counts=np.empty(0) if counts is None else counts,
+        count_noise=spec.count_noise_std or 0.0,
+        moments=moments,
+        step=0,
+        n_steps=spec.n_steps,
+        theta=start,
+        previous=start,
+        totals=np.zeros((3, *start.shape)),
     )
+
+
+def release_counts(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws, noise_std: float | None) -> Floats:
+    """Release the mean of weight x indicator of each class, with this noise; empty without noise."""
+    if noise_std is None:
+        return np.empty(0)
+    exact, scale = data.sum_over_blocks(sum_class_weights), count_scale(data.problem)
+    if spec.secure:
+        noisy = add_rounded_gaussian_noise(exact, np.asarray(0), noise_std * scale, draws.source)
+        return noisy / scale
+    return np.asarray(exact / scale + noise_std * draws.rng.standard_normal(exact.shape))
+
+
+def descent_start(problem: Problem, geometry: WhitenedGeometry, state: DescentState) -> DescentStart:
+    """Return the constant model of the released counts, or 0 without them: post-processing."""
+    if not state.counts.size:
+        zero = np.zeros((problem.n_columns, problem.loss.score_dimension))
+        return DescentStart(zero, _constant_direction(problem, geometry), uncertainty=math.inf)
+    shares = estimate_shares(state.counts, state.count_noise, problem.n)
+    constant = fit_constant(problem, shares)
+    unit = _constant_direction(problem, geometry)
+    noise = state.count_noise / max(float(state.counts.sum()), state.count_noise)
+    return DescentStart(
+        unit[:, None] * constant.scores,
+        unit,
+        constant.curvature_fraction,
+        score_uncertainty(problem, shares, noise),
+    )
+
+
+def _constant_direction(problem: Problem, geometry: WhitenedGeometry) -> Floats:
+    """Return q [p] of the constant score 1; zeros where no column is known to be constant."""
+    if problem.constant is None:
+        return np.zeros(problem.n_columns)
+    theta = constant_coefficients(problem, np.ones(problem.loss.score_dimension))[:, 0]
+    return np.asarray(np.linalg.solve(geometry.transform.basis, theta * problem.row_norm))
 
 
 def row_grid(spec: WhitenedSpec, problem: Problem) -> RowGrid:
@@ -200,7 +263,9 @@ def whitening_geometry(spec: WhitenedSpec, moments: Floats, grid: RowGrid | None
     return geometry if grid is None else geometry.round_to_integers(grid)
 
 
-def step_sizes(spec: WhitenedSpec, geometry: WhitenedGeometry, n_steps: int) -> Floats:
+def step_sizes(
+    spec: WhitenedSpec, geometry: WhitenedGeometry, n_steps: int, curvature: float = 1.0
+) -> Floats:
     """Return the step size of each coordinate: as large as curvature allows, while noise stays within coef_bound.
 
     Where the approach found large scores, coefficients are large, and the allowance grows with the number of steps.
@@ -209,7 +274,8 @@ def step_sizes(spec: WhitenedSpec, geometry: WhitenedGeometry, n_steps: int) -> 
     noise_per_step = geometry.transform.bound * spec.combined_noise * n_steps * spec.n_steps
     return np.asarray(
         np.minimum(
-            spec.step_size / geometry.curvature_bounds, 4 * spec.coef_bound / (noise_per_step * lengths)
+            spec.step_size / (curvature * geometry.curvature_bounds),
+            4 * spec.coef_bound / (noise_per_step * lengths),
         )
     )
 
@@ -227,26 +293,75 @@ def run_descent(
     The noisy iterate at the end of the approach determines how many steps follow; their total cost does not depend on
     that number.
     """
+    start = descent_start(data.problem, geometry, state)
+    if has_recounted(spec, state):
+        return start.center
     weighted = _weight_rows(data, geometry)
     for last in (spec.n_approach_steps, None):
-        etas, path = step_sizes(spec, geometry, state.n_steps)[:, None], spec.descent_path(state.n_steps)
+        etas = step_sizes(spec, geometry, state.n_steps, start.step_curvature)[:, None]
+        path = spec.descent_path(state.n_steps)
         for _ in iterate_with_progress(
             range(state.step, state.n_steps if last is None else last), "whitened descent"
         ):
-            _take_step(spec, weighted, geometry, state, path, etas, draws)
+            _take_step(spec, weighted, geometry, state, start, path, etas, draws)
             if state.step == last:
+                if _counts_again(spec, geometry, state, start, etas[:, 0]):
+                    return recount(spec, data, geometry, state, draws, run_state)
                 state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
             if run_state is not None:
                 run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
-    if not spec.shrink:
-        return np.asarray(state.totals[-1])
     noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
-    known = (geometry, etas[:, 0], noise, 1 / spec.step_size, path, data.problem.n)
-    windows = state.totals[:, :, 0]
-    shrunk = (
-        shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(windows[-1], *known)
-    )
-    return shrunk.value[:, None]
+    value = state.totals[-1][:, 0]
+    if spec.shrink:
+        known = (geometry, etas[:, 0], noise, start.step_curvature / spec.step_size, path, data.problem.n)
+        windows = state.totals[:, :, 0]
+        shrunk = (
+            shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(value, *known)
+        )
+        value = shrunk.value
+    if not start.unit.any() or not (state.counts.size or data.problem.loss.unclipped_loss.is_quadratic):
+        return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
+    curvature = start.mean_curvature / spec.step_size
+    score_noise = ScoreNoise(geometry.moments, etas[:, 0], noise, curvature, path)
+    return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
+
+
+def _counts_again(
+    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, start: DescentStart, etas: Floats
+) -> bool:
+    """Return whether the classes are counted again instead of taking the steps after the approach."""
+    if spec.recount_noise_std is None:
+        return False
+    last = DescentPath((Window(state.step - 1, state.step),))
+    noise = geometry.transform.bound * spec.noise_at_step(0, state.n_steps)
+    curvature = start.mean_curvature / spec.step_size
+    score_noise = ScoreNoise(geometry.moments, etas, noise, curvature, last)
+    return is_better_counted(state.theta[:, 0], start, score_noise)
+
+
+def has_recounted(spec: WhitenedSpec, state: DescentState) -> bool:
+    """Return whether a second count took the place of the steps after the approach."""
+    return 0 < spec.n_approach_steps == state.n_steps
+
+
+def recount(
+    spec: WhitenedSpec,
+    data: Dataset,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    draws: NoiseDraws,
+    run_state: RunState | None,
+) -> Floats:
+    """Count the classes with the budget of the remaining steps, and return the constant model of both counts, in q."""
+    assert spec.recount_noise_std is not None
+    again = release_counts(spec, data, draws, spec.recount_noise_std)
+    weights = np.array([state.count_noise, spec.recount_noise_std]) ** -2
+    state.counts = (weights[0] * state.counts + weights[1] * again) / weights.sum()
+    state.count_noise = float(weights.sum() ** -0.5)
+    state.n_steps = state.step
+    if run_state is not None:
+        run_state.save_if_due(state, draws.rng, now=spec.secure)
+    return descent_start(data.problem, geometry, state).center
 
 
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:
@@ -265,6 +380,7 @@ def _take_step(
     data: Dataset,
     geometry: WhitenedGeometry,
     state: DescentState,
+    start: DescentStart,
     path: DescentPath,
     etas: Floats,
     draws: NoiseDraws,
@@ -272,7 +388,7 @@ def _take_step(
     """Take one accelerated step with a noisy gradient, and add its iterate to the means of the windows."""
     problem, basis, bound, t = data.problem, geometry.transform.basis, geometry.transform.bound, state.step
     point = state.theta + (t / (t + 3)) * (state.theta - state.previous)
-    theta, noise_std = basis @ point / problem.row_norm, spec.noise_at_step(t, state.n_steps)
+    theta, noise_std = basis @ (start.center + point) / problem.row_norm, spec.noise_at_step(t, state.n_steps)
     if geometry.integer_transform is not None:
         transform = geometry.integer_transform
         noisy = release_gradient(

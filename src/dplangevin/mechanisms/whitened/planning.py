@@ -10,7 +10,7 @@ from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.planner import rules
 from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, low_signal_warning
+from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import MOMENT_BUDGET_FRACTION, MomentBudget
 from dplangevin.problem import Problem
 
@@ -20,6 +20,8 @@ RIDGE_STEPS = 16
 APPROACH_STEPS, APPROACH_BUDGET_FRACTION = 6, 0.3
 """First steps of logistic regression after two moment releases, and their fraction of the descent's budget. They show
 how flat the loss is (with rare labels, flatter than its bound by a factor of 10 and more)."""
+EQUAL_APPROACH_STEPS = 8
+"""Steps of a descent of equal steps after which the classes may be counted again instead of the rest."""
 LOGISTIC_MIN_STEPS = 12
 """Steps, including the approach, where the loss is not flat."""
 LOGISTIC_MAX_STEPS = 64
@@ -37,8 +39,8 @@ def prefers_whitening(request: Request) -> bool:
 
 def plan_whitened_gd(request: Request) -> FitPlan:
     """Plan second-moment releases with a tenth of the budget, then accelerated steps in whitened coordinates."""
-    moment_budget = MomentBudget.for_request(request)
-    effective_n = moment_budget.effective_n * math.sqrt(1 - MOMENT_BUDGET_FRACTION)
+    moment_budget, count_fraction = MomentBudget.for_request(request), rules.count_budget_fraction(request)
+    effective_n = moment_budget.effective_n * math.sqrt((1 - MOMENT_BUDGET_FRACTION) * (1 - count_fraction))
     signal_to_noise = effective_n / request.n_columns
     # the bias of clipping and smoothing falls as the sharpness grows
     sharpness = min(max(math.sqrt(signal_to_noise / MIN_SHARP_SIGNAL), 1.0), request.defaults.max_sharpness)
@@ -53,7 +55,10 @@ def plan_whitened_gd(request: Request) -> FitPlan:
     warning = low_signal_warning(request, moment_budget.effective_n / request.n_columns)
     spec = WhitenedSpec(
         moment_noise_std=_release_noise_std(
-            request, problem, MOMENT_BUDGET_FRACTION / moment_budget.n_moment_releases, moment=True
+            request,
+            problem,
+            (1 - count_fraction) * MOMENT_BUDGET_FRACTION / moment_budget.n_moment_releases,
+            math.sqrt(request.n_changed_records),
         ),
         step_size=1 / (curvature * request.weight_bound),
         coef_bound=request.defaults.coef_bound * min(1.0, 0.4 * signal_to_noise),
@@ -61,7 +66,7 @@ def plan_whitened_gd(request: Request) -> FitPlan:
         row_norm_factor=moment_budget.row_norm_factor,
         shrink=request.defaults.shrinks,
         secure=request.is_exact,
-        **_phase_fields(request, problem, moment_budget, signal_to_noise, sharpness),
+        **_phase_fields(request, problem, moment_budget, signal_to_noise, sharpness, count_fraction),
     )
     return FitPlan(
         model=request.model,
@@ -73,7 +78,12 @@ def plan_whitened_gd(request: Request) -> FitPlan:
 
 
 def _phase_fields(
-    request: Request, problem: Problem, moment_budget: MomentBudget, signal_to_noise: float, sharpness: float
+    request: Request,
+    problem: Problem,
+    moment_budget: MomentBudget,
+    signal_to_noise: float,
+    sharpness: float,
+    count_fraction: float,
 ) -> dict[str, Any]:
     """Return the spec's fields for the phases of the descent: equal steps, or an approach that sets how many follow.
 
@@ -81,6 +91,8 @@ def _phase_fields(
     smoothing width. Where a pass is short, sharper losses get more steps, so that the biases of early stopping and of
     smoothing both fall.
     """
+    descent_fraction = (1 - count_fraction) * (1 - MOMENT_BUDGET_FRACTION)
+    slope = request.n_changed_records * problem.constants.lipschitz / problem.row_norm
     is_short_pass, shape = request.n * request.n_columns <= rules.MAX_SHORT_PASS_CELLS, request.defaults
     steps = math.ceil(
         DEFAULT_STEPS * math.pow(sharpness, shape.steps_power if is_short_pass else shape.steps_power_long)
@@ -88,22 +100,23 @@ def _phase_fields(
     if moment_budget.n_moment_releases == 2 and problem.loss.unclipped_loss.is_quadratic:
         steps = RIDGE_STEPS
     if moment_budget.n_moment_releases == 1 or not shape.adapts_steps:
-        return {
-            "n_steps": steps,
-            "noise_std": _release_noise_std(
-                request, problem, (1 - MOMENT_BUDGET_FRACTION) / steps, moment=False
-            ),
-            "average_from": steps - math.ceil(TAIL_FRACTION * steps),
-        }
+        noise = _release_noise_std(request, problem, descent_fraction / steps, slope)
+        tail = steps - math.ceil(TAIL_FRACTION * steps)
+        equal = {"n_steps": steps, "noise_std": noise, "average_from": tail}
+        if not count_fraction:
+            return equal
+        approach = min(EQUAL_APPROACH_STEPS, tail)
+        counts = _count_fields(request, problem, count_fraction, noise, steps - approach)
+        return equal | {"n_approach_steps": approach, "approach_noise_std": noise} | counts
     fractions = (
         APPROACH_BUDGET_FRACTION / APPROACH_STEPS,
         (1 - APPROACH_BUDGET_FRACTION) / (LOGISTIC_MIN_STEPS - APPROACH_STEPS),
     )
     first, later = (
-        _release_noise_std(request, problem, (1 - MOMENT_BUDGET_FRACTION) * fraction, moment=False)
-        for fraction in fractions
+        _release_noise_std(request, problem, descent_fraction * fraction, slope) for fraction in fractions
     )
-    return {
+    counts = _count_fields(request, problem, count_fraction, later, LOGISTIC_MIN_STEPS - APPROACH_STEPS)
+    return counts | {
         "n_steps": LOGISTIC_MIN_STEPS,
         "noise_std": later,
         "average_from": APPROACH_STEPS,
@@ -115,19 +128,37 @@ def _phase_fields(
     }
 
 
-def _release_noise_std(request: Request, problem: Problem, budget_fraction: float, *, moment: bool) -> float:
-    """Return the noise at which one release costs this fraction of mu^2, slightly larger for rounding."""
+RECOUNT_MARGIN = 1e-6
+"""By how much a second count costs less than the steps it takes the place of: more than any rounding."""
+
+
+def _count_fields(
+    request: Request, problem: Problem, count_fraction: float, step_noise: float, n_later_steps: int
+) -> dict[str, Any]:
+    """Return the spec's fields for the counts of the classes, the second of which may replace the later steps."""
+    if not count_fraction:
+        return {}
+    sensitivity = math.sqrt(request.n_changed_records) * request.weight_bound
+    step_sensitivity = request.n_changed_records * problem.constants.lipschitz / problem.row_norm
+    recount = step_noise * sensitivity / (step_sensitivity * math.sqrt(n_later_steps))
+    return {
+        "count_noise_std": _release_noise_std(request, problem, count_fraction, sensitivity),
+        "recount_noise_std": recount * (1 + RECOUNT_MARGIN),
+    }
+
+
+def _release_noise_std(
+    request: Request, problem: Problem, budget_fraction: float, sensitivity: float
+) -> float:
+    """Return the noise at which one release costs this fraction of mu^2, slightly larger for rounding.
+
+    sensitivity : of the sum over records.
+    """
     mu_per_release = (request.mu * math.sqrt(budget_fraction) - 2e-12) / (1 + 2e-9)
     if not mu_per_release > 0:
         raise CalibrationFailed(
             f"epsilon = {request.epsilon:g} at delta = {request.delta:g} is too small for double precision; raise it."
         )
-    n_changed_records = request.n_changed_records
-    sensitivity = (
-        math.sqrt(n_changed_records)
-        if moment
-        else n_changed_records * problem.constants.lipschitz / problem.row_norm
-    )
     return sensitivity / (problem.n * mu_per_release)
 
 
@@ -150,17 +181,19 @@ def _explain_plan(
     clip_explanation: str,
 ) -> tuple[str, ...]:
     releases_text = "twice" if spec.n_moment_releases == 2 else "once"
-    steps = str(spec.n_steps)
-    if spec.n_approach_steps:
+    steps, counted = str(spec.n_steps), rules.count_budget_fraction(request) if spec.count_noise_std else 0.0
+    if spec.max_steps:
         steps += f" (up to {spec.max_steps} if the first {spec.n_approach_steps} indicate a flat loss, "
         steps += "at the same cost)"
     return (
         f"{clip_explanation} (n mu / (s p) = {signal_to_noise:.3g}, mu = {request.mu:.4g})",
-        f"{MOMENT_BUDGET_FRACTION:.0%} of the privacy budget (in mu^2) is spent on the feature second-moment matrix, "
-        f"released {releases_text}: eigenvalues above {moment_budget.edge / 2:.2g} of the squared row norm stand "
-        "above the noise, and whitening then spreads the noise evenly over the directions",
-        f"{1 - MOMENT_BUDGET_FRACTION:.0%} is spent on {steps} accelerated full-batch steps in whitened coordinates",
-        f"the mean of the last {'half' if spec.n_approach_steps else 'two thirds'} of the iterates is released"
+        *explain_counts(counted),
+        f"{(1 - counted) * MOMENT_BUDGET_FRACTION:.0%} of the privacy budget (in mu^2) is spent on the feature "
+        f"second-moment matrix, released {releases_text}: eigenvalues above {moment_budget.edge / 2:.2g} of the "
+        "squared row norm stand above the noise, and whitening then spreads the noise evenly over the directions",
+        f"{(1 - counted) * (1 - MOMENT_BUDGET_FRACTION):.0%} is spent on {steps} accelerated full-batch steps in "
+        "whitened coordinates",
+        f"the mean of the last {'half' if spec.max_steps else 'two thirds'} of the iterates is released"
         + (", shrunk where the noisy path indicates weak effects" if spec.shrink else "")
         + "; this has no privacy cost",
     )

@@ -89,6 +89,7 @@ def estimate_excess(
     path: Mapping[int, Floats],
     steps: int,
     problem: Problem,
+    mean_curvature: float = 1.0,
 ) -> float | None:
     """Estimate the excess of the mean loss over its minimum, for a fit whose tail has the mean `tail` [p] in q.
 
@@ -96,6 +97,8 @@ def estimate_excess(
     it is along the coefficients, and sum h_j (1 - phi_j)^2 q_j^2 / 2 for what the steps did not reach. Coordinates
     whose eigenvalues are below the noise may be flatter than assumed: where the loss still falls along them, that
     decrease is used instead. None for losses whose curvature is not known from the scores.
+
+    mean_curvature : at the start of the descent, to which `tail` and `path` are relative, over its bound.
     """
     loss, slope_formula = problem.loss, problem.loss.slope_formula
     if slope_formula is None or loss.score_dimension > 1 or slope_formula.kind not in ("logistic", "affine"):
@@ -105,7 +108,7 @@ def estimate_excess(
     for _ in range(3):  # fixed point: the noise in the scores depends on how flat the loss is
         if slope_formula.kind == "logistic" and score:
             curvature_ratio = mean_curvature_ratio(score)
-        curvatures = curvature_ratio / spec.step_size * moments
+        curvatures = mean_curvature * curvature_ratio / spec.step_size * moments
         windows = window_response(spec.descent_path(steps), np.minimum(etas * curvatures, 2.0))
         variances = (etas * bound * spec.noise_at_step(steps - 1, steps)) ** 2 * windows.noise[:, 2, 2]
         score = math.sqrt(max(square - float(moments @ variances), 0.1 * square))
@@ -234,6 +237,139 @@ def shrink_tail(
     weak_probability = float(posterior[COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
     correction = weak_probability * (posterior @ (squares * reached / joint) * rotated_tail - rotated_tail)
     return ShrinkageResult(tail + correction @ axes, weak_probability)
+
+
+STEP_CURVATURE_POWER = 0.25
+"""Power of the mean curvature to which steps adapt where a class is rare: rows whose scores noise has raised have more
+of it, above all where a column is rare as well, and steps for the mean would overshoot there."""
+
+
+class DescentStart(NamedTuple):
+    """The constant model at which a descent starts: a function of noisy counts, or 0.
+
+    Parameters
+    ----------
+    center : the model, in q [p, K].
+    unit : q [p] of the constant score 1; zeros where no column is known to be constant.
+    mean_curvature : of the loss at the constant model, over its bound.
+    uncertainty : standard deviation of the noise on the score of the model; infinite where nothing but the descent
+        tells the constant.
+    """
+
+    center: Floats
+    unit: Floats
+    mean_curvature: float = 1.0
+    uncertainty: float = 0.0
+
+    @property
+    def step_curvature(self) -> float:
+        """The curvature that steps allow for, over the bound of the loss."""
+        return math.pow(min(1.0, self.mean_curvature), STEP_CURVATURE_POWER)
+
+    def split(self, deviation: Floats, moments: Floats) -> tuple[float, Floats]:
+        """Return the mean score of a deviation [p] in q, and the rest, whose scores have the mean 0."""
+        weights = moments * self.unit
+        shift = float(weights @ deviation) / max(float(weights @ self.unit), 1e-300)
+        return shift, deviation - shift * self.unit
+
+
+class ScoreNoise(NamedTuple):
+    """What noise of known size does to the scores of a window's mean.
+
+    Parameters
+    ----------
+    moments : second moment of each coordinate. steps : step size of each coordinate.
+    gradient_noise : standard deviation of the noise on a coordinate of the last gradient.
+    curvature : mean curvature of the loss in the score.
+    path : whose last window it is about.
+    """
+
+    moments: Floats
+    steps: Floats
+    gradient_noise: float
+    curvature: float
+    path: DescentPath
+
+    def variance(self) -> float:
+        """Return the variance that noise alone gives to the scores."""
+        response = window_response(self.path, np.minimum(self.steps * self.curvature * self.moments, 2.0))
+        return float(self.moments @ ((self.steps * self.gradient_noise) ** 2 * response.noise[:, -1, -1]))
+
+
+MIN_COUNT_DOUBT = 0.5
+"""Squared uncertainty of the constant model's score, over the noise on one coordinate of the scores, from which
+counting the classes again is worth more than further steps."""
+
+
+def is_better_counted(deviation: Floats, start: DescentStart, noise: ScoreNoise) -> bool:
+    """Return whether an iterate shows no gain over the constant model, whose own score is uncertain."""
+    variance, size = noise.variance(), len(deviation)
+    if start.uncertainty**2 < MIN_COUNT_DOUBT * variance / size:
+        return False
+    _, rest = start.split(deviation, noise.moments)
+    return gain_factor(float(noise.moments @ rest**2), variance, 2 / size) == 0
+
+
+def gain_factor(square: float, variance: float, relative_variance: float) -> float:
+    """Return the James-Stein factor 1 - V / D^2, or 0 where D^2 is within the range of noise.
+
+    D^2 (`square`) is the variance of the scores, and V (`variance`) the mean of the part of it that noise has, whose
+    relative variance r is 2 / p for p normal coordinates: up to (1 + sqrt(2 r)) V there is no gain to be seen.
+    """
+    if not square > (1 + math.sqrt(2 * relative_variance)) * variance:
+        return 0.0
+    return 1 - variance / square
+
+
+def limit_deviation(shrunk: Floats, tail: Floats, start: DescentStart, noise: ScoreNoise) -> Floats:
+    """Return a deviation from the constant model that is no longer than its James-Stein estimate.
+
+    The tail is better than the constant model only where the variance D^2 of its scores is more than twice that of
+    noise alone, V; (1 - V / D^2)_+ tail is no worse than either, up to the noise of two coordinates
+    (docs/theory/planner.md, section 5).
+
+    Parameters
+    ----------
+    shrunk, tail : deviations [p] from the constant model in q, after and before shrinkage.
+    """
+    moments, variance = noise.moments, noise.variance()
+    shift, rest = start.split(tail, moments)
+    square = float(moments @ rest**2)
+    if not square > 0:
+        return np.zeros_like(tail)
+    _, shrunk_rest = start.split(shrunk, moments)
+    factor = math.sqrt(float(moments @ shrunk_rest**2) / square)
+    limit = gain_factor(square, variance, 2 / len(tail))
+    if factor > limit:
+        shrunk_rest, factor = shrunk_rest * (limit / factor), limit
+    return np.asarray(shrunk_rest + _kept_shift(factor, start, variance / len(tail)) * shift * start.unit)
+
+
+def shrink_to_constant(
+    deviation: Floats,
+    start: DescentStart,
+    moments: Floats,
+    variance: float,
+    relative_variance: float,
+    kept: float,
+) -> Floats:
+    """Return the James-Stein estimate of a deviation of which an earlier shrinkage left the fraction `kept`."""
+    shift, rest = start.split(deviation, moments)
+    factor = min(1.0, gain_factor(float(moments @ rest**2), variance, relative_variance) / kept)
+    return np.asarray(
+        factor * rest + _kept_shift(factor, start, variance / len(deviation)) * shift * start.unit
+    )
+
+
+def _kept_shift(factor: float, start: DescentStart, variance: float) -> float:
+    """Return the fraction of the mean score to keep when the rest of the scores is multiplied by `factor`.
+
+    The mean compensates for the variance of the scores, which is multiplied by the square of it; beyond that it
+    corrects a noisy share, if that is more uncertain than the mean itself, of this variance.
+    """
+    doubt = start.uncertainty**2
+    correction = 1.0 if math.isinf(doubt) else doubt / (doubt + variance) if doubt else 0.0
+    return factor**2 + (1 - factor**2) * correction
 
 
 def _guess_moments(geometry: WhitenedGeometry, decay: float) -> Floats:

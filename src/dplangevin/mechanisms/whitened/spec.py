@@ -117,7 +117,8 @@ class WhitenedSpec(Spec):
         moments    mean x x' + moment_noise_std (Z + Z') / 2, the second one of w B' x / R
         gradients  mean w r B' x / R + noise_std N(0, I),  r the slope of the loss at the score of the row
 
-    where a mean is a sum over the public divisor n. B, R and w are functions of the released moments.
+    where a mean is a sum over the public divisor n. B, R and w are functions of the released moments. With
+    count_noise_std, noisy counts of the classes come first, and the descent starts at the constant model they give.
 
     Parameters
     ----------
@@ -137,6 +138,10 @@ class WhitenedSpec(Spec):
     average_from : first step (from 0) of the tail that is averaged.
     shrink : whether the average is shrunk by empirical Bayes (post-processing, no privacy depends on it).
     secure : sums over records are exact, and their noise is drawn exactly on public grids.
+    count_noise_std : standard deviation of the noise on the mean of weight x indicator of each class; None releases
+        no counts.
+    recount_noise_std : the same for a second count, which may take the place of the steps after the approach; it
+        costs no more than they do. None never counts again.
 
     Attributes
     ----------
@@ -161,6 +166,8 @@ class WhitenedSpec(Spec):
     max_steps: int = 0
     release: Literal["noisy-answers"] = "noisy-answers"
     secure: bool = False
+    count_noise_std: float | None = None
+    recount_noise_std: float | None = None
     combined_noise: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -182,6 +189,11 @@ class WhitenedSpec(Spec):
         _check.validate_fields(
             self, shrink=_check.check_flag, approach_noise_std=_check.check_scale, secure=_check.check_flag
         )
+        for name in ("count_noise_std", "recount_noise_std"):
+            if getattr(self, name) is not None:
+                _check.set_frozen(self, **{name: _check.check_scale(name, getattr(self, name))})
+        if self.recount_noise_std is not None and not (self.count_noise_std and self.n_approach_steps):
+            raise InvalidParameter("a second count needs a first one, and an approach that decides on it.")
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("noisy-answers",)))
         if self.n_moment_releases not in ALLOWED_MOMENT_RELEASES:
             raise InvalidParameter(f"n_moment_releases must be 1 or 2, got {self.n_moment_releases!r}.")

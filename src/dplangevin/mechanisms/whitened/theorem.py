@@ -16,8 +16,8 @@ EXACT_RECORD_ASSUMPTION = (
     "(docs/theory/exact_sums.md)"
 )
 ADAPTIVE_STEPS_ASSUMPTION = (
-    "the noisy gradients of the first steps determine how many follow; the noise of these grows with their "
-    "number, so that any number costs the same"
+    "the noisy gradients of the first steps determine how many follow, or whether the classes are counted again "
+    "instead; the noise of these grows with their number, so that all of it costs the same"
 )
 
 
@@ -27,6 +27,9 @@ class WhitenedComposition(
     """Composition of n_moment_releases Gaussian mechanisms on second moments and n_steps on gradients.
 
     Each mechanism depends on the releases before it.
+
+    Counts of the classes, if the spec asks for them: a record adds its weight to one class, so the vector of means of
+    weight x indicator moves by at most weight_bound / n (add-remove), a replaced record by sqrt(2) weight_bound / n.
 
     Moments: in the isometric coordinates of symmetric matrices (the diagonal, sqrt 2 times the entries above it) the
     noise is moment_noise_std N(0, I). A row x of norm at most 1 moves the mean by |x x'|_F / n <= 1 / n (add-remove),
@@ -40,6 +43,9 @@ class WhitenedComposition(
 
     A secure run has the same sensitivities and the same noise: the integers of a record are checked against the same
     bounds, sums over records are exact, and the ideal release is rounded (docs/theory/exact_sums.md).
+
+    A second count, with recount_noise_std, takes the place of the steps after the approach where what was released
+    until then decides so. It costs at most what they do, so that given the earlier releases the rest has the same mu.
 
     Coordinates, weights of rows, step sizes, momentum, averages and shrinkage are functions of released values. No
     convexity is used. The budget fractions are public, so adaptive composition holds: mu^2 is the sum of squares.
@@ -60,10 +66,21 @@ class WhitenedComposition(
         approach = (
             (Gaussian(mu=round_up(first), count=spec.n_approach_steps),) if spec.n_approach_steps else ()
         )
+        counts: tuple[Gaussian, ...] = ()
+        if spec.count_noise_std is not None:
+            changed = (math.sqrt(2) if is_replace_one else 1.0) * constants.weight_bound
+            counts = (Gaussian(mu=round_up(changed / (constants.n * spec.count_noise_std)), count=1),)
+            if spec.recount_noise_std is not None:
+                recount = round_up(changed / (constants.n * spec.recount_noise_std))
+                if not recount**2 <= steps.mu**2 * steps.count:
+                    raise self.refuse(
+                        "the second count of the classes costs more than the steps it takes the place of",
+                        "Raise recount_noise_std.",
+                    )
         return self.guarantee(
             constants,
             spec,
-            (Gaussian(mu=round_up(moment), count=spec.n_moment_releases), *approach, steps),
+            (*counts, Gaussian(mu=round_up(moment), count=spec.n_moment_releases), *approach, steps),
             (
                 "second moments are of rows alone: neither labels nor sample weights enter them",
                 *((ADAPTIVE_STEPS_ASSUMPTION,) if spec.n_approach_steps else ()),

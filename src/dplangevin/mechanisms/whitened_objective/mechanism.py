@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from dplangevin.data.dataset import Block, Dataset
+from dplangevin.mechanisms.constant_model import (
+    constant_coefficients,
+    count_scale,
+    estimate_shares,
+    fit_constant,
+    score_uncertainty,
+    sum_class_weights,
+)
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
 from dplangevin.mechanisms.perturbation.mechanism import sample_perturbation
-from dplangevin.mechanisms.whitened.postprocessing import round_to_two_digits
+from dplangevin.mechanisms.whitened.postprocessing import (
+    MIN_COUNT_DOUBT,
+    DescentStart,
+    round_to_two_digits,
+    shrink_to_constant,
+)
 from dplangevin.mechanisms.whitened.whitening import Spectrum, noisy_spectrum, second_moment_sum
 from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.planner.rules import PURE_EDGE_FACTOR
@@ -190,22 +204,131 @@ class WhitenedObjective(FitMechanism[WhitenedObjectiveSpec]):
     spec_type = WhitenedObjectiveSpec
 
     def execute(self, inputs: MechanismInput[WhitenedObjectiveSpec]) -> MechanismOutput:
-        """Release the moment, whiten, and return the perturbed minimiser."""
-        spec, problem = inputs.spec, inputs.data.problem
-        moment = release_second_moment(spec, inputs.data, inputs.rng)
+        """Release counts and moment, whiten, and return the perturbed minimiser, or the constant model."""
+        spec, data, rng = inputs.spec, inputs.data, inputs.rng
+        counts = release_counts(spec, data, spec.count_density_scale, rng)
+        moment = release_second_moment(spec, data, rng)
         spectrum = moment_spectrum(spec, moment)
         basis = whitening_basis(spectrum)
-        q = minimize_perturbed(spec, inputs.data, basis, inputs.rng)
-        theta = basis @ q.reshape(problem.n_columns, -1)
         # The moment and coordinates are not released: as floating-point numbers they could reveal the exact sum.
         auxiliary = {"resolved": spectrum.above_noise.astype(float)}
-        excess = estimate_excess(spec, problem, spectrum, q, WHITENING_POWER)
+        if counts is None:
+            q = minimize_perturbed(spec, data, basis, rng)
+        else:
+            center = ConstantCenter.build(data.problem, counts, spectrum, basis)
+            if center.is_all_to_learn(spec, data.problem):
+                assert spec.recount_density_scale is not None
+                again = release_counts(spec, data, spec.recount_density_scale, rng)
+                assert again is not None
+                center = ConstantCenter.build(data.problem, combine_counts(counts, again), spectrum, basis)
+                return MechanismOutput(value=basis @ center.center, auxiliary=auxiliary)
+            deviation = minimize_perturbed(spec, data, basis, rng, center.center)
+            q = center.center + center.limit(deviation, spec, data.problem)
+        theta = basis @ q.reshape(data.problem.n_columns, -1)
+        excess = estimate_excess(spec, data.problem, spectrum, q, WHITENING_POWER)
         return MechanismOutput(
             value=theta.ravel(),
             auxiliary=auxiliary
             if excess is None
             else auxiliary | {"excess_risk": round_to_two_digits(excess)},
         )
+
+
+class NoisyClassMeans(NamedTuple):
+    """Means of weight x indicator of the classes with noise, and the standard deviation of the noise on each."""
+
+    means: Floats
+    noise_std: float
+
+
+def release_counts(
+    spec: WhitenedObjectiveSpec, data: Dataset, density_scale: float | None, rng: np.random.Generator
+) -> NoisyClassMeans | None:
+    """Release the means of weight x indicator with noise of this scale; None without one."""
+    if density_scale is None:
+        return None
+    exact = data.sum_over_blocks(sum_class_weights) / count_scale(data.problem)
+    noise = sample_perturbation("gamma", len(exact), density_scale, rng)
+    return NoisyClassMeans(exact + noise, density_scale * math.sqrt(len(exact) + 1))
+
+
+def combine_counts(first: NoisyClassMeans, second: NoisyClassMeans) -> NoisyClassMeans:
+    """Return the mean of two releases, weighted by the inverses of their variances."""
+    weights = np.array([first.noise_std, second.noise_std]) ** -2
+    means = (weights[0] * first.means + weights[1] * second.means) / weights.sum()
+    return NoisyClassMeans(means, float(weights.sum() ** -0.5))
+
+
+MAX_SCORE_NOISE = 0.4
+"""Variance that noise gives to the scores from which a fit has nothing to add to the constant model."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConstantCenter:
+    """The constant model towards which the ridge draws, in q: post-processing of noisy counts and moment.
+
+    Parameters
+    ----------
+    start : the model, the unit score, mean curvature and uncertainty, as for a descent.
+    moments : expected second moment of each coordinate of T' x.
+    """
+
+    start: DescentStart
+    moments: Floats
+
+    @classmethod
+    def build(
+        cls, problem: Problem, counts: NoisyClassMeans, spectrum: Spectrum, basis: Floats
+    ) -> ConstantCenter:
+        """Return the constant model of these counts in the coordinates T."""
+        shares = estimate_shares(counts.means, counts.noise_std, problem.n)
+        constant = fit_constant(problem, shares)
+        unit = np.asarray(
+            np.linalg.solve(basis, constant_coefficients(problem, np.ones(1))[:, 0]), np.float64
+        )
+        noise = counts.noise_std / max(float(counts.means.sum()), counts.noise_std)
+        uncertainty = score_uncertainty(problem, shares, noise)
+        start = DescentStart(unit[:, None] * constant.scores, unit, constant.curvature_fraction, uncertainty)
+        moments = spectrum.values ** (1 - 2 * WHITENING_POWER)
+        return cls(start=start, moments=problem.row_norm**2 * moments / moments.sum())
+
+    @property
+    def center(self) -> Floats:
+        """The constant model in q [p]."""
+        return np.asarray(self.start.center[:, 0])
+
+    def noise(self, spec: WhitenedObjectiveSpec, problem: Problem) -> tuple[float, float]:
+        """Return the variance that noise alone gives to the scores, and the fraction that the ridge leaves of them.
+
+        In a coordinate of curvature h the minimiser is off by b / (h + Lambda), and Lambda shrinks it by h / (h +
+        Lambda); b has the variance (p + 1) density_scale^2 per coordinate.
+        """
+        h = problem.n * self.start.mean_curvature * problem.loss.step_curvature * self.moments
+        ridge = problem.n * spec.ridge
+        variances = (len(h) + 1) * spec.density_scale**2 / (h + ridge) ** 2
+        kept = float(self.moments @ (h / (h + ridge))) / float(self.moments.sum())
+        return float(self.moments @ variances), kept
+
+    def is_all_to_learn(self, spec: WhitenedObjectiveSpec, problem: Problem) -> bool:
+        """Return whether the rest of the budget is better spent on counting the classes again.
+
+        That is where noise would hide what features add, and the share of the rarest class is more uncertain than the
+        noise on one coordinate of the scores.
+        """
+        if spec.recount_density_scale is None:
+            return False
+        variance, _ = self.noise(spec, problem)
+        is_doubtful = self.start.uncertainty**2 >= MIN_COUNT_DOUBT * variance / len(self.moments)
+        return variance > MAX_SCORE_NOISE and is_doubtful
+
+    def limit(self, deviation: Floats, spec: WhitenedObjectiveSpec, problem: Problem) -> Floats:
+        """Return the deviation, no longer than its James-Stein estimate (see `whitened.postprocessing`)."""
+        variance, kept = self.noise(spec, problem)
+        p = len(deviation)
+        relative_variance = 2 / p + (4 * p + 6) / (
+            p * (p + 1)
+        )  # of directions, and of |b|^2 for |b| ~ Gamma(p)
+        return shrink_to_constant(deviation, self.start, self.moments, variance, relative_variance, kept)
 
 
 def release_second_moment(spec: WhitenedObjectiveSpec, data: Dataset, rng: np.random.Generator) -> Floats:
@@ -230,13 +353,17 @@ def whitening_basis(spectrum: Spectrum) -> Floats:
 
 
 def minimize_perturbed(
-    spec: WhitenedObjectiveSpec, data: Dataset, basis: Floats, rng: np.random.Generator
+    spec: WhitenedObjectiveSpec,
+    data: Dataset,
+    basis: Floats,
+    rng: np.random.Generator,
+    center: Floats | None = None,
 ) -> Floats:
-    """Return the perturbed minimiser q over rows T' x."""
+    """Return the perturbed minimiser q over rows T' x, relative to the center where there is one."""
     problem = data.problem
     tilt = sample_perturbation("gamma", problem.dimension, spec.density_scale, rng)
     objective = TiltedObjective(
-        data=make_whitened_dataset(data, basis), ridge=problem.n * spec.ridge, tilt=tilt
+        data=make_whitened_dataset(data, basis), ridge=problem.n * spec.ridge, tilt=tilt, center=center
     )
     release_noise = sample_perturbation("gamma", problem.dimension, spec.release_density_scale, rng)
     return minimize_certified(objective, spec.tolerance, spec.n_iterations, spec.coef_bound) + release_noise

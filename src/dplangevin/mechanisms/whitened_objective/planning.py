@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
@@ -15,7 +16,7 @@ from dplangevin.mechanisms.whitened_objective.spec import WhitenedObjectiveSpec
 from dplangevin.mechanisms.whitened_objective.theorem import whitened_constants
 from dplangevin.planner import risk, rules
 from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import Request, explain_clip, low_signal_warning
+from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
 from dplangevin.planner.rules import PureMomentBudget
 from dplangevin.problem import Problem
 
@@ -26,15 +27,18 @@ RIDGE_FACTOR = 1.2
 def prefers_pure_whitening(request: Request) -> bool:
     """Return True where mechanism="auto" whitens under a pure guarantee: models where that was measured to help."""
     pure = request.uses_defaults and request.delta == 0 and request.defaults.whitens_purely
-    return pure and PureMomentBudget.for_request(request).is_worthwhile
+    is_guarded = (
+        rules.count_budget_fraction(request) > 0
+    )  # only this mechanism falls back to the constant model
+    return pure and (is_guarded or PureMomentBudget.for_request(request).is_worthwhile)
 
 
 def plan_whitened_objective(request: Request) -> FitPlan:
     """Plan a second-moment release with a fraction of epsilon, and the whitened minimiser with the rest."""
     moment_budget = PureMomentBudget.for_request(request)
-    remaining_request = replace(
-        request, epsilon=(1 - moment_budget.budget_fraction) * request.epsilon, delta=0.0
-    )
+    count_fraction = rules.count_budget_fraction(request)
+    rest = (1 - count_fraction) * request.epsilon
+    remaining_request = replace(request, epsilon=(1 - moment_budget.budget_fraction) * rest, delta=0.0)
     signal_to_noise = remaining_request.effective_n(pure=True) / request.dimension
     bound = rules.convex_clip(request.defaults, signal_to_noise, True)
     problem = request.make_problem(bound, 0.0)
@@ -48,7 +52,10 @@ def plan_whitened_objective(request: Request) -> FitPlan:
         coef_bound=COEF_BOUND_FACTOR * request.defaults.coef_bound / problem.row_norm,
     )
     spec = WhitenedObjectiveSpec(
-        moment_density_scale=_moment_noise_scale(request, moment_budget.budget_fraction),
+        moment_density_scale=_noise_scale(
+            request, moment_budget.budget_fraction * (1 - count_fraction), request.n_changed_records
+        ),
+        **_count_fields(request, count_fraction, remaining_request.epsilon / request.epsilon),
         ridge=ridge,
         density_scale=objective.density_scale,
         tolerance=objective.tolerance,
@@ -68,7 +75,7 @@ def plan_whitened_objective(request: Request) -> FitPlan:
     return FitPlan(
         model=request.model,
         plan=Plan(problem=problem, spec=spec, delta=request.delta, theorem=request.theorem),
-        reasons=_explain_plan(moment_budget, problem, spec, signal_to_noise),
+        reasons=_explain_plan(moment_budget, problem, spec, signal_to_noise, count_fraction),
         predicted_excess_risk=predicted,
         warning=low_signal_warning(request, signal_to_noise),
     )
@@ -84,26 +91,47 @@ def _choose_ridge(request: Request, problem: Problem, signal_to_noise: float) ->
     )
 
 
-def _moment_noise_scale(request: Request, budget_fraction: float) -> float:
-    """Return the scale at which the moment costs its fraction of epsilon, slightly larger for rounding."""
+def _count_fields(request: Request, count_fraction: float, recount_fraction: float) -> dict[str, Any]:
+    """Return the spec's fields for the counts of the classes, the second of which may replace the minimiser."""
+    if not count_fraction:
+        return {}
+    sensitivity = math.sqrt(request.n_changed_records) * request.weight_bound
+    first, second = (
+        _noise_scale(request, fraction, sensitivity)
+        for fraction in (count_fraction, (1 - 1e-6) * recount_fraction)
+    )
+    return {"count_density_scale": first, "recount_density_scale": second}
+
+
+def _noise_scale(request: Request, budget_fraction: float, sensitivity: float) -> float:
+    """Return the scale at which a mean costs its fraction of epsilon, slightly larger for rounding.
+
+    sensitivity : of the sum over records, in the norm of the noise.
+    """
     cost = round_down(budget_fraction * request.epsilon)
     if not cost > 0:
         raise CalibrationFailed(
             f"epsilon = {request.epsilon:g} is too small for double precision; raise epsilon."
         )
-    return request.n_changed_records / (request.n * cost)
+    return sensitivity / (request.n * cost)
 
 
 def _explain_plan(
-    moment_budget: PureMomentBudget, problem: Problem, spec: WhitenedObjectiveSpec, signal_to_noise: float
+    moment_budget: PureMomentBudget,
+    problem: Problem,
+    spec: WhitenedObjectiveSpec,
+    signal_to_noise: float,
+    count_fraction: float,
 ) -> tuple[str, ...]:
+    fit_fraction = (1 - count_fraction) * (1 - moment_budget.budget_fraction)
     budget_fraction, edge = moment_budget.budget_fraction, moment_budget.edge(moment_budget.budget_fraction)
     return (
         f"{explain_clip(problem, signal_to_noise)} (n eps / (s p^1.5) = {signal_to_noise:.3g})",
-        f"{budget_fraction:.0%} of epsilon is spent on the feature second-moment matrix, released once: eigenvalues "
-        f"above {edge / 2:.2g} of the squared row norm stand above the noise, and whitening then spreads the noise "
-        "evenly over the directions",
-        f"{1 - budget_fraction:.0%} is spent on one exact minimisation in whitened coordinates, perturbed by "
+        *explain_counts(count_fraction),
+        f"{(1 - count_fraction) * budget_fraction:.0%} of epsilon is spent on the feature second-moment matrix, "
+        f"released once: eigenvalues above {edge / 2:.2g} of the squared row norm stand above the noise, and "
+        "whitening then spreads the noise evenly over the directions",
+        f"{fit_fraction:.0%} is spent on one exact minimisation in whitened coordinates, perturbed by "
         "Gamma-norm noise; a hundredth of it covers the solver",
         f"its ridge, {spec.ridge:.3g} per sample on whitened coefficients, balances bias against noise",
     )

@@ -21,6 +21,11 @@ class WhitenedObjectiveTheorem(
 ):
     """Pure composition: s / (n moment_density_scale) for the moment, plus the cost of objective perturbation.
 
+    Counts of the classes, if the spec asks for them: a record adds its weight to one class, so the vector of means of
+    weight x indicator moves by at most weight_bound / n (add-remove), a replaced record by sqrt(2) weight_bound / n, in
+    the Euclidean norm, and the log density of the noise is Lipschitz in it with 1 / count_density_scale. Given the
+    counts the center of the ridge is fixed, and losses at center + q have the same constants.
+
     Moment: the log density of the noise is Lipschitz in the nuclear norm with the constant 1 / moment_density_scale.
     A row of norm at most 1 moves the mean by |x x'|_* / n <= 1 / n (add-remove), a replaced one by
     |x x' - y y'|_* / n <= 2 / n.
@@ -29,6 +34,9 @@ class WhitenedObjectiveTheorem(
     most weight_bound slope_bound row_norm, and a Hessian of norm at most weight_bound curvature_bound row_norm^2: the
     weights keep w |T' x|^2 <= row_norm^2. So the theorem of objective perturbation holds with the lipschitz and
     data_smoothness of the problem, and with the ridge that the spec puts on q.
+
+    A second count, with recount_density_scale, takes the place of the minimiser where the counts and the moment decide
+    so. It costs at most what the minimiser does.
 
     Composition: pure costs add up; the scales are public. T and theta = T q are post-processing.
     """
@@ -48,10 +56,20 @@ class WhitenedObjectiveTheorem(
         second = ObjectivePerturbationTheorem().certify(
             whitened_constants(constants, spec.ridge), spec.objective_spec
         )
+        parts = (Pure(value=moment), *second.parts)
+        if spec.count_density_scale is not None:
+            changed = (math.sqrt(2) if n_changed_records == 2 else 1.0) * constants.weight_bound / constants.n
+            parts = (Pure(value=round_up(changed / spec.count_density_scale)), *parts)
+            recount = spec.recount_density_scale
+            if recount is not None and not round_up(changed / recount) <= second.epsilon(0.0):
+                raise self.refuse(
+                    "the second count of the classes costs more than the minimiser it takes the place of",
+                    "Raise recount_density_scale.",
+                )
         return self.guarantee(
             constants,
             spec,
-            (Pure(value=moment), *second.parts),
+            parts,
             (
                 "the second moment is of rows alone: neither labels nor sample weights enter it",
                 *solver_assumptions(spec.n_iterations),

@@ -52,6 +52,7 @@ class Logistic(Loss):
         unclipped_signal_pure=150.0,
         shrinks=True,
         adapts_steps=True,
+        counts_classes=True,
         whitens_purely=True,
     )
 

@@ -27,6 +27,8 @@ class ModelDefaults:
         data is short, and where it is long.
     shrinks : whether released coefficients are shrunk where the path of the fit shows weak effects (by measurement).
     adapts_steps : whether the first few steps decide how many follow (by measurement).
+    counts_classes : whether a fit starts at the constant model of noisy class counts, or of a noisy mean target (by
+        measurement).
     whitens_purely : whether second moments under a pure guarantee are worth their budget (by measurement).
     """
 
@@ -43,6 +45,7 @@ class ModelDefaults:
     steps_power_long: float = 0.0
     shrinks: bool = False
     adapts_steps: bool = False
+    counts_classes: bool = False
     whitens_purely: bool = False
 
 

@@ -37,6 +37,7 @@ class Squared(Loss):
         coef_bound=1.5,
         averaged_fraction=0.8,
         min_clip=0.25,
+        counts_classes=True,
         whitens_purely=True,
     )
 

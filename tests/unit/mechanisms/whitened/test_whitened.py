@@ -597,6 +597,10 @@ def test_the_fallback_is_gated_and_strong_effects_keep_plain_descent() -> None:
 
 def test_its_report_has_a_curve_over_steps() -> None:
     recipe = plan_fit(**stated())
+    assert recipe.plan.spec.n_approach_steps  # any number of steps costs the same: there is no curve
+    assert steps_rows(recipe.plan, 1e-5) == []
+    recipe = plan_fit(**stated(model="huber"))
+    assert not recipe.plan.spec.n_approach_steps
     rows = steps_rows(recipe.plan, 1e-5)
     assert [row.steps for row in rows] == sorted(row.steps for row in rows)
     assert rows[-1].bound is not None

@@ -1,0 +1,125 @@
+"""The constant model: shares of the classes (or a mean target) from noisy counts, and the score that fits them best.
+
+A fit that knows the shares starts at the constant model, assumes the curvature there and shrinks towards it: where a
+class is rare, coefficients start far from the minimiser, and the loss is flatter than its bound by a factor of 1 / (4
+share).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dplangevin._arrays import Floats
+from dplangevin.data.dataset import Dataset
+from dplangevin.problem import Problem
+
+WEIGHT_BITS = 20
+"""Binary digits of a record's weight in units of the largest one: sums of classes are sums of whole numbers."""
+_MAX_SCORE = 40.0
+_N_SHARES = 801
+
+
+def sum_class_weights(data: Dataset) -> Any:
+    """Return the total weight of each class, whole numbers in units of 2^-WEIGHT_BITS of the largest weight.
+
+    A numeric target counts for two classes, the ends of its range, in proportion to how near it is to them: the share
+    of the second is the mean target. A record adds whole numbers of norm at most 2^WEIGHT_BITS, a function of that
+    record alone; with a replaced record the sums move by at most sqrt(2) 2^WEIGHT_BITS.
+    """
+    bounds = data.problem.bounds
+    one, seen, n_classes = float(1 << WEIGHT_BITS), 0, bounds.classes or 2
+    total = np.zeros(n_classes, np.int64)
+    for block in data.blocks():
+        labels = np.asarray(block.labels, np.float64)
+        weights = np.ones(len(labels)) if block.weights is None else np.asarray(block.weights, np.float64)
+        weights = one * np.clip(weights / bounds.weight_bound, 0.0, 1.0)
+        if bounds.classes is None:
+            low, high = bounds.label_range
+            parts = np.clip((labels - low) / (high - low), 0.0, 1.0)
+            whole = np.array([np.floor(weights * part).sum() for part in (1 - parts, parts)])
+        else:
+            whole = np.bincount(labels.astype(np.intp), np.floor(weights), minlength=n_classes)[:n_classes]
+        total += whole.astype(np.int64)
+        seen += len(labels)
+    data.check_row_count(seen)
+    return total
+
+
+def count_scale(problem: Problem) -> float:
+    """Return what a sum of `sum_class_weights` is divided by to give the mean of weight x indicator over n."""
+    return problem.n * float(1 << WEIGHT_BITS) / problem.bounds.weight_bound
+
+
+def estimate_shares(means: Floats, noise_std: float, n: int) -> Floats:
+    """Return the shares of the classes, positive and of sum 1, from noisy means of weight x indicator.
+
+    Each is a posterior mean, the best prediction in log-loss, under Jeffreys' prior on shares between 1 / (2 n) and
+    1 - 1 / (2 n). Far above the noise it is the noisy share itself.
+    """
+    n_classes = len(means)
+    total = max(float(means.sum()), noise_std, 1e-300)
+    least = 1 / (2 * max(n, 2))
+    reach, estimates = 8 * noise_std / total, []
+    for mean in means:
+        middle = float(np.clip(mean / total, least, 1 - least))
+        ends = np.clip([middle - reach, middle + reach], least, 1 - least)
+        # Jeffreys' prior is uniform in the angle whose sine squared is the share
+        low, high = np.arcsin(np.sqrt(ends)).tolist()
+        shares = np.sin(np.linspace(low, high, _N_SHARES)) ** 2
+        rest = float(means.sum()) - mean
+        misfits = (mean - shares * total) ** 2 + (rest - (1 - shares) * total) ** 2 / (n_classes - 1)
+        logs = -misfits / (2 * noise_std**2)
+        posterior = np.exp(logs - logsumexp(logs))
+        estimates.append(float(posterior @ shares))
+    return np.asarray(estimates) / math.fsum(estimates)
+
+
+class ConstantModel(NamedTuple):
+    """Scores [K] of the best model without features, and the curvature of the loss there over its bound."""
+
+    scores: Floats
+    curvature_fraction: float
+
+
+def fit_constant(problem: Problem, shares: Floats) -> ConstantModel:
+    """Return the constant model of these shares: the zero of the mean slope, which increases with the score."""
+    loss = problem.loss
+    if loss.score_dimension > 1:
+        logs = np.log(shares)
+        return ConstantModel(logs - logs.mean(), 1.0)
+    if problem.bounds.classes is None:  # a clip would give the mean of the two ends another meaning
+        loss, labels = loss.unclipped_loss, np.array(problem.bounds.label_range)
+    else:
+        labels = np.arange(len(shares), dtype=np.float64)
+    low, high = -_MAX_SCORE, _MAX_SCORE
+    for _ in range(60):
+        middle = (low + high) / 2
+        slope = float(shares @ loss.slope(np.full(len(labels), middle), labels))
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    score = (low + high) / 2
+    curvature = float(shares @ loss.curvature(np.full(len(labels), score), labels))
+    return ConstantModel(np.array([score]), curvature / loss.step_curvature)
+
+
+def score_uncertainty(problem: Problem, shares: Floats, noise: float) -> float:
+    """Return the standard deviation of the constant model's score, for this noise on each share.
+
+    A numeric target's mean has the noise of a share times its range; a logarithm of odds that of the rarest share,
+    divided by it.
+    """
+    if problem.bounds.classes is None:
+        low, high = problem.bounds.label_range
+        return (high - low) * noise
+    return noise / float(shares.min())
+
+
+def constant_coefficients(problem: Problem, scores: Floats) -> Floats:
+    """Return theta [p, K] of a model with these scores on every row: only the constant column has coefficients."""
+    assert problem.constant is not None
+    theta = np.zeros((problem.n_columns, problem.loss.score_dimension))
+    theta[-1] = scores / problem.constant
+    return theta

@@ -1,0 +1,196 @@
+"""The constant model: counts of classes, their shares, and fits that return to it where noise hides the features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+
+from dplangevin import DPLogisticRegression, DPRidge, calibrate
+from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.data import ArrayDataset
+from dplangevin.errors import DplangevinError, InvalidParameter
+from dplangevin.mechanisms.constant_model import (
+    WEIGHT_BITS,
+    constant_coefficients,
+    count_scale,
+    estimate_shares,
+    fit_constant,
+    sum_class_weights,
+)
+from dplangevin.mechanisms.whitened.postprocessing import DescentStart, gain_factor, shrink_to_constant
+from dplangevin.planner.fit_plan import plan_fit
+from dplangevin.problem import DataBounds, Logistic, Problem, Squared
+
+
+def problem(classes: int | None = 2, weight_bound: float = 1.0, n: int = 4) -> Problem:
+    bounds = (
+        DataBounds(data_norm=1.0, classes=classes, weight_bound=weight_bound)
+        if classes
+        else DataBounds(data_norm=1.0, target=(-1, 3), weight_bound=weight_bound)
+    )
+    loss = Logistic() if classes else Squared().with_clip(0.5)
+    return Problem(loss=loss, bounds=bounds, n=n, n_features=1)
+
+
+def test_a_record_moves_the_counts_by_no_more_than_is_stated() -> None:
+    """Every pair of records, at the corners and inside: sqrt 2 for a replaced one, 1 for an added one."""
+    rng = np.random.default_rng(0)
+    for classes, weight_bound in ((2, 1.0), (2, 2.5), (None, 1.0), (None, 0.5)):
+        stated = problem(classes, weight_bound)
+        one, moved = float(1 << WEIGHT_BITS), []
+        labels = [0.0, 1.0] if classes else [-1.0, 3.0, *rng.uniform(-1, 3, 5)]
+        weights = [0.0, weight_bound, *rng.uniform(0, weight_bound, 3)]
+        added = [
+            sum_class_weights(
+                ArrayDataset(np.zeros((1, 1)), np.array([y]), replace(stated, n=1), np.array([w]))
+            )
+            for y in labels
+            for w in weights
+        ]
+        assert max(np.linalg.norm(each) for each in added) <= one
+        moved = [np.linalg.norm(a - b) for a in added for b in added]
+        assert max(moved) <= math.sqrt(2) * one
+        assert max(moved) == pytest.approx(math.sqrt(2) * one, rel=1e-6)  # the bound is attained
+
+
+def test_counts_are_means_of_weights() -> None:
+    stated = problem(weight_bound=2.0)
+    y, w = np.array([0.0, 1.0, 1.0, 0.0]), np.array([2.0, 0.5, 1.0, 0.25])
+    means = sum_class_weights(ArrayDataset(np.zeros((4, 1)), y, stated, w)) / count_scale(stated)
+    np.testing.assert_allclose(means, [2.25 / 4, 1.5 / 4], atol=1e-5)
+
+
+def test_shares_are_noisy_shares_above_the_noise_and_positive_below() -> None:
+    np.testing.assert_allclose(estimate_shares(np.array([0.9, 0.1]), 1e-4, 10_000), [0.9, 0.1], atol=1e-4)
+    for means in ([1.02, -0.02], [0.5, 0.6], [0.0, 0.0], [-3.0, -1.0]):
+        shares = estimate_shares(np.array(means), 0.01, 1000)
+        assert shares.sum() == pytest.approx(1.0)
+        assert shares.min() >= 0.4 / 1000
+    assert len(estimate_shares(np.array([0.5, 0.3, 0.2]), 0.01, 1000)) == 3
+
+
+def test_the_constant_has_the_shares_as_its_predictions() -> None:
+    stated = problem()
+    constant = fit_constant(stated, np.array([0.98, 0.02]))
+    assert expit(constant.scores[0]) == pytest.approx(0.02)
+    assert constant.curvature_fraction == pytest.approx(4 * 0.02 * 0.98)
+    assert constant_coefficients(stated, constant.scores)[:, 0].tolist() == [0.0, constant.scores[0]]
+    clipped = Problem(loss=Logistic().with_clip(0.5), bounds=stated.bounds, n=4, n_features=1)
+    score = fit_constant(clipped, np.array([0.98, 0.02])).scores[0]
+    assert expit(score) / (expit(score) + 0.5) == pytest.approx(0.02)  # the link of the clipped loss
+    mean = fit_constant(problem(None), np.array([0.75, 0.25]))
+    assert mean.scores[0] == pytest.approx(0.0)  # a quarter of the way from -1 to 3
+    assert mean.curvature_fraction == pytest.approx(1.0)
+
+
+def test_pure_noise_is_returned_to_the_constant() -> None:
+    """Scores of normal noise alone: the James-Stein factor is 0 in most draws, and never raises the expected loss."""
+    rng, p = np.random.default_rng(1), 12
+    start = DescentStart(np.zeros((p, 1)), np.eye(p)[0], uncertainty=0.0)
+    kept = []
+    for _ in range(400):
+        noise = rng.standard_normal(p)
+        noise[0] = 0.0
+        shrunk = shrink_to_constant(noise, start, np.ones(p), p - 1.0, 2 / p, 1.0)
+        kept.append(shrunk @ shrunk / (p - 1))
+    assert np.mean(np.array(kept) == 0) > 0.85
+    assert np.mean(kept) < 0.1
+    assert gain_factor(100.0, 1.0, 2 / p) == pytest.approx(0.99)
+    strong = 10 * np.ones(p)
+    np.testing.assert_allclose(
+        shrink_to_constant(strong, start, np.ones(p), 1.0, 2 / p, 1.0)[1:], strong[1:], rtol=2e-3
+    )
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_counts_are_part_of_the_cost(delta: float, adjacency: str) -> None:
+    options = {"n": 3000, "n_features": 10, "epsilon": 0.5, "data_norm": 1.0, "fit_intercept": True}
+    plan = plan_fit(model="logistic", delta=delta, adjacency=adjacency, **options).plan
+    spec = plan.spec
+    name = "count_noise_std" if delta else "count_density_scale"
+    assert plan.guarantee.epsilon(delta) == pytest.approx(0.5, rel=1e-6)
+    without = CertifiedSpec(
+        spec=replace(spec, **{name: None, name.replace("count", "recount"): None}),
+        delta=delta,
+        constants=plan.problem.constants,
+    )
+    assert without.guarantee.epsilon(delta) < 0.49
+    again = name.replace("count", "recount")
+    cheaper = replace(spec, **{again: 0.99 * getattr(spec, again)})
+    with pytest.raises(DplangevinError, match="second count of the classes costs more"):
+        _ = CertifiedSpec(spec=cheaper, delta=delta, constants=plan.problem.constants).guarantee
+    with pytest.raises(InvalidParameter, match="needs a first one"):
+        replace(spec, **{name: None})
+    moved = (math.sqrt(2) if adjacency == "replace-one" else 1.0) / 3000
+    expected = plan.guarantee.parts[0]
+    cost = expected.mu if delta else expected.value
+    assert cost == pytest.approx(moved / getattr(spec, name), rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_rare_labels_are_not_predicted_worse_than_by_their_share(delta: float) -> None:
+    """1% positives, 3,000 rows, epsilon .5; the exact constant has .0049, and a fit without it had .015 and more."""
+    rng = np.random.default_rng(7)
+    X = np.clip(rng.standard_normal((23_000, 10)), -4, 4) / 4
+    scores = 1.0 * (X @ rng.standard_normal(10)) / (X @ np.ones(10)).std()
+    scores = scores / scores.std()
+    truth = expit(scores - 5.05)
+    y = (rng.random(len(X)) < truth).astype(int)
+    losses = []
+    for seed in range(8):
+        model = DPLogisticRegression(
+            epsilon=0.5, delta=delta, data_norm=10**0.5, classes=[0, 1], random_state=seed
+        ).fit(X[:3000], y[:3000])
+        q = np.clip(model.predict_proba(X[3000:])[:, 1], 1e-12, 1)
+        p = truth[3000:]
+        losses.append(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
+    assert np.mean(losses) < 0.009
+
+
+def test_a_regression_without_signal_predicts_the_mean() -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.uniform(-1, 1, (3000, 8)), np.clip(0.5 + 0.2 * rng.standard_normal(3000), -1, 1)
+    for delta in (1e-6, 0.0):
+        errors = []
+        for seed in range(6):
+            model = DPRidge(
+                epsilon=0.5, delta=delta, data_norm=8**0.5, target_bounds=(-1, 1), random_state=seed
+            )
+            errors.append(np.mean((model.fit(X, y).predict(X) - y) ** 2) / y.var())
+        assert np.mean(errors) < 1.06
+
+
+def test_calibration_to_the_success_of_an_attack() -> None:
+    """For a Gaussian mechanism the advantage is 2 Phi(mu / 2) - 1, and the TPR Phi(Phi^-1(FPR) + mu)."""
+    run = {
+        "n": 1000,
+        "lipschitz": 1.0,
+        "smoothness": 1.0,
+        "step_size": 1.0,
+        "n_steps": 10,
+        "theorem": "composition",
+    }
+    for advantage in (0.05, 0.3):
+        mu = calibrate(**run, advantage=advantage).guarantee.mu
+        assert mu is not None
+        assert 2 * norm.cdf(mu / 2) - 1 == pytest.approx(advantage, abs=1e-4)
+        assert 2 * norm.cdf(mu / 2) - 1 <= advantage
+    for tpr, fpr in ((0.1, 0.01), (0.3, 0.1)):
+        mu = calibrate(**run, tpr_at_fpr=(tpr, fpr)).guarantee.mu
+        assert mu is not None
+        assert norm.cdf(norm.ppf(fpr) + mu) == pytest.approx(tpr, abs=1e-4)
+        assert norm.cdf(norm.ppf(fpr) + mu) <= tpr
+    for wrong in (
+        {"advantage": 1.5},
+        {"tpr_at_fpr": (0.01, 0.1)},
+        {"tpr_at_fpr": 0.1},
+        {"advantage": 0.1, "mu": 1.0},
+    ):
+        with pytest.raises(InvalidParameter):
+            calibrate(**run, **wrong)
