@@ -125,6 +125,10 @@ def _resolve_mechanism(request: Request) -> str:
             f"{what} is proved for at most n records, and with n_public the data may hold more: leave n_public out "
             f"(the number of rows is then public), or use one of {', '.join(mechanisms_with('holds_beyond_n'))}."
         )
+    if request.curvature_fraction and not capabilities.curvature:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} releases no curvature; use one of {', '.join(mechanisms_with('curvature'))}."
+        )
     if not capabilities.ridge_and_radius and (request.alpha is not None or request.radius is not None):
         raise InvalidParameter(
             f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "

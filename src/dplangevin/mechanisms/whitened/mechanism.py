@@ -19,6 +19,8 @@ from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.run_state import RunState
+from dplangevin.mechanisms.whitened.curvature import check_curvature_problem, release_curvature
+from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
     estimate_excess,
     last_third_start,
@@ -83,6 +85,8 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
                 "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
                 "noisy gradient descent."
             )
+        if spec.curvature_noise_std:
+            check_curvature_problem(problem)
         if spec.secure:
             public_row_grid(spec, problem)
             if problem.n_columns > MAX_COLUMNS:
@@ -115,9 +119,15 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         )
         if excess is not None:
             auxiliary["excess_risk"] = round_to_two_digits(excess)
-        return MechanismOutput(
-            value=(basis @ coefficients).ravel() / unit, n_steps=state.n_steps, auxiliary=auxiliary
-        )
+        value = (basis @ coefficients).ravel() / unit
+        if spec.curvature_noise_std:
+            curvature = release_curvature(spec, data, geometry, value, rng)
+            record = record_descent(spec, geometry, state, coefficients[:, 0])
+            estimate = estimate_one_step(
+                record, geometry, curvature, data.problem, state.moments[0], self.flat_directions
+            )
+            auxiliary |= estimate.to_arrays()
+        return MechanismOutput(value=value, n_steps=state.n_steps, auxiliary=auxiliary)
 
 
 def initial_state(spec: WhitenedSpec, problem: Problem, moments: Floats) -> DescentState:
@@ -249,6 +259,23 @@ def run_descent(
     return shrunk.value[:, None]
 
 
+def record_descent(
+    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, answer: Floats
+) -> DescentRecord:
+    """Return the points and noisy gradients of a finished descent, recovered from its iterates: post-processing."""
+    start, n_steps = np.zeros(len(answer)), state.n_steps
+    approach, rest = (step_sizes(spec, geometry, steps) for steps in (spec.n_steps, n_steps))
+    points, gradients = np.zeros((2, n_steps, len(answer)))
+    theta = previous = start
+    for t in range(n_steps):
+        points[t] = theta + (t / (t + 3)) * (theta - previous)
+        previous, theta = theta, state.iterates[t][:, 0]
+        gradients[t] = (points[t] - theta) / (approach if t < spec.n_approach_steps else rest)
+    noise = [geometry.transform.bound * spec.noise_at_step(t, n_steps) for t in range(n_steps)]
+    tail = np.mean([state.iterates[t][:, 0] for t in range(n_steps - max(n_steps // 4, 2), n_steps)], axis=0)
+    return DescentRecord(points, gradients, np.array(noise), tail, answer)
+
+
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:
     """Return the records with the weights that bound their gradients; integers where sums are exact."""
     if geometry.integer_transform is not None:
@@ -302,7 +329,7 @@ def _take_step(
         noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     state.previous, state.theta = state.theta, point - etas * (bound * noisy)
     state.step = t + 1
-    if t >= last_third_start(state.n_steps) - 2:
+    if spec.curvature_noise_std or t >= last_third_start(state.n_steps) - 2:
         state.iterates[t] = state.theta
     for total, window in zip(state.totals, path.windows, strict=True):
         if window.first <= t < window.last:

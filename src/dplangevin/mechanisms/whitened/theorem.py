@@ -7,7 +7,7 @@ import math
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.theorem import Theorem, round_up
-from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, WhitenedSpec
 from dplangevin.problem.constants import Constants
 
 EXACT_RECORD_ASSUMPTION = (
@@ -24,7 +24,7 @@ ADAPTIVE_STEPS_ASSUMPTION = (
 class WhitenedComposition(
     Theorem[WhitenedSpec], name="whitened-composition", proof="docs/theory/converging_fits.md, section 1"
 ):
-    """Composition of n_moment_releases Gaussian mechanisms on second moments and n_steps on gradients.
+    """Composition of n_moment_releases Gaussian mechanisms on second moments, n_steps on gradients, and curvature.
 
     Each mechanism depends on the releases before it.
 
@@ -37,6 +37,9 @@ class WhitenedComposition(
     the point are: L / (row_norm n), and twice that for a replaced one. With a the number of approach steps, each of
     the T - a steps after them, T a function of what they released, has noise noise_std sqrt((T - a) / (n_steps - a)):
     together they cost the same mu^2 whatever T is.
+
+    Curvature: given the releases before it, a record adds the positive semidefinite matrix v v' / n, |v| <= 1, and the
+    bound for moments holds. Each squared slope adds a number in [0, 1] / n, and a replaced one moves it by 1 / n.
 
     A secure run has the same sensitivities and the same noise: the integers of a record are checked against the same
     bounds, sums over records are exact, and the ideal release is rounded (docs/theory/exact_sums.md).
@@ -59,10 +62,17 @@ class WhitenedComposition(
         approach = (
             (Gaussian(mu=round_up(first), count=spec.n_approach_steps),) if spec.n_approach_steps else ()
         )
+        curvature = []
+        if spec.curvature_noise_std:
+            matrix = (math.sqrt(2) if is_replace_one else 1.0) / (constants.n * spec.curvature_noise_std)
+            curvature.append(Gaussian(mu=round_up(matrix)))
+        if spec.slope_noise_std:
+            scalar = 1 / (constants.n * spec.slope_noise_std)
+            curvature.append(Gaussian(mu=round_up(scalar), count=N_SLOPE_MEANS))
         return self.guarantee(
             constants,
             spec,
-            (Gaussian(mu=round_up(moment), count=spec.n_moment_releases), *approach, steps),
+            (Gaussian(mu=round_up(moment), count=spec.n_moment_releases), *approach, steps, *curvature),
             (
                 "second moments are of rows alone: neither labels nor sample weights enter them",
                 *((ADAPTIVE_STEPS_ASSUMPTION,) if spec.n_approach_steps else ()),
