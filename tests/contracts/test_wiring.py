@@ -118,15 +118,24 @@ def test_sums_and_learned_counts_have_the_noise_of_their_schedules(noise: Any, s
 INTERVALS = [name for name in SPENDERS if "intervals" in name]
 
 
+def sums_behind_intervals(plan: Any) -> list[tuple[int, float]]:
+    """Entries and noise of the releases behind intervals: sums of their own, or those of a descent with curvature."""
+    if hasattr(plan, "curvature"):
+        return [(group.answers, group.scale) for group in plan.curvature.spec.groups]
+    spec, size = plan.spec, plan.problem.n_columns
+    scalars = [(2, spec.slope_noise_std)] if spec.slope_noise_std else []
+    return [(size * size, spec.curvature_noise_std), *scalars]
+
+
 @pytest.mark.parametrize("name", INTERVALS)
 def test_every_sum_behind_intervals_has_its_noise(name: str) -> None:
     """Group by group: the budget of a matrix would otherwise hide that a scalar beside it has none."""
     spender = SPENDERS[name]
     result, account = replayed(spender, neighbours(spender)[0])
-    groups = account.plans[0].curvature.spec.groups
-    sums = result.releases[-len(groups) :]
-    assert [release.exact.size for release in sums] == [group.answers for group in groups]
-    assert [drawn_scale(release) for release in sums] == pytest.approx([group.scale for group in groups])
+    stated = sums_behind_intervals(account.plans[0])
+    sums = result.releases[-len(stated) :]
+    assert [release.exact.size for release in sums] == [size for size, _ in stated]
+    assert [drawn_scale(release) for release in sums] == pytest.approx([scale for _, scale in stated])
 
 
 @pytest.mark.parametrize("name", [name for name in INTERVALS if name.startswith(("poisson", "hinge"))])
@@ -136,7 +145,7 @@ def test_every_sum_behind_intervals_reaches_the_caller(name: str) -> None:
     seen: set[int] = set()
     for pair in neighbours(spender):
         result, account = replayed(spender, pair)
-        sums = range(-len(account.plans[0].curvature.spec.groups), 0)
+        sums = range(-len(sums_behind_intervals(account.plans[0])), 0)
         for place in set(sums) - seen:
             outputs = [
                 run_with_release(spender, pair[0], result.releases, place, exact)

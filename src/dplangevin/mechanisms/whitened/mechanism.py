@@ -273,7 +273,8 @@ def record_descent(
         gradients[t] = (points[t] - theta) / (approach if t < spec.n_approach_steps else rest)
     noise = [geometry.transform.bound * spec.noise_at_step(t, n_steps) for t in range(n_steps)]
     tail = np.mean([state.iterates[t][:, 0] for t in range(n_steps - max(n_steps // 4, 2), n_steps)], axis=0)
-    return DescentRecord(points, gradients, np.array(noise), tail, answer)
+    first = spec.descent_path(n_steps).windows[-1].first
+    return DescentRecord(points, gradients, np.array(noise), rest, first, tail, answer)
 
 
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:

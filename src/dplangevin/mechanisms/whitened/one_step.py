@@ -6,14 +6,14 @@ whitened coordinates q, q* the minimiser of its expectation, H its curvature the
 
     K qbar - gbar  =  K q* - (xi + e) - (K - H)(q* - qbar),      qbar = sum om_t v_t,  gbar = sum om_t (g_t - rem_t),
 
-where xi ~ N(0, s^2 I) with 1 / s^2 = sum 1 / s_t^2, and e = grad F(q*) has covariance J / n. Whatever steps, momentum and
-convergence were, the points enter through the gradients at them alone: K^-1 (K qbar - gbar) is the minimiser plus noise
-of ONE gradient that had nearly the whole budget of the descent. rem_t, the part of grad F(v_t) that is not linear in
-v_t, is computed for elliptical rows (`_elliptical_law`); labels cancel in it.
+where xi ~ N(0, s^2 I) with 1 / s^2 = sum 1 / s_t^2, and e = grad F(q*) has covariance J / n. Whatever steps, momentum
+and convergence were, the points enter through the gradients at them alone: K^-1 (K qbar - gbar) is the minimiser plus
+noise of ONE gradient that had nearly the whole budget of the descent. rem_t, the part of grad F(v_t) that is not linear
+in v_t, is computed for elliptical rows (`_EllipticalRows`); labels cancel in it.
 
 K is the noisy curvature, shrunk towards a multiple of what elliptical rows would have, by James-Stein with known noise.
-theta = B q has the prior N(0, tau^2), tau = coef_bound / (2 row_norm) or four times the root mean square of the released
-coefficients if that is larger. docs/theory/one_step_intervals.md has the derivation.
+theta = B q has the prior N(0, tau^2), tau = coef_bound / (2 row_norm) or four times the root mean square of the
+released coefficients if that is larger. docs/theory/one_step_intervals.md has the derivation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,9 @@ MIN_PRIOR_WIDTHS = 4.0
 """The prior is at least this many times as wide as the root mean square of the released coefficients."""
 MIN_CURVED_DEVIATIONS = 2.5
 """A direction in which a schema's rows do not differ is flat unless its curvature exceeds so many deviations."""
+MIN_KNOWN_DEVIATIONS = 1.5
+"""After two moment releases, a direction that stays below the noise of the second has a curvature worth using if that
+is at least so many deviations. After one release most directions may be below it, and their mean is used."""
 N_ROUNDS = 3
 AUXILIARY_PREFIX = "one_step_"
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
@@ -53,11 +56,22 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 class DescentRecord(NamedTuple):
-    """Points and noisy gradients [T, p] of a descent, the noise of each, the mean of its end, and its answer, in q."""
+    """A finished descent, in whitened coordinates q.
+
+    Parameters
+    ----------
+    points, gradients, noise_stds : points and noisy gradients [T, p], and the noise of each step.
+    step_sizes : of each coordinate.
+    tail_first : first step whose iterate is averaged.
+    end : mean of the last iterates.
+    answer : what was released.
+    """
 
     points: Floats
     gradients: Floats
     noise_stds: Floats
+    step_sizes: Floats
+    tail_first: int
     end: Floats
     answer: Floats
 
@@ -71,19 +85,28 @@ class OneStepEstimate:
     center : the estimate [p].
     sampling, noise, prior : covariances [p, p] due to sampling, to privacy noise, and to the prior.
     curvature : estimated curvature of the mean loss in theta, [p, p].
+    answer_noise : covariance of the noise in the mean of the tail, [p, p].
     prior_scale : standard deviation tau of the prior.
     flat : [p, k], orthonormal directions about which nothing can be known; the center is 0 there.
     dispersion : mean squared slope where it was released, else None.
+    slope_ratio, slope_ratio_std : where squared slopes were released, the variance of the gradients over the curvature,
+        1 or less for a likelihood, and its standard error due to noise.
     """
 
+    ARRAY_NAMES: ClassVar[tuple[str, ...]] = (
+        "center", "sampling", "noise", "prior", "curvature", "answer_noise", "flat",
+    )  # fmt: skip
     center: Floats
     sampling: Floats
     noise: Floats
     prior: Floats
     curvature: Floats
+    answer_noise: Floats
     prior_scale: float
     flat: Floats
     dispersion: float | None = None
+    slope_ratio: float | None = None
+    slope_ratio_std: float | None = None
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return what a release keeps: single precision, whose rounding hides the last digits of noisy sums."""
@@ -100,8 +123,8 @@ class OneStepEstimate:
         own = {name[size:]: value for name, value in arrays.items() if name.startswith(AUXILIARY_PREFIX)}
         if not own:
             return None
-        numbers = {name: float(own.pop(name)) for name in ("prior_scale", "dispersion") if name in own}
-        return cls(**own, **numbers)
+        arrays = {name: own.pop(name) for name in cls.ARRAY_NAMES}
+        return cls(**arrays, **{name: float(value) for name, value in own.items()})  # type: ignore[arg-type]
 
 
 class _EllipticalRows(NamedTuple):
@@ -150,6 +173,7 @@ def estimate_one_step(
     """
     basis = geometry.transform.basis / problem.row_norm
     inside, flat = _separate_flat_directions(basis, curvature, flat_directions)
+    inside, unknown = _separate_unknown_directions(inside, geometry, curvature)
     rows = _describe_rows(geometry, problem, first_moment)
     guess = _guess_curvature(rows, geometry, curvature, record.answer, inside)
     # from here on coordinates are c = W' q, in which the noise is as white as in q
@@ -161,39 +185,73 @@ def estimate_one_step(
     weights *= variance
     point = inside.T @ (weights @ record.points[first:])
     gradient = inside.T @ (weights @ (record.gradients[first:] - remainders[first:]))
-    gradient_covariance = matrix / problem.n
+    gradient_covariance, ratio, ratio_std = matrix / problem.n, None, None
     if curvature.weighted_square is not None:
-        square = max(curvature.weighted_square, curvature.weighted_noise_std)
-        gradient_covariance = gradient_covariance * (square / float(np.trace(matrix)))
-    to_theta = basis @ inside
+        trace = float(np.trace(matrix))
+        ratio = max(curvature.weighted_square, curvature.weighted_noise_std) / trace
+        ratio_std = ratio * math.hypot(
+            curvature.weighted_noise_std / (ratio * trace),
+            curvature.noise_std * math.sqrt(len(matrix)) / trace,
+        )
+        gradient_covariance = gradient_covariance * ratio
+    to_theta = basis @ np.column_stack([inside, unknown])
     to_theta = to_theta - flat @ (flat.T @ to_theta)
-    scale = _prior_scale(problem, matrix, gradient_covariance, variance, to_theta, inside.T @ record.answer)
+    size = len(matrix)
+    scale = _prior_scale(
+        problem, matrix, gradient_covariance, variance, to_theta[:, :size], inside.T @ record.answer
+    )
     prior = to_theta.T @ to_theta / scale**2
     observation = matrix @ point - gradient
-    size = len(matrix)
+    known = np.eye(len(prior))[:, :size]
     move, own = np.zeros(size), np.zeros(size)
     for _ in range(N_ROUNDS):
         doubt = left @ (root.T @ move) ** 2 + np.diag(left) * own
         noise = variance * np.eye(size) + (root * doubt) @ root.T
         weighted = np.linalg.solve(gradient_covariance + noise, matrix)
-        covariance = np.linalg.inv(matrix @ weighted + prior)
-        middle = covariance @ (weighted.T @ observation)
-        informed = np.eye(size) - covariance @ prior
-        move = informed @ (point - middle)
-        own = np.maximum(np.diag(root.T @ informed @ covariance @ informed.T @ root), 0.0)
-    gain = to_theta @ covariance @ weighted.T
+        covariance = np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior)
+        gain = covariance @ known @ weighted.T
+        middle = gain @ observation
+        informed = (gain @ matrix)[:size]  # how far the records, not the prior, determine each direction
+        move = informed @ (point - middle[:size])
+        own = np.maximum(np.diag(root.T @ informed @ covariance[:size, :size] @ informed.T @ root), 0.0)
+    gain = to_theta @ gain
     leverage = to_theta @ covariance
-    back = np.linalg.pinv(to_theta)
+    back = np.linalg.pinv(to_theta)[:size]
     return OneStepEstimate(
         center=to_theta @ middle,
         sampling=gain @ gradient_covariance @ gain.T,
         noise=gain @ noise @ gain.T,
         prior=leverage @ prior @ leverage.T,
         curvature=back.T @ matrix @ back,
+        answer_noise=basis @ _tail_noise(record, matrix, inside) @ basis.T,
         prior_scale=scale,
         flat=flat,
         dispersion=curvature.mean_square,
+        slope_ratio=ratio,
+        slope_ratio_std=ratio_std,
     )
+
+
+def _tail_noise(record: DescentRecord, matrix: Floats, inside: Floats) -> Floats:
+    """Return the covariance of the noise in the mean of the tail, for a quadratic loss with this curvature.
+
+    In coordinates E^-1/2 q, E the step sizes, and along the eigenvectors of E^1/2 K E^1/2, each is a recursion of its
+    own: the weight of the noise of a step in the mean follows backwards from the last step.
+    """
+    roots = np.sqrt(record.step_sizes)
+    values, vectors = np.linalg.eigh(np.outer(roots, roots) * (inside @ matrix @ inside.T))
+    curvatures, n_steps = np.clip(values, 0.0, 4 / 3), len(record.points)
+    share = 1 / (n_steps - record.tail_first)
+    current = later = np.zeros_like(curvatures)
+    products = np.zeros((len(values),) * 2)
+    for t in reversed(range(n_steps)):
+        weights = current + (share if t >= record.tail_first else 0.0)
+        products += record.noise_stds[t] ** 2 * np.outer(weights, weights)
+        propagated = (1 - curvatures) * weights
+        current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
+    noise = (vectors.T * record.step_sizes) @ vectors
+    to_q = roots[:, None] * vectors
+    return np.asarray(to_q @ (products * noise) @ to_q.T)
 
 
 def shrink_curvature(noisy: Floats, guess: Floats, noise_std: float) -> tuple[Floats, Floats, Floats]:
@@ -213,7 +271,7 @@ def shrink_curvature(noisy: Floats, guess: Floats, noise_std: float) -> tuple[Fl
     shares = spread / np.maximum(spread + noise, 1e-300)
     values, vectors = np.linalg.eigh(np.eye(size) + shares * difference)
     inner = (vectors * np.maximum(values, MIN_RELATIVE_EIGENVALUE)) @ vectors.T
-    return np.asarray(root @ inner @ root.T), shares * noise, root
+    return np.asarray(root @ inner @ root.T), np.asarray(shares * noise), np.asarray(root)
 
 
 def _separate_flat_directions(
@@ -238,16 +296,37 @@ def _separate_flat_directions(
     return full[:, vectors.shape[1] :], np.linalg.svd(basis @ vectors, full_matrices=False)[0]
 
 
-def _describe_rows(geometry: WhitenedGeometry, problem: Problem, first_moment: Floats) -> _EllipticalRows | None:
+def _separate_unknown_directions(
+    inside: Floats, geometry: WhitenedGeometry, curvature: WhitenedCurvature
+) -> tuple[Floats, Floats]:
+    """Return `inside` without the directions whose second moment and curvature are both hidden by noise, and these.
+
+    Nothing is known about the coefficients there but the prior: a curvature that noise made too large would make them
+    look precise.
+    """
+    nothing = np.zeros((len(inside), 0))
+    below = ~geometry.spectrum.above_noise
+    if geometry.transform.first_values is None or not below.any():
+        return inside, nothing
+    vectors, sizes, _ = np.linalg.svd(inside.T[:, below], full_matrices=False)
+    vectors = vectors[:, sizes > 1e-6]
+    values, turn = np.linalg.eigh(vectors.T @ inside.T @ curvature.matrix @ inside @ vectors)
+    unknown = vectors @ turn[:, values < MIN_KNOWN_DEVIATIONS * curvature.noise_std]
+    if not 0 < unknown.shape[1] < inside.shape[1]:
+        return inside, nothing
+    return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
+
+
+def _describe_rows(
+    geometry: WhitenedGeometry, problem: Problem, first_moment: Floats
+) -> _EllipticalRows | None:
     """Return elliptical rows with the second moment of the geometry; None for losses that are quadratic."""
     formula = problem.loss.slope_formula
     if formula is None or formula.kind not in ("logistic", "exponential"):
         return None
     size = len(geometry.moments)
     # without a constant column, the direction of largest second moment is nearly constant
-    constant = (
-        np.eye(size)[-1] if problem.fit_intercept else np.linalg.eigh(first_moment)[1][:, -1]
-    )
+    constant = np.eye(size)[-1] if problem.fit_intercept else np.linalg.eigh(first_moment)[1][:, -1]
     root = np.sqrt(geometry.moments)
     direction = root * np.linalg.solve(geometry.transform.basis, constant)
     return _EllipticalRows(
@@ -283,7 +362,9 @@ def _guess_curvature(
     above = geometry.spectrum.above_noise
     for part in (above, ~above):
         if part.any():
-            least = MIN_TRACE_DEVIATIONS * curvature.noise_std * math.sqrt(float(np.diag(projection)[part].sum()))
+            least = (
+                MIN_TRACE_DEVIATIONS * curvature.noise_std * math.sqrt(float(np.diag(projection)[part].sum()))
+            )
             traces = max(float(np.diag(released)[part].sum()), least), float(projected[part].sum())
             scales[part] = traces[0] / max(traces[1], 1e-300)
     roots = np.sqrt(np.maximum(scales, 1e-12 * scales.max()))
@@ -308,7 +389,7 @@ def _compute_remainders(
 
 def _choose_first_step(record: DescentRecord, moments: Floats, curvature: float) -> int:
     """Return the first step that is used: earlier ones add noise budget, but lie further from the end of the path."""
-    n_steps, size = record.points.shape
+    n_steps, size = len(record.points), len(moments)
     distances = 0.5 * curvature * ((record.points - record.end) ** 2 @ moments)
     precisions = record.noise_stds**-2.0
     best, chosen = math.inf, max(n_steps - 2, 0)

@@ -57,12 +57,12 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     fraction = request.curvature_fraction
     epsilon = cv.gdp_epsilon(math.sqrt(1 - fraction) * request.mu, request.delta)
     fit_plan = _plan_descent(replace(request, epsilon=epsilon, curvature_fraction=0.0), keep_likelihood=True)
-    plan = fit_plan.plan
-    problem, squares = plan.problem, 0.0
+    problem, spec, squares = fit_plan.plan.problem, fit_plan.plan.spec, 0.0
+    assert isinstance(spec, WhitenedSpec)
     if problem.loss.unclipped_loss.slope_variance != "curvature":
         squares = SLOPE_BUDGET_FRACTION
     fraction *= 1 - 1e-7  # epsilon was rounded
-    noise_stds = {
+    noise_stds: dict[str, Any] = {
         "curvature_noise_std": _release_noise_std(request, problem, fraction * (1 - squares), moment=True)
     }
     if squares:
@@ -71,12 +71,15 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     reason = (
         f"{request.curvature_fraction:.0%} of the privacy budget (in mu^2) is spent on the curvature in whitened "
         "coordinates at the released coefficients; intervals follow from it and from the noisy path of the descent, "
-        "which is the one that the rest of the budget gives without intervals"
+        "which is the one that the rest of the budget, with the shares above, gives without intervals"
     )
     return replace(
         fit_plan,
         plan=Plan(
-            problem=problem, spec=replace(plan.spec, **noise_stds), delta=request.delta, theorem=request.theorem
+            problem=problem,
+            spec=replace(spec, **noise_stds),
+            delta=request.delta,
+            theorem=request.theorem,
         ),
         reasons=(*fit_plan.reasons, reason),
     )

@@ -39,7 +39,8 @@ class WhitenedComposition(
     together they cost the same mu^2 whatever T is.
 
     Curvature: given the releases before it, a record adds the positive semidefinite matrix v v' / n, |v| <= 1, and the
-    bound for moments holds. Each squared slope adds a number in [0, 1] / n, and a replaced one moves it by 1 / n.
+    bound for moments holds. The two squared slopes are a pair in [0, 1]^2 / n, which one record moves by at most
+    sqrt(2) / n, whether it is added, removed or replaced.
 
     A secure run has the same sensitivities and the same noise: the integers of a record are checked against the same
     bounds, sums over records are exact, and the ideal release is rounded (docs/theory/exact_sums.md).
@@ -67,8 +68,8 @@ class WhitenedComposition(
             matrix = (math.sqrt(2) if is_replace_one else 1.0) / (constants.n * spec.curvature_noise_std)
             curvature.append(Gaussian(mu=round_up(matrix)))
         if spec.slope_noise_std:
-            scalar = 1 / (constants.n * spec.slope_noise_std)
-            curvature.append(Gaussian(mu=round_up(scalar), count=N_SLOPE_MEANS))
+            pair = math.sqrt(N_SLOPE_MEANS) / (constants.n * spec.slope_noise_std)
+            curvature.append(Gaussian(mu=round_up(pair)))
         return self.guarantee(
             constants,
             spec,
