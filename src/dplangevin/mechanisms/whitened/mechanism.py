@@ -22,6 +22,7 @@ from dplangevin.mechanisms.run_state import RunState
 from dplangevin.mechanisms.whitened.curvature import check_curvature_problem, release_curvature
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
+    ShrinkageResult,
     estimate_excess,
     last_third_start,
     round_to_two_digits,
@@ -122,7 +123,7 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         value = (basis @ coefficients).ravel() / unit
         if spec.curvature_noise_std:
             curvature = release_curvature(spec, data, geometry, value, rng)
-            record = record_descent(spec, geometry, state, coefficients[:, 0])
+            record = record_descent(spec, geometry, state, coefficients[:, 0], data.problem.n)
             estimate = estimate_one_step(
                 record, geometry, curvature, data.problem, state.moments[0], self.flat_directions
             )
@@ -250,17 +251,25 @@ def run_descent(
                 run_state.save_if_due(state, rng, now=spec.secure and state.step == state.n_steps)
     if not spec.shrink:
         return np.asarray(state.totals[-1])
-    noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
-    known = (geometry, etas[:, 0], noise, 1 / spec.step_size, path, data.problem.n)
+    return shrink_answer(spec, geometry, state, data.problem.n).value[:, None]
+
+
+def shrink_answer(
+    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, n: int
+) -> ShrinkageResult:
+    """Shrink the mean of the tail of a finished descent, whose path indicates how large the effects are."""
+    n_steps = state.n_steps
+    noise = geometry.transform.bound * spec.noise_at_step(n_steps - 1, n_steps)
+    etas, path = step_sizes(spec, geometry, n_steps), spec.descent_path(n_steps)
+    known = (geometry, etas, noise, 1 / spec.step_size, path, n)
     windows = state.totals[:, :, 0]
-    shrunk = (
+    return (
         shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(windows[-1], *known)
     )
-    return shrunk.value[:, None]
 
 
 def record_descent(
-    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, answer: Floats
+    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, answer: Floats, n: int
 ) -> DescentRecord:
     """Return the points and noisy gradients of a finished descent, recovered from its iterates: post-processing."""
     start, n_steps = np.zeros(len(answer)), state.n_steps
@@ -274,7 +283,13 @@ def record_descent(
     noise = [geometry.transform.bound * spec.noise_at_step(t, n_steps) for t in range(n_steps)]
     tail = np.mean([state.iterates[t][:, 0] for t in range(n_steps - max(n_steps // 4, 2), n_steps)], axis=0)
     first = spec.descent_path(n_steps).windows[-1].first
-    return DescentRecord(points, gradients, np.array(noise), rest, first, tail, answer)
+    shrinkage = shrink_answer(spec, geometry, state, n).linear_map if spec.shrink else None
+    if shrinkage is None:  # unshrunk, or by windows of the path: then by as much as the whole answer is
+        mean = state.totals[-1][:, 0]
+        shrinkage = min(float(np.linalg.norm(answer) / max(np.linalg.norm(mean), 1e-300)), 1.0) * np.eye(
+            len(answer)
+        )
+    return DescentRecord(points, gradients, np.array(noise), rest, first, tail, answer, shrinkage)
 
 
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,7 @@ MIN_PRIOR_WIDTHS = 4.0
 """The prior is at least this many times as wide as the root mean square of the released coefficients."""
 MIN_CURVED_DEVIATIONS = 2.5
 """A direction in which a schema's rows do not differ is flat unless its curvature exceeds so many deviations."""
-MIN_KNOWN_DEVIATIONS = 1.5
+MIN_KNOWN_DEVIATIONS = 2.0
 """After two moment releases, a direction that stays below the noise of the second has a curvature worth using if that
 is at least so many deviations. After one release most directions may be below it, and their mean is used."""
 N_ROUNDS = 3
@@ -65,6 +65,7 @@ class DescentRecord(NamedTuple):
     tail_first : first step whose iterate is averaged.
     end : mean of the last iterates.
     answer : what was released.
+    shrinkage : [p, p], by which the mean of the tail was multiplied to give the answer.
     """
 
     points: Floats
@@ -74,6 +75,7 @@ class DescentRecord(NamedTuple):
     tail_first: int
     end: Floats
     answer: Floats
+    shrinkage: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +87,7 @@ class OneStepEstimate:
     center : the estimate [p].
     sampling, noise, prior : covariances [p, p] due to sampling, to privacy noise, and to the prior.
     curvature : estimated curvature of the mean loss in theta, [p, p].
-    answer_noise : covariance of the noise in the mean of the tail, [p, p].
+    answer_noise : covariance of the noise in the released coefficients, [p, p].
     prior_scale : standard deviation tau of the prior.
     flat : [p, k], orthonormal directions about which nothing can be known; the center is 0 there.
     dispersion : mean squared slope where it was released, else None.
@@ -223,7 +225,7 @@ def estimate_one_step(
         noise=gain @ noise @ gain.T,
         prior=leverage @ prior @ leverage.T,
         curvature=back.T @ matrix @ back,
-        answer_noise=basis @ _tail_noise(record, matrix, inside) @ basis.T,
+        answer_noise=basis @ _answer_noise(record, matrix, inside) @ basis.T,
         prior_scale=scale,
         flat=flat,
         dispersion=curvature.mean_square,
@@ -232,8 +234,8 @@ def estimate_one_step(
     )
 
 
-def _tail_noise(record: DescentRecord, matrix: Floats, inside: Floats) -> Floats:
-    """Return the covariance of the noise in the mean of the tail, for a quadratic loss with this curvature.
+def _answer_noise(record: DescentRecord, matrix: Floats, inside: Floats) -> Floats:
+    """Return the covariance of the noise in the released mean of the tail, for a quadratic loss of this curvature.
 
     In coordinates E^-1/2 q, E the step sizes, and along the eigenvectors of E^1/2 K E^1/2, each is a recursion of its
     own: the weight of the noise of a step in the mean follows backwards from the last step.
@@ -250,7 +252,7 @@ def _tail_noise(record: DescentRecord, matrix: Floats, inside: Floats) -> Floats
         propagated = (1 - curvatures) * weights
         current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
     noise = (vectors.T * record.step_sizes) @ vectors
-    to_q = roots[:, None] * vectors
+    to_q = record.shrinkage @ (roots[:, None] * vectors)
     return np.asarray(to_q @ (products * noise) @ to_q.T)
 
 
@@ -310,11 +312,27 @@ def _separate_unknown_directions(
         return inside, nothing
     vectors, sizes, _ = np.linalg.svd(inside.T[:, below], full_matrices=False)
     vectors = vectors[:, sizes > 1e-6]
-    values, turn = np.linalg.eigh(vectors.T @ inside.T @ curvature.matrix @ inside @ vectors)
-    unknown = vectors @ turn[:, values < MIN_KNOWN_DEVIATIONS * curvature.noise_std]
+    values, share = _shrink_to_mean(
+        vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
+    )
+    deviation = curvature.noise_std * math.sqrt(share + (1 - share) / len(values.eigenvalues))
+    unknown = vectors @ values.eigenvectors[:, values.eigenvalues < MIN_KNOWN_DEVIATIONS * deviation]
     if not 0 < unknown.shape[1] < inside.shape[1]:
         return inside, nothing
     return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
+
+
+def _shrink_to_mean(block: Floats, noise_std: float) -> tuple[Any, float]:
+    """Return eigenvalues and eigenvectors of a noisy block, shrunk towards their mean, and the share that was left.
+
+    Where the block differs from a multiple of the identity by no more than its noise, all eigenvalues are their mean.
+    """
+    size = len(block)
+    mean = np.trace(block) / size * np.eye(size)
+    noise = noise_std**2 * size * (size + 1) / 2
+    spread = max(float(((block - mean) ** 2).sum()) - noise, 0.0)
+    share = spread / max(spread + noise, 1e-300)
+    return np.linalg.eigh(mean + share * (block - mean)), share
 
 
 def _describe_rows(
