@@ -31,8 +31,8 @@ PARAMETERS_DOC = """\
     person : the column that identifies the person of a row. At most max_rows_per_person rows of each person are then
         used, chosen at random in secret; None trusts the stated bound. Needs n_public.
     intervals : release the curvature that standard errors and confidence intervals need, under the same guarantee.
-    interval_budget : fraction of the budget to spend on the curvature; None means 0.15, or more where that would be
-        too noisy.
+    interval_budget : fraction of the budget to spend on the curvature; None means 0.05, or more where that would be
+        too noisy (counts, objective perturbation).
     secure : exact noise on an integer grid, safe against floating-point attacks (see docs/trust.md; needs delta > 0).
     public_data : (X_public, y_public), records that need no protection; they give the starting point and the geometry
         of the private steps.

@@ -33,6 +33,7 @@ from dplangevin.data.reader import RecordReader, read_records
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, compute_posterior, half_width
 from dplangevin.estimators.shapes import ShapesMixin
+from dplangevin.estimators.stability import StabilityMixin
 from dplangevin.estimators.summary import SummaryMixin, missing_intervals_error
 from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
 from dplangevin.mechanisms.noisy_answers.curvature import ReleasedCurvature, release_curvature
@@ -115,7 +116,7 @@ class Uncertainty:
         )
 
 
-class IntervalsMixin(SummaryMixin, ShapesMixin):
+class IntervalsMixin(SummaryMixin, ShapesMixin, StabilityMixin):
     """Mixin with standard errors and confidence intervals of an estimator that was fitted with `intervals`."""
 
     uncertainty_: Uncertainty

@@ -285,10 +285,8 @@ def record_descent(
     first = spec.descent_path(n_steps).windows[-1].first
     shrinkage = shrink_answer(spec, geometry, state, n).linear_map if spec.shrink else None
     if shrinkage is None:  # unshrunk, or by windows of the path: then by as much as the whole answer is
-        mean = state.totals[-1][:, 0]
-        shrinkage = min(float(np.linalg.norm(answer) / max(np.linalg.norm(mean), 1e-300)), 1.0) * np.eye(
-            len(answer)
-        )
+        lengths = [float(np.linalg.norm(q)) for q in (answer, state.totals[-1][:, 0])]
+        shrinkage = min(lengths[0] / max(lengths[1], 1e-300), 1.0) * np.eye(len(answer))
     return DescentRecord(points, gradients, np.array(noise), rest, first, tail, answer, shrinkage)
 
 

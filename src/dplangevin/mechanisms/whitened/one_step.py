@@ -49,6 +49,9 @@ MIN_CURVED_DEVIATIONS = 2.5
 MIN_KNOWN_DEVIATIONS = 2.0
 """After two moment releases, a direction that stays below the noise of the second has a curvature worth using if that
 is at least so many deviations. After one release most directions may be below it, and their mean is used."""
+UNKNOWN_DEVIATIONS = 2.0
+"""Curvature, in deviations of its noise, of directions where it is unknown, for the noise of decisions: rows that have
+a component there make the curvature positive."""
 N_ROUNDS = 3
 AUXILIARY_PREFIX = "one_step_"
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
@@ -216,6 +219,8 @@ def estimate_one_step(
         informed = (gain @ matrix)[:size]  # how far the records, not the prior, determine each direction
         move = informed @ (point - middle[:size])
         own = np.maximum(np.diag(root.T @ informed @ covariance[:size, :size] @ informed.T @ root), 0.0)
+    unbiased = inside @ _correct_inverse(matrix, left, root) @ inside.T
+    unbiased += UNKNOWN_DEVIATIONS * curvature.noise_std * unknown @ unknown.T
     gain = to_theta @ gain
     leverage = to_theta @ covariance
     back = np.linalg.pinv(to_theta)[:size]
@@ -225,7 +230,7 @@ def estimate_one_step(
         noise=gain @ noise @ gain.T,
         prior=leverage @ prior @ leverage.T,
         curvature=back.T @ matrix @ back,
-        answer_noise=basis @ _answer_noise(record, matrix, inside) @ basis.T,
+        answer_noise=basis @ _answer_noise(record, unbiased) @ basis.T,
         prior_scale=scale,
         flat=flat,
         dispersion=curvature.mean_square,
@@ -234,14 +239,14 @@ def estimate_one_step(
     )
 
 
-def _answer_noise(record: DescentRecord, matrix: Floats, inside: Floats) -> Floats:
+def _answer_noise(record: DescentRecord, curvature: Floats) -> Floats:
     """Return the covariance of the noise in the released mean of the tail, for a quadratic loss of this curvature.
 
     In coordinates E^-1/2 q, E the step sizes, and along the eigenvectors of E^1/2 K E^1/2, each is a recursion of its
     own: the weight of the noise of a step in the mean follows backwards from the last step.
     """
     roots = np.sqrt(record.step_sizes)
-    values, vectors = np.linalg.eigh(np.outer(roots, roots) * (inside @ matrix @ inside.T))
+    values, vectors = np.linalg.eigh(np.outer(roots, roots) * curvature)
     curvatures, n_steps = np.clip(values, 0.0, 4 / 3), len(record.points)
     share = 1 / (n_steps - record.tail_first)
     current = later = np.zeros_like(curvatures)
@@ -254,6 +259,16 @@ def _answer_noise(record: DescentRecord, matrix: Floats, inside: Floats) -> Floa
     noise = (vectors.T * record.step_sizes) @ vectors
     to_q = record.shrinkage @ (roots[:, None] * vectors)
     return np.asarray(to_q @ (products * noise) @ to_q.T)
+
+
+def _correct_inverse(matrix: Floats, left: Floats, root: Floats) -> Floats:
+    """Return a curvature whose inverse is unbiased to second order, for errors of these variances in `matrix`.
+
+    With E the error, E[(H + E)^-1] = H^-1 + H^-1 E[E H^-1 E] H^-1 + ...: the last matrix is added to the curvature.
+    """
+    inverse = np.linalg.inv(root)
+    scaled = np.linalg.inv(inverse @ matrix @ inverse.T)
+    return np.asarray(matrix + (root * (left @ np.diag(scaled))) @ root.T)
 
 
 def shrink_curvature(noisy: Floats, guess: Floats, noise_std: float) -> tuple[Floats, Floats, Floats]:

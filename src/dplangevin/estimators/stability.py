@@ -1,0 +1,79 @@
+"""How stable decisions are: the probability that another draw of the noise, or another sample, decides otherwise.
+
+The released score of a row x is s = x' theta, with noise of variance v(x) = x' V x around an unknown answer, V the
+covariance that the fit computed for its own coefficients. A second release is another draw around the same answer, so
+that its score differs from s by a normal variable of variance 2 v(x): it has the other sign with probability
+Phi(-|s| / sqrt(2 v)). Another sample of people adds the sampling variance to V. Everything is post-processing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from dplangevin import _check
+from dplangevin._arrays import Floats
+from dplangevin.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dplangevin.estimators.uncertainty import Uncertainty
+
+FLIP_SOURCES = ("noise", "sample")
+CONSERVATIVE_QUANTILE, CONSERVATIVE_FACTOR = 1.645, 1.4
+"""The conservative variant moves the score by the 95% quantile towards the other decision, with deviations enlarged by
+the factor, which covers the error of the estimated covariance."""
+WIDE_EPSILON, WIDE_FACTOR = 4.0, 2.0
+"""Above this epsilon, deviations are multiplied by this factor: refits also weight the rows anew, and a model that is
+not exact then has another minimiser, which no covariance here counts (measured: up to 2 times the deviation)."""
+
+
+class StabilityMixin:
+    """Mixin with the stability of the decisions of a classifier that was fitted with `intervals`."""
+
+    uncertainty_: Uncertainty
+
+    def flip_probability(
+        self, X: Any, source: Literal["noise", "sample"] = "noise", *, conservative: bool = False
+    ) -> Floats:
+        """Return, for each row, the probability that a refit decides otherwise.
+
+        Parameters
+        ----------
+        X : rows, as for `predict`.
+        source : "noise": a refit on the same records, with other noise; "sample": on other records of the same
+            population.
+        conservative : return instead a bound on the probability that a refit decides otherwise than the model without
+            noise would have it, meant to hold for 95% of the rows near the boundary.
+        """
+        _check.check_choice("source", source, FLIP_SOURCES)
+        _check.check_flag("conservative", conservative)
+        scores, deviations = self._score_noise(X, source)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if conservative:
+                ratios = np.abs(scores) / (CONSERVATIVE_FACTOR * deviations)
+                return np.where(deviations > 0, ndtr(CONSERVATIVE_QUANTILE - ratios), 0.0)
+            return np.where(deviations > 0, ndtr(-np.abs(scores) / (np.sqrt(2) * deviations)), 0.0)
+
+    def _score_noise(self, X: Any, source: str) -> tuple[Floats, Floats]:
+        """Return the released score of each row, and its standard deviation over refits."""
+        model: Any = self
+        uncertainty = getattr(self, "uncertainty_", None)
+        if uncertainty is None:
+            raise InvalidParameter("flip_probability needs a fit with intervals=True.")
+        if not hasattr(model, "classes_") or uncertainty.answer_noise is None:
+            raise InvalidParameter(
+                "flip_probability is known for classifiers of two classes whose fit releases its own curvature "
+                "(logistic regression with delta > 0, as mechanism='auto' plans it); this fit has none."
+            )
+        rows = model._encode_features(X, reset=False)
+        scores = rows @ np.ravel(model.coef_) + float(np.ravel(model.intercept_)[0])
+        if uncertainty.center.shape[-1] > rows.shape[1]:
+            rows = np.column_stack([rows, np.ones(len(rows))])
+        covariance = uncertainty.answer_noise
+        if source == "sample":
+            covariance = covariance + uncertainty.covariances[0]
+        variances = np.maximum(np.einsum("ij,jk,ik->i", rows, covariance, rows), 0.0)
+        factor = WIDE_FACTOR if model.epsilon > WIDE_EPSILON else 1.0
+        return scores, factor * np.sqrt(variances)
