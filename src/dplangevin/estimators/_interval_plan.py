@@ -251,7 +251,8 @@ def adapt_plan_for_intervals(fit_plan: FitPlan, epsilon: float, alpha: float | N
         fit_plan,
         plan=plan,
         reasons=(
-            f"objective perturbation with {spec.noise} noise, whose distribution is exact, as intervals need",
+            f"objective perturbation with {spec.noise} noise, whose distribution is exact, as intervals need (with "
+            "delta > 0, logistic, ridge, Huber and Poisson fits that whiten need no other mechanism)",
             f"per-record gradients are at most {loss.slope_bound:.3g} times the row norm; ridge alpha = "
             f"{problem.ridge:.3g} per sample, whose bias the intervals remove",
             "the rest of the budget is spent on the curvature at the released point",

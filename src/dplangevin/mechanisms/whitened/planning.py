@@ -56,7 +56,8 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     """
     fraction = request.curvature_fraction
     epsilon = cv.gdp_epsilon(math.sqrt(1 - fraction) * request.mu, request.delta)
-    fit_plan = _plan_descent(replace(request, epsilon=epsilon, curvature_fraction=0.0), keep_likelihood=True)
+    rest = replace(request, epsilon=epsilon, curvature_fraction=0.0)
+    fit_plan = _plan_descent(rest, keep_likelihood=True)
     problem, spec, squares = fit_plan.plan.problem, fit_plan.plan.spec, 0.0
     assert isinstance(spec, WhitenedSpec)
     if problem.loss.unclipped_loss.slope_variance != "curvature":
@@ -68,11 +69,16 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     if squares:
         mu_per_mean = request.mu * math.sqrt(fraction * squares / N_SLOPE_MEANS) / (1 + 2e-9)
         noise_stds["slope_noise_std"] = 1 / (problem.n * mu_per_mean)
-    reason = (
+    reasons = [
         f"{request.curvature_fraction:.0%} of the privacy budget (in mu^2) is spent on the curvature in whitened "
         "coordinates at the released coefficients; intervals follow from it and from the noisy path of the descent, "
         "which is the one that the rest of the budget, with the shares above, gives without intervals"
-    )
+    ]
+    clip = _plan_descent(rest).plan.problem.loss.slope_bound
+    if clip < problem.loss.slope_bound:
+        reasons[0] += (
+            f", but for the clip: {clip:.3g} without intervals, none with them, because clipped slopes move the minimiser"
+        )
     return replace(
         fit_plan,
         plan=Plan(
@@ -81,7 +87,7 @@ def _plan_with_curvature(request: Request) -> FitPlan:
             delta=request.delta,
             theorem=request.theorem,
         ),
-        reasons=(*fit_plan.reasons, reason),
+        reasons=(*fit_plan.reasons, *reasons),
     )
 
 
