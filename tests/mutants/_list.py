@@ -54,6 +54,7 @@ FILES = {
     "whitened_theorem": f"{_MECHANISMS}/whitened/theorem.py",
     "whitened_schedule": f"{_MECHANISMS}/whitened/spec.py",
     "whitened_mechanism": f"{_MECHANISMS}/whitened/mechanism.py",
+    "whitened_curvature": f"{_MECHANISMS}/whitened/curvature.py",
     "whitened_geometry": f"{_MECHANISMS}/whitened/whitening.py",
     "whitened_sums": f"{_MECHANISMS}/whitened/whitening.py",
     "pure_theorem": f"{_MECHANISMS}/whitened_objective/theorem.py",
@@ -259,6 +260,10 @@ TESTS = {
     "whitened_theorem": ("tests/unit/mechanisms/whitened/test_whitened.py",),
     "whitened_schedule": ("tests/unit/mechanisms/whitened/test_whitened.py",),
     "whitened_mechanism": ("tests/unit/mechanisms/whitened/test_whitened.py",),
+    "whitened_curvature": (
+        "tests/unit/mechanisms/whitened/test_one_step.py",
+        "tests/contracts/test_wiring.py",
+    ),
     "whitened_geometry": (_OTHERS, "tests/unit/mechanisms/whitened/test_whitened.py"),
     "whitened_sums": (_OTHERS, "tests/unit/mechanisms/whitened/test_whitened.py"),
     "pure_theorem": ("tests/unit/mechanisms/whitened_objective/test_whitened_objective.py",),

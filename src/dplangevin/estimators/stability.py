@@ -8,6 +8,7 @@ Phi(-|s| / sqrt(2 v)). Another sample of people adds the sampling variance to V.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -56,9 +57,24 @@ class StabilityMixin:
                 return np.where(deviations > 0, ndtr(CONSERVATIVE_QUANTILE - ratios), 0.0)
             return np.where(deviations > 0, ndtr(-np.abs(scores) / (np.sqrt(2) * deviations)), 0.0)
 
+    def typical_score_noise(self) -> float | None:
+        """Return the standard deviation of the privacy noise in a score near the boundary; None where it is not known.
+
+        It is the root mean square over the records, weighted by the curvature of the loss, which is largest at the
+        boundary: tr(V K) over the mean curvature.
+        """
+        uncertainty, model = getattr(self, "uncertainty_", None), _as_any(self)
+        if uncertainty is None or uncertainty.answer_noise is None or not hasattr(model, "classes_"):
+            return None
+        mean_curvature = float(uncertainty.curvature[-1, -1])
+        if not (model.fit_intercept or model.schema is not None) or not mean_curvature > 0:
+            return None
+        square = max(float(np.sum(uncertainty.answer_noise * uncertainty.curvature)), 0.0) / mean_curvature
+        return (WIDE_FACTOR if model.epsilon > WIDE_EPSILON else 1.0) * math.sqrt(square)
+
     def _score_noise(self, X: Any, source: str) -> tuple[Floats, Floats]:
         """Return the released score of each row, and its standard deviation over refits."""
-        model: Any = self
+        model = _as_any(self)
         uncertainty = getattr(self, "uncertainty_", None)
         if uncertainty is None:
             raise InvalidParameter("flip_probability needs a fit with intervals=True.")
@@ -77,3 +93,7 @@ class StabilityMixin:
         variances = np.maximum(np.einsum("ij,jk,ik->i", rows, covariance, rows), 0.0)
         factor = WIDE_FACTOR if model.epsilon > WIDE_EPSILON else 1.0
         return scores, factor * np.sqrt(variances)
+
+
+def _as_any(model: Any) -> Any:
+    return model

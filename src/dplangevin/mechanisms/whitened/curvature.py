@@ -106,6 +106,7 @@ def sum_curvatures(data: Dataset, transform: WhiteningTransform, theta: Floats) 
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 lengths = np.sqrt(np.einsum("ij,ij->i", whitened, whitened)) / scaled.bound
                 factors, slopes = _record_factors(problem.loss, rows @ theta, labels, weights, lengths)
+                slopes *= rows.any(axis=1)  # a zero row stands for no record
                 whitened *= (factors / scaled.bound)[:, None]
                 inside = np.einsum("ij,ij->i", whitened, whitened) <= 1 + 1e-12
             whitened[~inside] = 0.0
@@ -134,6 +135,7 @@ def sum_exact_curvatures(data: Dataset, transform: IntegerTransform, theta: Floa
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 lengths = bound_lengths(whole) / transform.max_steps
                 factors, slopes = _record_factors(problem.loss, rows @ point, labels, weights, lengths)
+                slopes *= rows.any(axis=1)
                 whole *= (factors * INWARD)[:, None]
                 np.trunc(whole, out=whole)
                 inside = np.einsum("ij,ij->i", whole, whole) <= transform.max_steps_square

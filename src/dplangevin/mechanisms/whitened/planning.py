@@ -77,7 +77,8 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     clip = _plan_descent(rest).plan.problem.loss.slope_bound
     if clip < problem.loss.slope_bound:
         reasons[0] += (
-            f", but for the clip: {clip:.3g} without intervals, none with them, because clipped slopes move the minimiser"
+            f", but for the clip: {clip:.3g} without intervals, none with them, because clipped slopes move the "
+            "minimiser"
         )
     return replace(
         fit_plan,

@@ -56,7 +56,8 @@ class WhitenedComposition(
 
     def derive_guarantee(self, constants: Constants, spec: WhitenedSpec) -> Guarantee:
         is_replace_one = constants.adjacency == "replace-one"
-        moment = (math.sqrt(2) if is_replace_one else 1.0) / (constants.n * spec.moment_noise_std)
+        matrix_sensitivity = math.sqrt(2) if is_replace_one else 1.0
+        moment = matrix_sensitivity / (constants.n * spec.moment_noise_std)
         record = (2.0 if is_replace_one else 1.0) * constants.lipschitz / self.row_norm(constants)
         step, first = (record / (constants.n * noise) for noise in (spec.noise_std, spec.approach_noise_std))
         steps = Gaussian(mu=round_up(step), count=spec.n_steps - spec.n_approach_steps)
@@ -65,7 +66,7 @@ class WhitenedComposition(
         )
         curvature = []
         if spec.curvature_noise_std:
-            matrix = (math.sqrt(2) if is_replace_one else 1.0) / (constants.n * spec.curvature_noise_std)
+            matrix = matrix_sensitivity / (constants.n * spec.curvature_noise_std)
             curvature.append(Gaussian(mu=round_up(matrix)))
         if spec.slope_noise_std:
             pair = math.sqrt(N_SLOPE_MEANS) / (constants.n * spec.slope_noise_std)

@@ -259,7 +259,7 @@ def test_what_secure_mode_refuses() -> None:
         ({"theorem": "optimal-shift"}, AssumptionFailed, "no proof by theorem"),
         ({"delta": 0}, InvalidParameter, "needs delta > 0"),
         ({"random_state": 1}, InvalidParameter, "random_state must be left out"),
-        ({"intervals": True}, InvalidParameter, "intervals"),
+        ({"intervals": True, "mechanism": "objective-perturbation"}, InvalidParameter, "intervals"),
         ({"secure": "yes"}, InvalidParameter, "True or False"),
         ({"mechanism": "noisy-sgd", "adjacency": "add-remove"}, AssumptionFailed, "replace-one"),
     ],
