@@ -257,7 +257,10 @@ TESTS = {
         "tests/unit/mechanisms/perturbation/test_objective_perturbation.py",
     ),
     "statistics_theorem": ("tests/unit/mechanisms/moments/test_sufficient_statistics.py",),
-    "whitened_theorem": ("tests/unit/mechanisms/whitened/test_whitened.py",),
+    "whitened_theorem": (
+        "tests/unit/mechanisms/whitened/test_whitened.py",
+        "tests/unit/mechanisms/whitened/test_one_step.py",
+    ),
     "whitened_schedule": ("tests/unit/mechanisms/whitened/test_whitened.py",),
     "whitened_mechanism": ("tests/unit/mechanisms/whitened/test_whitened.py",),
     "whitened_curvature": (

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
@@ -25,9 +25,16 @@ FLIP_SOURCES = ("noise", "sample")
 CONSERVATIVE_QUANTILE, CONSERVATIVE_FACTOR = 1.645, 1.4
 """The conservative variant moves the score by the 95% quantile towards the other decision, with deviations enlarged by
 the factor, which covers the error of the estimated covariance."""
+MAX_SCORE = 700.0
+"""Largest score of which an exponential is taken."""
 WIDE_EPSILON, WIDE_FACTOR = 4.0, 2.0
 """Above this epsilon, deviations are multiplied by this factor: refits also weight the rows anew, and a model that is
 not exact then has another minimiser, which no covariance here counts (measured: up to 2 times the deviation)."""
+
+
+def flip_margin(probability: float, noise: float) -> float:
+    """Return the |score| at which a refit decides otherwise with this probability, for noise of this deviation."""
+    return min(-float(ndtri(probability)) * math.sqrt(2) * noise, MAX_SCORE)
 
 
 class StabilityMixin:

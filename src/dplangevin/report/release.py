@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtri
 
 from dplangevin._version import __version__
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.shapes import LEGEND, ColumnShape, shape_svg
+from dplangevin.estimators.stability import flip_margin
 from dplangevin.report.answer import format_header, format_number
 from dplangevin.report.curve import CurveRow, plan_lower_bound, steps_rows
 from dplangevin.report.document import (
@@ -78,7 +78,7 @@ def stability_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
     noise = model.typical_score_noise() if hasattr(model, "typical_score_noise") else None
     if noise is None:
         return []
-    margins = [-float(ndtri(probability)) * math.sqrt(2) * noise for probability in FLIP_PROBABILITIES]
+    margins = [flip_margin(probability, noise) for probability in FLIP_PROBABILITIES]
     plain["stability"] = {
         "score_noise": noise,
         "margins": dict(zip(map(str, FLIP_PROBABILITIES), margins, strict=True)),
@@ -87,7 +87,7 @@ def stability_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
         (
             ReportNumber(value=probability),
             ReportNumber(value=margin),
-            f"{float(expit(-margin)):.3f} to {float(expit(margin)):.3f}",
+            f"{1 / (1 + math.exp(margin)):.3f} to {1 / (1 + math.exp(-margin)):.3f}",
         )
         for probability, margin in zip(FLIP_PROBABILITIES, margins, strict=True)
     ]
