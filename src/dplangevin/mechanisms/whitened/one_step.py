@@ -46,6 +46,7 @@ MIN_PRIOR_WIDTHS = 4.0
 """The prior is at least this many times as wide as the root mean square of the released coefficients."""
 MIN_CURVED_DEVIATIONS = 2.5
 """A direction in which a schema's rows do not differ is flat unless its curvature exceeds so many deviations."""
+MIN_COSINE = math.sqrt(0.5)
 MIN_KNOWN_DEVIATIONS = 2.0
 """After two moment releases, a direction that stays below the noise of the second has a curvature worth using if that
 is at least so many deviations. After one release most directions may be below it, and their mean is used."""
@@ -322,11 +323,9 @@ def _separate_unknown_directions(
     look precise.
     """
     nothing = np.zeros((len(inside), 0))
-    below = ~geometry.spectrum.above_noise
-    if geometry.transform.first_values is None or not below.any():
+    vectors = _below_noise(inside, geometry)
+    if geometry.transform.first_values is None or not vectors.shape[1]:
         return inside, nothing
-    vectors, sizes, _ = np.linalg.svd(inside.T[:, below], full_matrices=False)
-    vectors = vectors[:, sizes > 1e-6]
     values, share = _shrink_to_mean(
         vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
     )
@@ -335,6 +334,15 @@ def _separate_unknown_directions(
     if not 0 < unknown.shape[1] < inside.shape[1]:
         return inside, nothing
     return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
+
+
+def _below_noise(inside: Floats, geometry: WhitenedGeometry) -> Floats:
+    """Return an orthonormal basis, in coordinates `inside`, of the directions whose second moment is below its noise.
+
+    Most of a direction must lie inside: flat directions are below the noise as well, and are known only roughly there.
+    """
+    vectors, cosines, _ = np.linalg.svd(inside.T[:, ~geometry.spectrum.above_noise], full_matrices=False)
+    return np.asarray(vectors[:, cosines > MIN_COSINE])
 
 
 def _shrink_to_mean(block: Floats, noise_std: float) -> tuple[Any, float]:
@@ -389,19 +397,17 @@ def _guess_curvature(
         level = max(float(np.median(values)), 1e-12)
         guess = (vectors * np.maximum(values / level, MIN_GUESS_EIGENVALUE)) @ vectors.T
         guess = guess * np.outer(rows.root, rows.root)
-    projection = inside @ inside.T
-    released = projection @ curvature.matrix @ projection
-    projected, scales = np.diag(projection @ guess @ projection), np.ones(len(guess))
-    above = geometry.spectrum.above_noise
-    for part in (above, ~above):
-        if part.any():
-            least = (
-                MIN_TRACE_DEVIATIONS * curvature.noise_std * math.sqrt(float(np.diag(projection)[part].sum()))
+    guess, released = inside.T @ guess @ inside, inside.T @ curvature.matrix @ inside
+    below = _below_noise(inside, geometry)
+    low = below @ below.T
+    scale = np.zeros_like(guess)
+    for part in (np.eye(len(guess)) - low, low):
+        if (size := float(np.trace(part))) > 0.5:
+            trace = max(
+                float(np.sum(part * released)), MIN_TRACE_DEVIATIONS * curvature.noise_std * math.sqrt(size)
             )
-            traces = max(float(np.diag(released)[part].sum()), least), float(projected[part].sum())
-            scales[part] = traces[0] / max(traces[1], 1e-300)
-    roots = np.sqrt(np.maximum(scales, 1e-12 * scales.max()))
-    return np.asarray(inside.T @ (guess * np.outer(roots, roots)) @ inside)
+            scale += math.sqrt(trace / float(np.sum(part * guess))) * part
+    return np.asarray(scale @ guess @ scale)
 
 
 def _compute_remainders(
