@@ -20,6 +20,7 @@ from dplangevin.mechanisms.whitened import one_step
 from dplangevin.mechanisms.whitened.curvature import (
     SLOPE_STEPS,
     WhitenedCurvature,
+    release_curvature,
     sum_curvatures,
     sum_exact_curvatures,
 )
@@ -243,6 +244,26 @@ def test_exact_sums_are_those_of_doubles_and_do_not_depend_on_order() -> None:
         words[0][:25].astype(float) / exact.max_steps**2, sums[:25], rtol=1e-3, atol=0.02
     )
     np.testing.assert_allclose(words[0][25:] / SLOPE_STEPS, sums[25:], rtol=1e-3)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_every_number_of_a_curvature_has_its_noise(exact: bool) -> None:
+    """300 releases of nothing: each standard deviation is off by more than 20% less than once in a million."""
+    rng = np.random.default_rng(8)
+    problem = problem_of(Clipped(Squared(), 0.7), n=1, columns=2)
+    data, grid = ArrayDataset(np.zeros((1, 2)), np.zeros(1), problem), RowGrid(row_norm=problem.row_norm)
+    geometry = whiten_first_release(np.eye(2) / 2, 1e-4, False)
+    if exact:
+        geometry, data = geometry.round_to_integers(grid), data.with_rounded_rows(grid)
+    spec = replace(plan_fit(**stated("ridge")).plan.spec, curvature_noise_std=3.0, slope_noise_std=5.0)
+    made = [release_curvature(spec, data, geometry, np.zeros(2), rng) for _ in range(300)]
+    unit = 1.25 * geometry.transform.bound**2
+    matrices = np.array([release.matrix for release in made]) / unit
+    assert np.std(matrices[:, 0, 0]) == pytest.approx(3.0, rel=0.2)
+    assert np.std(matrices[:, 0, 1]) == pytest.approx(3.0 / math.sqrt(2), rel=0.2)
+    squares = np.array([release.weighted_square for release in made]) / (0.7 * geometry.transform.bound) ** 2
+    assert np.std(squares) == pytest.approx(5.0, rel=0.2)
+    assert made[0].noise_std == pytest.approx(3.0 * unit)
 
 
 # --- what is charged and what runs --------------------------------------------------------------------------------
