@@ -1,4 +1,4 @@
-"""Attack on the low-order bits of floating-point noise, and why secure mode is not affected.
+"""Attack on the low-order bits of floating-point noise, and why exact noise is not affected.
 
 Of two neighbouring data sets, one has a target of 1 where the other has 0. The plain generator adds a double to the
 mean gradient, and the sum of two doubles is rounded: many outputs of one data set are impossible for the other,
@@ -8,11 +8,13 @@ whatever the noise. An attacker who sees such an output is certain of the data s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dplangevin import Plan, run_plan
 from dplangevin.data import ArrayDataset
-from dplangevin.mechanisms import DiscreteGradientSpec, GeneralizedGaussianMechanism
+from dplangevin.mechanisms import GeneralizedGaussianMechanism, NoisyGradientSpec
 from dplangevin.problem import Clipped, DataBounds, Problem, Squared
 
 RUNS = 2000
@@ -43,14 +45,14 @@ def certain(outputs: list[float], truth: int) -> int:
     return sum(reachable(y, gradients[truth]) and not reachable(y, gradients[1 - truth]) for y in outputs)
 
 
-secure_schedule = DiscreteGradientSpec(step_size=1.0, noise_std=0.5, n_steps=1)
-plain = Plan(problem=problem, spec=secure_schedule.to_real_valued(), delta=1e-6, theorem="composition")
-secure = Plan(problem=problem, spec=secure_schedule, delta=1e-6)
+exact_spec = NoisyGradientSpec(step_size=1.0, noise_std=0.5, n_steps=1, secure=True)
+plain = Plan(problem=problem, spec=replace(exact_spec, secure=False), delta=1e-6, theorem="composition")
+exact = Plan(problem=problem, spec=exact_spec, delta=1e-6)
 
 caught = {}
-for name, plan in (("plain", plain), ("secure", secure)):
+for name, plan in (("plain", plain), ("exact", exact)):
     outputs = [
-        [-float(run_plan(plan, data, secure=name == "secure").value[0]) for _ in range(RUNS)]
+        [-float(run_plan(plan, data, secure=name == "exact").value[0]) for _ in range(RUNS)]
         for data in (with_record, without_record)
     ]
     if name == "plain":
@@ -60,19 +62,22 @@ for name, plan in (("plain", plain), ("secure", secure)):
         )
         print("        the last bits prove that the target was 0: one in", RUNS // max(caught[name], 1))
     else:
-        # Every multiple of the public grid is possible for both data sets, so no output proves anything.
-        grid = secure_schedule.output_grid
-        off = sum(y / grid != round(y / grid) for each in outputs for y in each)
-        parity = [sum(round(y / grid) % 2 for y in each) / RUNS for each in outputs]
+        # Every multiple of a public grid, here a millionth of the noise, is possible for both data sets: no output
+        # proves anything. The grid is the largest power of two (in units of the integer sum) that all outputs share.
+        distances = np.diff(np.unique(np.concatenate(outputs)))
+        grid = float(distances.min())
+        steps = [np.array(each) / grid for each in outputs]
+        off = sum(int((np.abs(each - np.rint(each)) > 1e-3).sum()) for each in steps)
+        parity = [float((np.rint(each) % 2).mean()) for each in steps]
         caught[name] = off
         print(
-            f"secure: epsilon = {plan.guarantee.epsilon():.3f} at delta = 1e-6, outputs off the public grid: {off}"
+            f"exact:  epsilon = {plan.guarantee.epsilon():.3f} at delta = 1e-6, outputs off the public grid: {off}"
         )
         print(f"        share of odd multiples: {parity[0]:.3f} with the record, {parity[1]:.3f} without")
         assert abs(parity[0] - parity[1]) < 5 / np.sqrt(RUNS)
 
 assert caught["plain"] > 50
-assert caught["secure"] == 0
+assert caught["exact"] == 0
 
 
 # The same attack on counts: 0 plus textbook Laplace noise is often a double that 1 plus noise cannot be.

@@ -1,9 +1,9 @@
 """Random generators: made once per call and passed down as the last argument.
 
-Secure noise does not come from here: it is made from the operating system's random bytes. Other noise comes from
-ChaCha20, a stream cipher under a random key, where the package `randomgen` (the extra `crypto`) is installed, else
-from PCG64, seeded by the operating system. ChaCha20 takes twice as long per normal draw, far below 1% of the fit
-time; PCG64 is a good generator but not a cipher: its past output could help to predict its future output.
+Exact noise without a seed does not come from here: it is made from the operating system's random bytes. Other noise
+comes from ChaCha20, a stream cipher under a random key, where the package `randomgen` (the extra `crypto`) is
+installed, else from PCG64, seeded by the operating system. ChaCha20 takes twice as long per normal draw, far below 1%
+of the fit time; PCG64 is a good generator but not a cipher: its past output could help to predict its future output.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import secrets
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -54,14 +54,27 @@ def observe_labeled_noise(values: Any, law: str, scale: float) -> Any:
     return values if observer is None else observer.observe_noise(values, law, scale)
 
 
+class SharedGenerator(NamedTuple):
+    """The generator of a release that is made of several ones, handed on as the `random_state` of each.
+
+    is_repeatable : whether exact noise is made from this generator, because a user's seed made it or because a
+        checkpoint repeats its draws. Otherwise it is made from random bytes of the operating system.
+    """
+
+    rng: np.random.Generator
+    is_repeatable: bool
+
+
 def make_generator(random_state: Any = None) -> tuple[np.random.Generator, bool]:
-    """Return a generator and whether a user's seed made it.
+    """Return a generator and whether a user's seed made it (or a SharedGenerator is repeatable).
 
     None gives a generator keyed by the operating system. A release made from a seed that an adversary may know has no
     privacy, so the release carries the flag.
     """
     if random_state is None:
         return _unseeded_generator(), False
+    if isinstance(random_state, SharedGenerator):
+        return random_state
     if isinstance(random_state, np.random.Generator):
         return random_state, True
     if isinstance(random_state, np.random.RandomState):

@@ -14,6 +14,7 @@ KINDS = {
         "problem/problem.py",
         "RecordLoss",
     ): "nothing but the clip is believed of a user's loss of whole records",
+    ("mechanisms/exact_gradient.py", "RecordLoss"): "sums of whole records are not exact",
     ("data/_kernels.py", "RecordLoss"): "records are summed one by one instead of as scores",
     ("data/dataset.py", "RecordLoss"): "values of whole records instead of values of scores",
     (

@@ -20,7 +20,7 @@ from dplangevin.mechanisms.noisy_answers.spec import (
     NoisySumsSpec,
     SumGroup,
 )
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.mechanisms.rashomon_region.spec import SlackSpec
@@ -165,7 +165,6 @@ _CHAINS = RashomonChainSpec(
     ramp=0.1,
 )
 _SECRET = ("no secret uniform permutation", {}, {"sampling": "cyclic", "order": "public"})
-_INTEGERS = {"batch_size": 50, "sampling": "cyclic"}
 
 CASES: dict[tuple[type[Spec], str], Case] = {
     (NoisyGradientSpec, "composition"): _gradient(
@@ -238,18 +237,6 @@ CASES: dict[tuple[type[Spec], str], Case] = {
         *_RANDOM,
         ("not covered", {}, CHECKPOINTS),
         ("bounded set", UNBOUNDED, {}),
-    ),
-    (DiscreteGradientSpec, "discrete-composition"): Case(
-        constants=BASE,
-        spec=DiscreteGradientSpec(step_size=0.5, noise_std=0.05, n_steps=60),
-        noisier={"noise_std": 0.08},
-        longer={"n_steps": 120},
-        broken=(
-            ("not defined under add-remove", ADD_REMOVE, _INTEGERS),
-            ("larger than n", {"n": 40}, _INTEGERS),
-            ("number of parameters", {"dimension": None}, {}),
-            ("too large for exact sums", {}, {"noise_std": 1e-9}),
-        ),
     ),
     (ObjectivePerturbationSpec, "objective-perturbation"): Case(
         constants=BASE,

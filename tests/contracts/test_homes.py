@@ -32,9 +32,7 @@ from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistic
 from dplangevin.mechanisms.noisy_answers.curvature import curvature_groups, release_curvature
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 from dplangevin.mechanisms.noisy_answers.theorem import calibrate_noisy_sums
-from dplangevin.mechanisms.noisy_gradient import mechanism as discrete_gradient
-from dplangevin.mechanisms.noisy_gradient.mechanism import sample_batches
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
 from dplangevin.mechanisms.perturbation.theorem import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
@@ -105,7 +103,7 @@ def of_plan(plan: Plan, **more: Any) -> Case:
 
 
 def _run(plan: Plan, data: Dataset) -> Any:
-    release = run_plan(plan, data, None if plan.guarantee.arithmetic == "discrete-grid" else SEED)
+    release = run_plan(plan, data, SEED)
     return [release.value, *release.iterates.values()]
 
 
@@ -169,7 +167,7 @@ def gated() -> Case:
 
 def secure(**changes: Any) -> Case:
     fields: dict[str, Any] = {"step_size": 0.5, "noise_std": 0.5, "n_steps": 6}
-    return planned(stated(), DiscreteGradientSpec(**(fields | changes)), exact=True)
+    return planned(stated(), NoisyGradientSpec(**(fields | changes), secure=True), exact=True)
 
 
 def sampled(tier: Any, loss: Any = None, *, epsilon: float = 1.0, delta: float = 0.0, **changes: Any) -> Case:
@@ -259,6 +257,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "secure full": secure,
     "secure shuffle": lambda: secure(sampling="shuffle", batch_size=100),
+    "secure subsets": lambda: secure(sampling="without-replacement", batch_size=100),
     "objective perturbation": lambda: perturbed(calibrate_objective_perturbation, 0.0),
     "objective perturbation, ball": lambda: perturbed(
         calibrate_objective_perturbation, DELTA, constraint=Ball(0.5)
@@ -346,32 +345,13 @@ def no_record_travels(monkeypatch) -> None:
     monkeypatch.setattr(DaskDataset, "blocks", refuse)
 
 
-@pytest.fixture
-def fixed_noise(monkeypatch) -> Callable[[], None]:
-    """Secure noise and its batches come from the operating system: here they are seeded, anew for each home."""
-
-    def again() -> None:
-        source = np.random.default_rng(SEED)
-        monkeypatch.setattr(
-            discrete_gradient,
-            "sample_rounded_gaussian",
-            lambda bits, size: source.integers(-(2**bits), 2**bits, size),
-        )
-        monkeypatch.setattr(
-            discrete_gradient, "sample_batches", lambda *law: sample_batches(*law[:-1], source)
-        )
-
-    return again
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_every_home_gives_the_same_release(
-    name: str, client: Any, tmp_path: Path, no_record_travels: None, fixed_noise: Callable[[], None]
+    name: str, client: Any, tmp_path: Path, no_record_travels: None
 ) -> None:
     case = CASES[name]()
 
     def released(data: Dataset) -> list[np.ndarray]:
-        fixed_noise()
         return [np.asarray(value, float) for value in case.release(data)]
 
     features, labels, weights = records(case)

@@ -97,10 +97,9 @@ def test_without_n_the_number_of_rows_is_public_and_the_divisor() -> None:
         ArrayDataset(X, y, problem(allow_more_rows=False))
 
 
-@pytest.mark.parametrize("mechanism", ["exponential", "gibbs", "iterated-exponential", "langevin", "secure"])
+@pytest.mark.parametrize("mechanism", ["exponential", "gibbs", "iterated-exponential", "langevin"])
 def test_what_needs_at_most_n_records_refuses_by_name(mechanism: str) -> None:
     X, y = records(N)
-    options: dict[str, Any] = {"mechanism": mechanism} if mechanism != "secure" else {"secure": True}
     model = DPLogisticRegression(
         epsilon=20.0,
         delta=1e-6,
@@ -109,7 +108,7 @@ def test_what_needs_at_most_n_records_refuses_by_name(mechanism: str) -> None:
         adjacency="add-remove",
         n_public=N,
         radius=2.0,
-        **options,
+        mechanism=mechanism,
     )
     with pytest.raises(InvalidParameter, match=f"{mechanism}.*at most n records"):
         model.fit(X, y)

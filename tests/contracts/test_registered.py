@@ -28,7 +28,6 @@ from dplangevin.accounting.registry import (
     plannable_mechanisms,
     planner_capabilities,
     planner_for,
-    secure_mechanism,
     spec_types,
     theorems_for,
 )
@@ -227,7 +226,7 @@ def test_capabilities_say_what_theorems_and_schedules_say(kind: type[Spec]) -> N
         if each.holds_beyond_n or type(each).covers_more_rows is not Theorem.covers_more_rows
     ]
     assert able.holds_beyond_n == bool(beyond)
-    assert able.secure or not able.secure_resume
+    assert able.secure or not any(theorem.holds_for_rounded_noise for theorem in theorems.values())
     for name, theorem in theorems.items():
         case = CASES[kind, name]
         if not able.pure:
@@ -237,8 +236,7 @@ def test_capabilities_say_what_theorems_and_schedules_say(kind: type[Spec]) -> N
                 replace(case.spec, secure=True)
 
 
-def test_one_recipe_is_the_default_and_one_is_for_secure_runs() -> None:
+def test_one_recipe_is_the_default() -> None:
     assert default_mechanism() in [name for name, _ in automatic_mechanisms()]
     assert not planner_capabilities(default_mechanism()).pure
-    assert planner_capabilities(secure_mechanism()).secure
-    assert secure_mechanism() not in mechanisms_with("secure")
+    assert default_mechanism() in mechanisms_with("secure")

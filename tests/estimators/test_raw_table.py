@@ -208,7 +208,7 @@ def test_schema_learn_alone_prints_the_call() -> None:
         (lambda: Schema.from_dict(RAW.to_dict()), "only the fit"),
         (lambda: SchemaEncoder(RAW).transform(table()), "only the fit"),
         (lambda: model(delta=0).fit(table(), "sick"), "under pure epsilon-DP"),
-        (lambda: model(secure=True, random_state=None).fit(table(), "sick"), "secure"),
+        (lambda: model(secure=True, random_state=1).fit(table(), "sick"), "random_state"),
         (lambda: model(intervals=True).fit(table(), "sick"), "intervals"),
         (lambda: model(public_data=(table(), table().sick)).fit(table(), "sick"), "public_data"),
         (lambda: model(data_norm=1.0).fit(table(), "sick"), "data_norm"),

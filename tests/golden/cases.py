@@ -42,7 +42,6 @@ PLACES = {
         "Problem DataBounds Ball Box WholeSpace Logistic Squared Mean Clipped Softmax Huber"
     ),
     "dplangevin.data": ("ArrayDataset"),
-    "dplangevin.mechanisms.noisy_gradient.spec": ("DiscreteGradientSpec"),
     "dplangevin.mechanisms.whitened.spec": ("WhitenedSpec"),
     "dplangevin.mechanisms.whitened_objective.spec": ("WhitenedObjectiveSpec"),
     "dplangevin.mechanisms.perturbation.spec": ("ObjectivePerturbationSpec OutputPerturbationSpec"),
@@ -381,7 +380,7 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         BATCHES | {"sampling": "without-replacement", "n_steps": 20},
         {"noise_std": 0.6},
     ),
-    ("DiscreteGradientSpec", "discrete-composition", BASE, FULL, {"noise_std": 0.08}),
+    ("NoisyGradientSpec", "composition", BASE, FULL | {"secure": True}, {"noise_std": 0.08}),
     (
         "ObjectivePerturbationSpec",
         "objective-perturbation",

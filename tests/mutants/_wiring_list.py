@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 WIRING: tuple[tuple[str, str, str], ...] = (
-    ("learned_norm", "return np.asarray(LearnedSchemaMechanism().run(spec, lambda: exact, rng).cells[0])", "return np.asarray(exact.cells[0], float)"),
+    ("learned_norm", "return np.asarray(LearnedSchemaMechanism().run(spec, lambda: exact, shared).cells[0])", "return np.asarray(exact.cells[0], float)"),
     ("learned_norm", "    norm_release = charge_then_release(\n        plan,", "    norm_release = charge_then_release(\n        plan.fit_plan.plan,"),
     ("search_wiring", "return float(noisy[0]), model", "return float(exact[0]), model"),
     ("search_wiring", "total = rows if n is None else _check.check_count(\"n_public\", n)", "total = rows"),
@@ -17,19 +17,18 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("whitened_wiring", "if row_filter is not None and row_filter.all_short:", "if True:"),
     ("whitened_wiring", "range(state.step, state.n_steps if last is None else last)", "range(state.step, state.n_steps + 1 if last is None else last)"),
     ("whitened_wiring", "exact = data.sum_over_blocks(second_moment_sum) / data.problem.n\n", "exact = data.sum_over_blocks(second_moment_sum) / data.n_samples\n"),
-    ("whitened_resumed", "            run_state.restore_generator(rng)\n", ""),
-    ("mirror_resumed", "            run_state.restore_generator(rng)\n", ""),
+    ("whitened_resumed", "                run_state.restore_generator(draws.rng)\n", ""),
+    ("mirror_resumed", "                run_state.restore_generator(rng)\n", ""),
     ("pure_wiring", "noise = sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, rng)", "noise = 0 * sample_wishart_difference(data.problem.n_columns, spec.moment_density_scale, rng)"),
-    ("mirror_wiring", "(total + sample_rounded_gaussian(GRID_RESOLUTION_BITS, problem.dimension))", "(total + sample_rounded_gaussian(GRID_RESOLUTION_BITS, problem.dimension) // 2)"),
-    ("mirror_wiring", "sample_rounded_gaussian(GRID_RESOLUTION_BITS,", "sample_rounded_gaussian(GRID_RESOLUTION_BITS - 1,"),
     ("secure_sums", "gaussian_density_scale(group.scale), 2.0)", "group.scale, 2.0)"),
     ("secure_sums", "sample_geometric_noise(group.scale, values.size)", "sample_geometric_noise(group.scale / 2, values.size)"),
     ("secure_sums", "return group.scale * rng.standard_normal(group.answers)", "return 0.5 * group.scale * rng.standard_normal(group.answers)"),
     ("group_wiring", "parts = tuple(replace(part.group(rows), count=part.count) for part in self.parts)", "parts = self.parts"),
     ("screen", "all_short = all(np.linalg.norm(part, 2) <= 1 - ROUNDING_SLACK for part in parts)", "all_short = all(np.linalg.norm(part, 2) <= 9 - ROUNDING_SLACK for part in parts)"),
     # perturbation
-    ("perturbation_wiring", "value=problem.constraint.project(_add_secure_noise(minimizer, spec.density_scale))", "value=problem.constraint.project(_add_secure_noise(minimizer, spec.density_scale / 2))"),
-    ("perturbation_wiring", "gaussian_density_scale(deviation), 2.0)", "deviation, 2.0)"),
+    ("mirror_wiring", "noises[t] / problem.row_norm,", "0.5 * noises[t] / problem.row_norm,"),
+    ("perturbation_wiring", "_add_exact_noise(minimizer, spec.density_scale, NoiseDraws", "_add_exact_noise(minimizer, spec.density_scale / 2, NoiseDraws"),
+    ("perturbation_wiring", "gaussian_density_scale(deviation), 2.0, source)", "deviation, 2.0, source)"),
     ("perturbation_wiring", "ridge=problem.n * problem.ridge, tilt=tilt)", "ridge=problem.ridge, tilt=tilt)"),
     ("output_wiring", "(constants.gradient_sensitivity + 2 * tolerance) / total_ridge(constants)", "(constants.gradient_sensitivity / 2 + 2 * tolerance) / total_ridge(constants)"),
     # budget shares
@@ -41,8 +40,8 @@ WIRING: tuple[tuple[str, str, str], ...] = (
     ("interval_shares", "        if spent <= epsilon:\n", "        if spent <= 2 * epsilon:\n"),
     ("interval_shares", "return _attach_curvature(plan, problem, epsilon - plan.guarantee.epsilon(0.0), 0.0)", "return _attach_curvature(plan, problem, epsilon, 0.0)"),
     # learned schemas and persons
-    ("learned_wiring", "return spec.scale * rng.standard_normal(size)", "return 0.5 * spec.scale * rng.standard_normal(size)"),
-    ("learned_wiring", "return sample_discrete_laplace(spec.scale, size, rng)", "return sample_discrete_laplace(spec.scale / 2, size, rng)"),
+    ("learned_wiring", "spec.scale * rng.standard_normal(counts.shape)", "0.5 * spec.scale * rng.standard_normal(counts.shape)"),
+    ("learned_wiring", "sample_discrete_laplace(spec.scale, counts.shape, rng)", "sample_discrete_laplace(spec.scale / 2, counts.shape, rng)"),
     ("learned_price", "cost, threshold_delta = spec.sensitivity / spec.scale, spec.threshold_delta", "cost, threshold_delta = spec.sensitivity / spec.scale / 2, spec.threshold_delta"),
     ("persons", "(np.arange(len(codes)) - first < max_rows) & (ordered >= 0)", "ordered >= 0"),
     ("persons", "(np.arange(len(codes)) - first < max_rows) & (ordered >= 0)", "np.arange(len(codes)) - first <= max_rows"),

@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec, IteratedExponentialSpec
 from dplangevin.mechanisms.noisy_answers.spec import CorrectedAnswersSpec, NoisyAnswersSpec
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.rashomon.spec import RashomonChainSpec, RashomonSpec
 from dplangevin.problem.constants import ADJACENCIES, Constants
 from privacy._accountant_draws import Rng, _log, _pick
@@ -238,27 +238,18 @@ def _hit(lead: Floats, u: float, v: float) -> Floats:
     return np.where(lead > 0, 1 - tail, tail)
 
 
-def secure_descent(rng: Rng) -> Trial:
-    """Whole numbers: a record of length k + 1/2 is k + 1, every step; rounded noise is within 1/2 of the noise."""
+def exact_descent(rng: Rng) -> Trial:
+    """Whole numbers: two records at the bound in every step, whose noise is rounded to 2^-20 of its size."""
     adjacency, n, steps = _pick(rng, *ADJACENCIES), int(rng.integers(1, 1000)), int(rng.integers(1, 40))
-    resolution, sides = int(rng.integers(12, 24)), _sides(adjacency)
-    sigma = 2.0**resolution
-    whole = math.ceil(sigma * _log(rng, 0.01, 2.0) / (sides * math.sqrt(steps)))
-    gradient = 10.0 ** int(rng.integers(-12, 13))  # the grid of the sum
-    constants = Constants(
-        n=n,
-        lipschitz=(whole - 0.5) * (1 + 1e-9) * gradient,
-        smoothness=gradient,
-        adjacency=adjacency,
-        dimension=1,
-    )
-    schedule = DiscreteGradientSpec(
-        step_size=1.0, noise_std=gradient * sigma / n, n_steps=steps, resolution=resolution,
+    sides, lipschitz = _sides(adjacency), 10.0 ** int(rng.integers(-12, 13))
+    ratio = _log(rng, 0.01, 2.0) / (sides * math.sqrt(steps))  # a record over the noise of a step
+    constants = Constants(n=n, lipschitz=lipschitz, smoothness=lipschitz, adjacency=adjacency, dimension=1)
+    schedule = NoisyGradientSpec(
+        step_size=1.0, noise_std=lipschitz / (n * ratio), n_steps=steps, secure=True,
         release=_pick(rng, "last-iterate", "trajectory"),
     )  # fmt: skip
-    spread = sigma * math.sqrt(steps)
-    lost = (0.5 * steps + sigma * 2.0**-20) / spread  # rounding of the noise, and of what is released
-    mu = sides * whole * steps / spread
+    lost = 2.0**-20 * math.sqrt(steps)  # rounding of every step, in units of the noise of the sum
+    mu = sides * ratio * math.sqrt(steps)
     cuts = np.linspace(-9, 9 + mu, 1201)
     inner, outer = ndtr(mu - cuts - lost), ndtr(-cuts + lost)
     mirrored = ndtr(cuts - lost), ndtr(cuts - mu + lost)
@@ -266,7 +257,7 @@ def secure_descent(rng: Rng) -> Trial:
         np.concatenate([inner, mirrored[0]]) * (1 - _MARGIN),
         np.concatenate([outer, mirrored[1]]) * (1 + _MARGIN) + 1e-300,
     )
-    return Trial(kind="secure descent", constants=constants, schedule=schedule, truth=truth)
+    return Trial(kind="exact descent", constants=constants, schedule=schedule, truth=truth)
 
 
 SETS: tuple[Callable[[Rng], Any], ...] = (
@@ -274,5 +265,5 @@ SETS: tuple[Callable[[Rng], Any], ...] = (
     rashomon_chains,
     iterated,
     sparse_vector,
-    secure_descent,
+    exact_descent,
 )

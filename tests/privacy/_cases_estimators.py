@@ -69,7 +69,7 @@ def case(cls: type) -> Case:
         honest=honest,
         sabotages={"noise / 4" if cls in ADDITIVE else "noise / 2": weak},
         exact_ratio=_ratio(cls),
-        runs=900 if cls in ADDITIVE else 250,
+        runs=900 if cls in ADDITIVE else 400,
         slow=cls in ADDITIVE,
     )
 

@@ -133,7 +133,7 @@ def _selected(schedule: RepeatedSelectionSpec, noise: float) -> Draw:
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> np.ndarray:
         def attempt(_: int, rng: np.random.Generator) -> tuple[float, None, str]:
-            return side + noise / schedule.mu * float(rng.standard_normal()), None, ""
+            return side + noise / schedule.mu * float(rng.rng.standard_normal()), None, ""
 
         attempts = CandidateAttempts(fit_specs=(price,), score_specs=(price,), run_attempt=attempt)
         return np.array([RepeatedSelection().run(plan, attempts, rng).score for _ in range(runs)])

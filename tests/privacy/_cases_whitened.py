@@ -18,7 +18,7 @@ from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.plan import Plan
 from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Block, Dataset
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened import mechanism
 from dplangevin.mechanisms.whitened.curvature import release_curvature
 from dplangevin.mechanisms.whitened.mechanism import (
@@ -84,7 +84,10 @@ def first_moments(adjacency: str, noise: float) -> Draw:
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         return np.array(
-            [isometric(release_second_moments(schedule, sides[side], rng)[0]) for _ in range(runs)]
+            [
+                isometric(release_second_moments(schedule, sides[side], NoiseDraws(rng=rng))[0])
+                for _ in range(runs)
+            ]
         )
 
     return draw
@@ -111,7 +114,8 @@ def curvatures(adjacency: str, noise: float) -> Draw:
     schedule = replace(SCHEDULE, curvature_noise_std=noise)
 
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
-        made = [release_curvature(schedule, kept[side], stretched(), np.zeros(2), rng) for _ in range(runs)]
+        draws = NoiseDraws(rng=rng)
+        made = [release_curvature(schedule, kept[side], stretched(), np.zeros(2), draws) for _ in range(runs)]
         return np.array([isometric(found.matrix / found.noise_std * noise) for found in made])
 
     return draw
@@ -161,7 +165,7 @@ def steps(adjacency: str, *, wrong: bool = False, labelled: bool = False) -> Dra
                     previous=start,
                     totals=np.zeros((3, 2, 1)),
                 )
-                made.append(run_descent(SCHEDULE, sides[side], stretched(), walk, used)[:, 0])  # type: ignore[arg-type]
+                made.append(run_descent(SCHEDULE, sides[side], stretched(), walk, NoiseDraws(rng=used))[:, 0])  # type: ignore[arg-type]
         return np.array(made)
 
     return draw

@@ -166,7 +166,7 @@ def _shave(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (family, draw, 0.95)
         for family, draw in (
-            ("noisy_gradient.theorems.discrete_composition", sets.secure_descent),
+            ("noisy_gradient.theorems.composition", sets.exact_descent),
             ("rashomon_region.theorem", others.slack),
             ("noisy_answers.theorem", others.sums),
             ("noisy_answers.theorem", others.counts),

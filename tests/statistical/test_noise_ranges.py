@@ -34,7 +34,6 @@ from dplangevin.sampling.exact_noise import (
     MAX_SCALE,
     add_rounded_noise,
     sample_geometric_noise,
-    sample_rounded_gaussian,
     sample_rounded_noise,
 )
 from dplangevin.sampling.float_noise import (
@@ -80,9 +79,6 @@ SAMPLERS: dict[str, tuple[Callable[[float], Any], float, float, float]] = {
     "secure laplace": (lambda s: secure(sample_rounded_noise, s, 1.0, SIZE, None), 8.0, MAX_SCALE, LAPLACE),
     "secure gaussian": (
         lambda s: secure(sample_rounded_noise, s, 2.0, SIZE, None), 8.0, MAX_SCALE, HALF_NORMAL / math.sqrt(2)
-    ),
-    "secure whole gaussian": (
-        lambda s: secure(sample_rounded_gaussian, round(math.log2(s)), SIZE), 8.0, 2.0**40, HALF_NORMAL
     ),
     "secure geometric": (lambda s: secure(sample_geometric_noise, s, SIZE), 8.0, MAX_SCALE, LAPLACE),
     "secure sums": (

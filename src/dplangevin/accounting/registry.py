@@ -66,8 +66,6 @@ class PlannerEntry:
     suitability : name of a function Request -> bool in module `planning`: whether "auto" chooses it when its turn
         comes; "" means for every request that its capabilities cover.
     is_default : planned where nothing says otherwise: Gaussian noise, any loss, any theorem about its runs.
-    is_secure_form : planned for secure=True where the requested mechanism has no secure form itself; never on
-        request.
     added_capabilities, removed_capabilities : how the capabilities of these plans differ from those of the spec.
     """
 
@@ -76,7 +74,6 @@ class PlannerEntry:
     rank: int | None = None
     suitability: str = ""
     is_default: bool = False
-    is_secure_form: bool = False
     added_capabilities: tuple[str, ...] = ()
     removed_capabilities: tuple[str, ...] = ()
 
@@ -233,14 +230,9 @@ def planner_capabilities(name: str) -> Capabilities:
     return replace(capabilities, **changes | dict.fromkeys(planner.removed_capabilities, False))
 
 
-def requestable_mechanisms() -> tuple[str, ...]:
-    """Return the mechanisms that users may request by name."""
-    return tuple(name for name, (_, _, planner) in _planners_by_name().items() if not planner.is_secure_form)
-
-
 def mechanisms_with(capability: str) -> tuple[str, ...]:
-    """Return the mechanisms that users may request by name and that have a capability."""
-    return tuple(name for name in requestable_mechanisms() if getattr(planner_capabilities(name), capability))
+    """Return the mechanisms that have a capability."""
+    return tuple(name for name in plannable_mechanisms() if getattr(planner_capabilities(name), capability))
 
 
 def default_mechanism() -> str:
@@ -248,9 +240,11 @@ def default_mechanism() -> str:
     return next(name for name, (_, _, planner) in _planners_by_name().items() if planner.is_default)
 
 
-def secure_mechanism() -> str:
-    """Return what secure=True plans where the requested mechanism has no secure form itself."""
-    return next(name for name, (_, _, planner) in _planners_by_name().items() if planner.is_secure_form)
+def theorem_covers_rounding(mechanism: str, theorem: str) -> bool:
+    """Return whether the proof of this theorem covers exact noise on a grid; False where it is not about the runs."""
+    package, entry, _ = _planners_by_name()[mechanism]
+    offered = theorems_for(_spec_of(package, entry))
+    return theorem in offered and offered[theorem].holds_for_rounded_noise
 
 
 def automatic_mechanisms() -> Iterator[tuple[str, Callable[[Any], bool]]]:
@@ -267,7 +261,7 @@ def automatic_mechanisms() -> Iterator[tuple[str, Callable[[Any], bool]]]:
 def mechanism_for_theorem(theorem: str) -> str | None:
     """Return the first mechanism that this theorem is about, among those that users may request."""
     for package, entry in _iterate_entries():
-        names = [planner.name for planner in entry.planners if not planner.is_secure_form]
+        names = [planner.name for planner in entry.planners]
         if names and theorem in theorems_for(_spec_of(package, entry)):
             return names[0]
     return None

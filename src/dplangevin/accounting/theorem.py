@@ -34,7 +34,6 @@ class Capabilities:
         coordinates.
     random_batches : steps read random batches of rows, so that rows of one person cannot be kept together.
     checkpoints : a run in steps saves its state, so that commands keep a checkpoint of it by default.
-    secure_resume : a secure run may be resumed from a checkpoint with fresh noise.
     needs_no_problem : it states its own adjacency and is accounted without a problem and its constants.
     """
 
@@ -47,7 +46,6 @@ class Capabilities:
     ridge_and_radius: bool = True
     random_batches: bool = False
     checkpoints: bool = False
-    secure_resume: bool = False
     needs_no_problem: bool = False
 
 
@@ -85,6 +83,9 @@ class Theorem(ABC, Generic[S]):
     """Why the proof holds when the data hold more records than the public divisor n; "" when it does not."""
     secure_holds_beyond_n: ClassVar[bool] = False
     """Whether it also holds then for secure runs, whose integer sums are otherwise sized for n records."""
+    holds_for_rounded_noise: ClassVar[bool] = False
+    """Whether its proof covers noise that is drawn exactly on a grid: a release that is rounded, and then used by the
+    steps that follow. Bounds that hide iterates compare unrounded paths, so they do not."""
     is_plain_composition: ClassVar[bool] = False
     """Whether it composes the steps of a run as if each were released; sharper theorems are compared with it."""
 
@@ -111,6 +112,11 @@ class Theorem(ABC, Generic[S]):
             raise self.refuse(
                 "its proof needs at most n records, and these data may hold more than the stated n",
                 "Leave n_public= out (the number of rows is then public), or use another mechanism.",
+            )
+        if spec.secure and not self.holds_for_rounded_noise:
+            raise self.refuse(
+                "its proof is about real-valued noise, and this run rounds every step to a grid",
+                "Use composition, or state secure=False.",
             )
         try:
             return self.derive_guarantee(constants, spec)
@@ -192,8 +198,9 @@ ANSWER_ASSUMPTIONS = (
 )
 
 SECURE_NOISE = (
-    "noise has exactly the distribution of ideal noise rounded to a public grid, and comes from the "
-    "operating system's cryptographic generator; no real arithmetic is assumed"
+    "noise has exactly the distribution of ideal noise rounded to a public grid, from random bytes of the "
+    "operating system, or of a generator that they or a stated seed made where a run is repeatable; no real "
+    "arithmetic is assumed"
 )
 
 

@@ -51,7 +51,11 @@ Mechanism = Annotated[str, typer.Option("--mechanism", help="auto, or a mechanis
 Radius = Annotated[float | None, typer.Option("--radius", help="Bound on the norm of the coefficients.")]
 Alpha = Annotated[float | None, typer.Option("--alpha", help="Ridge per sample.")]
 Secure = Annotated[
-    bool, typer.Option("--secure", help="Exact discrete noise, safe against attacks on floating point.")
+    bool | None,
+    typer.Option(
+        "--secure/--no-secure",
+        help="Exact sums and noise or refused / floating point. Default: exact wherever it is proved.",
+    ),
 ]
 Intervals = Annotated[
     bool,
@@ -107,7 +111,7 @@ def plan_model(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
-    secure: Secure = False,
+    secure: Secure = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Plan file to write.")] = None,
     sign: SignKey = None,
     as_json: AsJson = False,
@@ -160,7 +164,7 @@ def fit_model(
     mechanism: Mechanism = "auto",
     radius: Radius = None,
     alpha: Alpha = None,
-    secure: Secure = False,
+    secure: Secure = None,
     intervals: Intervals = False,
     release_options: ReleaseOptions,
     public: PublicFile = None,

@@ -79,10 +79,13 @@ def limit_rows(
             index, u, lengths = measure_rows(rows[start : start + step], transform)
             if len(index):
                 limits[start + index] = _limit_lengths(u, lengths, transform)
-    if weights is not None:
-        lowered = np.floor(limits * (weights / weight_bound))
-        limits = np.where((lowered >= 0) & (lowered <= limits), lowered, 0.0)
-    return limits
+    return limits if weights is None else lower_limits(limits, weights, weight_bound)
+
+
+def lower_limits(limits: Floats | float, weights: Floats, weight_bound: float) -> Floats:
+    """floor(limit weight / weight_bound) of each record; a weight outside [0, weight_bound] counts as 0."""
+    lowered = np.floor(limits * (weights / weight_bound))
+    return np.where((lowered >= 0) & (lowered <= limits), lowered, 0.0)
 
 
 def _limit_lengths(u: Floats, lengths: Floats, transform: IntegerTransform) -> Floats:

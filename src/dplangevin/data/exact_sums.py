@@ -211,13 +211,19 @@ def _shortened_rows(data: Any, transform: IntegerTransform) -> Words:
 
 
 def _gradient(
-    data: Any, slopes: Slopes | SlopeFormula, slope_bound: float, theta: Floats, grid: RowGrid, compiled: bool
+    data: Any,
+    batch: NDArray[np.integer[Any]] | None,
+    slopes: Slopes | SlopeFormula,
+    slope_bound: float,
+    theta: Floats,
+    grid: RowGrid,
+    compiled: bool,
 ) -> Words:
     seen = 0
 
     def blocks() -> Iterator[RecordBlock]:
         nonlocal seen
-        for block in data.blocks():
+        for block in data.blocks(batch):
             seen += len(block.labels)
             limits = grid.max_limit if block.weights is None else block.weights
             yield RecordBlock(block.rows, block.labels, limits)
@@ -226,7 +232,7 @@ def _gradient(
         total = sum_gradients_compiled(blocks(), slopes, slope_bound, theta, grid)
     else:
         total = sum_gradients(blocks(), slopes, slope_bound, theta, grid)
-    data.check_row_count(seen)
+    data.check_rows_seen(seen, batch)
     return total
 
 
@@ -271,14 +277,17 @@ class ExactSums:
         slope_bound: float,
         theta: Floats,
         transform: IntegerTransform | None = None,
+        batch: NDArray[np.integer[Any]] | None = None,
         *,
         compiled: bool = False,
     ) -> Dyadic:
         """B' sum a x' at theta [p, K], each record of norm at most max_limit bound; without a transform B = 1.
 
         Weights of the blocks are limits: whole numbers m of `limit_rows`, or None where all are max_limit.
+        batch : increasing row numbers of the records to sum over; None for all.
         """
-        sums = carry(self.data.sum_over_blocks(_gradient, slopes, slope_bound, theta, self.grid, compiled))
+        task = (_gradient, slopes, slope_bound, theta, self.grid, compiled)
+        sums = carry(self.data.sum_over_batch(batch, *task))
         if transform is None:
             return Dyadic(to_integers(sums), np.asarray(0))
         return transform.apply_transpose(sums)

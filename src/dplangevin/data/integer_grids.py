@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dplangevin.data.integer_words import EXACT_BITS, Dyadic, Floats, Words, join_limbs, split_limbs, to_limbs
 from dplangevin.errors import InvalidParameter
+from dplangevin.problem.constants import MAX_EXACT_COLUMNS
 
 GROUP_BITS = 12
 GROUP = 1 << GROUP_BITS
@@ -23,8 +24,6 @@ SURELY = 1 - 2.0**-8
 """Rows whose squared length is below this share of the squared bound are short by the exact rule."""
 BOUND_BITS = 32
 STEP_BITS = 20
-MAX_COLUMNS = 1 << 14
-"""So that a length is rounded up by less than 2^-10 of the bound."""
 MAX_EXPONENT_RANGE = 300
 MAX_FILTER_GAIN = 1e6
 """Largest square by which a filter may enlarge rounding: 1e6 times 1e-13 is far below its margin."""
@@ -127,7 +126,7 @@ class IntegerTransform:
     def __init__(self, basis: Floats, bound: float, grid: RowGrid, earlier: Floats | None = None) -> None:
         given = np.asarray(basis, np.float64)
         size = len(given)
-        if given.shape != (size, size) or not 0 < size <= MAX_COLUMNS or not np.isfinite(given).all():
+        if given.shape != (size, size) or not 0 < size <= MAX_EXACT_COLUMNS or not np.isfinite(given).all():
             raise InvalidParameter("the basis must be a finite square matrix.")
         digits = EXACT_BITS - grid.row_bits
         largest = np.abs(given).max(axis=0)

@@ -104,7 +104,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
     person: str | None = None
     intervals: bool = False
     interval_budget: float | None = None
-    secure: bool = False
+    secure: bool | None = None
     public_data: Any = None
     public_method: str = "mirror"
     compare: bool = False
@@ -339,11 +339,11 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         return 1.0
 
     def _check_secure(self) -> None:
-        """Raise for options that secure mode does not support, before anything is planned."""
+        """Raise for options that secure=True refuses, before anything is planned."""
         if self.random_state is not None:
             raise InvalidParameter(
-                "random_state must be left out with secure=True: secure noise comes from the operating system's "
-                "cryptographic generator, and a seed would undo it."
+                "random_state must be left out with secure=True: a seed would undo the noise. Leave secure out for a "
+                "repeatable run, whose sums and noise are exact too."
             )
 
     def check_group_privacy(self, guarantee: Guarantee) -> None:
@@ -369,7 +369,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
                 UserWarning,
                 stacklevel=3,
             )
-        secure = _check.check_flag("secure", self.secure)
+        secure = None if self.secure is None else _check.check_flag("secure", self.secure)
         if secure:
             self._check_secure()
         without_public_data = self.public_data is None  # fits with public data have a mechanism of their own

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from textwrap import fill
 
-from dplangevin.accounting.registry import requestable_mechanisms
+from dplangevin.accounting.registry import plannable_mechanisms
 
 PARAMETERS_DOC = """\
     epsilon, delta : the privacy guarantee of the fit; delta = 0 or None asks for pure epsilon-DP.
@@ -33,7 +33,9 @@ PARAMETERS_DOC = """\
     intervals : release the curvature that standard errors and confidence intervals need, under the same guarantee.
     interval_budget : fraction of the budget to spend on the curvature; None means 0.05, or more where that would be
         too noisy (counts, objective perturbation).
-    secure : exact noise on an integer grid, safe against floating-point attacks (see docs/trust.md; needs delta > 0).
+    secure : None (default): sums over records are exact integers and their noise is drawn exactly, wherever that is
+        proved (delta > 0); the plan says where it is not, and why. True: exact or refused, and random_state is
+        refused. False: floating point, whose low-order bits no guarantee covers (see docs/trust.md).
     public_data : (X_public, y_public), records that need no protection; they give the starting point and the geometry
         of the private steps.
     public_method : "mirror", "mirror-loss", "mix", or the baselines "warm-start" and "public-only".
@@ -42,7 +44,7 @@ PARAMETERS_DOC = """\
     random_state : None draws from the operating system; a seed voids the guarantee against those who know it.
     checkpoint : path of a private file from which the same fit resumes after a crash, with its noise and its charge.
     verbose : print the plan before running.
-""".replace("{mechanisms}", fill(", ".join(requestable_mechanisms()), 112, subsequent_indent=8 * " "))
+""".replace("{mechanisms}", fill(", ".join(plannable_mechanisms()), 112, subsequent_indent=8 * " "))
 ATTRIBUTES_DOC = """\
     coef_, intercept_ : the released model.
     privacy_ : the guarantee, with its conditions and assumptions.

@@ -106,9 +106,10 @@ def _build_tuner(model: DPLinearModel, encode: TargetEncoder, request: Request) 
         )
     if len(features) != len(targets):
         raise InvalidParameter(f"public_data has {len(features)} rows but {len(targets)} targets.")
+    resolved, _ = request.resolve_arithmetic(None)
     problems = [request.make_problem(bound, 0.0) for bound in CLIP_CANDIDATES.get(request.model, (None,))]
     return PublicTuner(
-        features, targets, problems, epsilon=request.epsilon, delta=request.delta, secure=request.secure
+        features, targets, problems, epsilon=request.epsilon, delta=request.delta, secure=resolved.is_exact
     )
 
 

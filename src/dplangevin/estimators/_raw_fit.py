@@ -17,6 +17,7 @@ import numpy as np
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.accounting.registry import mechanisms_with
@@ -165,7 +166,6 @@ def _check_raw_options(model: DPLinearModel, schema_to_learn: LearnableSchema | 
     unsupported = {
         "public_data": model.public_data is not None,
         "intervals": bool(interval_budget_fraction(model)),
-        "secure=True": bool(model.secure),
     }
     for name in [name for name, is_set in unsupported.items() if is_set]:
         if schema_to_learn is None:
@@ -251,13 +251,14 @@ class RawFit:
     def release(self, rng: np.random.Generator, seeded: bool, saved_run: RunState | None) -> RawRelease:
         """Limit the rows per person, learn the schema, then fit the model."""
         records, rows = self.records, self.plan.privacy_unit.max_rows
+        shared = SharedGenerator(rng, seeded or saved_run is not None)
         if self.model.person is not None:
             records = records.limit_rows_per_person(self.model.person, rows, rng)
         model_copy, fit_plan = self.model_copy, self.plan.fit_plan
         schema: Schema | None = None
         exact_counts: list[CellCounts] = []
         if self.schema_to_learn is not None:
-            schema, exact_counts = self._learn_schema(records, rng)
+            schema, exact_counts = self._learn_schema(records, shared)
             fit_plan = self._narrower_plan(_n_encoded_columns(schema))
             ran_widest_plan = fit_plan is self.plan.fit_plan
             model_copy.schema = self.schema_to_learn.pad_schema(schema) if ran_widest_plan else schema
@@ -271,7 +272,7 @@ class RawFit:
                     + fingerprint_dataset(data, salt)
                 )
             )
-        release = replace(run_plan(fit_plan.plan, data, rng), seeded=seeded)
+        release = replace(run_plan(fit_plan.plan, data, shared), seeded=seeded)
         return RawRelease(release=release, fit_plan=fit_plan, model_copy=model_copy, schema=schema)
 
     def _narrower_plan(self, n_features: int) -> FitPlan:
@@ -292,7 +293,7 @@ class RawFit:
             return self.plan.fit_plan
         return replace(fit_plan, reasons=(*self.plan.reasons, *fit_plan.reasons))
 
-    def _learn_schema(self, records: RawRecords, rng: np.random.Generator) -> tuple[Schema, list[CellCounts]]:
+    def _learn_schema(self, records: RawRecords, shared: SharedGenerator) -> tuple[Schema, list[CellCounts]]:
         """Return the learned schema, and the exact counts from which its noisy counts were made."""
         assert self.schema_to_learn is not None
         schema_to_learn, n, exact_counts = self.schema_to_learn, self.request.n, []
@@ -305,7 +306,7 @@ class RawFit:
         def release_counts(spec: CertifiedSpec, edges: Any, texts: Any, outer: bool) -> Any:
             exact = records.count_cells(edges, texts, outer=outer)
             exact_counts.append(exact)
-            return LearnedSchemaMechanism().run(spec, lambda: exact, rng)
+            return LearnedSchemaMechanism().run(spec, lambda: exact, shared)
 
         first = release_counts(self.plan.learning[0], edges, texts, True)
         columns: dict[str, Column] = {
@@ -439,7 +440,8 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
 
     def release(rng: np.random.Generator, seeded: bool) -> NormRelease:
         rows, targets, row_weights = model_copy.read_cells(outline)
-        norm, exact_counts = _learn_norm(np.asarray(rows, np.float64), plan, request.n, rng)
+        shared = SharedGenerator(rng, seeded or saved_run is not None)
+        norm, exact_counts = _learn_norm(np.asarray(rows, np.float64), plan, request.n, shared)
         with np.errstate(over="ignore"):  # a row that overflows is scaled back like any other
             scaled = np.nan_to_num(rows / norm)
         data = build_dataset(scaled, targets, plan.fit_plan.plan.problem, encode, row_weights)
@@ -447,7 +449,7 @@ def fit_with_learned_norm(model: DPLinearModel, X: Any, y: Any, weights: Any) ->
             saved_run.check_records(
                 lambda salt: _digest_counts(exact_counts, salt) + fingerprint_dataset(data, salt)
             )
-        fit_release = replace(run_plan(plan.fit_plan.plan, data, rng), seeded=seeded)
+        fit_release = replace(run_plan(plan.fit_plan.plan, data, shared), seeded=seeded)
         return NormRelease(release=fit_release, norm=norm)
 
     norm_release = charge_then_release(
@@ -479,7 +481,6 @@ def _check_norm_options(model: DPLinearModel) -> None:
         "alpha": model.alpha is not None,
         "public_data": model.public_data is not None,
         "intervals": bool(interval_budget_fraction(model)),
-        "secure": bool(model.secure),
     }
     for name in [name for name, is_set in unsupported.items() if is_set]:
         raise InvalidParameter(
@@ -488,7 +489,7 @@ def _check_norm_options(model: DPLinearModel) -> None:
 
 
 def _learn_norm(
-    rows: Floats, plan: RawPlan, n: int, rng: np.random.Generator
+    rows: Floats, plan: RawPlan, n: int, shared: SharedGenerator
 ) -> tuple[float, list[CellCounts]]:
     """Return the upper end of the learned range of row norms, and the exact counts from which it was learned."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -499,7 +500,7 @@ def _learn_norm(
     def release_counts(spec: CertifiedSpec, edges: Floats, outer: bool) -> Floats:
         exact = count_cells(table, {"norm": edges}, {}, outer=outer)
         exact_counts.append(exact)
-        return np.asarray(LearnedSchemaMechanism().run(spec, lambda: exact, rng).cells[0])
+        return np.asarray(LearnedSchemaMechanism().run(spec, lambda: exact, shared).cells[0])
 
     first, second = plan.learning
     span: ColumnRange = coarse_range(

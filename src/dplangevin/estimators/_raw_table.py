@@ -126,7 +126,7 @@ def plan_raw_fit(
     learning = (
         ()
         if schema_to_learn is None
-        else _plan_schema_learning(schema_to_learn, privacy_unit, delta, budget_fraction * goal_mu**2, tail)
+        else _plan_schema_learning(request, schema_to_learn, privacy_unit, budget_fraction * goal_mu**2, tail)
     )
     mu_left = math.sqrt(1 - budget_fraction) * goal_mu
     for _ in range(40):  # a fit that is not Gaussian composes slightly worse than its mu suggests
@@ -157,6 +157,7 @@ def _plan_pure_raw_fit(
             "n_categories": 0,
             "adjacency": privacy_unit.adjacency,
             "rows_per_person": privacy_unit.max_rows,
+            "secure": request.secure is not False,
         }
         epsilon_each = budget_fraction * epsilon / 2 * (1 - 1e-9)
         learning_specs = [
@@ -176,11 +177,16 @@ def _plan_pure_raw_fit(
 
 
 def _plan_schema_learning(
-    schema_to_learn: LearnableSchema, privacy_unit: PrivacyUnit, delta: float, mu_squared: float, tail: float
+    request: Request,
+    schema_to_learn: LearnableSchema,
+    privacy_unit: PrivacyUnit,
+    mu_squared: float,
+    tail: float,
 ) -> tuple[CertifiedSpec, ...]:
     """Return the specs that learn the schema for this part of mu^2: one release for all columns, one for ranges."""
     parts = 2 if schema_to_learn.numbers else 1
     options: dict[str, Any] = {"adjacency": privacy_unit.adjacency, "rows_per_person": privacy_unit.max_rows}
+    options["secure"] = request.secure is not False
     options |= {"mu": math.sqrt(mu_squared / parts), "n_numbers": len(schema_to_learn.numbers)}
     first = calibrate_learned_schema(
         n_categories=len(schema_to_learn.categories), n_cells=N_COARSE_CELLS, threshold_delta=tail, **options
@@ -188,7 +194,7 @@ def _plan_schema_learning(
     specs = [first]
     if schema_to_learn.numbers:
         specs.append(calibrate_learned_schema(n_categories=0, n_cells=N_FINE_CELLS, **options))
-    return tuple(CertifiedSpec(spec=spec, delta=delta) for spec in specs)
+    return tuple(CertifiedSpec(spec=spec, delta=request.delta) for spec in specs)
 
 
 def _build_raw_plan(

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
-from dplangevin._rng import make_generator
+from dplangevin._rng import SharedGenerator, make_generator
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.conditions import merge_conditions
@@ -175,7 +175,9 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
             score_specs=(score_spec,) * len(candidates),
             run_attempt=lambda index, rng: self._run_attempt(candidates[index], split, score_spec, rng),
         )
-        selection = RepeatedSelection().run(plan, attempts, rng, ledger=self.ledger, rows_per_person=1)
+        selection = RepeatedSelection().run(
+            plan, attempts, SharedGenerator(rng, seeded), ledger=self.ledger, rows_per_person=1
+        )
         winner = candidates[selection.candidate]
         assumptions = [*winner.fit_plan.plan.guarantee.assumptions, *winner.model.target_conditions()[1]]
         assumptions += [SEEDED_MESSAGE] if seeded else []
@@ -313,7 +315,7 @@ class DPModelSearch(WithCallContext, MetaEstimatorMixin, BaseEstimator):  # type
         return _Candidate(parameters=parameters, model=model, fit_plan=fit_plan)
 
     def _run_attempt(
-        self, candidate: _Candidate, split: _Split, score_spec: CertifiedSpec, rng: np.random.Generator
+        self, candidate: _Candidate, split: _Split, score_spec: CertifiedSpec, rng: SharedGenerator
     ) -> tuple[float, DPLinearModel, str]:
         """Fit a candidate and score it with noise; return score, model and digest."""
         plan = candidate.fit_plan.plan

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from dplangevin._arrays import Floats
+from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.accounting.plan import Plan
@@ -175,7 +176,8 @@ def run_with_intervals(
         records = read_records(data)
         if saved_run is not None:
             saved_run.check_records(lambda salt: fingerprint_dataset(records, salt))
-        release = replace(run_plan(plan.plan, records, rng), seeded=seeded)
+        shared = SharedGenerator(rng, seeded or saved_run is not None)
+        release = replace(run_plan(plan.plan, records, shared), seeded=seeded)
         curvature = release_curvature(plan.curvature, records, np.array(release.value), rng)
         return _FitAndCurvature(release=release, curvature=curvature)
 

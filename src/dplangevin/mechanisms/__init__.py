@@ -52,12 +52,8 @@ if TYPE_CHECKING:
         NoisySumsSpec as NoisySumsSpec,
     )
     from dplangevin.mechanisms.noisy_gradient.lower_bounds import lower_bound_epsilon as lower_bound_epsilon
-    from dplangevin.mechanisms.noisy_gradient.mechanism import (
-        DiscreteGradientDescent as DiscreteGradientDescent,
-        NoisyGradientDescent as NoisyGradientDescent,
-    )
+    from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent as NoisyGradientDescent
     from dplangevin.mechanisms.noisy_gradient.spec import (
-        DiscreteGradientSpec as DiscreteGradientSpec,
         NoisyGradientSpec as NoisyGradientSpec,
         langevin_spec as langevin_spec,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
 from dplangevin.mechanisms.release import AnswersRelease, Release
 from dplangevin.mechanisms.run_state import SAVE_INTERVAL_SECONDS, CheckpointPath, RunState
 from dplangevin.problem import Problem, RecordLoss
+from dplangevin.sampling.exact_noise import ByteSource
 
 AnswerReader = Callable[[], Sequence[ArrayLike]]
 """A function that reads the records and returns the exact answers: one array for each of the spec's sizes."""
@@ -73,7 +75,9 @@ class Mechanism(ABC, Generic[S, D, R]):
         random_state : a seed or a generator, for tests only: whoever knows it can remove the noise.
         ledger : the budget account to charge.
         checkpoint : path of a private file. The run is saved there at intervals, and resumes from it with the same
-            noise (random_state is not used again) and the same charge.
+            charge and the same noise (random_state is not used again). Noise that the operating system makes is in no
+            file: an exact run without a seed continues from its position with fresh noise, and its last position is
+            saved before the release, so that one charge gives one release.
         save_every : seconds between two saved positions.
         rows_per_person : the most records of one person, where the guarantee is for persons; the ledger must state
             the same.
@@ -83,13 +87,11 @@ class Mechanism(ABC, Generic[S, D, R]):
                 f"this plan is for {plan.spec.mechanism}, not for {self.spec_type.mechanism}."
             )
         self._check_inputs(plan, data)
-        secure = plan.guarantee.arithmetic == "discrete-grid"
-        if secure:
-            self._check_secure_options(random_state, checkpoint)
-        run_state, capabilities = None, self.spec_type.capabilities
+        self._check_options(plan, random_state, checkpoint)
+        run_state = None
         if checkpoint is not None:
             run_state = RunState(checkpoint, plan, *self._run_settings(), save_every=save_every)
-        elif ledger is not None and capabilities.checkpoints and (capabilities.secure_resume or not secure):
+        elif ledger is not None and self.spec_type.capabilities.checkpoints:
             run_state = RunState.default_for_command(plan, *self._run_settings(), save_every=save_every)
         release = partial(self._release, plan, data, run_state)
         return charge_then_release(
@@ -99,14 +101,8 @@ class Mechanism(ABC, Generic[S, D, R]):
     def _check_inputs(self, plan: CertifiedSpec, data: D) -> None:
         """Refuse what cannot run, from public values only, before the ledger is charged."""
 
-    def _check_secure_options(self, random_state: object, checkpoint: CheckpointPath) -> None:
-        """Refuse a seed, and a checkpoint from which one charge could give two releases with different noise."""
-        check_no_seed(random_state)
-        if checkpoint is not None and not self.spec_type.capabilities.secure_resume:
-            raise InvalidParameter(
-                "checkpoint must be left out in secure mode here: secure noise is never written to a file, so a "
-                "resumed run would draw new noise for the same charge."
-            )
+    def _check_options(self, plan: CertifiedSpec, random_state: object, checkpoint: CheckpointPath) -> None:
+        """Refuse a seed or a checkpoint that this mechanism would not follow."""
 
     def _run_settings(self) -> tuple[object, ...]:
         """Return the public settings, besides the plan, that identify this run."""
@@ -120,6 +116,23 @@ class Mechanism(ABC, Generic[S, D, R]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class NoiseDraws:
+    """Where the randomness of a run comes from: a generator, and a source of bytes for noise that is drawn exactly.
+
+    Without a seed the bytes come from the operating system; with one from the generator, so that a seeded run is
+    repeatable, and its noise can be removed by whoever knows the seed.
+    """
+
+    rng: np.random.Generator
+    source: ByteSource = os.urandom
+
+    @classmethod
+    def of(cls, inputs: MechanismInput[Any]) -> NoiseDraws:
+        """Return the randomness of a charged fit."""
+        return cls(rng=inputs.rng, source=inputs.rng.bytes if inputs.seeded else os.urandom)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MechanismInput(Generic[S]):
     """The spec, data, generator and run state of a fit whose plan has been charged."""
 
@@ -129,6 +142,11 @@ class MechanismInput(Generic[S]):
     run_state: RunState | None
     seeded: bool
     rng: np.random.Generator
+
+    @property
+    def repeats_noise(self) -> bool:
+        """Whether a resumed run draws the noise it would have drawn: not where the operating system makes it."""
+        return self.seeded or not self.spec.secure
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,10 +214,23 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
         with warnings.catch_warnings(action="ignore") if is_user_loss else nullcontext():
             if run_state is not None:
                 run_state.check_records(lambda salt: fingerprint_dataset(data, salt))
-            output = self.execute(
-                MechanismInput(plan=plan, spec=spec, data=data, run_state=run_state, seeded=seeded, rng=rng)
+            inputs = MechanismInput(
+                plan=plan, spec=spec, data=data, run_state=run_state, seeded=seeded, rng=rng
             )
+            output = self._execute_once(inputs)
         return Release(plan=cast(Plan, plan), seeded=seeded, **vars(output))
+
+    def _execute_once(self, inputs: MechanismInput[S]) -> MechanismOutput:
+        """Run the spec; what a single release with fresh noise gave is saved before anybody sees it."""
+        run_state = inputs.run_state
+        if run_state is None or inputs.repeats_noise or self.spec_type.capabilities.checkpoints:
+            return self.execute(inputs)
+        saved = run_state.load_position()
+        if saved is not None:
+            return MechanismOutput(**saved)
+        output = self.execute(inputs)
+        run_state.save_if_due(output, inputs.rng, now=True)
+        return output
 
     @abstractmethod
     def execute(self, inputs: MechanismInput[S]) -> MechanismOutput:
@@ -215,6 +246,21 @@ class AnswerMechanism(Mechanism[A, AnswerReader, AnswersRelease]):
             raise InvalidParameter(
                 f"{self.spec_type.mechanism} takes a function that reads the records and returns the exact answers, "
                 f"not a {type(data).__name__}."
+            )
+
+    @final
+    def _check_options(self, plan: CertifiedSpec, random_state: object, checkpoint: CheckpointPath) -> None:
+        if not plan.spec.secure:
+            return
+        if random_state is not None:
+            raise InvalidParameter(
+                "random_state must be left out in secure mode: the noise comes from the operating system's "
+                "cryptographic generator, and a seed would undo it."
+            )
+        if checkpoint is not None:
+            raise InvalidParameter(
+                "checkpoint must be left out in secure mode here: the noise is never written to a file, so a "
+                "resumed run would draw new noise for the same charge."
             )
 
     @final
@@ -243,15 +289,6 @@ class AnswerMechanism(Mechanism[A, AnswerReader, AnswersRelease]):
         self, spec: A, exact: Sequence[Floats], rng: np.random.Generator
     ) -> tuple[Floats, ...]:
         """Return the noisy answers."""
-
-
-def check_no_seed(random_state: object) -> None:
-    """Refuse a seed in secure mode: its noise comes from the operating system only."""
-    if random_state is not None:
-        raise InvalidParameter(
-            "random_state must be left out in secure mode: its noise comes from the operating system's cryptographic "
-            "generator, and a seed would undo it."
-        )
 
 
 def _hash_arrays(salt: str, *arrays: Any) -> str:
@@ -314,8 +351,8 @@ def run_plan(
     if secure and plan.guarantee.arithmetic != "discrete-grid":
         raise AssumptionFailed(
             f"secure mode has no proof for {plan.guarantee.theorem} ({plan.spec.mechanism}): its noise is "
-            "real-valued. Plan with a DiscreteGradientSpec, a spec with secure=True, or secure=True of an "
-            "estimator; hidden-state bounds, Gamma noise and posterior draws have no secure form."
+            "real-valued. Plan with a spec with secure=True, or with secure=True of an estimator; hidden-state "
+            "bounds, Gamma noise and posterior draws have no secure form."
         )
     mechanism = mechanism_for(type(plan.spec))
     if mechanism is None:

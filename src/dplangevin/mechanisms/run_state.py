@@ -137,15 +137,12 @@ class RunState:
     ) -> RunState | None:
         """Return the state of a fit with this plan: in the named file, else in the default one of a command.
 
-        By default only runs in steps are saved, and none with secure noise: the seed of a single release would be a
-        secret of no use, and secure noise is never written to a file.
+        By default only runs in steps are saved: the seed of a single release would be a secret of no use.
         """
         if path is not None:
             return cls(path, plan, *more, save_every=save_every)
         kind = type(plan.spec)
         if ledger is None or not kind.capabilities.checkpoints or mechanism_for(kind) is None:
-            return None
-        if plan.guarantee.arithmetic == "discrete-grid":
             return None
         return cls.default_for_command(plan, *more, save_every=save_every)
 
@@ -294,6 +291,11 @@ class RunState:
                 **fields,
                 "iterates": {
                     int(step): _decode_array(value) for step, value in saved_position["iterates"].items()
+                },
+                **{
+                    name: {key: _decode_array(value) for key, value in saved_position[name].items()}
+                    for name in ("auxiliary",)
+                    if name in saved_position
                 },
             }
         except (KeyError, TypeError, ValueError, AttributeError):

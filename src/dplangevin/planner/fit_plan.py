@@ -14,9 +14,9 @@ from dplangevin.accounting.registry import (
     mechanisms_with,
     planner_capabilities,
     planner_for,
-    secure_mechanism,
+    theorem_covers_rounding,
 )
-from dplangevin.errors import CalibrationFailed, InvalidParameter
+from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter, NotPrivateError
 from dplangevin.planner.request import AUTO, Request
 
 
@@ -76,8 +76,9 @@ def plan_fit(**options: Any) -> FitPlan:
 
 def plan_request(request: Request) -> FitPlan:
     """Plan the fit of this request."""
+    mechanism = _resolve_mechanism(request)
     try:
-        fit_plan: FitPlan = planner_for(_resolve_mechanism(request))(request)
+        fit_plan = _plan_arithmetic(request, mechanism)
         spent = fit_plan.plan.guarantee.epsilon(request.delta)
     except (ArithmeticError, RuntimeError) as error:
         raise CalibrationFailed(
@@ -90,6 +91,21 @@ def plan_request(request: Request) -> FitPlan:
             f"{request.epsilon:.6g}; leave theorem out."
         )
     return fit_plan
+
+
+def _plan_arithmetic(request: Request, mechanism: str) -> FitPlan:
+    """Plan this mechanism with exact sums and noise where they are proved, else in floating point with the reason."""
+    planner, obstacle = planner_for(mechanism), _exactness_obstacle(request, mechanism)
+    resolved, reason = request.resolve_arithmetic(obstacle)
+    try:
+        fit_plan: FitPlan = planner(resolved)
+    except (AssumptionFailed, NotPrivateError) as error:
+        if request.secure is not None or not resolved.is_exact:
+            raise
+        refusal = str(error).splitlines()[-1].lstrip(" -").rstrip(".")
+        resolved, reason = request.resolve_arithmetic(refusal)
+        fit_plan = planner(resolved)
+    return replace(fit_plan, reasons=(*fit_plan.reasons, reason))
 
 
 def plan_gaussian_fit(request: Request, max_mu: float = math.inf) -> FitPlan:
@@ -107,23 +123,14 @@ def plan_gaussian_fit(request: Request, max_mu: float = math.inf) -> FitPlan:
 
 def _resolve_mechanism(request: Request) -> str:
     """Return the mechanism to plan; refuse requests that it cannot guarantee."""
-    mechanism = request.mechanism
-    if mechanism == secure_mechanism():
-        raise InvalidParameter(
-            f"mechanism={mechanism!r} is what secure=True runs: state secure=True, with mechanism={AUTO!r} or "
-            f"{default_mechanism()!r}."
-        )
-    mechanism = _choose_mechanism(request) if mechanism == AUTO else mechanism
-    if request.secure and not planner_capabilities(mechanism).secure:
-        mechanism = secure_mechanism()
-    else:
-        _check_objective(request, mechanism)
+    mechanism = _choose_mechanism(request) if request.mechanism == AUTO else request.mechanism
+    _check_objective(request, mechanism)
     capabilities = planner_capabilities(mechanism)
     if request.allow_more_rows and not capabilities.holds_beyond_n:
-        what = "secure=True" if request.secure else f"mechanism={mechanism!r}"
         raise InvalidParameter(
-            f"{what} is proved for at most n records, and with n_public the data may hold more: leave n_public out "
-            f"(the number of rows is then public), or use one of {', '.join(mechanisms_with('holds_beyond_n'))}."
+            f"mechanism={mechanism!r} is proved for at most n records, and with n_public the data may hold more: "
+            "leave n_public out (the number of rows is then public), or use one of "
+            f"{', '.join(mechanisms_with('holds_beyond_n'))}."
         )
     if request.curvature_fraction and not capabilities.curvature:
         raise InvalidParameter(
@@ -135,6 +142,20 @@ def _resolve_mechanism(request: Request) -> str:
             f"mechanism={_choose_mechanism(request)!r}."
         )
     return mechanism
+
+
+def _exactness_obstacle(request: Request, mechanism: str) -> str | None:
+    """Return why this fit has no exact form; None where it has one."""
+    if not planner_capabilities(mechanism).secure:
+        return (
+            f"the noise of mechanism={mechanism!r} is real-valued and passes through a minimiser or a sampler; exact "
+            f"forms have {', '.join(mechanisms_with('secure'))}"
+        )
+    if request.delta == 0:
+        return "the Gamma noise of a pure guarantee has no exact sampler; state delta > 0"
+    if request.theorem is not None and not theorem_covers_rounding(mechanism, request.theorem):
+        return f"theorem={request.theorem!r} is about real-valued noise, and exact steps are rounded; leave it out"
+    return None
 
 
 def _check_objective(request: Request, mechanism: str) -> None:

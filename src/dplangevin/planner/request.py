@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dplangevin import _check
 from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.registry import plannable_mechanisms
-from dplangevin.errors import InvalidParameter
+from dplangevin.errors import AssumptionFailed, InvalidParameter
 from dplangevin.problem import LOSSES, Ball, DataBounds, Loss, ModelDefaults, Problem, WholeSpace
-from dplangevin.problem.constants import ADJACENCIES
+from dplangevin.problem.constants import ADJACENCIES, MAX_EXACT_COLUMNS
 
 AUTO = "auto"
 """The value of `mechanism` that leaves the choice to the planner."""
 RiskObjective = Literal["empirical", "population"]
+EXACT_EXPLANATION = (
+    "exact: sums over records are integers, and their noise, of the size that floating point would need, is drawn "
+    "exactly on public grids"
+)
 RISK_OBJECTIVES: tuple[RiskObjective, ...] = ("empirical", "population")
 
 
@@ -44,7 +48,8 @@ class Request:
     weight_bound : bound on sample weights.
     bad_rows : how a record that is not finite is treated, "refuse" or "zero".
     transition : of the Huber loss, in units of the scaled target. quantile : of the pinball loss.
-    secure : exact arithmetic on an integer grid, with randomness from the operating system.
+    secure : None makes sums and noise exact wherever that is proved, and gives the reason where it is not; True
+        refuses those cases; False computes in floating point.
     allow_more_rows : under add-remove, the data may hold more rows than the divisor n.
     curvature_fraction : fraction of the budget (in mu^2) for a release of the curvature, which intervals need.
     objective : "empirical" risk, or "population" risk: draws with a ridge chosen for new records.
@@ -74,7 +79,7 @@ class Request:
     bad_rows: str = "refuse"
     transition: float | None = None
     quantile: float | None = None
-    secure: bool = False
+    secure: bool | None = None
     allow_more_rows: bool = False
     objective: RiskObjective = "empirical"
     curvature_fraction: float = 0.0
@@ -126,6 +131,30 @@ class Request:
             dimension=columns * (self.n_classes or 2 if is_multiclass else 1),
             uses_defaults=self.mechanism == AUTO and all(value is None for value in stated),
         )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether sums and noise are exact, once `resolve_arithmetic` has decided it."""
+        return bool(self.secure)
+
+    def resolve_arithmetic(self, obstacle: str | None) -> tuple[Request, str]:
+        """Return the request with its arithmetic decided, and the reason; `obstacle` is why exact noise has no proof.
+
+        Raises AssumptionFailed where exact noise is demanded and cannot be had.
+        """
+        if obstacle is None and not (self.n_columns <= MAX_EXACT_COLUMNS and 1e-60 < self.data_norm < 1e60):
+            obstacle = (
+                f"exact sums are for at most {MAX_EXACT_COLUMNS} columns, and row norms from 1e-60 to 1e60"
+            )
+        if self.secure and obstacle is not None:
+            raise AssumptionFailed(f"secure=True has no proof here: {obstacle}.")
+        if self.secure is False:
+            return self, "floating point, as requested: no guarantee covers the low-order bits of its noise"
+        if obstacle is not None:
+            return replace(self, secure=False), (
+                f"floating point, and no guarantee covers the low-order bits of its noise: {obstacle}"
+            )
+        return replace(self, secure=True), EXACT_EXPLANATION
 
     @property
     def mu(self) -> float:

@@ -11,6 +11,8 @@ from dplangevin.errors import InvalidParameter
 
 Adjacency = Literal["replace-one", "add-remove"]
 MAX_RECORDS = 10**18
+MAX_EXACT_COLUMNS = 1 << 14
+"""Most columns of rows whose sums are exact: a length is then rounded up by less than 2^-10 of its bound."""
 ADJACENCIES: tuple[Adjacency, ...] = ("replace-one", "add-remove")
 
 

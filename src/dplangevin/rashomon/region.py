@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dplangevin import _check
 from dplangevin._arrays import Floats
+from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.adapter import (
@@ -151,10 +152,10 @@ class RashomonRegion(WithCallContext, BaseEstimator):  # type: ignore[misc]
             print(plan)
         data = adapter.estimator.reader(outline, plan.center.problem, target_encoder)
 
-        def release_center(rng: np.random.Generator) -> Any:
+        def release_center(shared: SharedGenerator) -> Any:
             if mechanism is None:
-                return run_plan(plan.center, data, rng)
-            return mechanism.run(plan.center, data, rng)
+                return run_plan(plan.center, data, shared)
+            return mechanism.run(plan.center, data, shared)
 
         self._print_stage("fitting the centre, then its curvature, then the slack of all points")
         release = run_region(

@@ -97,13 +97,6 @@ def add_rounded_noise(
     return np.asarray(observer.observe_sum(unit * integers, released, law, factor * scale))
 
 
-def sample_rounded_gaussian(log2_deviation: int, size: int, source: ByteSource = os.urandom) -> Integers:
-    """Draw Gaussian noise of standard deviation 2^log2_deviation, rounded to integers."""
-    noise = sample_rounded_noise(gaussian_density_scale(2.0**log2_deviation), 2.0, size, source=source)
-    labeled: Integers = observe_labeled_noise(noise, "gaussian", 2.0**log2_deviation)
-    return labeled
-
-
 def gaussian_density_scale(deviation: float) -> float:
     """Return the scale of exp(-(x / scale)^2) for a standard deviation, rounded up so that noise never shrinks."""
     return math.nextafter(math.sqrt(2) * deviation, math.inf)
@@ -156,7 +149,7 @@ def _sample_block(
     exact: ExactOffset | None,
     start: int,
 ) -> Integers:
-    uniform_words = _sample_words(len(offsets), source)
+    uniform_words = sample_words(len(offsets), source)
     if len(uniform_words) > 3 and not uniform_words.any():
         raise _broken_source_error()
     # the exact uniform number is in [uniform, uniform + 2^-53)
@@ -335,7 +328,7 @@ def _check_offsets(size: int, fractions: Floats | None, most: float = 1.0) -> Fl
     return offsets
 
 
-def _sample_words(count: int, source: ByteSource) -> NDArray[np.uint64]:
+def sample_words(count: int, source: ByteSource) -> NDArray[np.uint64]:
     """Draw uniform 64-bit integers."""
     return np.frombuffer(source(8 * count), dtype="<u8").astype(np.uint64)
 
@@ -380,7 +373,7 @@ def _sample_in_cube(k: int, changed: int, t: float, source: ByteSource) -> Integ
         radius = int(sample_exact_cells(t, 1.0, np.full(k + 1, 0.5), source).sum())
         if not _accepts_radius(radius, k, source):
             continue
-        entries = _sample_uniform_below(2 * radius + 1, k, source) - radius
+        entries = sample_uniform_below(2 * radius + 1, k, source) - radius
         if changed >= k or int(np.abs(entries).sum()) <= changed * radius:
             return entries
 
@@ -395,21 +388,18 @@ def _accepts_radius(radius: int, k: int, source: ByteSource) -> bool:
         return False
     return all(
         LazyUniform(int(uniform_words[i]), source).is_below(
-            _exact_bounds(Fraction(2 * radius + 1, 2 * (radius + int(indices[i]))))
+            partial(constant_bounds, Fraction(2 * radius + 1, 2 * (radius + int(indices[i]))))
         )
         for i in np.flatnonzero(margins <= DECISION_MARGIN)
     )
 
 
-def _exact_bounds(probability: Fraction) -> partial[tuple[Fraction, Fraction]]:
-    return partial(_constant_bounds, probability)
-
-
-def _constant_bounds(probability: Fraction, _precision: int) -> tuple[Fraction, Fraction]:
+def constant_bounds(probability: Fraction, _precision: int) -> tuple[Fraction, Fraction]:
+    """Return a rational probability as bounds on itself."""
     return probability, probability
 
 
-def _sample_uniform_below(limit: int, size: int, source: ByteSource) -> Integers:
+def sample_uniform_below(limit: int, size: int, source: ByteSource) -> Integers:
     """Draw uniformly from {0, ..., limit - 1}, by rejection from uniform bits."""
     shift = np.uint64(64 - limit.bit_length())
     values = np.frombuffer(source(8 * size), dtype="<u8") >> shift

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -16,18 +15,14 @@ from _families import THEOREMS
 from dplangevin.accounting.parts import Approximate, Gaussian, Profile, RenyiCurve
 from dplangevin.mechanisms.exponential import law_guarantees, sampler, theorem as draws
 from dplangevin.mechanisms.exponential.spec import ExponentialSpec
+from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.minimizer_tolerance import total_ridge
 from dplangevin.mechanisms.moments import mechanism as sufficient_statistics
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
 from dplangevin.mechanisms.noisy_gradient import mechanism as noisy_gradient
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.noisy_gradient.theorems.composition import StepUnits, step_units
-from dplangevin.mechanisms.noisy_gradient.theorems.discrete_composition import (
-    DiscreteComposition,
-    _round_up_fraction,
-    integer_bound,
-)
 from dplangevin.mechanisms.noisy_gradient.theorems.epoch_shift import (
     reused_permutation_mu,
     shuffle_mu,
@@ -152,16 +147,6 @@ def test_sensitivities_of_scores() -> None:
     assert poincare_bound(constants, 2.0, 20.0) == pytest.approx(16 / math.pi**2, rel=1e-9)
 
 
-def test_integers_of_one_record() -> None:
-    assert _round_up_fraction(Fraction(1, 3)) > Fraction(1, 3)
-    assert _round_up_fraction(Fraction(1, 4)) == 0.25
-    constants = Constants(n=8, lipschitz=1.0, dimension=16)
-    schedule = DiscreteGradientSpec(step_size=0.5, noise_std=1.0, n_steps=3, resolution=10)
-    length = 1.0 / schedule.grid(8) + math.sqrt(16) / 2
-    assert math.sqrt(integer_bound(constants, schedule)) == pytest.approx(length, rel=1e-3)
-    assert math.sqrt(integer_bound(constants, schedule)) > length
-
-
 def test_batches_have_the_accounted_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """50 rows of a public n = 100: a batch of expected size 20 takes each row with probability 0.2, not 0.4."""
     rates: list[float] = []
@@ -210,7 +195,11 @@ def test_moments_get_the_noise_that_is_accounted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sufficient_statistics, "second_moments", lambda data: (gram, cross))
     schedule = SufficientStatisticsSpec(gram_noise_std=2.0, cross_noise_std=0.5, eigenvalue_floor=1e-3)
     data = SimpleNamespace(problem=SimpleNamespace(n=10, ridge=0.0, constraint=WholeSpace()))
-    found = sufficient_statistics._solve_noisy_moments(schedule, data, np.random.default_rng(4))  # type: ignore[arg-type]
+    found = sufficient_statistics._solve_noisy_moments(
+        schedule,
+        data,  # type: ignore[arg-type]
+        NoiseDraws(rng=np.random.default_rng(4)),
+    )
     rng = np.random.default_rng(4)
     noisy = gram + 2.0 * sample_symmetric_noise(2, rng)
     np.testing.assert_allclose(found, np.linalg.solve(noisy, cross + 0.5 * rng.standard_normal(2)), rtol=1e-9)
@@ -276,16 +265,3 @@ def test_composed_noises_that_vary() -> None:
     """Delta / n = 0.2 over noises 1 and 2: 0.2 sqrt(1 + 1/4)."""
     run = replace(RUN, noise_std=(1.0, 2.0), n_steps=2)
     assert THEOREMS["composition"].certify(SMOOTH, run).mu == pytest.approx(0.2 * math.sqrt(1.25), rel=1e-8)
-
-
-def test_integer_batches_take_part_in_a_begun_epoch() -> None:
-    """Two batches an epoch: 1, 2, 3 and 7 steps use a record 1, 1, 2 and 4 times."""
-    constants = Constants(n=10, lipschitz=1.0, dimension=4)
-    each = []
-    for steps in (1, 2, 3, 7):
-        schedule = DiscreteGradientSpec(
-            step_size=0.5, noise_std=1.0, n_steps=steps, batch_size=5, sampling="cyclic", resolution=10
-        )
-        each.append(DiscreteComposition().certify(constants, schedule).mu)
-    assert each[0] is not None
-    assert [(mu / each[0]) ** 2 for mu in each if mu is not None] == pytest.approx([1, 1, 2, 4], rel=1e-6)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from dplangevin.data import ArrayDataset, Block, Dataset
+from dplangevin.data.exact_sums import ExactSums
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.noisy_gradient.mechanism import sum_integer_gradients
 from dplangevin.problem import Clipped, DataBounds, Huber, Logistic, Problem, Softmax, Squared
 
 LOGISTIC = Problem(loss=Logistic(), bounds=DataBounds(data_norm=1.0, classes=2), n=9000, n_features=3)
@@ -182,7 +183,7 @@ def test_a_full_pass_that_loses_rows_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="records of a batch changed"):
         leaky.gradient_sum(Logistic(), theta, np.arange(10))
     with pytest.raises(InvalidParameter, match="records of a batch changed"):
-        sum_integer_gradients(leaky, theta[:, 0], np.arange(10), 1e-6, 10**15)
+        ExactSums(leaky, RowGrid(row_norm=2.0)).gradient(Logistic().slope, 1.0, theta, None, np.arange(10))
     assert leaky.gradient_sum(Logistic(), theta, np.arange(9)).shape == (4, 1)
 
 

@@ -52,7 +52,7 @@ class Records:
     def problem(self) -> Any:
         return SimpleNamespace(n_columns=self.rows.shape[1])
 
-    def blocks(self) -> Iterator[Any]:
+    def blocks(self, batch: None = None) -> Iterator[Any]:
         for start in range(0, len(self.rows), self.size):
             part = slice(start, start + self.size)
             limits = None if self.limits is None else self.limits[part]
@@ -61,8 +61,14 @@ class Records:
     def check_row_count(self, seen: int) -> None:
         assert seen == len(self.rows)
 
+    def check_rows_seen(self, seen: int, batch: None) -> None:
+        self.check_row_count(seen)
+
     def sum_over_blocks(self, task: Any, *arguments: Any) -> np.ndarray:
         return np.asarray(task(self, *arguments))
+
+    def sum_over_batch(self, batch: None, task: Any, *arguments: Any) -> np.ndarray:
+        return np.asarray(task(self, batch, *arguments))
 
 
 def table(n: int, p: int, seed: int, spread: float = 0.01) -> tuple[np.ndarray, np.ndarray]:

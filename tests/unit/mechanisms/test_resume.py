@@ -30,9 +30,8 @@ from dplangevin.mechanisms.mirror_descent.public_sample import public_mirror_map
 from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.moments.theorem import calibrate_sufficient_statistics
 from dplangevin.mechanisms.noisy_answers.spec import AnswerSpec
-from dplangevin.mechanisms.noisy_gradient import mechanism as discrete_gradient
 from dplangevin.mechanisms.noisy_gradient.mechanism import NoisyGradientDescent
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, langevin_spec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, langevin_spec
 from dplangevin.mechanisms.perturbation.theorem import (
     calibrate_objective_perturbation,
     calibrate_output_perturbation,
@@ -66,9 +65,18 @@ class Interrupted(Exception):
 
 
 class Fragile(ArrayDataset):
-    """Records that can be read so many times."""
+    """Records that can be read so many times, copies with rounded rows or other weights included."""
 
-    left = TOP
+    @property
+    def left(self) -> float:
+        return self._shared_count()[0]
+
+    @left.setter
+    def left(self, count: float) -> None:
+        self._shared_count()[0] = count
+
+    def _shared_count(self) -> list[float]:
+        return self.__dict__.setdefault("_left", [TOP])
 
     def _pieces(self, rows: Any) -> Any:
         self._use()
@@ -108,9 +116,9 @@ def planned(of: Problem, schedule: Spec, delta: float = DELTA) -> Plan:
     return Plan(problem=of, spec=schedule, delta=delta)
 
 
-def perturbed(calibrated: Callable[..., Spec], epsilon: float, **changes: Any) -> Plan:
-    of = problem(**({"constraint": WholeSpace()} | changes))
-    return planned(of, calibrated(of.constants, epsilon=epsilon, delta=DELTA))
+def perturbed(calibrated: Callable[..., Spec], epsilon: float, secure: bool = False, **changes: Any) -> Plan:
+    of, options = problem(**({"constraint": WholeSpace()} | changes)), {"secure": True} if secure else {}
+    return planned(of, calibrated(of.constants, epsilon=epsilon, delta=DELTA, **options))
 
 
 def sampled(beta: float, **changes: Any) -> Plan:
@@ -172,8 +180,17 @@ CASES: dict[str, Callable[[float], Plan]] = {
     "approach, then whitened": lambda scale: whitened(
         scale, n_approach_steps=3, approach_noise_std=5.0 * scale, max_steps=14
     ),
-    "secure": lambda scale: descent(scale, DiscreteGradientSpec),
-    "secure shuffle": lambda scale: descent(scale, DiscreteGradientSpec, sampling="shuffle", batch_size=50),
+    "secure": lambda scale: descent(scale, secure=True),
+    "secure shuffle": lambda scale: descent(scale, secure=True, sampling="shuffle", batch_size=50),
+    "secure poisson": lambda scale: descent(scale, secure=True, sampling="poisson", batch_size=50),
+    "secure whitened": lambda scale: whitened(scale, secure=True),
+    "secure public mirror": lambda scale: descent(scale, PublicMirrorSpec, secure=True),
+    "exact output perturbation": lambda scale: perturbed(
+        calibrate_output_perturbation, scale, secure=True, constraint=WholeSpace()
+    ),
+    "exact sufficient statistics": lambda scale: perturbed(
+        calibrate_sufficient_statistics, scale, secure=True, loss=SQUARE
+    ),
     "objective perturbation": lambda scale: perturbed(calibrate_objective_perturbation, scale),
     "objective in other coordinates": whitened_objective,
     "output perturbation": lambda scale: perturbed(calibrate_output_perturbation, scale),
@@ -209,16 +226,9 @@ def saved_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunState, "__init__", often)
 
 
-@pytest.fixture(autouse=True)
-def no_secret_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secure noise is never in the file; it is taken away to compare the rest bit by bit."""
-    monkeypatch.setattr(
-        discrete_gradient, "sample_rounded_gaussian", lambda scale, size: np.zeros(size, np.int64)
-    )
-
-
-def run(plan: Plan, records: Fragile, path: Path | None, ledger: Any = None) -> Release:
-    seed = None if plan.guarantee.arithmetic == "discrete-grid" else SEED
+def run(
+    plan: Plan, records: Fragile, path: Path | None, ledger: Any = None, seed: int | None = SEED
+) -> Release:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         if isinstance(plan.spec, PublicMirrorSpec):
@@ -250,8 +260,7 @@ def test_every_mechanism_is_here() -> None:
 def test_a_run_stopped_at_random_moments_is_the_undisturbed_one(name: str, tmp_path: Path) -> None:
     plan, path, ledger = CASES[name](1.0), tmp_path / "run.state", budget(tmp_path)
     of = plan.problem
-    shuffled = getattr(plan.spec, "sampling", "full") == "shuffle"  # drawn anew without a seed
-    expected = None if shuffled else run(plan, data(of), None)
+    expected = run(plan, data(of), None)
     total = passes(plan, path)
     rng = np.random.default_rng(len(name))
     for left in [0, *rng.integers(0, total, 4)]:
@@ -328,23 +337,37 @@ def test_a_label_that_no_gradient_shows_is_seen(tmp_path: Path) -> None:
         run(plan, changed, path)
 
 
-def test_secure_noise_is_fresh_but_the_release_is_one(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith(("secure", "exact"))])
+def test_unseeded_exact_noise_is_fresh_but_the_release_is_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A run killed between its commit and the deletion of its file gives what was committed."""
-    draws = iter(range(1, 100))
     monkeypatch.setitem(SAVING, "every", 1e9)
-    monkeypatch.setattr(
-        discrete_gradient, "sample_rounded_gaussian", lambda scale, size: np.full(size, next(draws), np.int64)
-    )
-    plan, path, ledger = CASES["secure"](1.0), tmp_path / "run.state", budget(tmp_path)
+    plan, path, ledger = CASES[name](1.0), tmp_path / "run.state", budget(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(RunState, "finish", lambda self: (_ for _ in ()).throw(Interrupted))
         with pytest.raises(Interrupted):
-            run(plan, data(plan.problem), path, ledger)
-    used = next(draws)
-    release = run(plan, data(plan.problem), path, ledger)
-    assert next(draws) == used + 1  # no noise was drawn again
+            run(plan, data(plan.problem), path, ledger, seed=None)
+    release = run(plan, data(plan.problem), path, ledger, seed=None)
     (entry,) = ledger.history()
     assert entry.release_hash == release.digest()
+
+
+@pytest.mark.parametrize("name", ["secure", "secure whitened", "exact output perturbation"])
+def test_an_early_copy_of_the_file_buys_no_second_release(name: str, tmp_path: Path) -> None:
+    """Resumed from a copy, an unseeded exact run draws other noise, and its second release is refused."""
+    plan, path, ledger = CASES[name](1.0), tmp_path / "run.state", budget(tmp_path)
+    records = data(plan.problem)
+    records.left = 0
+    with pytest.raises(Interrupted):
+        run(plan, records, path, ledger, seed=None)
+    copied = path.read_text()
+    run(plan, data(plan.problem), path, ledger, seed=None)
+    path.write_text(copied)
+    path.chmod(0o600)
+    with pytest.raises(LedgerError, match="another release already"):
+        run(plan, data(plan.problem), path, ledger, seed=None)
+    assert len(ledger.history()) == 1
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

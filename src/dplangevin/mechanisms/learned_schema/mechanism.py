@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
@@ -11,11 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin.accounting.plan import CertifiedSpec
+from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.errors import InvalidParameter
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec
 from dplangevin.mechanisms.mechanism import Mechanism
 from dplangevin.mechanisms.release import ChargedRelease
 from dplangevin.mechanisms.run_state import RunState
+from dplangevin.sampling.exact_noise import (
+    ByteSource,
+    add_rounded_noise,
+    gaussian_density_scale,
+    sample_geometric_noise,
+)
 from dplangevin.sampling.float_noise import sample_discrete_laplace
 
 Floats = NDArray[np.float64]
@@ -66,16 +74,15 @@ class LearnedSchemaMechanism(Mechanism[LearnedSchemaSpec, Callable[[], CellCount
             )
         if run_state is not None:
             run_state.check_records(lambda salt: hash_counts(exact, salt))
-        cells = exact.cells + _sample_noise(spec, shape, rng)
+        source = rng.bytes if seeded else os.urandom
+        cells = _add_noise(spec, exact.cells, rng, source)
         released_labels = []
         for counts in exact.labels:
             labels = sorted(counts)  # so that the order of the rows does not change which noise a label gets
-            noisy = np.array([counts[label] for label in labels], float) + _sample_noise(
-                spec, len(labels), rng
-            )
+            noisy = _add_noise(spec, np.array([counts[label] for label in labels], float), rng, source)
             pairs = zip(labels, noisy.tolist(), strict=True)
             released_labels.append(
-                {label: count for label, count in pairs if count >= (spec.threshold or 0.0)}
+                {label: count for label, count in pairs if count >= _least_released_count(spec)}
             )
         return LearnedSchemaRelease(cells=cells, labels=tuple(released_labels), plan=plan, seeded=seeded)
 
@@ -88,7 +95,31 @@ def hash_counts(exact: CellCounts, salt: str) -> str:
     return content.hexdigest()
 
 
-def _sample_noise(spec: LearnedSchemaSpec, size: int | tuple[int, ...], rng: np.random.Generator) -> Floats:
-    if spec.noise == "gaussian":
-        return spec.scale * rng.standard_normal(size)
-    return sample_discrete_laplace(spec.scale, size, rng)
+def _add_noise(
+    spec: LearnedSchemaSpec, counts: Floats, rng: np.random.Generator, source: ByteSource
+) -> Floats:
+    """Return the counts plus noise; exact noise is made from the source of bytes, and rounded with its count."""
+    if not spec.secure:
+        noise = (
+            spec.scale * rng.standard_normal(counts.shape)
+            if spec.noise == "gaussian"
+            else sample_discrete_laplace(spec.scale, counts.shape, rng)
+        )
+        return np.asarray(counts + noise)
+    whole = counts.astype(np.int64)
+    if spec.noise == "geometric":
+        return (whole + sample_geometric_noise(spec.scale, whole.size, source).reshape(whole.shape)).astype(
+            float
+        )
+    return add_rounded_noise(whole, 1.0, gaussian_density_scale(spec.scale), 2.0, source)
+
+
+def _least_released_count(spec: LearnedSchemaSpec) -> float:
+    """Return the least noisy count with which a label is released.
+
+    A rounded count is within half a step of the unrounded one, which must reach the threshold itself.
+    """
+    threshold = spec.threshold or 0.0
+    if not spec.secure:
+        return threshold
+    return threshold + max(1.0, public_noise_grid(gaussian_density_scale(spec.scale))) / 2

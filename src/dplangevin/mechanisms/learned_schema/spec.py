@@ -30,10 +30,11 @@ class LearnedSchemaSpec(AnswerSpec):
     noise, scale : "gaussian" with this standard deviation, or "geometric", P(k) proportional to exp(-|k| / scale).
     threshold : on noisy counts of labels; None without category columns.
     rows_per_person : neighbours differ in all rows of a person, who owns at most this many.
+    secure : the noise is drawn exactly: geometric noise is whole, and ideal Gaussian noise is rounded with its count.
     """
 
     mechanism: ClassVar[str] = "learned-schema"
-    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, needs_no_problem=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(pure=True, secure=True, needs_no_problem=True)
     n_numbers: int
     n_cells: int
     n_categories: int
@@ -63,10 +64,6 @@ class LearnedSchemaSpec(AnswerSpec):
             raise InvalidParameter("state a threshold exactly when categories are learned.")
         if self.threshold is not None:
             _check.validate_fields(self, threshold=_check.check_positive)
-        if self.secure:
-            raise InvalidParameter(
-                "learned schemas have no secure form: state ranges and categories with secure=True."
-            )
 
     @property
     def n_columns(self) -> int:

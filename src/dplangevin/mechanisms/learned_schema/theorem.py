@@ -6,7 +6,7 @@ import math
 
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian, PrivacyPart, Pure
-from dplangevin.accounting.theorem import ANSWER_ASSUMPTIONS, Theorem, round_up
+from dplangevin.accounting.theorem import ANSWER_ASSUMPTIONS, Theorem, noise_assumptions, round_up
 from dplangevin.mechanisms.learned_schema.spec import LearnedSchemaSpec, absence_mu
 
 
@@ -19,6 +19,9 @@ class LearnedSchemaTheorem(
     and t = threshold_delta, the probability of releasing a label that only one neighbour has, is added to delta.
     Geometric noise, without labels: pure epsilon = sensitivity / scale.
 
+    Exact runs release functions of the ideal release: noisy counts are rounded, and a label is released where its
+    rounded count exceeds the threshold by half a step of the grid or more, so that the unrounded one exceeds it too.
+
     Examples
     --------
     >>> spec = LearnedSchemaSpec(n_numbers=3, n_cells=129, n_categories=1, noise="gaussian", scale=80.0,
@@ -28,6 +31,7 @@ class LearnedSchemaTheorem(
     (0.035355, '3.1e-07')
     """
 
+    holds_for_rounded_noise = True
     reference = (
         "Korolova, Kenthapadi, Mishra and Ntoulas (2009) and Wilkins, Kifer, Zhang and Karrer (2024), for thresholds; "
         "Dong, Roth and Su (2022), Theorem 2.7; Ghosh, Roughgarden and Sundararajan (2012); joint over columns, "
@@ -48,7 +52,8 @@ class LearnedSchemaTheorem(
             part = Pure(value=round_up(cost))
         rows = spec.rows_per_person
         group_assumption = (f"holds for all rows of a person who owns at most {rows}",) if rows > 1 else ()
-        assumptions = (*spec.assumptions, *ANSWER_ASSUMPTIONS, *group_assumption)
+        noise = noise_assumptions(ANSWER_ASSUMPTIONS, secure=spec.secure)
+        assumptions = (*spec.assumptions, *noise, *group_assumption)
         return self.guarantee_of_answers(
             spec, part, assumptions, extra_delta=threshold_delta * (1 + 1e-9), rows_per_person=rows
         )

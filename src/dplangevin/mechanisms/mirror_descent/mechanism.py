@@ -8,17 +8,13 @@ import numpy as np
 
 from dplangevin._arrays import Floats
 from dplangevin._progress import iterate_with_progress
-from dplangevin.data.dataset import Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.exact_gradient import public_row_grid, release_gradient, round_records
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.mirror_descent.mirror_map import MirrorMap
-from dplangevin.mechanisms.mirror_descent.spec import GRID_RESOLUTION_BITS, PublicMirrorSpec
-from dplangevin.mechanisms.mirror_descent.theorem import PublicMirrorDescentTheorem
-from dplangevin.mechanisms.noisy_gradient.mechanism import sum_integer_gradients
-from dplangevin.mechanisms.noisy_gradient.theorems.discrete_composition import squared_norm_bound
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.mechanisms.run_state import Position
 from dplangevin.problem import Problem
-from dplangevin.sampling.exact_noise import sample_rounded_gaussian
 
 
 class PublicMirrorDescent(FitMechanism[PublicMirrorSpec]):
@@ -52,6 +48,8 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSpec]):
                 f"the mirror map is on the set {self.mirror.constraint!r} but the problem's set is "
                 f"{problem.constraint!r}; make the map for the plan's problem."
             )
+        if spec.secure:
+            public_row_grid(problem)
 
     def _run_settings(self) -> tuple[object, ...]:
         """Return a hash of the map's values at one generic point: another map is another run."""
@@ -65,14 +63,26 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSpec]):
         spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
         problem, start = data.problem, np.array(self.mirror.start)
         etas, noises = spec.per_step_values("step_size"), spec.per_step_values("noise_std")
-        weights, grids = spec.per_step_values("mixing"), spec.step_grids(problem.n)
+        weights, draws = spec.per_step_values("mixing"), NoiseDraws.of(inputs)
         position = Position(step=0, theta=start, previous=start, total=np.zeros(problem.dimension))
         if run_state is not None and (fields := run_state.load_position()) is not None:
             position = Position(**fields)
-            run_state.restore_generator(rng)
+            if inputs.repeats_noise:
+                run_state.restore_generator(rng)
+        if spec.secure:
+            grid = public_row_grid(problem)
+            data = round_records(data, grid)
         for t in iterate_with_progress(range(position.step, spec.n_steps), "mirror descent"):
             if spec.secure:
-                noisy = _secure_gradient(data, position.theta, grids[t]) + problem.ridge * position.theta
+                noisy = problem.row_norm * release_gradient(
+                    data,
+                    grid,
+                    position.theta.reshape(problem.n_columns, -1),
+                    noises[t] / problem.row_norm,
+                    divisor=problem.n,
+                    source=draws.source,
+                )
+                noisy = noisy.ravel() + problem.ridge * position.theta
             else:
                 gradient = data.gradient_sum(problem.loss, position.theta[:, None])[:, 0] / problem.n
                 noise = noises[t] * rng.standard_normal(problem.dimension)
@@ -82,21 +92,11 @@ class PublicMirrorDescent(FitMechanism[PublicMirrorSpec]):
             if t >= spec.average_from:
                 position.total += position.theta
             if run_state is not None:
-                run_state.save_if_due(position, rng)
+                run_state.save_if_due(position, rng, now=spec.secure and position.step == spec.n_steps)
         value = position.theta
         if spec.release == "average" and spec.n_steps:
             value = position.total / (spec.n_steps - spec.average_from)
         return MechanismOutput(value=value, n_steps=spec.n_steps)
-
-
-def _secure_gradient(data: Dataset, theta: Floats, grid: float) -> Floats:
-    """Return the mean gradient with exact noise, from sums of integers bounded as in the theorem."""
-    problem = data.problem
-    bound = squared_norm_bound(PublicMirrorDescentTheorem(), problem.constants, grid)
-    total = sum_integer_gradients(data, theta, None, grid, bound)
-    return np.asarray(
-        (total + sample_rounded_gaussian(GRID_RESOLUTION_BITS, problem.dimension)) * (grid / problem.n)
-    )
 
 
 def take_step(

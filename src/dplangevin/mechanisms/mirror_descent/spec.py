@@ -12,7 +12,6 @@ from dplangevin import _check
 from dplangevin.accounting.theorem import Capabilities, Spec
 from dplangevin.errors import InvalidParameter
 
-GRID_RESOLUTION_BITS = 20
 StepMode = Literal["mirror", "mix", "gradient"]
 STEP_MODES: tuple[StepMode, ...] = ("mirror", "mix", "gradient")
 
@@ -85,10 +84,6 @@ class PublicMirrorSpec(Spec):
         _check.validate_fields(self, mixing=_check.check_per_step)
         if np.max(self.mixing) > 1:
             raise InvalidParameter(f"mixing must be at most 1, got {self.mixing!r}.")
-
-    def step_grids(self, n: int) -> NDArray[np.float64]:
-        """Return the public grids of the gradient SUMS of a secure run: 2^-20 of the noise of each step."""
-        return self.per_step_values("noise_std") * n / 2.0**GRID_RESOLUTION_BITS
 
     def per_step_values(self, name: Literal["step_size", "noise_std", "mixing"]) -> NDArray[np.float64]:
         """Return the value of this field for each step."""

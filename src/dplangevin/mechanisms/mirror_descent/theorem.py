@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,12 +13,7 @@ from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.theorem import Theorem, round_up
 from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.minimizer_tolerance import round_down
-from dplangevin.mechanisms.mirror_descent.spec import GRID_RESOLUTION_BITS, PublicMirrorSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.discrete_composition import (
-    SECURE_ASSUMPTIONS,
-    calibrate_grid_noise,
-    squared_norm_bound,
-)
+from dplangevin.mechanisms.mirror_descent.spec import PublicMirrorSpec
 from dplangevin.problem.constants import Constants
 
 PUBLIC_DATA_ASSUMPTIONS = (
@@ -41,28 +35,17 @@ class PublicMirrorDescentTheorem(Theorem[PublicMirrorSpec], name="public-mirror-
         "Ganesh (2022), Algorithm 1 and Theorem 74; the noise by Dong, Roth and Su (2022), Theorem 3.2"
     )
     holds_beyond_n = "every step adds noise to a sum over records divided by the public n"
+    secure_holds_beyond_n = True
+    holds_for_rounded_noise = True
 
     def derive_guarantee(self, constants: Constants, spec: PublicMirrorSpec) -> Guarantee:
-        if spec.secure:
-            return self._certify_secure(constants, spec)
         noises = spec.per_step_values("noise_std")
         with np.errstate(over="ignore", divide="ignore"):
             mu = float(np.linalg.norm(constants.gradient_sensitivity / constants.n / noises))
         return self.guarantee(constants, spec, (Gaussian(mu=round_up(mu)),), PUBLIC_DATA_ASSUMPTIONS)
 
-    def _certify_secure(self, constants: Constants, spec: PublicMirrorSpec) -> Guarantee:
-        """Return the guarantee with integer sensitivity: mu^2 = sum_t 4 bound_t / 4^20 (or bound_t / 4^20)."""
-        bounds = [squared_norm_bound(self, constants, float(grid)) for grid in spec.step_grids(constants.n)]
-        n_changed_records = 2 if constants.adjacency == "replace-one" else 1
-        mu = n_changed_records * math.sqrt(math.fsum(bounds)) / 2.0**GRID_RESOLUTION_BITS
-        guarantee = self.guarantee(constants, spec, (Gaussian(mu=round_up(mu)),), PUBLIC_DATA_ASSUMPTIONS)
-        assumptions = (*constants.assumptions, *PUBLIC_DATA_ASSUMPTIONS, *SECURE_ASSUMPTIONS)
-        return replace(guarantee, assumptions=assumptions)
 
-
-def calibrate_mirror_noise(
-    constants: Constants, n_steps: int, *, epsilon: float, delta: float, secure: bool = False
-) -> float:
+def calibrate_mirror_noise(constants: Constants, n_steps: int, *, epsilon: float, delta: float) -> float:
     """Return noise_std = Delta sqrt(T) / (n mu(epsilon, delta)), slightly larger for the accountant's rounding.
 
     Examples
@@ -74,11 +57,6 @@ def calibrate_mirror_noise(
     _check.check_positive("epsilon", epsilon)
     _check.check_open_unit("delta", delta)
     steps = max(_check.check_count("n_steps", n_steps, minimum=0), 1)
-    if secure:
-        return (
-            calibrate_grid_noise(constants, steps, GRID_RESOLUTION_BITS, epsilon=epsilon, delta=delta)
-            / constants.n
-        )
     mu = round_down(gdp_mu(epsilon, delta))
     if not mu > 0:
         raise CalibrationFailed(

@@ -377,10 +377,6 @@ class PublicTuner:
             self.problems[best.problem],
             self._noise[best.problem] * math.sqrt(max(best.n_steps, 1)),
         )
-        if self._secure:
-            noise = calibrate_mirror_noise(
-                problem.constants, best.n_steps, epsilon=self.epsilon, delta=self.delta, secure=True
-            )
         spec = PublicMirrorSpec(
             step_size=best.step_size,
             noise_std=noise,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -12,11 +13,11 @@ from dplangevin._arrays import Floats
 from dplangevin.data._kernels import second_moments as second_moments
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.spec import SufficientStatisticsSpec
 from dplangevin.mechanisms.newton import minimize_quadratic
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_noise import add_rounded_noise, gaussian_density_scale
+from dplangevin.sampling.exact_noise import ByteSource, add_rounded_noise, gaussian_density_scale
 
 Integers = NDArray[np.int64]
 RECORD_BITS = 17
@@ -29,7 +30,9 @@ _ROWS_PER_PRODUCT = 1 << 18
 MAX_SECURE_ROWS = 1 << 28
 
 
-def release_secure_moments(spec: SufficientStatisticsSpec, data: Dataset) -> tuple[Floats, Floats]:
+def release_secure_moments(
+    spec: SufficientStatisticsSpec, data: Dataset, source: ByteSource = os.urandom
+) -> tuple[Floats, Floats]:
     """Release (G + noise, c + noise) on public grids: noise of gram_noise_std on the diagonal, / sqrt 2 off it."""
     if data.n_samples > MAX_SECURE_ROWS:
         raise InvalidParameter(
@@ -44,12 +47,13 @@ def release_secure_moments(spec: SufficientStatisticsSpec, data: Dataset) -> tup
         (on_diagonal, spec.gram_noise_std),
         (~on_diagonal, spec.gram_noise_std * math.sqrt(0.5)),
     ):
-        noisy[mask] = add_rounded_noise(entries[mask], row_unit**2, gaussian_density_scale(deviation), 2.0)
+        scale = gaussian_density_scale(deviation)
+        noisy[mask] = add_rounded_noise(entries[mask], row_unit**2, scale, 2.0, source)
     gram = np.zeros((len(both), len(both)))
     gram[triangle] = noisy
     gram.T[triangle] = noisy
     scale = gaussian_density_scale(spec.cross_noise_std)
-    return gram, add_rounded_noise(both[:, -1], row_unit * label_unit, scale, 2.0)
+    return gram, add_rounded_noise(both[:, -1], row_unit * label_unit, scale, 2.0, source)
 
 
 def integer_units(data: Dataset) -> tuple[float, float]:
@@ -128,14 +132,16 @@ class SufficientStatistics(FitMechanism[SufficientStatisticsSpec]):
 
     def execute(self, inputs: MechanismInput[SufficientStatisticsSpec]) -> MechanismOutput:
         """Return the solution; everything after the noise is post-processing."""
-        spec, data, rng = inputs.spec, inputs.data, inputs.rng
-        return MechanismOutput(value=data.problem.constraint.project(_solve_noisy_moments(spec, data, rng)))
+        spec, data, draws = inputs.spec, inputs.data, NoiseDraws.of(inputs)
+        return MechanismOutput(value=data.problem.constraint.project(_solve_noisy_moments(spec, data, draws)))
 
 
-def _solve_noisy_moments(spec: SufficientStatisticsSpec, data: Dataset, rng: np.random.Generator) -> Floats:
+def _solve_noisy_moments(spec: SufficientStatisticsSpec, data: Dataset, draws: NoiseDraws) -> Floats:
     problem = data.problem
     gram, cross = (
-        release_secure_moments(spec, data) if spec.secure else _release_noisy_moments(spec, data, rng)
+        release_secure_moments(spec, data, draws.source)
+        if spec.secure
+        else _release_noisy_moments(spec, data, draws.rng)
     )
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, spec.eigenvalue_floor) + problem.n * problem.ridge

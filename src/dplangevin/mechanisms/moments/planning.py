@@ -18,7 +18,7 @@ def plan_sufficient_statistics(request: Request) -> FitPlan:
         )
     problem = request.make_problem(1.0, 0.0)
     spec = calibrate_sufficient_statistics(
-        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.secure
+        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.is_exact
     )
     rows, size, p = problem.row_norm, request.defaults.coef_bound / 2, request.dimension
     tilt = (spec.cross_noise_std / rows) ** 2 + (spec.gram_noise_std / rows**2) ** 2 * p * size**2 / 2

@@ -36,6 +36,7 @@ class SufficientStatisticsTheorem(
     A secure run has the same shifts: it rounds (u, t) towards zero, to integers that are checked against B and Y.
     """
 
+    holds_for_rounded_noise = True
     reference = (
         "Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, with the exact joint sensitivity; "
         "Dong, Roth and Su (2022), Theorem 2.7"

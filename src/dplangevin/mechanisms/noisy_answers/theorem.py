@@ -64,6 +64,7 @@ class NoisySumsTheorem(Theorem[NoisySumsSpec], name="noisy sums", proof=""):
     1.0
     """
 
+    holds_for_rounded_noise = True
     reference = "; ".join(REFERENCES.values())
 
     def derive_guarantee(self, constants: None, spec: NoisySumsSpec) -> Guarantee:
@@ -127,6 +128,7 @@ class NoisyMaxTheorem(Theorem[NoisyMaxSpec], name="report noisy max", proof=""):
     0.5...
     """
 
+    holds_for_rounded_noise = True
     reference = (
         "McKenna and Sheldon (2020), Permute-and-Flip, Theorem 1; "
         "Ding et al. (2021): the same law as report noisy max with exponential noise"
@@ -183,6 +185,7 @@ class WorstShift(
 ):
     """The worst neighbour changes `changed` answers by the whole sensitivity: GDP for p = 2, else numerical."""
 
+    holds_for_rounded_noise = True
     reference = WORST_SHIFT_REFERENCE
 
     def derive_guarantee(self, constants: None, spec: NoisyAnswersSpec) -> Guarantee:
@@ -233,6 +236,7 @@ class MaxNormTheorem(Theorem[MaxNormSpec], name="norm noise", proof="docs/theory
     0.5
     """
 
+    holds_for_rounded_noise = True
     reference = "Hardt and Talwar (2010), K-norm mechanism; Ganesh (2022), section 2.1"
 
     def derive_guarantee(self, constants: None, spec: MaxNormSpec) -> Guarantee:

@@ -1,4 +1,4 @@
-"""Noisy (stochastic) gradient descent: full batches, mini-batches, Langevin steps, integer noise."""
+"""Noisy (stochastic) gradient descent: full batches, mini-batches, Langevin steps."""
 
 from __future__ import annotations
 
@@ -29,15 +29,9 @@ MECHANISM_ENTRIES: tuple[MechanismEntry, ...] = (
                 "langevin",
                 rank=5,
                 added_capabilities=("population_risk",),
-                removed_capabilities=("holds_beyond_n",),
+                removed_capabilities=("holds_beyond_n", "secure"),
             ),
         ),
         lower_bound="lower_bounds",
-    ),
-    MechanismEntry(
-        "DiscreteGradientSpec",
-        ("theorems.discrete_composition:DiscreteComposition",),
-        "DiscreteGradientDescent",
-        planners=(PlannerEntry("noisy-gd-secure", is_secure_form=True),),
     ),
 )

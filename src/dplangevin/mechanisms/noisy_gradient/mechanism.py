@@ -1,11 +1,10 @@
-"""Projected noisy (stochastic) gradient descent, in floating point or, in secure mode, on an integer grid."""
+"""Projected noisy (stochastic) gradient descent, with exact sums and noise or in floating point."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +12,14 @@ from numpy.typing import NDArray
 from dplangevin._arrays import Floats
 from dplangevin._check import check_count
 from dplangevin._progress import iterate_with_progress
-from dplangevin.data.dataset import Block, Dataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.exact_gradient import public_row_grid, release_gradient, round_records
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.noisy_gradient.gate import compute_gate, equal_noise_path
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec
-from dplangevin.mechanisms.noisy_gradient.theorems.discrete_composition import integer_bound
-from dplangevin.mechanisms.run_state import Position, RunState
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
+from dplangevin.mechanisms.run_state import Position
 from dplangevin.problem import Problem
-from dplangevin.sampling.exact_noise import sample_rounded_gaussian
+from dplangevin.sampling.exact_batches import sample_poisson_batch, sample_subset
 from dplangevin.sampling.langevin import geometric_weights, running_average_weights
 
 RowIndices = NDArray[np.intp]
@@ -41,6 +39,11 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
     Privacy
     -------
     The plan's guarantee covers the released iterates only (`spec.release`); composition covers every iterate.
+
+    With `spec.secure` gradients are exact sums of integers, and the noise of every step is drawn exactly on a public
+    grid; everything after it is post-processing. Batches whose secrecy amplifies privacy are drawn from the same
+    source of bytes, with exact probabilities. Without a seed nothing of this is in a file: a resumed run continues
+    from its position with fresh noise, and its last position is saved before the release.
 
     References
     ----------
@@ -69,6 +72,8 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
     def check_problem(self, spec: NoisyGradientSpec, problem: Problem) -> None:
         """Check that the number of steps is known, and that a stopping rule uses only what the guarantee covers."""
         self._resolve_n_steps(spec, problem)
+        if spec.secure:
+            public_row_grid(problem)
         if self.stop is not None and spec.release != "trajectory":
             raise InvalidParameter(
                 f"stop is called with every iterate, but the guarantee is for release={spec.release!r}; plan with "
@@ -107,26 +112,19 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
         project, divisor = problem.constraint.project, spec.divisor(problem.n)
         etas = np.broadcast_to(np.asarray(spec.step_size, float), (steps,))
         noises = np.broadcast_to(np.asarray(spec.noise_std, float), (steps,))
-        batches = sample_batches(spec, data.n_samples, divisor, problem.n, rng)
         start = (
             project(spec.start_scale * rng.standard_normal(problem.dimension))
             if spec.start_scale
             else project(np.zeros(problem.dimension))
         )
+        make_gradients = _exact_gradients if spec.secure else _float_gradients
+        noisy_gradient, redraw_step = make_gradients(inputs, noises, divisor)
+        position = None if run_state is None else restore_position(inputs, redraw_step)
 
-        def noisy_gradient(t: int, point: Floats) -> Floats:
-            total: Floats = data.gradient_sum(problem.loss, point[:, None], next(batches))[:, 0] / divisor
-            if problem.ridge:
-                total += problem.ridge * point
-            total += noises[t] * rng.standard_normal(problem.dimension)
-            return total
+        def save_position(at: Position) -> None:
+            if run_state is not None:
+                run_state.save_if_due(at, rng, now=spec.secure and at.step == steps)
 
-        def redraw_step() -> None:
-            next(batches)
-            rng.standard_normal(problem.dimension)
-
-        position = None if run_state is None else replay_position(run_state, redraw_step, rng)
-        save_position = None if run_state is None else partial(run_state.save_if_due, rng=rng)
         averaging = averaging_weights(spec, problem.ridge, steps)
         value, iterates = run_descent(
             spec, steps, start, etas, noisy_gradient, project, position, save_position, averaging, self.stop
@@ -135,6 +133,66 @@ class NoisyGradientDescent(FitMechanism[NoisyGradientSpec]):
             value = _apply_gate(spec, problem, value)
         n_done = steps if self.stop is None else max(iterates)
         return MechanismOutput(value=value, n_steps=n_done, iterates=iterates)
+
+
+GradientAt = Callable[[int, Floats], Floats]
+"""The noisy mean gradient of a step at a point."""
+
+
+def _float_gradients(
+    inputs: MechanismInput[NoisyGradientSpec], noises: Floats, divisor: int
+) -> tuple[GradientAt, Callable[[], object]]:
+    """Return the noisy gradients of a run in floating point, and what redraws the random numbers of one step."""
+    data, rng = inputs.data, inputs.rng
+    problem = data.problem
+    batches = sample_batches(inputs.spec, data.n_samples, divisor, problem.n, rng)
+
+    def noisy_gradient(t: int, point: Floats) -> Floats:
+        total: Floats = data.gradient_sum(problem.loss, point[:, None], next(batches))[:, 0] / divisor
+        if problem.ridge:
+            total += problem.ridge * point
+        total += noises[t] * rng.standard_normal(problem.dimension)
+        return total
+
+    def redraw_step() -> None:
+        next(batches)
+        rng.standard_normal(problem.dimension)
+
+    return noisy_gradient, redraw_step
+
+
+def _exact_gradients(
+    inputs: MechanismInput[NoisyGradientSpec], noises: Floats, divisor: int
+) -> tuple[GradientAt, Callable[[], object]]:
+    """Return the noisy gradients of an exact run, and what moves the order of batches on by one step.
+
+    The accounting of cyclic and shuffled batches takes the worst order, so that their order is no secret and comes
+    from a generator of its own, which a resumed run makes again. Other batches are independent from step to step.
+    """
+    problem, draws = inputs.data.problem, NoiseDraws.of(inputs)
+    grid = public_row_grid(problem)
+    data, row_norm = round_records(inputs.data, grid), problem.row_norm
+    order = np.random.default_rng(inputs.rng.integers(0, 2**32, size=8, dtype=np.uint32))
+    batches = sample_batches(inputs.spec, data.n_samples, divisor, problem.n, order, draws)
+
+    def noisy_gradient(t: int, point: Floats) -> Floats:
+        theta, batch = point.reshape(problem.n_columns, -1), next(batches)
+        noisy = release_gradient(
+            data,
+            grid,
+            theta,
+            noises[t] / row_norm,
+            divisor=divisor,
+            batch=None if batch is None else np.sort(batch),
+            source=draws.source,
+        )
+        return row_norm * noisy.ravel() + problem.ridge * point
+
+    def redraw_step() -> None:
+        if inputs.spec.sampling in ("cyclic", "shuffle"):
+            next(batches)
+
+    return noisy_gradient, redraw_step
 
 
 def _apply_gate(spec: NoisyGradientSpec, problem: Problem, means: Floats) -> Floats:
@@ -146,17 +204,21 @@ def _apply_gate(spec: NoisyGradientSpec, problem: Problem, means: Floats) -> Flo
     return means[-1] if gate.shrinkage_weight == 0 else np.asarray(gate.weights @ means)
 
 
-def replay_position(
-    run_state: RunState, redraw_step: Callable[[], object], rng: np.random.Generator
+def restore_position(
+    inputs: MechanismInput[NoisyGradientSpec], redraw_step: Callable[[], object]
 ) -> Position | None:
     """Return the saved position, after redrawing the random numbers of its steps, which fix the order of batches."""
-    fields = run_state.load_position()
+    assert inputs.run_state is not None
+    fields = inputs.run_state.load_position()
     if fields is None:
         return None
     position = Position(**fields)
     for _ in range(position.step):
         redraw_step()
-    run_state.check_generator(rng)
+    if not inputs.spec.secure:
+        inputs.run_state.check_generator(inputs.rng)
+    elif inputs.seeded:
+        inputs.run_state.restore_generator(inputs.rng)
     return position
 
 
@@ -238,18 +300,32 @@ def _covered_steps(spec: NoisyGradientSpec, steps: int) -> frozenset[int]:
 
 
 def sample_batches(
-    spec: NoisyGradientSpec, n_rows: int, size: int, n: int, rng: np.random.Generator
+    spec: NoisyGradientSpec,
+    n_rows: int,
+    size: int,
+    n: int,
+    rng: np.random.Generator,
+    exact: NoiseDraws | None = None,
 ) -> Iterator[RowIndices | None]:
-    """Generate batches with exactly the distribution that the accountant assumes; None is the whole data set."""
+    """Generate batches with exactly the distribution that the accountant assumes; None is the whole data set.
+
+    With `exact` the batches whose secrecy the accounting uses are drawn from its bytes, with exact probabilities.
+    """
     if spec.sampling == "full":
         while True:
             yield None
     elif spec.sampling == "without-replacement":
         while True:
-            yield rng.choice(n_rows, size, replace=False, shuffle=False)
+            if exact is not None:
+                yield sample_subset(n_rows, size, exact.source)
+            else:
+                yield rng.choice(n_rows, size, replace=False, shuffle=False)
     elif spec.sampling == "poisson":
         while True:
-            yield sample_poisson_rows(n_rows, size / n, rng)
+            if exact is not None:
+                yield sample_poisson_batch(n_rows, Fraction(size, n), exact.source)
+            else:
+                yield sample_poisson_rows(n_rows, size / n, rng)
     order = rng.permutation(n_rows) if spec.order == "secret" else np.arange(n_rows)
     while True:
         if spec.sampling == "shuffle":
@@ -265,127 +341,3 @@ def sample_poisson_rows(n_rows: int, rate: float, rng: np.random.Generator) -> R
         for first in range(0, n_rows, 1 << 20)
     ]
     return np.concatenate(parts) if parts else np.empty(0, np.intp)
-
-
-Integers = NDArray[np.int64]
-MAX_SQUARED_NORM = 2**50
-"""Largest squared norm of a record's integers: sums of squares stay below 2^53, where doubles are exact."""
-
-
-def sum_integer_gradients(
-    data: Dataset, theta: Floats, rows: NDArray[np.integer[Any]] | None, grid: float, bound: int
-) -> Integers:
-    """Return sum_i z_i, z_i = round(weight_i grad loss_i(theta) / grid), over the records or these rows.
-
-    z_i is computed entry by entry from record i alone: a record's position and neighbours do not change it. A record
-    with |z_i|^2 > bound, which no admissible record has, is dropped. So one record moves the sum by at most
-    sqrt(bound).
-    """
-    batch = None if rows is None else np.sort(rows)
-    return data.sum_over_batch(batch, _sum_block_gradients, theta, grid, bound)
-
-
-def _sum_block_gradients(
-    data: Dataset, rows: NDArray[np.integer[Any]] | None, theta: Floats, grid: float, bound: int
-) -> Integers:
-    total = np.zeros(data.problem.dimension, np.int64)
-    n_rows = 0
-    for block in data.blocks(rows):
-        total += sum_bounded_columns(_scaled_gradients(data, block, theta, grid), bound)
-        n_rows += len(block.rows)
-    data.check_rows_seen(n_rows, rows)
-    return total
-
-
-def sum_bounded_columns(scaled: Floats, bound: int) -> Integers:
-    """Return the sum of the COLUMNS of a matrix, each rounded to integers; columns beyond the bound are dropped.
-
-    Everything is exact: the squares of an admissible column, their sum, and the sums of a few thousand columns are
-    integers below 2^53, in whatever order they are added. The computed square of a longer column is above the bound
-    as well, since rounding is monotone; a NaN does not compare as below it.
-    """
-    assert bound <= MAX_SQUARED_NORM
-    with np.errstate(over="ignore", invalid="ignore"):
-        integers = np.rint(scaled, out=scaled)
-        is_within = np.einsum("ji,ji->i", integers, integers) <= bound
-    if not is_within.all():
-        integers = np.where(is_within, integers, 0.0)
-    return np.asarray(integers.sum(axis=1)).astype(np.int64)
-
-
-def _scaled_gradients(data: Dataset, block: Block, theta: Floats, grid: float) -> Floats:
-    """Return weight_i grad loss_i(theta) / grid, [dimension, rows], by elementwise operations only."""
-    loss = data.problem.loss
-    columns, classes = data.problem.n_columns, loss.score_dimension
-    features, parameters = np.ascontiguousarray(block.rows.T), theta.reshape(columns, classes)
-    scores = np.zeros((classes, len(block.rows)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for c in range(classes):
-            for j in range(columns):
-                scores[c] += parameters[j, c] * features[j]
-        np.nan_to_num(scores, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
-        score_array = scores[0] if classes == 1 else np.ascontiguousarray(scores.T)
-        slopes = np.asarray(loss.slope(score_array, block.labels)).reshape(len(block.rows), classes)
-        if block.weights is not None:
-            slopes = slopes * block.weights[:, None]
-        slopes = slopes / grid
-        gradients = np.empty((columns, classes, len(block.rows)))
-        for c in range(classes):
-            np.multiply(features, slopes[:, c], out=gradients[:, c])
-    return gradients.reshape(columns * classes, -1)
-
-
-class DiscreteGradientDescent(FitMechanism[DiscreteGradientSpec]):
-    """Secure noisy gradient descent: theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)).
-
-    S_t and Z_t are vectors of integers, as in `DiscreteGradientSpec`. Everything after S_t + Z_t, floating point
-    included, is post-processing of integers.
-
-    Privacy
-    -------
-    The guarantee holds for the program in floating point: noise is drawn exactly and added to integers, and it covers
-    every iterate. A seed is refused.
-
-    References
-    ----------
-    Mironov (2012) for the floating-point attack that this prevents; docs/theory/secure_noise.md.
-    """
-
-    def execute(self, inputs: MechanismInput[DiscreteGradientSpec]) -> MechanismOutput:
-        """Run the descent, and round the result to the public grid.
-
-        A checkpoint never holds the noise: a resumed run continues from its position with fresh noise, so its release
-        has the distribution of an uninterrupted one. Only one release can follow, since the last position is saved
-        before the release is committed.
-        """
-        spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
-        problem, real, steps = data.problem, spec.to_real_valued(), spec.n_steps
-        divisor, grid = spec.divisor(problem.n), spec.grid(problem.n)
-        bound = integer_bound(problem.constants, spec)
-        # The accounting takes the worst order of batches, so the order must not depend on the data but is no secret.
-        batches = sample_batches(real, data.n_samples, divisor, problem.n, rng)
-
-        def noisy_gradient(t: int, point: Floats) -> Floats:
-            total = sum_integer_gradients(data, point, next(batches), grid, bound)
-            total = total + sample_rounded_gaussian(spec.resolution, problem.dimension)
-            return np.asarray(total * (grid / divisor) + problem.ridge * point)
-
-        project = problem.constraint.project
-        start = project(np.zeros(problem.dimension))
-        etas = np.full(steps, spec.step_size)
-        position = None if run_state is None else replay_position(run_state, lambda: next(batches), rng)
-
-        def save_position(at: Position) -> None:
-            if run_state is not None:
-                run_state.save_if_due(at, rng, now=at.step == steps)
-
-        value, iterates = run_descent(
-            real, steps, start, etas, noisy_gradient, project, position, save_position
-        )
-        rounded = {step: round_to_grid(theta, spec.output_grid) for step, theta in iterates.items()}
-        return MechanismOutput(value=round_to_grid(value, spec.output_grid), n_steps=steps, iterates=rounded)
-
-
-def round_to_grid(values: Floats, grid: float) -> Floats:
-    """Return the values rounded to multiples of a public grid."""
-    return np.asarray(np.rint(values / grid) * grid)

@@ -1,24 +1,18 @@
-"""Planners of noisy gradient descent: full batch, stochastic, in secure mode, and as Langevin chains."""
+"""Planners of noisy gradient descent: full batch, stochastic, and as Langevin chains."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from dplangevin.accounting.plan import Plan
-from dplangevin.accounting.registry import mechanisms_with
-from dplangevin.errors import AssumptionFailed, CalibrationFailed, InvalidParameter
+from dplangevin.errors import CalibrationFailed
 from dplangevin.mechanisms.exponential.planning import plan_langevin as plan_langevin
 from dplangevin.mechanisms.noisy_gradient.calibrate import calibrate_plan
 from dplangevin.mechanisms.noisy_gradient.gate import MIN_GATED_STEPS
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec, NoisyGradientSpec, Sampling
-from dplangevin.mechanisms.noisy_gradient.theorems.discrete_composition import (
-    DiscreteComposition,
-    calibrate_discrete_gradient,
-)
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec, Sampling
 from dplangevin.planner import risk, rules
 from dplangevin.planner.fit_plan import FitPlan
-from dplangevin.planner.request import AUTO, Request, explain_clip, low_signal_warning
+from dplangevin.planner.request import Request, explain_clip, low_signal_warning
 from dplangevin.problem import Problem
 
 N_EPOCHS = 10
@@ -64,6 +58,7 @@ def plan_noisy_gd(request: Request) -> FitPlan:
         average_from=descent.average_from,
         momentum=True,
         weights="gated" if uses_gated_weights(request, descent) else "uniform",
+        secure=request.is_exact,
     )
     tail = descent.n_steps - descent.average_from
     return FitPlan(
@@ -185,6 +180,7 @@ def plan_noisy_sgd(request: Request) -> FitPlan:
         release="last-iterate" if hides_state else "average",
         average_from=0 if hides_state else start,
         momentum=not hides_state,
+        secure=request.is_exact,
     )
     plan = calibrate_plan(
         problem,
@@ -213,79 +209,4 @@ def plan_noisy_sgd(request: Request) -> FitPlan:
             dimension=request.dimension,
         ),
         warning=low_signal_warning(request, signal_to_noise),
-    )
-
-
-FULL_BATCH_MECHANISM, BATCHED_MECHANISM = "noisy-gd", "noisy-sgd"
-
-
-def plan_noisy_gd_secure(request: Request) -> FitPlan:
-    """Plan noisy gradient descent with exact noise on an integer grid; refuse mechanisms without a secure form."""
-    if request.mechanism not in (AUTO, FULL_BATCH_MECHANISM, BATCHED_MECHANISM):
-        raise AssumptionFailed(
-            f"secure mode has no proof for mechanism={request.mechanism!r}: its noise is real-valued and passes "
-            "through a minimiser, a sampler or coordinates made from it. Use "
-            f"{FULL_BATCH_MECHANISM!r}, {BATCHED_MECHANISM!r} or one of {', '.join(mechanisms_with('secure'))}, or "
-            f"leave it at {AUTO!r}."
-        )
-    if request.theorem not in (None, DiscreteComposition.name):
-        raise AssumptionFailed(
-            f"secure mode has no proof by theorem={request.theorem!r}, which is about real-valued noise; leave theorem "
-            f"out, or pin {DiscreteComposition.name!r}."
-        )
-    if request.delta == 0:
-        raise InvalidParameter(
-            "secure mode adds Gaussian noise to gradients and needs delta > 0; state delta."
-        )
-    is_batched = request.mechanism == BATCHED_MECHANISM
-    if is_batched and request.adjacency == "add-remove":
-        raise AssumptionFailed(
-            "secure noisy-sgd needs adjacency='replace-one'; state it, or use mechanism='noisy-gd'."
-        )
-    plain = plan_noisy_gd(replace(request, theorem=None, secure=False, mechanism=FULL_BATCH_MECHANISM))
-    real, problem = plain.plan.spec, plain.plan.problem
-    assert isinstance(real, NoisyGradientSpec)
-    assert isinstance(real.step_size, float)
-    assert isinstance(real.noise_std, float)
-    spec = DiscreteGradientSpec(
-        step_size=real.step_size,
-        noise_std=real.noise_std,
-        n_steps=int(real.n_steps),
-        release=real.release,
-        average_from=real.average_from,
-        momentum=real.momentum,
-    )
-    if is_batched:
-        spec = _with_batches(request, spec)
-    spec = calibrate_discrete_gradient(problem.constants, spec, epsilon=request.epsilon, delta=request.delta)
-    noise_ratio = spec.noise_std / real.noise_std
-    return replace(
-        plain,
-        plan=Plan(problem=problem, spec=spec, delta=request.delta),
-        reasons=(
-            *plain.reasons[:1],
-            f"{spec.n_steps} steps of size {spec.step_size:.3g} on "
-            + (
-                "the whole data" if spec.batch_size is None else f"shuffled batches of {spec.batch_size} rows"
-            ),
-            f"secure: exact noise of standard deviation 2^{spec.resolution} grid steps, {noise_ratio:.3g} times that "
-            "of floating-point noise (plain composition and rounding included); gated averages "
-            "have no secure form",
-        ),
-        predicted_excess_risk=plain.predicted_excess_risk * max(1.0, noise_ratio) ** 2,
-    )
-
-
-def _with_batches(request: Request, spec: DiscreteGradientSpec) -> DiscreteGradientSpec:
-    """Return the spec with the epochs of shuffled batches of `plan_noisy_sgd`, and step sizes reduced to match."""
-    size = max(1, request.n // N_BATCHES)
-    steps = N_EPOCHS * math.ceil(request.n / size)
-    step_size = spec.step_size * min(1.0, (spec.n_steps / steps) ** 2)
-    return replace(
-        spec,
-        step_size=step_size,
-        n_steps=steps,
-        batch_size=size,
-        sampling="shuffle",
-        average_from=steps - math.ceil(request.defaults.averaged_fraction * steps),
     )

@@ -51,10 +51,12 @@ class NoisyGradientSpec(Spec):
     order : for cyclic, whether the partition comes from a "secret" uniform permutation drawn by the mechanism.
     start : "unknown" when the starting point may depend on the private data (a warm start not accounted for).
     start_scale : standard deviation of a Gaussian start around 0, projected on the set; 0 starts at 0.
+    secure : whether gradients are summed in integers and their noise is drawn exactly on a public grid. Its size and
+        the sensitivity are the same; theorems that hide iterates do not cover it.
     """
 
     mechanism: ClassVar[str] = "noisy-gradient"
-    capabilities: ClassVar[Capabilities] = Capabilities(holds_beyond_n=True, checkpoints=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, holds_beyond_n=True, checkpoints=True)
     step_size: float | tuple[float, ...]
     noise_std: float | tuple[float, ...]
     n_steps: int | float
@@ -68,6 +70,7 @@ class NoisyGradientSpec(Spec):
     start: StartKind = "data-independent"
     start_scale: float = 0.0
     weights: IterateWeights = "uniform"
+    secure: bool = False
 
     def __post_init__(self) -> None:
         _check.validate_fields(
@@ -82,7 +85,7 @@ class NoisyGradientSpec(Spec):
         _check.set_frozen(
             self, start=_check.check_choice("start", self.start, ("data-independent", "unknown"))
         )
-        _check.validate_fields(self, start_scale=_check.check_nonnegative)
+        _check.validate_fields(self, start_scale=_check.check_nonnegative, secure=_check.check_flag)
         _check.set_frozen(self, weights=_check.check_choice("weights", self.weights, ITERATE_WEIGHTS))
         _check.set_frozen(self, average_from=_check.check_count("average_from", self.average_from, minimum=0))
         self._check_batches()
@@ -277,76 +280,3 @@ def power_temperatures(peak: float, exponent: float, n_steps: int) -> tuple[floa
         )
     fractions: NDArray[np.float64] = (np.arange(1, steps + 1) / steps) ** exponent
     return tuple((peak * fractions).tolist())
-
-
-DiscreteSampling = Literal["full", "cyclic", "shuffle"]
-DISCRETE_SAMPLINGS: tuple[DiscreteSampling, ...] = ("full", "cyclic", "shuffle")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiscreteGradientSpec(Spec):
-    """Secure noisy gradient descent: theta <- project(theta - eta (grid (S_t + Z_t) / divisor + ridge theta)).
-
-    S_t is the sum over the batch of round(gradient / grid), Z_t has independent Gaussian entries of standard
-    deviation 2^resolution that are rounded to integers, and grid = noise_std divisor / 2^resolution is public. So the
-    noise on the MEAN gradient has the standard deviation noise_std, as in `NoisyGradientSpec`, and lies on a grid
-    2^resolution times finer.
-
-    Parameters
-    ----------
-    step_size, noise_std, n_steps, batch_size, release, checkpoints, average_from, momentum : as in
-        `NoisyGradientSpec`; n_steps is finite, and step_size and noise_std are numbers.
-    sampling : full, cyclic or shuffle; no amplification by random batches is proved for discrete noise.
-    resolution : binary logarithm of the noise in grid steps. A finer grid costs less privacy (an entry is rounded by
-        half a grid step), as far as 64-bit sums can hold it.
-    """
-
-    mechanism: ClassVar[str] = "discrete-gradient"
-    capabilities: ClassVar[Capabilities] = Capabilities(secure=True, checkpoints=True, secure_resume=True)
-    step_size: float
-    noise_std: float
-    n_steps: int
-    batch_size: int | None = None
-    sampling: DiscreteSampling = "full"
-    release: ReleaseMode = "last-iterate"
-    checkpoints: tuple[int, ...] = ()
-    average_from: int = 0
-    momentum: bool = False
-    resolution: int = 20
-
-    def __post_init__(self) -> None:
-        _check.validate_fields(
-            self, step_size=_check.check_scale, noise_std=_check.check_scale, n_steps=_check.check_count
-        )
-        _check.set_frozen(self, release=_check.check_choice("release", self.release, RELEASE_MODES))
-        if self.sampling in ("poisson", "without-replacement"):
-            raise InvalidParameter(
-                f"sampling={self.sampling!r} is refused in secure mode: no amplification by sampling is proved for the "
-                "discrete noise. Use sampling='full', 'cyclic' or 'shuffle'."
-            )
-        _check.set_frozen(self, sampling=_check.check_choice("sampling", self.sampling, DISCRETE_SAMPLINGS))
-        _check.validate_fields(self, resolution=_check.check_count)
-        if self.resolution > 40:
-            raise InvalidParameter(f"resolution must be at most 40, got {self.resolution!r}.")
-        plain = self.to_real_valued()  # the rest is checked as for real-valued noise
-        _check.set_frozen(
-            self, batch_size=plain.batch_size, checkpoints=plain.checkpoints, average_from=plain.average_from
-        )
-
-    def to_real_valued(self) -> NoisyGradientSpec:
-        """Return the same descent with real-valued noise, for comparison and for the parts that involve no noise."""
-        shared = {name: value for name, value in vars(self).items() if name != "resolution"}
-        return NoisyGradientSpec(**shared)
-
-    def divisor(self, n: int) -> int:
-        """Return the public divisor of the gradient sum."""
-        return n if self.batch_size is None else self.batch_size
-
-    def grid(self, n: int) -> float:
-        """Return the public grid of the gradient SUM."""
-        return self.noise_std * self.divisor(n) / 2.0**self.resolution
-
-    @property
-    def output_grid(self) -> float:
-        """The public grid of the released value: a power of two far below the noise of one step."""
-        return 2.0 ** (math.floor(math.log2(self.step_size * self.noise_std)) - 20)

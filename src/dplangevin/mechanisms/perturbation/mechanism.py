@@ -7,11 +7,11 @@ import numpy as np
 from dplangevin._arrays import Floats
 from dplangevin.accounting.theorem import public_noise_grid
 from dplangevin.errors import AssumptionFailed, InvalidParameter
-from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.newton import TiltedObjective, minimize_certified
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec, OutputPerturbationSpec
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_noise import add_rounded_noise, gaussian_density_scale
+from dplangevin.sampling.exact_noise import ByteSource, add_rounded_noise, gaussian_density_scale
 from dplangevin.sampling.float_noise import sample_gamma_norm
 
 
@@ -76,14 +76,16 @@ class OutputPerturbation(FitMechanism[OutputPerturbationSpec]):
         if spec.secure:
             minimizer = minimize_certified(objective, spec.tolerance, spec.n_iterations)
             return MechanismOutput(
-                value=problem.constraint.project(_add_secure_noise(minimizer, spec.density_scale))
+                value=problem.constraint.project(
+                    _add_exact_noise(minimizer, spec.density_scale, NoiseDraws.of(inputs).source)
+                )
             )
         noise = sample_perturbation(spec.noise, problem.dimension, spec.density_scale, rng)
         minimizer = minimize_certified(objective, spec.tolerance, spec.n_iterations)
         return MechanismOutput(value=problem.constraint.project(minimizer + noise))
 
 
-def _add_secure_noise(minimizer: Floats, deviation: float) -> Floats:
+def _add_exact_noise(minimizer: Floats, deviation: float, source: ByteSource) -> Floats:
     """Round the minimiser to the public grid, and add noise that is exact on it."""
     grid = public_noise_grid(deviation)
     integers = np.rint(minimizer / grid)
@@ -91,4 +93,4 @@ def _add_secure_noise(minimizer: Floats, deviation: float) -> Floats:
         raise InvalidParameter(
             "the norm of the minimiser is too large for the grid of secure noise; raise the ridge."
         )
-    return add_rounded_noise(integers.astype(np.int64), grid, gaussian_density_scale(deviation), 2.0)
+    return add_rounded_noise(integers.astype(np.int64), grid, gaussian_density_scale(deviation), 2.0, source)

@@ -106,7 +106,7 @@ def plan_output_perturbation(request: Request) -> FitPlan:
         bound, rules.output_ridge(square, curvature, EXPECTED_MINIMIZER_NORM) * scale
     )
     spec = calibrate_output_perturbation(
-        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.secure
+        problem.constants, epsilon=request.epsilon, delta=request.delta, secure=request.is_exact
     )
     ridge = max(problem.ridge / scale, 1e-300)
     return FitPlan(

@@ -261,6 +261,7 @@ class OutputPerturbationTheorem(Theorem[OutputPerturbationSpec], name="output-pe
     1.0
     """
 
+    holds_for_rounded_noise = True
     reference = "Chaudhuri, Monteleoni and Sarwate (2011), Theorem 6; Dong, Roth and Su (2022), Theorem 2.7"
     holds_beyond_n = (
         "Lambda = n ridge is public, Delta is that of one record; the solver certifies its point for the records "

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dplangevin._arrays import Floats
+from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
 from dplangevin.data.dataset import Dataset
@@ -109,7 +110,7 @@ class RegionRelease:
 def run_region(
     plan: RegionPlan,
     data: Dataset | RecordReader,
-    center: Callable[[np.random.Generator], Release],
+    center: Callable[[SharedGenerator], Release],
     directions: Directions,
     random_state: object,
     *,
@@ -138,7 +139,7 @@ def run_region(
         records = read_records(data)
         if run_state is not None:
             run_state.check_records(lambda salt: fingerprint_dataset(records, salt))
-        center_release = center(rng)
+        center_release = center(SharedGenerator(rng, seeded or run_state is not None))
         return _release_region(plan, records, center_release, directions, rng, seeded, inputs)
 
     return charge_then_release(

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from dplangevin._progress import progress
+from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.plan import CertifiedSpec
 from dplangevin.errors import DplangevinError, InvalidParameter
 from dplangevin.mechanisms.mechanism import Mechanism
@@ -31,7 +32,7 @@ class CandidateAttempts:
 
     fit_specs: tuple[CertifiedSpec, ...]
     score_specs: tuple[CertifiedSpec, ...]
-    run_attempt: Callable[[int, np.random.Generator], tuple[float, Any, str]]
+    run_attempt: Callable[[int, SharedGenerator], tuple[float, Any, str]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +82,7 @@ class RepeatedSelection(Mechanism[RepeatedSelectionSpec, CandidateAttempts, Sele
         with progress(quiet=True):  # progress bars, logs and callbacks would reveal the number of attempts
             for _ in range(spec.sample_n_attempts(rng)):
                 candidate = int(rng.integers(len(data.fit_specs)))
-                score, value, digest = data.run_attempt(candidate, rng)
+                score, value, digest = data.run_attempt(candidate, SharedGenerator(rng, seeded))
                 if best[1] < 0 or score > best[0]:
                     best = (score, candidate, value, digest)
         if best[1] < 0:

@@ -8,6 +8,7 @@ sums over records have no rounding error (docs/theory/one_step_intervals.md, sec
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from dplangevin.data.exact_records import bound_lengths, limit_rows
 from dplangevin.data.integer_grids import INWARD, IntegerTransform, piece_rows, snap_point
 from dplangevin.data.integer_words import WordSum, carry, to_integers
 from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.mechanism import NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR, N_SLOPE_MEANS, WhitenedSpec
 from dplangevin.mechanisms.whitened.whitening import (
@@ -27,6 +29,7 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_rows,
 )
 from dplangevin.problem import Loss, Problem
+from dplangevin.sampling.exact_noise import ByteSource
 from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
@@ -51,6 +54,19 @@ class WhitenedCurvature(NamedTuple):
     weighted_noise_std: float = 0.0
     mean_square: float | None = None
 
+    def to_array(self) -> Floats:
+        """Return all of it in one array, for the state of a run."""
+        numbers = (self.noise_std, self.weighted_square, self.weighted_noise_std, self.mean_square)
+        return np.append(self.matrix.ravel(), [np.nan if number is None else number for number in numbers])
+
+    @classmethod
+    def from_array(cls, array: Floats) -> WhitenedCurvature:
+        """Return the release that `to_array` made an array of."""
+        size = math.isqrt(len(array) - 4)
+        noise_std, weighted, weighted_noise_std, mean = map(float, array[-4:])
+        squares = (None, 0.0, None) if math.isnan(weighted) else (weighted, weighted_noise_std, mean)
+        return cls(array[:-4].reshape(size, size), noise_std, *squares)
+
 
 def check_curvature_problem(problem: Problem) -> None:
     """Refuse losses and weights for which the curvature in whitened coordinates gives no intervals."""
@@ -65,20 +81,22 @@ def check_curvature_problem(problem: Problem) -> None:
 
 
 def release_curvature(
-    spec: WhitenedSpec, data: Dataset, geometry: WhitenedGeometry, theta: Floats, rng: np.random.Generator
+    spec: WhitenedSpec, data: Dataset, geometry: WhitenedGeometry, theta: Floats, draws: NoiseDraws
 ) -> WhitenedCurvature:
     """Release the curvature at theta, a point that was itself released; rows of a secure run are on their grid."""
     problem, bound = data.problem, geometry.transform.bound
     size = problem.n_columns
     if geometry.integer_transform is None:
         means = data.sum_over_blocks(sum_curvatures, geometry.transform, theta) / problem.n
-        matrix = means[: size**2].reshape(size, size)
+        matrix, rng = means[: size**2].reshape(size, size), draws.rng
         matrix = (matrix + matrix.T) / 2 + spec.curvature_noise_std * sample_symmetric_noise(size, rng)
         squares = means[size**2 :]
         if spec.slope_noise_std:
             squares = squares + spec.slope_noise_std * rng.standard_normal(N_SLOPE_MEANS)
     else:
-        matrix, squares = _release_exact_curvature(spec, data, geometry.integer_transform, theta)
+        matrix, squares = _release_exact_curvature(
+            spec, data, geometry.integer_transform, theta, draws.source
+        )
     unit = CURVATURE_ROW_FACTOR * problem.loss.typical_curvature_bound * bound**2
     released = WhitenedCurvature(matrix=unit * matrix, noise_std=unit * spec.curvature_noise_std)
     if not spec.slope_noise_std:
@@ -148,19 +166,19 @@ def sum_exact_curvatures(data: Dataset, transform: IntegerTransform, theta: Floa
 
 
 def _release_exact_curvature(
-    spec: WhitenedSpec, data: Dataset, transform: IntegerTransform, theta: Floats
+    spec: WhitenedSpec, data: Dataset, transform: IntegerTransform, theta: Floats, source: ByteSource
 ) -> tuple[Floats, Floats]:
     """Release both from exact sums, to which a record adds a matrix of norm at most max_steps^2 and whole numbers."""
     size, n = data.problem.n_columns, data.problem.n
     sums: NDArray[Any] = to_integers(carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta)))
     scale = n * transform.max_steps**2
     matrix = add_symmetric_gaussian_noise(
-        sums[: size**2].reshape(size, size), np.asarray(0), spec.curvature_noise_std * scale
+        sums[: size**2].reshape(size, size), np.asarray(0), spec.curvature_noise_std * scale, source
     )
     if not spec.slope_noise_std:
         return matrix / scale, np.zeros(N_SLOPE_MEANS)
     steps = n * SLOPE_STEPS
-    squares = add_rounded_gaussian_noise(sums[size**2 :], np.asarray(0), spec.slope_noise_std * steps)
+    squares = add_rounded_gaussian_noise(sums[size**2 :], np.asarray(0), spec.slope_noise_std * steps, source)
     return matrix / scale, squares / steps
 
 

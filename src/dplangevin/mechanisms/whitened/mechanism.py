@@ -9,17 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dplangevin._progress import iterate_with_progress
-from dplangevin.data._kernels import MIN_WIDE_COLUMNS, CompiledKernel
-from dplangevin.data.dataset import Block, Dataset
-from dplangevin.data.exact_records import limit_rows
+from dplangevin.data.dataset import Dataset
 from dplangevin.data.exact_sums import ExactSums
-from dplangevin.data.integer_grids import MAX_COLUMNS, IntegerTransform, RowGrid
+from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.integer_words import Dyadic, to_integers
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput
+from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid, release_gradient
+from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.mechanisms.whitened.curvature import check_curvature_problem, release_curvature
+from dplangevin.mechanisms.whitened.curvature import (
+    WhitenedCurvature,
+    check_curvature_problem,
+    release_curvature,
+)
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
     ShrinkageResult,
@@ -40,7 +43,8 @@ from dplangevin.mechanisms.whitened.whitening import (
     whiten_second_release,
 )
 from dplangevin.problem import Problem, WholeSpace
-from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
+from dplangevin.sampling.exact_noise import ByteSource
+from dplangevin.sampling.exact_sum_noise import add_symmetric_gaussian_noise
 
 Floats = NDArray[np.float64]
 MIN_EDGE_OF_COARSE_ROWS = 2e-9
@@ -50,7 +54,7 @@ latter adds about 3e-13 to a second moment."""
 
 @dataclass(kw_only=True)
 class DescentState:
-    """The state of a run: noisy moments, step, number of steps, iterates, window sums, and the last iterates."""
+    """The state of a run: noisy moments, step, number of steps, iterates, window sums, and the released curvature."""
 
     moments: Floats
     step: int
@@ -59,6 +63,7 @@ class DescentState:
     previous: Floats
     totals: Floats
     iterates: dict[int, Floats] = field(default_factory=dict)
+    curvature: Floats | None = None
 
 
 class WhitenedDescent(FitMechanism[WhitenedSpec]):
@@ -70,9 +75,9 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
     weights of rows, step sizes, means and weights of iterates) is post-processing, covered by the composition of all
     these releases. It is not covered by a guarantee about the last iterate alone.
 
-    A secure run makes the same releases from exact sums of integers, with noise that is drawn exactly on public grids.
-    Its noise is in no file: a saved run continues with fresh noise, so its release has the distribution of an
-    uninterrupted one. The last position is saved before the release, so that only one release can follow.
+    An exact run makes the same releases from exact sums of integers, with noise that is drawn exactly on public grids.
+    Without a seed its noise is in no file: a saved run continues with fresh noise, so its release has the distribution
+    of an uninterrupted one. The last position is saved before the release, so that only one release can follow.
 
     References
     ----------
@@ -89,24 +94,22 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
         if spec.curvature_noise_std:
             check_curvature_problem(problem)
         if spec.secure:
-            public_row_grid(spec, problem)
-            if problem.n_columns > MAX_COLUMNS:
-                raise InvalidParameter(f"secure whitened-gd is for at most {MAX_COLUMNS} columns.")
+            row_grid(spec, problem)
 
     def execute(self, inputs: MechanismInput[WhitenedSpec]) -> MechanismOutput:
         """Release the moments, run the descent, and return the weighted mean of the iterates."""
-        spec, data, run_state, rng = inputs.spec, inputs.data, inputs.run_state, inputs.rng
-        grid = public_row_grid(spec, data.problem) if spec.secure else None
+        spec, data, run_state, draws = inputs.spec, inputs.data, inputs.run_state, NoiseDraws.of(inputs)
+        grid = row_grid(spec, data.problem) if spec.secure else None
         if grid is not None:
             data = data.with_rounded_rows(grid)
         if run_state is None or (position := run_state.load_position()) is None:
-            state = initial_state(spec, data.problem, release_second_moments(spec, data, rng))
+            state = initial_state(spec, data.problem, release_second_moments(spec, data, draws))
         else:
-            if not spec.secure:
-                run_state.restore_generator(rng)
+            if inputs.repeats_noise:
+                run_state.restore_generator(draws.rng)
             state = DescentState(**position)
         geometry = whitening_geometry(spec, state.moments, grid)
-        coefficients = run_descent(spec, data, geometry, state, rng, run_state)
+        coefficients = run_descent(spec, data, geometry, state, draws, run_state)
         unit, basis, etas = (
             data.problem.row_norm,
             geometry.transform.basis,
@@ -122,7 +125,11 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             auxiliary["excess_risk"] = round_to_two_digits(excess)
         value = (basis @ coefficients).ravel() / unit
         if spec.curvature_noise_std:
-            curvature = release_curvature(spec, data, geometry, value, rng)
+            if state.curvature is None:
+                state.curvature = release_curvature(spec, data, geometry, value, draws).to_array()
+                if run_state is not None:  # before anybody sees it: fresh noise would be another release
+                    run_state.save_if_due(state, draws.rng, now=spec.secure)
+            curvature = WhitenedCurvature.from_array(state.curvature)
             record = record_descent(spec, geometry, state, coefficients[:, 0], data.problem.n)
             estimate = estimate_one_step(
                 record, geometry, curvature, data.problem, state.moments[0], self.flat_directions
@@ -140,19 +147,20 @@ def initial_state(spec: WhitenedSpec, problem: Problem, moments: Floats) -> Desc
     )
 
 
-def public_row_grid(spec: WhitenedSpec, problem: Problem) -> RowGrid:
-    """Return the grid to which the rows of a secure run are rounded."""
+def row_grid(spec: WhitenedSpec, problem: Problem) -> RowGrid:
+    """Return the grid to which the rows of an exact run are rounded."""
     edge = spec.moment_noise_std * math.sqrt(2 * problem.n_columns)
-    return RowGrid(row_norm=problem.row_norm, row_bits=24 if edge < MIN_EDGE_OF_COARSE_ROWS else 20)
+    return public_row_grid(problem, row_bits=24 if edge < MIN_EDGE_OF_COARSE_ROWS else 20)
 
 
-def release_second_moments(spec: WhitenedSpec, data: Dataset, rng: np.random.Generator) -> Floats:
+def release_second_moments(spec: WhitenedSpec, data: Dataset, draws: NoiseDraws) -> Floats:
     """Release the noisy second moments, [releases, p, p]; the second is taken in the coordinates of the first.
 
-    The rows of a secure run must be on their grid.
+    The rows of an exact run must be on their grid.
     """
     if spec.secure:
-        return _release_exact_moments(spec, data, public_row_grid(spec, data.problem))
+        return _release_exact_moments(spec, data, row_grid(spec, data.problem), draws.source)
+    rng = draws.rng
     exact = data.sum_over_blocks(second_moment_sum) / data.problem.n
     moments = add_symmetric_noise(spec, exact, rng)[None]
     if spec.n_moment_releases == 2:
@@ -161,24 +169,25 @@ def release_second_moments(spec: WhitenedSpec, data: Dataset, rng: np.random.Gen
     return moments
 
 
-def _release_exact_moments(spec: WhitenedSpec, data: Dataset, grid: RowGrid) -> Floats:
+def _release_exact_moments(spec: WhitenedSpec, data: Dataset, grid: RowGrid, source: ByteSource) -> Floats:
     """Release the same moments from exact sums, to which a record adds a matrix of norm at most scale / n."""
     sums, n = ExactSums(data, grid), data.problem.n
     exact, scale = sums.second_moment(), sums.moment_scale(n)
-    moments = _add_exact_noise(Dyadic(to_integers(exact), np.asarray(0)), spec.moment_noise_std, scale)[None]
+    first = Dyadic(to_integers(exact), np.asarray(0))
+    moments = _add_exact_noise(first, spec.moment_noise_std, scale, source)[None]
     if spec.n_moment_releases == 2:
         transform = whitening_geometry(spec, moments, grid).integer_transform
         assert transform is not None
         transformed = sums.whitened_second_moment(transform, exact)
         scale = sums.moment_scale(n, transform)
-        second = _add_exact_noise(transformed, spec.moment_noise_std, scale)
+        second = _add_exact_noise(transformed, spec.moment_noise_std, scale, source)
         moments = np.concatenate([moments, second[None]])
     return moments
 
 
-def _add_exact_noise(exact: Dyadic, noise_std: float, scale: float) -> Floats:
+def _add_exact_noise(exact: Dyadic, noise_std: float, scale: float, source: ByteSource) -> Floats:
     """Return an exact second moment plus symmetric Gaussian noise on a public grid, divided by the scale."""
-    return add_symmetric_gaussian_noise(exact.whole, exact.exponents, noise_std * scale) / scale
+    return add_symmetric_gaussian_noise(exact.whole, exact.exponents, noise_std * scale, source) / scale
 
 
 def add_symmetric_noise(spec: WhitenedSpec, exact: Floats, rng: np.random.Generator) -> Floats:
@@ -230,7 +239,7 @@ def run_descent(
     data: Dataset,
     geometry: WhitenedGeometry,
     state: DescentState,
-    rng: np.random.Generator,
+    draws: NoiseDraws,
     run_state: RunState | None = None,
 ) -> Floats:
     """Run the remaining steps and return q [p, K]: the mean of the tail, shrunk if the spec asks for it.
@@ -244,11 +253,11 @@ def run_descent(
         for _ in iterate_with_progress(
             range(state.step, state.n_steps if last is None else last), "whitened descent"
         ):
-            _take_step(spec, weighted, geometry, state, path, etas, rng)
+            _take_step(spec, weighted, geometry, state, path, etas, draws)
             if state.step == last:
                 state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
             if run_state is not None:
-                run_state.save_if_due(state, rng, now=spec.secure and state.step == state.n_steps)
+                run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
     if not spec.shrink:
         return np.asarray(state.totals[-1])
     return shrink_answer(spec, geometry, state, data.problem.n).value[:, None]
@@ -293,33 +302,12 @@ def record_descent(
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:
     """Return the records with the weights that bound their gradients; integers where sums are exact."""
     if geometry.integer_transform is not None:
-        return data.with_weights(record_limits, geometry.integer_transform)
+        transform = geometry.integer_transform
+        return data.with_weights(limit_records, transform.grid, transform)
     row_filter = make_short_row_filter(geometry.transform)
     if row_filter is not None and row_filter.all_short:
         return data
     return data.with_scaled_weights(row_weights, geometry.transform, row_filter)
-
-
-def record_limits(data: Dataset, block: Block, transform: IntegerTransform) -> Floats:
-    """Return m of each record, M times its weight over the weight bound: integers with m |B' x| <= M R."""
-    weights, weight_bound = block.weights, data.problem.bounds.weight_bound
-    if weights is None and weight_bound != 1:
-        weights = np.ones(len(block.labels))
-    return limit_rows(block.rows, weights, weight_bound, transform)
-
-
-def _release_gradient(data: Dataset, transform: IntegerTransform, theta: Floats, noise_std: float) -> Floats:
-    """Release the mean gradient at theta [p, K], in units of R, from an exact sum.
-
-    A record adds a matrix of norm at most slope_bound weight_bound scale / n.
-    """
-    problem, sums = data.problem, ExactSums(data, transform.grid)
-    loss = problem.loss
-    compiled = isinstance(data.kernel(loss), CompiledKernel) and problem.n_columns < MIN_WIDE_COLUMNS
-    slopes = loss.slope if loss.slope_formula is None else loss.slope_formula
-    exact = sums.gradient(slopes, loss.slope_bound, theta, transform, compiled=compiled)
-    scale = sums.gradient_scale(problem.n, loss.slope_bound, problem.bounds.weight_bound, transform)
-    return add_rounded_gaussian_noise(exact.whole, exact.exponents, noise_std * scale) / scale
 
 
 def _take_step(
@@ -329,17 +317,26 @@ def _take_step(
     state: DescentState,
     path: DescentPath,
     etas: Floats,
-    rng: np.random.Generator,
+    draws: NoiseDraws,
 ) -> None:
     """Take one accelerated step with a noisy gradient, and add its iterate to the means of the windows."""
     problem, basis, bound, t = data.problem, geometry.transform.basis, geometry.transform.bound, state.step
     point = state.theta + (t / (t + 3)) * (state.theta - state.previous)
     theta, noise_std = basis @ point / problem.row_norm, spec.noise_at_step(t, state.n_steps)
     if geometry.integer_transform is not None:
-        noisy = _release_gradient(data, geometry.integer_transform, theta, noise_std)
+        transform = geometry.integer_transform
+        noisy = release_gradient(
+            data,
+            transform.grid,
+            theta,
+            noise_std,
+            divisor=problem.n,
+            transform=transform,
+            source=draws.source,
+        )
     else:
         total = data.gradient_sum(problem.loss, theta.reshape(-1, 1)).reshape(point.shape)
-        noise = noise_std * rng.standard_normal(point.shape)
+        noise = noise_std * draws.rng.standard_normal(point.shape)
         noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     state.previous, state.theta = state.theta, point - etas * (bound * noisy)
     state.step = t + 1

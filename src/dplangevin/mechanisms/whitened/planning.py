@@ -29,10 +29,6 @@ LOGISTIC_MAX_STEPS = 64
 TAIL_FRACTION = 2 / 3
 MIN_SHARP_SIGNAL = 400.0
 """Signal-to-noise above which per-record Poisson gradients are clipped less, and pinball losses smoothed less."""
-SECURE_EXPLANATION = (
-    "secure: sums over records are exact integers, and their noise, of the same size, is drawn exactly on public grids "
-    "from the operating system's generator"
-)
 SLOPE_BUDGET_FRACTION = 0.15
 """Of the budget of a curvature release, the fraction for squared slopes, where the variance of slopes is not known from
 the curvature."""
@@ -118,7 +114,7 @@ def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
         n_moment_releases=moment_budget.n_moment_releases,
         row_norm_factor=moment_budget.row_norm_factor,
         shrink=request.defaults.shrinks,
-        secure=request.secure,
+        secure=request.is_exact,
         **_phase_fields(request, problem, moment_budget, signal_to_noise, sharpness),
     )
     return FitPlan(
@@ -221,5 +217,4 @@ def _explain_plan(
         f"the mean of the last {'half' if spec.n_approach_steps else 'two thirds'} of the iterates is released"
         + (", shrunk where the noisy path indicates weak effects" if spec.shrink else "")
         + "; this has no privacy cost",
-        *((SECURE_EXPLANATION,) if spec.secure else ()),
     )

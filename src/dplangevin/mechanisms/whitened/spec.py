@@ -158,12 +158,7 @@ class WhitenedSpec(Spec):
 
     mechanism: ClassVar[str] = "whitened-gd"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        secure=True,
-        holds_beyond_n=True,
-        ridge_and_radius=False,
-        checkpoints=True,
-        secure_resume=True,
-        curvature=True,
+        secure=True, holds_beyond_n=True, ridge_and_radius=False, checkpoints=True, curvature=True
     )
     moment_noise_std: float
     noise_std: float

@@ -50,6 +50,7 @@ class WhitenedComposition(
     """
 
     is_plain_composition = True
+    holds_for_rounded_noise = True
     reference = "Dong, Roth and Su (2022), Theorems 2.7 and 3.2"
     holds_beyond_n = "it releases sums over records, and one record's term does not depend on the others"
     secure_holds_beyond_n = True

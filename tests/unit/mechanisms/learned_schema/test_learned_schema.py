@@ -168,7 +168,6 @@ def test_refusals() -> None:
         ({"n_categories": 1, "noise": "geometric", "threshold": 2.0}, "pure guarantee"),
         ({"n_categories": 1}, "threshold"),
         ({"threshold": 2.0}, "threshold"),
-        ({"secure": True}, "secure"),
         ({"n_numbers": 0}, "column"),
         ({"n_cells": 1}, "two cells"),
     ):

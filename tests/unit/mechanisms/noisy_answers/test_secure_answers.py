@@ -390,8 +390,7 @@ def test_what_has_no_secure_form_says_why() -> None:
 
 def test_secure_rounds_with_a_public_map() -> None:
     problem = replace(MOMENTS, ridge=0.1)
-    noise = calibrate_mirror_noise(problem.constants, 4, epsilon=2.0, delta=1e-6, secure=True)
-    assert 1 < noise / calibrate_mirror_noise(problem.constants, 4, epsilon=2.0, delta=1e-6) < 1.001
+    noise = calibrate_mirror_noise(problem.constants, 4, epsilon=2.0, delta=1e-6)
     schedule = PublicMirrorSpec(step_size=0.5, noise_std=noise, n_steps=4, mode="gradient", secure=True)
     plan = Plan(problem=problem, spec=schedule, delta=1e-6)
     assert 1.99 < plan.guarantee.epsilon() <= 2.0
@@ -403,5 +402,4 @@ def test_secure_rounds_with_a_public_map() -> None:
         ArrayDataset(X[60:], y[60:], problem),
     )
     assert np.isfinite(mechanism.run(plan, data).value).all()
-    with pytest.raises(InvalidParameter, match="random_state"):
-        mechanism.run(plan, data, 1)
+    assert np.array_equal(mechanism.run(plan, data, 1).value, mechanism.run(plan, data, 1).value)

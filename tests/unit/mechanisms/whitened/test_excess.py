@@ -93,7 +93,7 @@ def test_directions_that_were_not_reached_are_part_of_what_is_expected_to_be_los
         ),
         np.zeros(21), jac=True, method="L-BFGS-B",
     ).fun  # fmt: skip
-    release = run_plan(plan, ArrayDataset(rows, y, plan.problem), 0)
-    lost = float(loss.value(rows @ release.value, y).mean()) - floor
+    releases = [run_plan(plan, ArrayDataset(rows, y, plan.problem), seed) for seed in range(4)]
+    lost = np.mean([float(loss.value(rows @ release.value, y).mean()) - floor for release in releases])
     assert lost > 0.01
-    assert 1 / 3 < float(release.auxiliary["excess_risk"]) / lost < 3
+    assert 1 / 3 < np.mean([float(release.auxiliary["excess_risk"]) for release in releases]) / lost < 3

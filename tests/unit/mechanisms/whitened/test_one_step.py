@@ -15,7 +15,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.data.integer_grids import RowGrid
 from dplangevin.data.integer_words import to_integers
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened import one_step
 from dplangevin.mechanisms.whitened.curvature import (
     SLOPE_STEPS,
@@ -24,7 +24,7 @@ from dplangevin.mechanisms.whitened.curvature import (
     sum_curvatures,
     sum_exact_curvatures,
 )
-from dplangevin.mechanisms.whitened.mechanism import public_row_grid, whitening_geometry
+from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.one_step import DescentRecord, OneStepEstimate, estimate_one_step
 from dplangevin.mechanisms.whitened.whitening import (
     Spectrum,
@@ -256,7 +256,8 @@ def test_every_number_of_a_curvature_has_its_noise(exact: bool) -> None:
     if exact:
         geometry, data = geometry.round_to_integers(grid), data.with_rounded_rows(grid)
     spec = replace(plan_fit(**stated("ridge")).plan.spec, curvature_noise_std=3.0, slope_noise_std=5.0)
-    made = [release_curvature(spec, data, geometry, np.zeros(2), rng) for _ in range(300)]
+    draws = NoiseDraws(rng=rng, source=rng.bytes)
+    made = [release_curvature(spec, data, geometry, np.zeros(2), draws) for _ in range(300)]
     unit = 1.25 * geometry.transform.bound**2
     matrices = np.array([release.matrix for release in made]) / unit
     assert np.std(matrices[:, 0, 0]) == pytest.approx(3.0, rel=0.2)
@@ -264,6 +265,10 @@ def test_every_number_of_a_curvature_has_its_noise(exact: bool) -> None:
     squares = np.array([release.weighted_square for release in made]) / (0.7 * geometry.transform.bound) ** 2
     assert np.std(squares) == pytest.approx(5.0, rel=0.2)
     assert made[0].noise_std == pytest.approx(3.0 * unit)
+    for release in (made[0], WhitenedCurvature(np.eye(3), 2.0)):
+        back = WhitenedCurvature.from_array(release.to_array())
+        np.testing.assert_array_equal(back.matrix, release.matrix)
+        assert back[1:] == release[1:]
 
 
 # --- what is charged and what runs --------------------------------------------------------------------------------
@@ -301,7 +306,7 @@ def test_the_descent_is_the_same_bits_with_and_without_a_curvature(model: str) -
     np.testing.assert_array_equal(*values)
     geometry = whitening_geometry(plan.spec, np.stack([np.eye(5) / 5] * plan.spec.n_moment_releases))
     assert geometry.transform.basis.shape == (5, 5)
-    assert public_row_grid(plan.spec, plan.problem).row_bits in (20, 24)
+    assert row_grid(plan.spec, plan.problem).row_bits in (20, 24)
 
 
 def test_what_has_no_curvature_is_refused() -> None:

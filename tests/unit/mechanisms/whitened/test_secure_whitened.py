@@ -18,10 +18,11 @@ from dplangevin.accounting.plan import Plan, plan_from_plain, plan_to_plain
 from dplangevin.data import ArrayDataset, ArraySource, ScratchDataset
 from dplangevin.data.dataset import Dataset, StoredDataset
 from dplangevin.errors import AssumptionFailed, InvalidParameter
+from dplangevin.mechanisms.exact_gradient import limit_records
 from dplangevin.mechanisms.mechanism import run_plan
-from dplangevin.mechanisms.noisy_gradient.spec import DiscreteGradientSpec
+from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.run_state import RunState
-from dplangevin.mechanisms.whitened.mechanism import public_row_grid, record_limits, whitening_geometry
+from dplangevin.mechanisms.whitened.mechanism import row_grid, whitening_geometry
 from dplangevin.mechanisms.whitened.spec import WhitenedSpec
 from dplangevin.mechanisms.whitened.theorem import WhitenedComposition
 from dplangevin.problem import Ball, Clipped, DataBounds, Logistic, Problem, Softmax, Squared
@@ -175,13 +176,13 @@ def test_the_result_is_that_of_floating_point(loss: str, weight_bound: float, we
 
 def test_limits_are_weights_in_whole_numbers() -> None:
     plan, (X, y, w) = make_plan(weight_bound=3.0), make_records()
-    grid = public_row_grid(plan.spec, plan.problem)  # type: ignore[arg-type]
+    grid = row_grid(plan.spec, plan.problem)  # type: ignore[arg-type]
     moments = np.stack([np.eye(P + 1) / (P + 1)] * 2)
     transform = whitening_geometry(plan.spec, moments, grid).integer_transform  # type: ignore[arg-type]
     assert transform is not None
     for loads in (None, 3 * w):
         data = ArrayDataset(X, y, plan.problem, loads).with_rounded_rows(grid)
-        limited = data.with_weights(record_limits, transform)
+        limited = data.with_weights(limit_records, grid, transform)
         limits = np.concatenate([block.weights for block in limited.blocks()])
         assert np.array_equal(limits, np.rint(limits))
         share = 1 / 3 if loads is None else w
@@ -267,20 +268,20 @@ def test_secure_plans_whiten_where_others_do(mechanism: str, adjacency: str) -> 
 
 
 @pytest.mark.parametrize("changes", [{"alpha": 0.1}, {"radius": 2.0}, {"n": 50, "n_features": 300}])
-def test_integer_descent_remains_where_whitening_is_not_chosen(changes: dict[str, Any]) -> None:
-    assert isinstance(plan_fit(**request(**changes)).plan.spec, DiscreteGradientSpec)
+def test_plain_descent_is_exact_where_whitening_is_not_chosen(changes: dict[str, Any]) -> None:
+    spec = plan_fit(**request(**changes)).plan.spec
+    assert isinstance(spec, NoisyGradientSpec)
+    assert spec.secure
 
 
 def test_what_has_no_secure_form_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="delta"):
+    with pytest.raises(AssumptionFailed, match="has no proof here"):
         plan_fit(**request(delta=0.0))
     with pytest.raises(InvalidParameter, match="pure"):
         plan_fit(**request(delta=0.0, mechanism="whitened-gd"))
     with pytest.raises(AssumptionFailed, match="objective-perturbation"):
         plan_fit(**request(mechanism="objective-perturbation"))
     plan, (X, y, _) = make_plan(), make_records()
-    with pytest.raises(InvalidParameter, match="random_state"):
-        run_plan(plan, ArrayDataset(X, y, plan.problem), 0)
     bounded = replace(plan, problem=replace(plan.problem, constraint=Ball(1.0)))
     with pytest.raises(InvalidParameter, match="radius"):
         run_plan(bounded, ArrayDataset(X, y, bounded.problem))
@@ -296,8 +297,9 @@ def test_more_records_than_n_are_covered() -> None:
     assert model.privacy_.arithmetic == "discrete-grid"
     assert model.plan_.plan.spec.mechanism == "whitened-gd"
     assert WhitenedComposition.secure_holds_beyond_n
-    with pytest.raises(InvalidParameter, match="at most n records"):
-        DPLogisticRegression(**options, alpha=0.1).fit(X, y.astype(int))
+    plain = DPLogisticRegression(**options, alpha=0.1).fit(X, y.astype(int))
+    assert plain.plan_.plan.spec.mechanism == "noisy-gradient"
+    assert plain.privacy_.arithmetic == "discrete-grid"
 
 
 def test_a_saved_secure_run_goes_on_with_fresh_noise_to_one_release(

@@ -18,7 +18,7 @@ from dplangevin import DPLogisticRegression, DPRidge, plan_fit
 from dplangevin.accounting.conversions import gdp_mu
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.mechanisms.mechanism import run_plan
+from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.noisy_gradient.spec import NoisyGradientSpec
 from dplangevin.mechanisms.whitened import mechanism as whitened_mechanism
@@ -66,6 +66,11 @@ EXTRA: dict[str, dict[str, Any]] = {
     "multinomial": {"n_classes": 3},
     "multiclass-svc": {"n_classes": 3},
 }
+
+
+def draws(seed: int) -> NoiseDraws:
+    rng = np.random.default_rng(seed)
+    return NoiseDraws(rng=rng, source=rng.bytes)
 
 
 def stated(**changes: Any) -> dict[str, Any]:
@@ -246,7 +251,7 @@ def test_steps_stay_within_the_limit_of_momentum(epsilon: float) -> None:
     plan = plan_fit(**stated(n=8000, n_features=12, epsilon=epsilon)).plan
     schedule, data = plan.spec, ArrayDataset(X, y, plan.problem)
     assert isinstance(schedule, WhitenedSpec)
-    made = whitening_geometry(schedule, release_second_moments(schedule, data, np.random.default_rng(0)))
+    made = whitening_geometry(schedule, release_second_moments(schedule, data, draws(0)))
     weights, z = whiten_rows(X, made.transform)
     etas = np.sqrt(step_sizes(schedule, made, schedule.n_steps))
     curvature = (z * etas).T @ (z * etas * weights[:, None]) / 8000 / 4
@@ -438,6 +443,7 @@ def test_no_floating_point_sum_stays_on_a_model() -> None:
 def test_sample_weights_scale_the_noise_and_not_the_moments() -> None:
     X, y = scales(4000, 15, 9)
     options: dict[str, Any] = {"epsilon": 2.0, "data_norm": 1.0, "target_bounds": (0, 1), "random_state": 0}
+    options["secure"] = False
     plain = DPRidge(**options).fit(X, y)
     with mock.patch.object(whitened_mechanism, "add_symmetric_noise", return_value=np.eye(16)) as blurred:
         plain.fit(X, y)
@@ -599,18 +605,18 @@ def test_its_report_has_a_curve_over_steps() -> None:
 
 def test_noise_is_what_the_schedule_says() -> None:
     X, y = scales(500, 5, 15)
-    plan = plan_fit(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd")).plan
+    plan = plan_fit(**stated(n=500, n_features=5, epsilon=8.0, mechanism="whitened-gd", secure=False)).plan
     assert isinstance(plan.spec, WhitenedSpec)
     schedule = replace(plan.spec, n_steps=1, average_from=0, n_approach_steps=0, shrink=False)
     data = ArrayDataset(X, y, plan.problem)
-    noisy = release_second_moments(schedule, data, np.random.default_rng(16))
+    noisy = release_second_moments(schedule, data, draws(16))
     drawn = schedule.moment_noise_std * sample_symmetric_noise(5, np.random.default_rng(16))
     np.testing.assert_allclose(noisy[0] - X.T @ X / 500, drawn, atol=1e-12)
     made, start = whitening_geometry(schedule, noisy), np.zeros((5, 1))
     walk = DescentState(
         moments=noisy, step=0, n_steps=1, theta=start, previous=start, totals=np.zeros((3, 5, 1))
     )
-    found = run_descent(schedule, data, made, walk, np.random.default_rng(17))[:, 0]
+    found = run_descent(schedule, data, made, walk, draws(17))[:, 0]
     weights, z = whiten_rows(X, made.transform)
     exact = (weights * (0.5 - y)) @ z / 500
     noise = made.transform.bound * schedule.noise_std * np.random.default_rng(17).standard_normal(5)

@@ -136,9 +136,15 @@ class Composition(NoisyGradientTheorem, name="composition", proof=""):
     full: mu^2 = sum_t (Delta / (n sigma_t))^2. cyclic, shuffle: one participation per epoch, the worst position.
     without-replacement: the symmetric curve of C_q(G) per step. poisson: the sampled Gaussian per step; under
     replace-one the curve of C_q(G) again.
+
+    An exact run has the same sensitivity and the same noise: a record adds an integer vector whose norm is checked
+    against the bound of its gradient, and every release is the ideal one, rounded (docs/theory/exact_sums.md). The
+    release of a batch is rounded after the noise is added, so amplification by sampling is that of the ideal release.
     """
 
     is_plain_composition = True
+    holds_for_rounded_noise = True
+    secure_holds_beyond_n = True
     reference = (
         "Dong, Roth and Su (2022), Theorem 3.2; Mironov, Talwar and Zhang (2019), section 3; Zhu, Dong and Wang "
         "(2022), Theorem 10"
@@ -216,6 +222,7 @@ class OppositeRecords(
     at least Phi(u - 2 L / (b sigma)); half-lines between v = L / b and w = -L / b attain both at once.
     """
 
+    holds_for_rounded_noise = True
     reference = (
         "Neyman and Pearson (1933); Zhu, Dong and Wang (2022), Theorem 10; for groups of records, Schuchardt, Stoian, "
         "Kosmala and Guennemann (2024)"
