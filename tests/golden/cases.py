@@ -380,7 +380,6 @@ THEOREMS: list[tuple[str, str, Any, dict[str, Any], dict[str, Any]]] = [
         BATCHES | {"sampling": "without-replacement", "n_steps": 20},
         {"noise_std": 0.6},
     ),
-    ("NoisyGradientSpec", "composition", BASE, FULL | {"secure": True}, {"noise_std": 0.08}),
     (
         "ObjectivePerturbationSpec",
         "objective-perturbation",
