@@ -25,6 +25,7 @@ SPEAKING_OF_THEM = {
     "data/exact_records.py",
     "ledger/_stored_guarantee.py",
     "mechanisms/exponential/mechanism.py",
+    "mechanisms/whitened/one_step.py",
     "papers/gallery/__init__.py",
     "papers/gallery/langevin_steps.py",
     "papers/gallery/plateau.py",

@@ -340,8 +340,11 @@ def _fits(units: Units) -> Iterator[Spender]:
         yield estimator(f"weighted statistics, {adjacency}", DPRidge, **(statistics | weighted))
         # where records differ in every sum that is released: both scalars, and the matrix of squared slopes
         sums = options | {"intervals": True, "epsilon": 30.0, "least": 0.1}
-        yield estimator(f"poisson, intervals, {adjacency}", DPPoissonRegressor, **sums)
+        # squared slopes are raised to their noise, which must be small for them to be seen
+        yield estimator(f"poisson, intervals, {adjacency}", DPPoissonRegressor, **(sums | {"epsilon": 300.0}))
         yield estimator(f"hinge, intervals, {adjacency}", DPLinearSVC, **sums)
+        for kind in (DPPoissonRegressor, DPLogisticRegression):
+            yield estimator(f"secure {kind.__name__} with curvature, {adjacency}", kind, **(sums | whitened))
 
 
 def _fits_of_tables(units: Units) -> Iterator[Spender]:

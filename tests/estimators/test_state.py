@@ -20,8 +20,9 @@ from _public_grids import small_grids
 from dplangevin.cli.main import run_command_line as command
 from dplangevin.data import ArrayDataset
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file, uncertainty
+from dplangevin.estimators import DPLogisticRegression, DPRidge, model_file
 from dplangevin.ledger import Ledger
+from dplangevin.mechanisms.whitened import mechanism as descent
 from dplangevin.rashomon import RashomonSampler
 from estimators._models import EVERY, made, table
 
@@ -98,7 +99,7 @@ def test_intervals_are_those_of_the_undisturbed_fit(where: str, tmp_path: Path, 
         found = resumed(model, X, y, 3)
     else:  # the first release was made, and nobody saw it
         with monkeypatch.context() as patch, warnings.catch_warnings(action="ignore"):
-            patch.setattr(uncertainty, "release_curvature", lambda *_: (_ for _ in ()).throw(RuntimeError))
+            patch.setattr(descent, "release_curvature", lambda *_: (_ for _ in ()).throw(RuntimeError))
             with pytest.raises(RuntimeError):
                 clone(model).fit(X, y)
         found = clone(model).fit(X, y)

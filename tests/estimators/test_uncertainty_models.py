@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -144,12 +145,12 @@ def usual_widths(model: str, problem: Problem, X: np.ndarray, y: np.ndarray) -> 
 def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -> tuple[float, float, float]:
     """Share of covered coefficients over many data sets, mean width over the usual one, share of infinite ones."""
     rng = np.random.default_rng(seed)
-    _, both = plan_with_intervals(0.15, options(model, n, p, **changes))
-    problem, truth = both.plan.problem, estimand(model, p)
+    recipe, both = plan_with_intervals(0.05, options(model, n, p, **changes), is_fraction_stated=False)
+    problem, truth = recipe.plan.problem, estimand(model, p)
     hits, widths, usual = [], [], []
     for _ in range(sets):
         X, y = draw(model, n, p, rng)
-        _, found = run_with_intervals(both, ArrayDataset(X, y, problem), rng, None)
+        _, found = run_with_intervals(both or recipe.plan, ArrayDataset(X, y, problem), rng, None)
         low, high = np.moveaxis(found.intervals(0.95), -1, 0)
         hits.append((low <= truth) & (truth <= high))
         widths.append(high - low)
@@ -201,7 +202,9 @@ def test_intervals_cover_at_length(model: str, n: int, sets: int) -> None:
 def test_over_dispersed_counts_have_wider_intervals() -> None:
     """Negative binomial counts of the same mean: the released dispersion, about 1 + mean / 2, widens the intervals."""
     rng = np.random.default_rng(3)
-    _, both = plan_with_intervals(0.3, options("poisson", 15_000, 2, epsilon=4.0))
+    _, both = plan_with_intervals(
+        0.3, options("poisson", 15_000, 2, epsilon=4.0, mechanism="objective-perturbation")
+    )
     X, plain = draw("poisson", 15_000, 2, rng)
     mean = np.exp(score("poisson", X))
     spread = rng.poisson(mean * rng.gamma(2.0, 0.5, len(X))).astype(float)
@@ -211,6 +214,19 @@ def test_over_dispersed_counts_have_wider_intervals() -> None:
     ]
     expected = math.sqrt(1 + np.mean(mean**2) / np.mean(mean) / 2)
     np.testing.assert_allclose(errors[1] / errors[0], expected, rtol=0.1)
+
+
+def test_over_dispersed_counts_are_recognised_by_the_default_fit() -> None:
+    """Its clip is that of Poisson counts: the released squared slopes show that these vary more, and the fit warns."""
+    rng = np.random.default_rng(3)
+    X, _ = draw("poisson", 15_000, 2, rng)
+    mean = np.exp(score("poisson", X) + 1.5)
+    plain, spread = rng.poisson(mean), rng.poisson(mean * rng.gamma(1.0, 1.0, len(X)))
+    made = {"epsilon": 8.0, "delta": 1e-6, "data_norm": 1.5, "target_bounds": (0, 20), "random_state": 0}
+    with warnings.catch_warnings(action="error"):
+        DPPoissonRegressor(intervals=True, **made).fit(X, plain)
+    with pytest.warns(UserWarning, match="Poisson variables"):
+        DPPoissonRegressor(intervals=True, **made).fit(X, spread)
 
 
 # --- the sums and their sensitivity --------------------------------------------------------------------------------
@@ -340,8 +356,11 @@ MODELS = (DPPoissonRegressor, DPQuantileRegressor, DPLinearSVC, DPLogisticRegres
 def test_what_is_released_is_paid_for(cls: type, delta: float, tmp_path: Any) -> None:
     model = fitted(cls, delta=delta)
     assert 0.98 * 2 < model.privacy_.epsilon(delta) <= 2.0
-    assert model.plan_.plan.guarantee.epsilon(delta) < 1.9
-    assert "noisy sums" in model.privacy_.theorem
+    if delta > 0 and cls is DPPoissonRegressor:  # the fit releases its curvature itself
+        assert model.plan_.plan.guarantee.epsilon(delta) == pytest.approx(2.0)
+    else:
+        assert model.plan_.plan.guarantee.epsilon(delta) < 1.9
+        assert "noisy sums" in model.privacy_.theorem
     assert any("confidence intervals assume" in words for words in model.privacy_.assumptions)
     coefficients = np.column_stack([np.atleast_2d(model.coef_), np.ravel(model.intercept_)])
     intervals = model.confidence_intervals(0.9999)

@@ -180,7 +180,7 @@ ACCOUNTING: tuple[tuple[str, str, str], ...] = (
     ("statistics_theorem", "return math.sqrt(2) * math.hypot(", "return math.hypot("),
     ("statistics_theorem", "angle = min(1.0, (cross / gram) * (cross / gram) / 2)", "angle = 0.0"),
     ("mirror_theorem", "np.linalg.norm(constants.gradient_sensitivity / constants.n / noises)", "np.max(constants.gradient_sensitivity / constants.n / noises)"),
-    ("rashomon_theorem", "min(count * error, 1.0)", "min(error, 1.0)"),
+    ("rashomon_theorem", "count * law, min(count * error, 1.0)", "count * law, min(error, 1.0)"),
     ("rashomon_theorem", "tolerance**2 / (2 * constants.n * total_ridge(constants))", "tolerance**2 / (4 * constants.n * total_ridge(constants))"),
     ("rashomon_theorem", "= (\n                count * law,", "= (\n                law,"),
     ("rashomon_theorem", "spec.n_models * best,", "best,"),

@@ -73,7 +73,7 @@ def langevin() -> Case:
         problem(1, 0.4, math.inf),
         LangevinSpec(inverse_temperature=1.0, time_step=0.2, n_steps=8),
     )
-    weak = replace(schedule, noise_std=schedule.noise_std / 2)  # the same drift, half of the noise
+    weak = replace(schedule, inverse_temperature=4.0, time_step=0.05)  # the same drift, half of the noise
     claim = Plan(problem=of, spec=schedule, delta=1e-2).guarantee
     powers = (1 - 0.2 * 0.4) ** np.arange(8)
     exact = 2 * 0.2 * powers.sum() / math.sqrt(2 * 0.2 * np.sum(powers**2))

@@ -20,6 +20,7 @@ from dplangevin.data import ArrayDataset
 from dplangevin.data.dataset import Block, Dataset
 from dplangevin.mechanisms.mechanism import NoiseDraws, run_plan
 from dplangevin.mechanisms.whitened import mechanism
+from dplangevin.mechanisms.whitened.curvature import release_curvature
 from dplangevin.mechanisms.whitened.mechanism import (
     DescentState,
     add_symmetric_noise,
@@ -100,6 +101,22 @@ def second_moments(adjacency: str, noise: float) -> Draw:
     def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
         exact = second_moment_sum(sides[side], frame) / sides[side].problem.n
         return np.array([isometric(add_symmetric_noise(schedule, exact, rng)) for _ in range(runs)])
+
+    return draw
+
+
+def curvatures(adjacency: str, noise: float) -> Draw:
+    """The curvature at 0, where a logistic loss has its largest one, of rows beyond the bound."""
+    of = replace(problem(adjacency), loss=Logistic())
+    kept = [ArrayDataset(NORM * row[None], np.ones(1), of) for row in np.eye(2)]
+    if adjacency == "add-remove":
+        kept[1] = ArrayDataset(np.zeros((0, 2)), np.zeros(0), of)
+    schedule = replace(SCHEDULE, curvature_noise_std=noise)
+
+    def draw(side: int, runs: int, rng: np.random.Generator) -> Floats:
+        draws = NoiseDraws(rng=rng)
+        made = [release_curvature(schedule, kept[side], stretched(), np.zeros(2), draws) for _ in range(runs)]
+        return np.array([isometric(found.matrix / found.noise_std * noise) for found in made])
 
     return draw
 
@@ -260,6 +277,8 @@ CASES = (
     ),
     moment_case("first moment", first_moments, "replace-one"),
     moment_case("first moment", first_moments, "add-remove"),
+    moment_case("curvature", curvatures, "replace-one"),
+    moment_case("curvature", curvatures, "add-remove"),
     moment_case("second moment", second_moments, "replace-one"),
     moment_case("second moment", second_moments, "add-remove"),
     step_case("replace-one"),

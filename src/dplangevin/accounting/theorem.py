@@ -29,6 +29,7 @@ class Capabilities:
     population_risk : its stability is proved, so that the ridge can be chosen for the risk on new records.
     holds_beyond_n : some theorem about it covers data with more records than the public divisor n.
     intervals : the distribution of its error is known exactly, as confidence intervals need.
+    curvature : it can release the curvature at its answer, from which it computes intervals itself.
     ridge_and_radius : a stated ridge and a stated radius apply to the coefficients. They do not in whitened
         coordinates.
     random_batches : steps read random batches of rows, so that rows of one person cannot be kept together.
@@ -41,6 +42,7 @@ class Capabilities:
     population_risk: bool = False
     holds_beyond_n: bool = False
     intervals: bool = False
+    curvature: bool = False
     ridge_and_radius: bool = True
     random_batches: bool = False
     checkpoints: bool = False

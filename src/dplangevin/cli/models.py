@@ -57,6 +57,10 @@ Secure = Annotated[
         help="Exact sums and noise or refused / floating point. Default: exact wherever it is proved.",
     ),
 ]
+Intervals = Annotated[
+    bool,
+    typer.Option("--intervals", help="Also release what confidence intervals and predict --stability need."),
+]
 PublicFile = Annotated[
     Path | None, typer.Option("--public", help="Table of public rows with the same columns; NOT protected.")
 ]
@@ -161,6 +165,7 @@ def fit_model(
     radius: Radius = None,
     alpha: Alpha = None,
     secure: Secure = None,
+    intervals: Intervals = False,
     release_options: ReleaseOptions,
     public: PublicFile = None,
     public_method: PublicMethod = "mirror",
@@ -185,7 +190,7 @@ def fit_model(
     estimator = getattr(estimators, ESTIMATOR_BY_MODEL[model])(
         epsilon=epsilon, delta=delta, data_norm=table.data_norm, schema=loaded_schema, adjacency=adjacency,
         n_public=n_public, mechanism=mechanism, radius=radius, alpha=alpha, secure=secure,
-        random_state=release_options.random_state,
+        intervals=intervals, random_state=release_options.random_state,
         checkpoint=release_options.checkpoint, ledger=budget, person=person, max_rows_per_person=max_rows_per_person,
         **target_options,
         public_data=_read_public_table(public, data, target, table.delimiter), public_method=public_method,
@@ -272,6 +277,13 @@ def predict_table(
     model: Annotated[Path, typer.Argument(help="Model file.")],
     data: Annotated[Path, typer.Argument(help="Table: .parquet, .feather, .csv or .tsv.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write a CSV file.")] = None,
+    stability: Annotated[
+        bool,
+        typer.Option(
+            "--stability",
+            help="Also the probability that another draw of the noise decides otherwise (fits with --intervals).",
+        ),
+    ] = False,
     delimiter: Delimiter = None,
 ) -> None:
     """Predict the rows of a table with a model file, as CSV."""
@@ -290,11 +302,22 @@ def predict_table(
         if hasattr(loaded_model, "predict_proba"):
             for label, column in zip(loaded_model.classes_, loaded_model.predict_proba(rows).T, strict=True):
                 columns[f"probability of {label}"] = np.round(column, 6)
+        if stability:
+            columns["flip probability"] = np.round(_flip_probability(loaded_model, rows), 6)
     text = _to_csv(columns)
     if output is None:
         typer.echo(text, nl=False)
     else:
         _files.write_text(output, text)
+
+
+def _flip_probability(model: Any, rows: Any) -> Any:
+    """Return the flip probabilities; refuse models that have none."""
+    if not hasattr(model, "flip_probability"):
+        raise InvalidParameter(
+            "--stability is for classifiers of two classes that were fitted with --intervals."
+        )
+    return model.flip_probability(rows)
 
 
 def _select_features(model: Any, table: Any) -> Any:

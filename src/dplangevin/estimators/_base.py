@@ -24,7 +24,12 @@ from dplangevin.estimators._call_context import (
     reset_fitted_attributes,
 )
 from dplangevin.estimators._documentation import DocExample, fill_docstring
-from dplangevin.estimators._interval_plan import IntervalPlan, interval_budget_fraction, plan_with_intervals
+from dplangevin.estimators._interval_plan import (
+    IntervalPlan,
+    interval_assumption,
+    interval_budget_fraction,
+    plan_with_intervals,
+)
 from dplangevin.estimators._public_data import compare_public_methods, fit_with_public_data
 from dplangevin.estimators._raw_fit import fit_raw_table, fit_with_learned_norm
 from dplangevin.estimators._reading import (
@@ -51,7 +56,7 @@ from dplangevin.estimators.schema_encoder import (
     flat_directions,
     row_scale,
 )
-from dplangevin.estimators.uncertainty import run_with_intervals
+from dplangevin.estimators.uncertainty import geometry_of_release, run_with_intervals
 from dplangevin.mechanisms.mechanism import run_plan
 from dplangevin.mechanisms.mirror_descent.tuning import TUNING_METHODS
 from dplangevin.mechanisms.release import SEEDED_MESSAGE, Release
@@ -160,8 +165,8 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
                 )
             else:
                 fit_plan = plan_request(request)
-                if self.max_rows_per_person != 1:
-                    self.check_group_privacy(fit_plan.plan.guarantee)
+            if interval_plan is None and self.max_rows_per_person != 1:
+                self.check_group_privacy(fit_plan.plan.guarantee)
             if fit_plan.warning is not None:
                 warnings.warn(fit_plan.warning, UserWarning, stacklevel=2)
             if self.verbose:
@@ -172,7 +177,7 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             self.plan_ = fit_plan
             self.n_iter_ = release.n_steps
             if release.auxiliary:
-                self.geometry_ = dict(release.auxiliary)
+                self.geometry_ = geometry_of_release(release)
             self.ledger_head_ = release.ledger_head
             return self.set_coefficients(np.array(release.value), problem)
 
@@ -180,10 +185,10 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         self, fit_plan: FitPlan, interval_plan: IntervalPlan | None, data: RecordReader
     ) -> Release:
         """Charge the budget and release the fit; with intervals, also the curvature."""
-        if interval_plan is not None:
+        if interval_budget_fraction(self):
             flat = None if self.schema is None else flat_directions(as_schema(encoding_schema(self)))
             release, self.uncertainty_ = run_with_intervals(
-                interval_plan,
+                fit_plan.plan if interval_plan is None else interval_plan,
                 data,
                 self.random_state,
                 self.ledger,
@@ -191,8 +196,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
                 self.max_rows_per_person,
                 flat,
             )
+            guarantee = fit_plan.plan.guarantee if interval_plan is None else interval_plan.guarantee
             self.privacy_ = self.guarantee_of_fit(
-                interval_plan.guarantee, release.seeded, interval_plan.assumption
+                guarantee, release.seeded, interval_assumption(fit_plan.plan.problem)
             )
             return release
         release = run_plan(
@@ -339,11 +345,6 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
             raise InvalidParameter(
                 "random_state must be left out with secure=True: a seed would undo the noise. Leave secure out for a "
                 "repeatable run, whose sums and noise are exact too."
-            )
-        if interval_budget_fraction(self):
-            raise InvalidParameter(
-                "intervals have no secure implementation: they use objective perturbation, whose real-valued noise "
-                "passes through a minimizer. Leave them out with secure=True."
             )
 
     def check_group_privacy(self, guarantee: Guarantee) -> None:

@@ -31,8 +31,8 @@ PARAMETERS_DOC = """\
     person : the column that identifies the person of a row. At most max_rows_per_person rows of each person are then
         used, chosen at random in secret; None trusts the stated bound. Needs n_public.
     intervals : release the curvature that standard errors and confidence intervals need, under the same guarantee.
-    interval_budget : fraction of the budget to spend on the curvature; None means 0.15, or more where that would be
-        too noisy.
+    interval_budget : fraction of the budget to spend on the curvature; None means 0.05, or more where that would be
+        too noisy (counts, objective perturbation).
     secure : None (default): sums over records are exact integers and their noise is drawn exactly, wherever that is
         proved (delta > 0); the plan says where it is not, and why. True: exact or refused, and random_state is
         refused. False: floating point, whose low-order bits no guarantee covers (see docs/trust.md).

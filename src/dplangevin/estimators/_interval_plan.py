@@ -1,6 +1,8 @@
 """Plans for confidence intervals: a fit whose error has a known distribution, and the release of its curvature.
 
-Both share one (epsilon, delta); a fraction of the budget is spent on the curvature. Nothing here depends on the data.
+Both share one (epsilon, delta); a fraction of the budget is spent on the curvature. Where the planner's choice can
+release its curvature itself, it stays the choice. Elsewhere the fit is objective perturbation, followed by a release of
+the curvature. Nothing here depends on the data.
 """
 
 from __future__ import annotations
@@ -27,9 +29,12 @@ from dplangevin.planner.fit_plan import FitPlan, plan_request
 from dplangevin.planner.request import AUTO, Request
 from dplangevin.problem import Problem, WholeSpace
 
-DEFAULT_CURVATURE_FRACTION = 0.15
-MAX_CURVATURE_FRACTION, TARGET_RELATIVE_NOISE = 0.5, 0.2
-"""With many coefficients the curvature gets more of the budget, up to a half, until its noise is at most a fifth of
+DEFAULT_CURVATURE_FRACTION = 0.05
+MIN_COUNT_FRACTION = 0.2
+"""Unless a fraction is stated, counts get more: noise is scaled to the largest count, far above most rates."""
+MIN_OBJECTIVE_FRACTION, MAX_CURVATURE_FRACTION, TARGET_RELATIVE_NOISE = 0.15, 0.5, 0.2
+"""With objective perturbation the curvature is released in the coordinates of the columns, and unless a fraction is
+stated it gets more of the budget: 0.15, and with many coefficients up to a half, until its noise is at most a fifth of
 the largest curvature that n records can have."""
 MAX_COEF_NORM = 1000.0
 """Norm of the coefficients, for rows of norm 1, up to which intervals are valid."""
@@ -68,15 +73,6 @@ class IntervalPlan:
         assert isinstance(sums, NoisySumsSpec)
         return [group.noise_std(sums.noise) for group in sums.groups]
 
-    @property
-    def assumption(self) -> str:
-        """Assumptions of the intervals, which the guarantee does not need."""
-        model = self.plan.problem.loss.unclipped_loss.interval_model
-        return (
-            f"confidence intervals assume independent records, {model} and no clipped rows or targets; "
-            "the guarantee assumes none of this"
-        )
-
 
 def interval_budget_fraction(model: Any) -> float:
     """Return the fraction of the budget that a model spends on its intervals: 0 without them."""
@@ -106,10 +102,11 @@ def plan_with_intervals(
     rows_per_person: int = 1,
     weighted: bool = False,
     is_fraction_stated: bool = True,
-) -> tuple[FitPlan, IntervalPlan]:
-    """Return the fit plan and the joint plan of fit and curvature that together cost the request's (epsilon, delta).
+) -> tuple[FitPlan, IntervalPlan | None]:
+    """Return the plan of a fit with intervals, and the joint plan with its curvature where that is a release apart.
 
-    Raise for options without intervals; nothing here depends on the data.
+    Together they cost the request's (epsilon, delta). Raise for options without intervals; nothing here depends on the
+    data.
 
     Parameters
     ----------
@@ -119,19 +116,60 @@ def plan_with_intervals(
     weighted : whether records have weights, for which there are no intervals.
     is_fraction_stated : use `budget_fraction` as it is; otherwise a public rule may raise it for a noisy curvature.
     """
-    mechanism, epsilon, delta = request.mechanism, request.epsilon, request.delta
-    if mechanism not in (AUTO, *mechanisms_with("intervals")):
+    own = mechanisms_with("curvature")
+    if request.mechanism not in (AUTO, *own, *mechanisms_with("intervals")):
         raise InvalidParameter(
-            f"intervals need objective perturbation, whose noise distribution is exact; got mechanism={mechanism!r}. "
-            "Leave mechanism='auto'."
+            f"intervals need a mechanism whose noise distribution is known ({', '.join(own)}, objective perturbation); "
+            f"got mechanism={request.mechanism!r}. Leave mechanism='auto'."
         )
     if weighted or request.weight_bound != 1:
         raise InvalidParameter(
             "intervals need equally weighted records; leave sample_weight and weight_bound out."
         )
+    if not is_fraction_stated and request.make_loss(request.needed_clip).unclipped_loss.log_link:
+        budget_fraction = max(budget_fraction, MIN_COUNT_FRACTION)
+    if (mechanism := _mechanism_with_curvature(request, budget_fraction)) is not None:
+        with_curvature = replace(request, mechanism=mechanism, curvature_fraction=budget_fraction)
+        return plan_request(with_curvature), None
+    return _plan_objective_perturbation(
+        budget_fraction if is_fraction_stated else max(budget_fraction, MIN_OBJECTIVE_FRACTION),
+        request,
+        rows_per_person=rows_per_person,
+        is_fraction_stated=is_fraction_stated,
+    )
+
+
+def _mechanism_with_curvature(request: Request, budget_fraction: float) -> str | None:
+    """Return the planner's choice if it can release its curvature for this model's intervals, else None."""
+    loss, own = request.make_loss(request.needed_clip), mechanisms_with("curvature")
+    if request.delta == 0 or loss.score_dimension > 1 or loss.unclipped_loss.slope_variance == "measured":
+        if request.mechanism in own:
+            raise InvalidParameter(
+                f"mechanism={request.mechanism!r} has intervals for logistic, squared, Huber and Poisson losses with "
+                "delta > 0; leave mechanism='auto', which then uses objective perturbation."
+            )
+        return None
+    if request.mechanism != AUTO:
+        return request.mechanism if request.mechanism in own else None
+    epsilon = epsilon_left_for_fit(request.epsilon, request.delta, budget_fraction)
+    name = plan_request(replace(request, epsilon=epsilon)).plan.spec.mechanism
+    return name if name in own else None
+
+
+def _plan_objective_perturbation(
+    budget_fraction: float, request: Request, *, rows_per_person: int, is_fraction_stated: bool
+) -> tuple[FitPlan, IntervalPlan]:
+    """Return the fit plan and the joint plan of objective perturbation and of its curvature."""
+    epsilon, delta = request.epsilon, request.delta
+    if request.secure:
+        raise InvalidParameter(
+            "these intervals have no secure implementation: they use objective perturbation, whose real-valued noise "
+            "passes through a minimizer. Leave them out with secure=True."
+        )
     if rows_per_person > 1 and delta > 0:
         raise InvalidParameter(
-            f"intervals with max_rows_per_person={rows_per_person} are available for pure epsilon-DP only; set delta=0."
+            f"intervals with max_rows_per_person={rows_per_person} use objective perturbation here, which is available "
+            "for pure epsilon-DP only; set delta=0."
         )
     epsilon_for_fit = epsilon_left_for_fit(epsilon, delta, budget_fraction)
     fit_plan = plan_request(
@@ -144,16 +182,21 @@ def plan_with_intervals(
         budget_fraction * _relative_curvature_noise(interval_plan) / TARGET_RELATIVE_NOISE,
     )
     if not is_fraction_stated and wanted_fraction > budget_fraction:
-        return plan_with_intervals(
-            wanted_fraction,
-            request,
-            rows_per_person=rows_per_person,
-            weighted=weighted,
-            is_fraction_stated=True,
+        return _plan_objective_perturbation(
+            wanted_fraction, request, rows_per_person=rows_per_person, is_fraction_stated=True
         )
     return replace(
         fit_plan, warning=fit_plan.warning or _curvature_noise_warning(interval_plan)
     ), interval_plan
+
+
+def interval_assumption(problem: Problem) -> str:
+    """Return the assumptions of the intervals, which the guarantee does not need."""
+    model = problem.loss.unclipped_loss.interval_model
+    return (
+        f"confidence intervals assume independent records, {model} and no clipped rows or targets; "
+        "the guarantee assumes none of this"
+    )
 
 
 def _relative_curvature_noise(interval_plan: IntervalPlan) -> float:
@@ -208,7 +251,8 @@ def adapt_plan_for_intervals(fit_plan: FitPlan, epsilon: float, alpha: float | N
         fit_plan,
         plan=plan,
         reasons=(
-            f"objective perturbation with {spec.noise} noise, whose distribution is exact, as intervals need",
+            f"objective perturbation with {spec.noise} noise, whose distribution is exact, as intervals need (with "
+            "delta > 0, logistic, ridge, Huber and Poisson fits that whiten need no other mechanism)",
             f"per-record gradients are at most {loss.slope_bound:.3g} times the row norm; ridge alpha = "
             f"{problem.ridge:.3g} per sample, whose bias the intervals remove",
             "the rest of the budget is spent on the curvature at the released point",

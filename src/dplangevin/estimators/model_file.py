@@ -241,6 +241,10 @@ def _stored_feature_names(model: DPLinearModel) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
+MATRIX_NAMES = ("curvature", "answer_noise")
+"""Matrices of an Uncertainty that only fits with a curvature of their own have."""
+
+
 def _uncertainty_to_plain(uncertainty: Uncertainty | None) -> dict[str, Any] | None:
     """Return standard errors as lists, with null for infinity, which JSON cannot represent."""
     if uncertainty is None:
@@ -254,6 +258,9 @@ def _uncertainty_to_plain(uncertainty: Uncertainty | None) -> dict[str, Any] | N
         )
     if uncertainty.covariances is not None:
         plain["covariances"] = [part.tolist() for part in uncertainty.covariances]
+    for name in MATRIX_NAMES:
+        if (matrix := getattr(uncertainty, name)) is not None:
+            plain[name] = matrix.tolist()
     if uncertainty.flat is not None and uncertainty.flat.size:
         plain["flat"] = uncertainty.flat.tolist()
     for name, values in (("sampling", uncertainty.sampling), ("noise", uncertainty.noise)):
@@ -273,7 +280,9 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
         "uncertainty",
         plain,
         {**fields, "sampling": _plain.read_unchecked, "noise": _plain.read_unchecked},
-        dict.fromkeys(("prior", "covariances", "resolved_fraction", "flat"), _plain.read_unchecked)
+        dict.fromkeys(
+            ("prior", "covariances", "resolved_fraction", "flat", *MATRIX_NAMES), _plain.read_unchecked
+        )
         | dict.fromkeys(("prior_scale", "dispersion"), _plain.optional_reader(_plain.read_positive)),
     )
     center = _read_numbers("uncertainty.center", fields_read["center"])
@@ -308,6 +317,10 @@ def _uncertainty_from_plain(plain: dict[str, Any]) -> Uncertainty:
             else _read_numbers("uncertainty.flat", fields_read["flat"])
         )
         _require(more["flat"].ndim == 2 and len(more["flat"]) == size, "uncertainty.flat has a wrong shape")
+    for name in MATRIX_NAMES:
+        if fields_read.get(name) is not None:
+            more[name] = _read_numbers(f"uncertainty.{name}", fields_read[name])
+            _require(more[name].shape == (len(center),) * 2, f"uncertainty.{name} has a wrong shape")
     return Uncertainty(center=center, dimension=fields_read["dimension"], **deviations, **more)
 
 

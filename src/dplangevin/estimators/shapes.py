@@ -110,9 +110,15 @@ def compute_shapes(
 def _mean_row(model: Any, block: ColumnBlock, part: slice) -> Floats:
     """Return the mean row over the block's points; with intervals, over categories whose curvature exceeds noise."""
     rows: Floats = _design_rows(block)[1]
-    resolved_fraction = getattr(getattr(model, "uncertainty_", None), "resolved_fraction", None)
-    if resolved_fraction is not None and block.other is None and not isinstance(block.column, NumericColumn):
-        is_resolved = resolved_fraction[part][: len(rows)] >= 1
+    uncertainty = getattr(model, "uncertainty_", None)
+    if uncertainty is None or uncertainty.covariances is None:
+        return np.asarray(rows.mean(axis=0))
+    if block.other is None and not isinstance(block.column, NumericColumn):
+        is_resolved = (
+            np.isfinite(uncertainty.noise)
+            if uncertainty.resolved_fraction is None
+            else uncertainty.resolved_fraction >= 1
+        )[part][: len(rows)]
         rows = rows[is_resolved] if is_resolved.any() else rows
     return np.asarray(rows.mean(axis=0))
 

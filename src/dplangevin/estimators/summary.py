@@ -17,7 +17,7 @@ from scipy.special import expit, gammaincc
 from dplangevin import _check
 from dplangevin._arrays import Floats
 from dplangevin.errors import InvalidParameter
-from dplangevin.estimators._posterior import half_width, two_sided_p_values
+from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, half_width, two_sided_p_values
 from dplangevin.estimators.exports import INTERCEPT
 
 if TYPE_CHECKING:
@@ -117,12 +117,40 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class WaldTest:
-    """Wald test that the coefficients of a group are all 0: statistic, degrees of freedom and p-value."""
+    """Wald test of linear equations between coefficients: which they concern, statistic and p-value."""
 
     names: tuple[str, ...]
     statistic: float
     degrees_of_freedom: int
     p_value: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Submodel:
+    """A model with fewer columns, computed from the release of a larger one.
+
+    Parameters
+    ----------
+    names, coefficients : of the coefficients, the intercept last.
+    covariances : [3, k, k], covariances due to sampling, privacy noise and the prior.
+    prior_scale : standard deviation of the prior.
+    """
+
+    names: tuple[str, ...]
+    coefficients: Floats
+    covariances: Floats
+    prior_scale: float
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard errors; infinite where more than a third of the prior's variance is left."""
+        variances = np.maximum(np.diag(self.covariances.sum(axis=0)), 0.0)
+        return np.where(variances > MAX_PRIOR_FRACTION * self.prior_scale**2, math.inf, np.sqrt(variances))
+
+    def confidence_intervals(self, level: float = 0.95) -> Floats:
+        """Return [low, high] of each coefficient."""
+        width = half_width(level, self.standard_errors, 0.0)
+        return np.column_stack([self.coefficients - width, self.coefficients + width])
 
 
 class SummaryMixin:
@@ -152,39 +180,88 @@ class SummaryMixin:
         )  # fmt: skip
         return Summary(title=_summary_title(model), level=_check.check_open_unit("level", level), rows=rows)
 
-    def wald_test(self, *names: str) -> WaldTest:
-        """Test that all coefficients of these columns (or single coefficients) are 0.
+    def wald_test(self, *hypothesis: Any, value: Any = 0.0) -> WaldTest:
+        """Test that coefficients are 0, or that A theta = value for a matrix A.
 
-        A column of the schema stands for all its coefficients. The reference distribution is chi-squared, as if
-        privacy noise were normal; under pure DP with few coefficients this is only approximate.
+        The reference distribution is chi-squared, as if privacy noise were normal; under pure DP with few coefficients
+        this is only approximate.
+
+        Parameters
+        ----------
+        hypothesis : names of columns, each of which stands for all its coefficients, or of single coefficients; or one
+            matrix A with a column per coefficient (the intercept last, where there is one) and a row per equation.
+        value : right-hand side of the equations of a matrix.
         """
         uncertainty = self._require_uncertainty()
         if uncertainty.covariances is None:
             raise InvalidParameter(
                 "tests of groups are available for two classes and for regressors, not for several classes."
             )
-        all_names = [*map(str, _as_any(self).get_feature_names_out()), INTERCEPT]
+        all_names = [*map(str, _as_any(self).get_feature_names_out()), INTERCEPT][: len(uncertainty.center)]
+        covariance = uncertainty.covariances.sum(axis=0)
+        if len(hypothesis) == 1 and not isinstance(hypothesis[0], str):
+            equations, right = _read_equations(hypothesis[0], value, len(all_names))
+            if uncertainty.flat is not None and np.abs(equations @ uncertainty.flat).max(initial=0.0) > 1e-9:
+                raise InvalidParameter(
+                    "an equation concerns a direction in which the rows of the schema do not differ, such as the sum "
+                    "of all indicators of a column: state contrasts between categories."
+                )
+            tested = np.flatnonzero(np.abs(equations).max(axis=0) > 0)
+            return _wald_statistic(
+                tuple(all_names[index] for index in tested),
+                equations @ uncertainty.center - right,
+                equations @ covariance @ equations.T,
+            )
         tested_indices = [
-            index for index in range(len(uncertainty.center)) if _belongs_to_any(all_names[index], names)
+            index
+            for index, name in enumerate(all_names)
+            if _belongs_to_any(name, tuple(map(str, hypothesis)))
         ]
         if not tested_indices:
             raise InvalidParameter(
-                f"no coefficient belongs to {', '.join(names) or 'nothing'}; name columns, or coefficients as in "
-                "get_feature_names_out()."
+                f"no coefficient belongs to {', '.join(map(str, hypothesis)) or 'nothing'}; name columns, or "
+                "coefficients as in get_feature_names_out()."
             )
         testable = _testable_directions(uncertainty.flat, tested_indices)
-        covariance = (
-            testable.T
-            @ uncertainty.covariances.sum(axis=0)[np.ix_(tested_indices, tested_indices)]
-            @ testable
+        return _wald_statistic(
+            tuple(all_names[index] for index in tested_indices),
+            testable.T @ uncertainty.center[tested_indices],
+            testable.T @ covariance[np.ix_(tested_indices, tested_indices)] @ testable,
         )
-        center = testable.T @ uncertainty.center[tested_indices]
-        statistic = float(center @ np.linalg.solve(covariance, center))
-        return WaldTest(
-            names=tuple(all_names[index] for index in tested_indices),
-            statistic=statistic,
-            degrees_of_freedom=len(center),
-            p_value=float(gammaincc(len(center) / 2, statistic / 2)),
+
+    def submodel(self, *columns: str) -> Submodel:
+        """Return the model with these columns only (and the intercept), from the same release and at no cost.
+
+        Its coefficients are those of least loss to second order around the released ones, which takes over the part of
+        the other columns that these explain. A fit of its own with the whole budget is more accurate at small budgets.
+        """
+        uncertainty, model = self._require_uncertainty(), _as_any(self)
+        if uncertainty.curvature is None or uncertainty.covariances is None:
+            raise InvalidParameter(
+                "submodel needs a fit that releases its own curvature (logistic, ridge, Huber or Poisson regression "
+                "with delta > 0, as mechanism='auto' plans it); this fit has none."
+            )
+        names = [*map(str, model.get_feature_names_out()), INTERCEPT][: len(uncertainty.center)]
+        kept = [index for index, name in enumerate(names) if _belongs_to_any(name, columns)]
+        if not kept:
+            raise InvalidParameter(
+                f"no coefficient belongs to {', '.join(columns) or 'nothing'}; name columns."
+            )
+        if (model.fit_intercept or model.schema is not None) and len(names) - 1 not in kept:
+            kept.append(len(names) - 1)
+        others = [index for index in range(len(names)) if index not in kept]
+        curvature = uncertainty.curvature
+        projection = np.zeros((len(kept), len(names)))
+        projection[np.arange(len(kept)), kept] = 1.0
+        # least norm where the kept columns have no curvature of their own
+        inverse = np.linalg.pinv(curvature[np.ix_(kept, kept)], rcond=1e-6, hermitian=True)
+        projection[:, others] = inverse @ curvature[np.ix_(kept, others)]
+        parts = np.array([projection @ part @ projection.T for part in uncertainty.covariances])
+        return Submodel(
+            names=tuple(names[index] for index in kept),
+            coefficients=projection @ uncertainty.center,
+            covariances=parts,
+            prior_scale=uncertainty.prior_scale or math.inf,
         )
 
     def predict_interval(self, X: Any, level: float = 0.95, *, new_target: bool = False) -> Floats:
@@ -213,7 +290,11 @@ class SummaryMixin:
             # Rows with unlisted categories are not orthogonal to the flat directions, where only the prior is known.
             variance = variance + uncertainty.prior_scale**2 * ((rows @ uncertainty.flat) ** 2).sum(axis=1)
         if new_target:
-            if uncertainty.dispersion is None or hasattr(model, "classes_"):
+            if (
+                uncertainty.dispersion is None
+                or hasattr(model, "classes_")
+                or type(model)._model == "poisson"
+            ):
                 raise InvalidParameter(
                     "new_target=True needs a regressor that released the variance of its targets, such as DPRidge."
                 )
@@ -234,6 +315,34 @@ def missing_intervals_error(subject: str) -> InvalidParameter:
     """Return the error for a fit that released no curvature."""
     return InvalidParameter(
         f"{subject} a fit with intervals=True: the curvature that they need is released, and charged, by fit."
+    )
+
+
+def _read_equations(matrix: Any, value: Any, n_coefficients: int) -> tuple[Floats, Floats]:
+    """Return A [k, d] and its right-hand side, of full row rank."""
+    try:
+        equations = np.atleast_2d(np.asarray(matrix, float))
+        right = np.broadcast_to(np.asarray(value, float), len(equations))
+    except (TypeError, ValueError):
+        raise InvalidParameter(
+            "wald_test takes names of columns, or one matrix and its right-hand side."
+        ) from None
+    if equations.ndim != 2 or equations.shape[1] != n_coefficients or not np.isfinite(equations).all():
+        raise InvalidParameter(
+            f"the matrix must have one column for each of the {n_coefficients} coefficients, the intercept last."
+        )
+    if not len(equations) or np.linalg.matrix_rank(equations) < len(equations):
+        raise InvalidParameter("the equations of the hypothesis must be linearly independent.")
+    return equations, right
+
+
+def _wald_statistic(names: tuple[str, ...], difference: Floats, covariance: Floats) -> WaldTest:
+    statistic = float(difference @ np.linalg.solve(covariance, difference))
+    return WaldTest(
+        names=names,
+        statistic=statistic,
+        degrees_of_freedom=len(difference),
+        p_value=float(gammaincc(len(difference) / 2, statistic / 2)),
     )
 
 

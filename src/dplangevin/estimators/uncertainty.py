@@ -1,7 +1,9 @@
 """Standard errors and confidence intervals that count both the sampling of the records and the privacy noise.
 
-Objective perturbation releases theta with sum_i grad loss_i(theta) + Lambda theta + b = 0 exactly, whatever the data,
-where b is noise of a known distribution. Linearized at the population's theta_0, with H the Hessian of the sum,
+A fit that releases its curvature itself computes them from its own noisy path (mechanisms/whitened/one_step.py). Where
+the planner has no such fit, objective perturbation releases theta with sum_i grad loss_i(theta) + Lambda theta + b = 0
+exactly, whatever the data, where b is noise of a known distribution. Linearized at the population's theta_0, with H the
+Hessian of the sum,
 
     theta + Lambda H^-1 theta - theta_0  ~  -H^-1 (sum_i grad loss_i(theta_0) + b),
 
@@ -26,18 +28,23 @@ from dplangevin._arrays import Floats
 from dplangevin._rng import SharedGenerator
 from dplangevin.accounting.budget_account import BudgetAccount
 from dplangevin.accounting.charge import charge_then_release
+from dplangevin.accounting.plan import Plan
 from dplangevin.data import Dataset
 from dplangevin.data.reader import RecordReader, read_records
 from dplangevin.estimators._interval_plan import IntervalPlan
 from dplangevin.estimators._posterior import MAX_PRIOR_FRACTION, compute_posterior, half_width
 from dplangevin.estimators.shapes import ShapesMixin
+from dplangevin.estimators.stability import StabilityMixin
 from dplangevin.estimators.summary import SummaryMixin, missing_intervals_error
 from dplangevin.mechanisms.mechanism import fingerprint_dataset, run_plan
 from dplangevin.mechanisms.noisy_answers.curvature import ReleasedCurvature, release_curvature
 from dplangevin.mechanisms.perturbation.spec import ObjectivePerturbationSpec
 from dplangevin.mechanisms.release import Release
 from dplangevin.mechanisms.run_state import CheckpointPath, RunState
+from dplangevin.mechanisms.whitened.one_step import AUXILIARY_PREFIX, OneStepEstimate
 
+MAX_COUNT_DISPERSION = 1.2
+"""Released variance of counts, over that of Poisson variables, up to which the clip of their slopes hardly matters."""
 MAX_INFINITE_FRACTION = 0.5
 """If a larger fraction of the intervals is infinite, the finite ones have low coverage, and the fit warns."""
 
@@ -61,6 +68,8 @@ class Uncertainty:
     resolved_fraction : each coefficient's own released curvature over the least that stands above its noise, clipped
         to [0, 1] and rounded down to twentieths.
     flat : [d, k], orthonormal directions in which rows of the schema do not differ; the center is 0 there.
+    curvature : [d, d], estimated curvature of the mean loss, where the fit released it in its own coordinates.
+    answer_noise : [d, d], covariance of the noise in the released coefficients themselves, where it is known.
     """
 
     center: Floats
@@ -73,6 +82,8 @@ class Uncertainty:
     dispersion: float | None = None
     resolved_fraction: Floats | None = None
     flat: Floats | None = None
+    curvature: Floats | None = None
+    answer_noise: Floats | None = None
 
     @property
     def standard_errors(self) -> Floats:
@@ -102,10 +113,11 @@ class Uncertainty:
             covariances=None if self.covariances is None else factor**2 * self.covariances,
             prior_scale=None if self.prior_scale is None else abs(factor) * self.prior_scale,
             dispersion=None if self.dispersion is None else factor**2 * self.dispersion,
+            answer_noise=None if self.answer_noise is None else factor**2 * self.answer_noise,
         )
 
 
-class IntervalsMixin(SummaryMixin, ShapesMixin):
+class IntervalsMixin(SummaryMixin, ShapesMixin, StabilityMixin):
     """Mixin with standard errors and confidence intervals of an estimator that was fitted with `intervals`."""
 
     uncertainty_: Uncertainty
@@ -130,7 +142,7 @@ class IntervalsMixin(SummaryMixin, ShapesMixin):
 
 
 def run_with_intervals(
-    interval_plan: IntervalPlan,
+    plan: IntervalPlan | Plan,
     data: Dataset | RecordReader,
     random_state: Any,
     ledger: BudgetAccount | None,
@@ -140,23 +152,37 @@ def run_with_intervals(
 ) -> tuple[Release, Uncertainty]:
     """Charge once, release the fit and the curvature at the fitted point, and compute the uncertainty.
 
-    `flat` are public directions in which the rows of a schema do not differ. A run that resumes from `checkpoint`
-    repeats both releases with the same noise, so that the results are the same.
+    A plan of a fit that releases its curvature itself is run as it is. `flat` are public directions in which the rows
+    of a schema do not differ. A run that resumes from `checkpoint` repeats both releases with the same noise, so that
+    the results are the same.
     """
-
-    saved_run = RunState.for_fit(checkpoint, interval_plan.plan, interval_plan.curvature, ledger=ledger)
+    if isinstance(plan, Plan):
+        release = run_plan(
+            plan,
+            data,
+            random_state,
+            ledger=ledger,
+            checkpoint=checkpoint,
+            rows_per_person=rows_per_person,
+            flat_directions=flat,
+        )
+        estimate = OneStepEstimate.from_arrays(release.auxiliary)
+        assert estimate is not None
+        _warn_if_over_dispersed(plan, estimate)
+        return release, describe_uncertainty(estimate)
+    saved_run = RunState.for_fit(checkpoint, plan.plan, plan.curvature, ledger=ledger)
 
     def release_both(rng: np.random.Generator, seeded: bool) -> _FitAndCurvature:
         records = read_records(data)
         if saved_run is not None:
             saved_run.check_records(lambda salt: fingerprint_dataset(records, salt))
         shared = SharedGenerator(rng, seeded or saved_run is not None)
-        release = replace(run_plan(interval_plan.plan, records, shared), seeded=seeded)
-        curvature = release_curvature(interval_plan.curvature, records, np.array(release.value), rng)
+        release = replace(run_plan(plan.plan, records, shared), seeded=seeded)
+        curvature = release_curvature(plan.curvature, records, np.array(release.value), rng)
         return _FitAndCurvature(release=release, curvature=curvature)
 
     pair = charge_then_release(
-        interval_plan,
+        plan,
         release_both,
         random_state,
         ledger=ledger,
@@ -164,9 +190,53 @@ def run_with_intervals(
         rows_per_person=rows_per_person,
     )
     release = replace(pair.release, ledger_head=pair.ledger_head)
-    result_uncertainty = compute_uncertainty(interval_plan, np.array(release.value), pair.curvature, flat)
+    result_uncertainty = compute_uncertainty(plan, np.array(release.value), pair.curvature, flat)
     _warn_if_mostly_infinite(result_uncertainty)
     return release, result_uncertainty
+
+
+def describe_uncertainty(estimate: OneStepEstimate) -> Uncertainty:
+    """Return the uncertainty that a mechanism computed from its own noisy path."""
+    parts = np.array([estimate.sampling, estimate.noise, estimate.prior])
+    variances = np.maximum(np.einsum("kii->ki", parts), 0.0)
+    is_unresolved = variances.sum(axis=0) > MAX_PRIOR_FRACTION * estimate.prior_scale**2
+    sampling, noise = (np.where(is_unresolved, math.inf, np.sqrt(variance)) for variance in variances[:2])
+    return Uncertainty(
+        center=estimate.center,
+        sampling=sampling,
+        noise=noise,
+        prior=np.where(is_unresolved, 0.0, np.sqrt(variances[2])),
+        dimension=None,
+        covariances=parts,
+        prior_scale=estimate.prior_scale,
+        dispersion=estimate.dispersion,
+        flat=estimate.flat,
+        curvature=estimate.curvature,
+        answer_noise=estimate.answer_noise,
+    )
+
+
+def geometry_of_release(release: Release) -> dict[str, Floats]:
+    """Return what else a mechanism released with the coefficients, without the parts of the uncertainty."""
+    return {name: value for name, value in release.auxiliary.items() if not name.startswith(AUXILIARY_PREFIX)}
+
+
+def _warn_if_over_dispersed(plan: Plan, estimate: OneStepEstimate) -> None:
+    """Warn if counts vary more than a Poisson variable: the clip of their slopes then moves the minimiser.
+
+    On counts with twice the Poisson variance 95% intervals covered .77 to .93 of the coefficients.
+    """
+    if not plan.problem.loss.unclipped_loss.log_link or estimate.slope_ratio is None:
+        return
+    assert estimate.slope_ratio_std is not None
+    if estimate.slope_ratio > MAX_COUNT_DISPERSION + 3 * estimate.slope_ratio_std:
+        warnings.warn(
+            f"the counts vary {estimate.slope_ratio:.2g} times as much as Poisson variables or more: the intervals of "
+            "this fit assume a variance near the mean, and do not hold here. mechanism='auto' with delta=0, or "
+            "objective perturbation, clips less and allows any multiple of the mean (docs/uncertainty.md).",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def _warn_if_mostly_infinite(uncertainty: Uncertainty) -> None:

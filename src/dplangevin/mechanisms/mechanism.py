@@ -167,6 +167,8 @@ class FitMechanism(Mechanism[S, Dataset | RecordReader, Release]):
 
     supported_record_losses: ClassVar[Literal["none", "bounded values", "all"]] = "none"
     """Which losses of whole records are supported: all where only sums of gradients are needed."""
+    flat_directions: Floats | None = None
+    """Public directions [columns, k] in which the rows of a schema do not differ, for post-processing."""
 
     @final
     def _check_inputs(self, plan: CertifiedSpec, data: Dataset | RecordReader) -> None:
@@ -335,6 +337,7 @@ def run_plan(
     secure: bool = False,
     checkpoint: CheckpointPath = None,
     rows_per_person: int | None = None,
+    flat_directions: Floats | None = None,
 ) -> Release:
     """Run a plan on data with the mechanism of its spec, and return the release.
 
@@ -349,6 +352,7 @@ def run_plan(
         charged once.
     rows_per_person : the most records of one person, where the guarantee is for persons; the ledger must state the
         same.
+    flat_directions : public directions [columns, k] in which the rows of a schema do not differ, for intervals.
     """
     if secure and plan.guarantee.arithmetic != "discrete-grid":
         raise AssumptionFailed(
@@ -361,6 +365,7 @@ def run_plan(
         raise InvalidParameter(
             "this plan needs a public mirror map; use PublicMirrorDescent(mirror).run(plan, data)."
         )
+    mechanism.flat_directions = flat_directions
     release: Release = mechanism.run(
         plan, data, random_state, ledger=ledger, checkpoint=checkpoint, rows_per_person=rows_per_person
     )

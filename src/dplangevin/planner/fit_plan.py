@@ -132,6 +132,10 @@ def _resolve_mechanism(request: Request) -> str:
             "leave n_public out (the number of rows is then public), or use one of "
             f"{', '.join(mechanisms_with('holds_beyond_n'))}."
         )
+    if request.curvature_fraction and not capabilities.curvature:
+        raise InvalidParameter(
+            f"mechanism={mechanism!r} releases no curvature; use one of {', '.join(mechanisms_with('curvature'))}."
+        )
     if not capabilities.ridge_and_radius and (request.alpha is not None or request.radius is not None):
         raise InvalidParameter(
             f"mechanism={mechanism!r} has neither ridge nor radius; leave alpha and radius out, or use "

@@ -52,6 +52,7 @@ class Request:
     secure : None makes sums and noise exact wherever that is proved, and gives the reason where it is not; True
         refuses those cases; False computes in floating point.
     allow_more_rows : under add-remove, the data may hold more rows than the divisor n.
+    curvature_fraction : fraction of the budget (in mu^2) for a release of the curvature, which intervals need.
     objective : "empirical" risk, or "population" risk: draws with a ridge chosen for new records.
 
     Attributes
@@ -83,6 +84,7 @@ class Request:
     allow_more_rows: bool = False
     objective: RiskObjective = "empirical"
     constant_feature: float | None = None
+    curvature_fraction: float = 0.0
     defaults: ModelDefaults = field(init=False, repr=False, compare=False)
     n_changed_records: int = field(init=False, repr=False, compare=False)
     n_columns: int = field(init=False, repr=False, compare=False)
@@ -107,6 +109,8 @@ class Request:
         _check.validate_fields(self, epsilon=_check.check_positive, weight_bound=_check.check_positive)
         if self.delta != 0:
             _check.validate_fields(self, delta=_check.check_open_unit)
+        if self.curvature_fraction != 0:
+            _check.validate_fields(self, curvature_fraction=_check.check_open_unit)
         if self.radius is not None:
             _check.validate_fields(self, radius=_check.check_positive)
         if self.alpha is not None:

@@ -12,6 +12,7 @@ from dplangevin._version import __version__
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.errors import InvalidParameter
 from dplangevin.estimators.shapes import LEGEND, ColumnShape, shape_svg
+from dplangevin.estimators.stability import flip_margin
 from dplangevin.report.answer import format_header, format_number
 from dplangevin.report.curve import CurveRow, plan_lower_bound, steps_rows
 from dplangevin.report.document import (
@@ -69,6 +70,38 @@ def _shape_lines(shape: ColumnShape) -> tuple[str, ...]:
     )
 
 
+FLIP_PROBABILITIES = (0.25, 0.1, 0.05, 0.01)
+
+
+def stability_sections(model: Any, plain: dict[str, Any]) -> list[Section]:
+    """Return the section on how far decisions depend on the noise, where the fit knows it, and add it to `plain`."""
+    noise = model.typical_score_noise() if hasattr(model, "typical_score_noise") else None
+    if noise is None:
+        return []
+    margins = [flip_margin(probability, noise) for probability in FLIP_PROBABILITIES]
+    plain["stability"] = {
+        "score_noise": noise,
+        "margins": dict(zip(map(str, FLIP_PROBABILITIES), margins, strict=True)),
+    }
+    rows = [
+        (
+            ReportNumber(value=probability),
+            ReportNumber(value=margin),
+            f"{1 / (1 + math.exp(margin)):.3f} to {1 / (1 + math.exp(-margin)):.3f}",
+        )
+        for probability, margin in zip(FLIP_PROBABILITIES, margins, strict=True)
+    ]
+    text = (
+        "Another draw of the noise would decide otherwise for rows near the boundary. The noise of a typical score "
+        f"there has a standard deviation of {noise:.3g}; below, the scores and predicted probabilities within which "
+        "another draw decides otherwise with at least the stated probability; flip_probability(X) has it row by row."
+    )
+    table = ReportTable(
+        headers=("probability of another decision", "|score| below", "predicted probability"), rows=rows
+    )
+    return [Section(title="How stable decisions are", blocks=[Paragraph(text=text), table])]
+
+
 ALPHAS = tuple(float(a) for a in np.unique(np.r_[0.0, 0.001, 0.01, 0.05, np.linspace(0.0, 1.0, 41)]))
 
 
@@ -118,6 +151,7 @@ def release_document(thing: Any, ledger: Any = None) -> Document:
     sections = [
         Section(title="The guarantee", blocks=_guarantee_section(subject, plain)),
         Section(title="Bound on every attack", blocks=[_tradeoff_section(curve)]),
+        *stability_sections(thing, plain),
         *shape_sections(thing, plain),
         *([Section(title="Cost of more steps", blocks=_steps_section(rows, subject, plain))] if rows else []),
         Section(title="What is protected", blocks=[BulletList(items=protected_facts(subject))]),

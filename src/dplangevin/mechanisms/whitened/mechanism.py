@@ -26,9 +26,16 @@ from dplangevin.mechanisms.exact_gradient import limit_records, public_row_grid,
 from dplangevin.mechanisms.mechanism import FitMechanism, MechanismInput, MechanismOutput, NoiseDraws
 from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
 from dplangevin.mechanisms.run_state import RunState
+from dplangevin.mechanisms.whitened.curvature import (
+    WhitenedCurvature,
+    check_curvature_problem,
+    release_curvature,
+)
+from dplangevin.mechanisms.whitened.one_step import DescentRecord, estimate_one_step
 from dplangevin.mechanisms.whitened.postprocessing import (
     DescentStart,
     ScoreNoise,
+    ShrinkageResult,
     estimate_excess,
     is_better_counted,
     last_third_start,
@@ -59,7 +66,7 @@ latter adds about 3e-13 to a second moment."""
 
 @dataclass(kw_only=True)
 class DescentState:
-    """The state of a run: noisy counts of the classes and moments, step, number of steps, iterates and their sums."""
+    """The state of a run: noisy counts and moments, step, number of steps, iterates, sums, and the curvature."""
 
     moments: Floats
     step: int
@@ -70,6 +77,7 @@ class DescentState:
     iterates: dict[int, Floats] = field(default_factory=dict)
     counts: Floats = field(default_factory=lambda: np.empty(0))
     count_noise: float = 0.0
+    curvature: Floats | None = None
 
 
 class WhitenedDescent(FitMechanism[WhitenedSpec]):
@@ -97,6 +105,8 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
                 "whitened-gd fits without a ridge and on the whole space; leave alpha and radius out, or use "
                 "noisy gradient descent."
             )
+        if spec.curvature_noise_std:
+            check_curvature_problem(problem)
         if spec.secure:
             row_grid(spec, problem)
 
@@ -132,9 +142,19 @@ class WhitenedDescent(FitMechanism[WhitenedSpec]):
             )  # fmt: skip
         if excess is not None:
             auxiliary["excess_risk"] = round_to_two_digits(excess)
-        return MechanismOutput(
-            value=(basis @ coefficients).ravel() / unit, n_steps=state.n_steps, auxiliary=auxiliary
-        )
+        value = (basis @ coefficients).ravel() / unit
+        if spec.curvature_noise_std:
+            if state.curvature is None:
+                state.curvature = release_curvature(spec, data, geometry, value, draws).to_array()
+                if run_state is not None:  # before anybody sees it: fresh noise would be another release
+                    run_state.save_if_due(state, draws.rng, now=spec.secure)
+            curvature = WhitenedCurvature.from_array(state.curvature)
+            record = record_descent(spec, geometry, state, start, coefficients[:, 0], data.problem.n)
+            estimate = estimate_one_step(
+                record, geometry, curvature, data.problem, state.moments[0], self.flat_directions
+            )
+            auxiliary |= estimate.to_arrays()
+        return MechanismOutput(value=value, n_steps=state.n_steps, auxiliary=auxiliary)
 
 
 def initial_state(
@@ -310,20 +330,30 @@ def run_descent(
                 state.n_steps = spec.choose_n_steps(float(np.sqrt((geometry.moments @ state.theta**2).sum())))
             if run_state is not None:
                 run_state.save_if_due(state, draws.rng, now=spec.secure and state.step == state.n_steps)
-    noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
     value = state.totals[-1][:, 0]
     if spec.shrink:
-        known = (geometry, etas[:, 0], noise, start.step_curvature / spec.step_size, path, data.problem.n)
-        windows = state.totals[:, :, 0]
-        shrunk = (
-            shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(value, *known)
-        )
-        value = shrunk.value
-    if not start.unit.any() or not (state.counts.size or data.problem.loss.unclipped_loss.is_quadratic):
+        value = shrink_answer(spec, geometry, state, start, data.problem.n).value
+    is_guarded = state.counts.size or data.problem.loss.unclipped_loss.is_quadratic
+    if spec.curvature_noise_std or not start.unit.any() or not is_guarded:
         return np.asarray(start.center + (value[:, None] if spec.shrink else state.totals[-1]))
+    noise = geometry.transform.bound * spec.noise_at_step(state.n_steps - 1, state.n_steps)
     curvature = start.mean_curvature / spec.step_size
     score_noise = ScoreNoise(geometry.moments, etas[:, 0], noise, curvature, path)
     return start.center + limit_deviation(value, state.totals[-1][:, 0], start, score_noise)[:, None]
+
+
+def shrink_answer(
+    spec: WhitenedSpec, geometry: WhitenedGeometry, state: DescentState, start: DescentStart, n: int
+) -> ShrinkageResult:
+    """Shrink the mean of the tail of a finished descent, whose path indicates how large the effects are."""
+    n_steps = state.n_steps
+    noise = geometry.transform.bound * spec.noise_at_step(n_steps - 1, n_steps)
+    etas, path = step_sizes(spec, geometry, n_steps, start.step_curvature), spec.descent_path(n_steps)
+    known = (geometry, etas, noise, start.step_curvature / spec.step_size, path, n)
+    windows = state.totals[:, :, 0]
+    return (
+        shrink_windows(windows, *known) if spec.n_moment_releases == 1 else shrink_tail(windows[-1], *known)
+    )
 
 
 def _counts_again(
@@ -362,6 +392,33 @@ def recount(
     if run_state is not None:
         run_state.save_if_due(state, draws.rng, now=spec.secure)
     return descent_start(data.problem, geometry, state).center
+
+
+def record_descent(
+    spec: WhitenedSpec,
+    geometry: WhitenedGeometry,
+    state: DescentState,
+    start: DescentStart,
+    answer: Floats,
+    n: int,
+) -> DescentRecord:
+    """Return the points and noisy gradients of a finished descent, recovered from its iterates: post-processing."""
+    origin, n_steps = np.zeros(len(answer)), state.n_steps
+    approach, rest = (step_sizes(spec, geometry, steps) for steps in (spec.n_steps, n_steps))
+    points, gradients = np.zeros((2, n_steps, len(answer)))
+    theta = previous = origin
+    for t in range(n_steps):
+        points[t] = theta + (t / (t + 3)) * (theta - previous)
+        previous, theta = theta, state.iterates[t][:, 0]
+        gradients[t] = (points[t] - theta) / (approach if t < spec.n_approach_steps else rest)
+    noise = [geometry.transform.bound * spec.noise_at_step(t, n_steps) for t in range(n_steps)]
+    tail = np.mean([state.iterates[t][:, 0] for t in range(n_steps - max(n_steps // 4, 2), n_steps)], axis=0)
+    first = spec.descent_path(n_steps).windows[-1].first
+    shrinkage = shrink_answer(spec, geometry, state, start, n).linear_map if spec.shrink else None
+    if shrinkage is None:  # unshrunk, or by windows of the path: then by as much as the whole answer is
+        lengths = [float(np.linalg.norm(q)) for q in (answer, state.totals[-1][:, 0])]
+        shrinkage = min(lengths[0] / max(lengths[1], 1e-300), 1.0) * np.eye(len(answer))
+    return DescentRecord(points, gradients, np.array(noise), rest, first, tail, answer, shrinkage)
 
 
 def _weight_rows(data: Dataset, geometry: WhitenedGeometry) -> Dataset:
@@ -406,7 +463,7 @@ def _take_step(
         noisy = basis.T @ total / (problem.row_norm * bound * problem.n) + noise
     state.previous, state.theta = state.theta, point - etas * (bound * noisy)
     state.step = t + 1
-    if t >= last_third_start(state.n_steps) - 2:
+    if spec.curvature_noise_std or t >= last_third_start(state.n_steps) - 2:
         state.iterates[t] = state.theta
     for total, window in zip(state.totals, path.windows, strict=True):
         if window.first <= t < window.last:

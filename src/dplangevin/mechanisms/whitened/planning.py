@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
+from dplangevin.accounting import conversions as cv
 from dplangevin.accounting.plan import Plan
 from dplangevin.errors import CalibrationFailed
-from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, WhitenedSpec
 from dplangevin.planner import rules
 from dplangevin.planner.fit_plan import FitPlan
 from dplangevin.planner.request import Request, explain_clip, explain_counts, low_signal_warning
@@ -29,6 +31,9 @@ LOGISTIC_MAX_STEPS = 64
 TAIL_FRACTION = 2 / 3
 MIN_SHARP_SIGNAL = 400.0
 """Signal-to-noise above which per-record Poisson gradients are clipped less, and pinball losses smoothed less."""
+SLOPE_BUDGET_FRACTION = 0.15
+"""Of the budget of a curvature release, the fraction for squared slopes, where the variance of slopes is not known from
+the curvature."""
 NOISE_COST_QUADRATIC, NOISE_COST_FACTORS = 0.75, 1.7
 
 
@@ -39,7 +44,59 @@ def prefers_whitening(request: Request) -> bool:
 
 def plan_whitened_gd(request: Request) -> FitPlan:
     """Plan second-moment releases with a tenth of the budget, then accelerated steps in whitened coordinates."""
+    return _plan_with_curvature(request) if request.curvature_fraction else _plan_descent(request)
+
+
+def _plan_with_curvature(request: Request) -> FitPlan:
+    """Plan a release of the curvature after the descent that the rest of the budget would give without it.
+
+    Slopes of likelihoods are not clipped, because a clip would move the minimiser away from the coefficients.
+    """
+    fraction = request.curvature_fraction
+    epsilon = cv.gdp_epsilon(math.sqrt(1 - fraction) * request.mu, request.delta)
+    rest = replace(request, epsilon=epsilon, curvature_fraction=0.0)
+    fit_plan = _plan_descent(rest, keep_likelihood=True)
+    problem, spec, squares = fit_plan.plan.problem, fit_plan.plan.spec, 0.0
+    assert isinstance(spec, WhitenedSpec)
+    if problem.loss.unclipped_loss.slope_variance != "curvature":
+        squares = SLOPE_BUDGET_FRACTION
+    fraction *= 1 - 1e-7  # epsilon was rounded
+    noise_stds: dict[str, Any] = {
+        "curvature_noise_std": _release_noise_std(
+            request, problem, fraction * (1 - squares), math.sqrt(request.n_changed_records)
+        )
+    }
+    if squares:
+        mu_per_mean = request.mu * math.sqrt(fraction * squares / N_SLOPE_MEANS) / (1 + 2e-9)
+        noise_stds["slope_noise_std"] = 1 / (problem.n * mu_per_mean)
+    reasons = [
+        f"{request.curvature_fraction:.0%} of the privacy budget (in mu^2) is spent on the curvature in whitened "
+        "coordinates at the released coefficients; intervals follow from it and from the noisy path of the descent, "
+        "which is the one that the rest of the budget, with the shares above, gives without intervals"
+    ]
+    clip = _plan_descent(rest).plan.problem.loss.slope_bound
+    if clip < problem.loss.slope_bound:
+        reasons[0] += (
+            f", but for the clip: {clip:.3g} without intervals, none with them, because clipped slopes move the "
+            "minimiser"
+        )
+    return replace(
+        fit_plan,
+        plan=Plan(
+            problem=problem,
+            spec=replace(spec, **noise_stds),
+            delta=request.delta,
+            theorem=request.theorem,
+        ),
+        reasons=(*fit_plan.reasons, *reasons),
+    )
+
+
+def _plan_descent(request: Request, keep_likelihood: bool = False) -> FitPlan:
+    """Plan the moments and the descent; with `keep_likelihood` the slopes of bounded losses are not clipped."""
     moment_budget, count_fraction = MomentBudget.for_request(request), rules.count_budget_fraction(request)
+    if keep_likelihood:  # intervals read the path of a descent from 0
+        count_fraction = 0.0
     effective_n = moment_budget.effective_n * math.sqrt((1 - MOMENT_BUDGET_FRACTION) * (1 - count_fraction))
     signal_to_noise = effective_n / request.n_columns
     # the bias of clipping and smoothing falls as the sharpness grows
@@ -48,9 +105,10 @@ def plan_whitened_gd(request: Request) -> FitPlan:
     is_unclipped = (
         not request.defaults.clip_is_convex and signal_to_noise >= request.defaults.unclipped_signal
     )
-    problem = request.make_problem(
-        None if is_unclipped else rules.choose_clip(request.defaults, signal_to_noise), 0.0, sharpness
-    )
+    clip = None if is_unclipped else rules.choose_clip(request.defaults, signal_to_noise)
+    if keep_likelihood and math.isfinite(request.make_loss(None, sharpness).slope_bound):
+        clip = None
+    problem = request.make_problem(clip, 0.0, sharpness)
     curvature, clip_explanation = problem.loss.step_curvature, explain_clip(problem, signal_to_noise)
     warning = low_signal_warning(request, moment_budget.effective_n / request.n_columns)
     spec = WhitenedSpec(

@@ -151,10 +151,11 @@ MAX_WEAK_DEVIATION = 6.0
 
 
 class ShrinkageResult(NamedTuple):
-    """The shrunk coefficients, and the posterior probability that effects are weak."""
+    """The shrunk coefficients, the posterior probability that effects are weak, and the matrix that shrank the tail."""
 
     value: Floats
     weak_probability: float
+    linear_map: Floats | None = None
 
 
 def shrink_windows(
@@ -235,8 +236,10 @@ def shrink_tail(
     )
     posterior = np.exp(logs - logsumexp(logs))
     weak_probability = float(posterior[COEF_DEVIATIONS <= MAX_WEAK_DEVIATION].sum())
-    correction = weak_probability * (posterior @ (squares * reached / joint) * rotated_tail - rotated_tail)
-    return ShrinkageResult(tail + correction @ axes, weak_probability)
+    factors = posterior @ (squares * reached / joint)
+    correction = weak_probability * (factors * rotated_tail - rotated_tail)
+    linear_map = np.eye(len(tail)) + weak_probability * (axes.T * (factors - 1)) @ axes
+    return ShrinkageResult(tail + correction @ axes, weak_probability, linear_map)
 
 
 STEP_CURVATURE_POWER = 0.25

@@ -103,6 +103,11 @@ def window_response(path: DescentPath, u: Floats) -> WindowResponse:
 
 
 ALLOWED_MOMENT_RELEASES = (1, 2)
+CURVATURE_ROW_FACTOR = 1.25
+"""k: a row of weight w counts with min(w, k R^2 / |B' x|^2) in the curvature, so that a record adds at most k M to it.
+At 1, rows slightly longer than R would count less than in the gradient."""
+N_SLOPE_MEANS = 2
+"""Means of squared slopes that are released with a curvature: weighted as gradients are, and unweighted."""
 MIN_FLAT_SCORE = 2.0
 """Root mean square of the scores above which the loss counts as flat and the descent is longer."""
 
@@ -119,6 +124,11 @@ class WhitenedSpec(Spec):
 
     where a mean is a sum over the public divisor n. B, R and w are functions of the released moments. With
     count_noise_std, noisy counts of the classes come first, and the descent starts at the constant model they give.
+    For confidence intervals, two more releases follow at the released coefficients, with a = min(w, k R^2 / |B' x|^2),
+    k = CURVATURE_ROW_FACTOR, M the bound on h'' and C that on |r|:
+
+        curvature       mean a h'' / (k M) (B' x)(B' x)' / R^2 + curvature_noise_std (Z + Z') / 2
+        squared slopes  mean min(w^2 |B' x|^2 / R^2, 1) r^2 / C^2 and mean r^2 / C^2, each + slope_noise_std N(0, 1)
 
     Parameters
     ----------
@@ -142,6 +152,9 @@ class WhitenedSpec(Spec):
         no counts.
     recount_noise_std : the same for a second count, which may take the place of the steps after the approach; it
         costs no more than they do. None never counts again.
+    curvature_noise_std : standard deviation of the noise on a diagonal entry of the curvature, in its unit; 0 releases
+        no curvature.
+    slope_noise_std : standard deviation of the noise on each mean of squared slopes; 0 releases none.
 
     Attributes
     ----------
@@ -150,7 +163,7 @@ class WhitenedSpec(Spec):
 
     mechanism: ClassVar[str] = "whitened-gd"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        secure=True, holds_beyond_n=True, ridge_and_radius=False, checkpoints=True
+        secure=True, holds_beyond_n=True, ridge_and_radius=False, checkpoints=True, curvature=True
     )
     moment_noise_std: float
     noise_std: float
@@ -168,6 +181,8 @@ class WhitenedSpec(Spec):
     secure: bool = False
     count_noise_std: float | None = None
     recount_noise_std: float | None = None
+    curvature_noise_std: float = 0.0
+    slope_noise_std: float = 0.0
     combined_noise: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -195,6 +210,11 @@ class WhitenedSpec(Spec):
         if self.recount_noise_std is not None and not (self.count_noise_std and self.n_approach_steps):
             raise InvalidParameter("a second count needs a first one, and an approach that decides on it.")
         _check.set_frozen(self, release=_check.check_choice("release", self.release, ("noisy-answers",)))
+        for name in ("curvature_noise_std", "slope_noise_std"):
+            if getattr(self, name) != 0:
+                _check.set_frozen(self, **{name: _check.check_scale(name, getattr(self, name))})
+        if self.slope_noise_std and not self.curvature_noise_std:
+            raise InvalidParameter("squared slopes are released with a curvature; state curvature_noise_std.")
         if self.n_moment_releases not in ALLOWED_MOMENT_RELEASES:
             raise InvalidParameter(f"n_moment_releases must be 1 or 2, got {self.n_moment_releases!r}.")
         if self.average_from >= self.n_steps:

@@ -7,7 +7,7 @@ import math
 from dplangevin.accounting.guarantee import Guarantee
 from dplangevin.accounting.parts import Gaussian
 from dplangevin.accounting.theorem import Theorem, round_up
-from dplangevin.mechanisms.whitened.spec import WhitenedSpec
+from dplangevin.mechanisms.whitened.spec import N_SLOPE_MEANS, WhitenedSpec
 from dplangevin.problem.constants import Constants
 
 EXACT_RECORD_ASSUMPTION = (
@@ -24,7 +24,7 @@ ADAPTIVE_STEPS_ASSUMPTION = (
 class WhitenedComposition(
     Theorem[WhitenedSpec], name="whitened-composition", proof="docs/theory/converging_fits.md, section 1"
 ):
-    """Composition of n_moment_releases Gaussian mechanisms on second moments and n_steps on gradients.
+    """Composition of n_moment_releases Gaussian mechanisms on second moments, n_steps on gradients, and curvature.
 
     Each mechanism depends on the releases before it.
 
@@ -40,6 +40,10 @@ class WhitenedComposition(
     the point are: L / (row_norm n), and twice that for a replaced one. With a the number of approach steps, each of
     the T - a steps after them, T a function of what they released, has noise noise_std sqrt((T - a) / (n_steps - a)):
     together they cost the same mu^2 whatever T is.
+
+    Curvature: given the releases before it, a record adds the positive semidefinite matrix v v' / n, |v| <= 1, and the
+    bound for moments holds. The two squared slopes are a pair in [0, 1]^2 / n, which one record moves by at most
+    sqrt(2) / n, whether it is added, removed or replaced.
 
     A secure run has the same sensitivities and the same noise: the integers of a record are checked against the same
     bounds, sums over records are exact, and the ideal release is rounded (docs/theory/exact_sums.md).
@@ -59,7 +63,8 @@ class WhitenedComposition(
 
     def derive_guarantee(self, constants: Constants, spec: WhitenedSpec) -> Guarantee:
         is_replace_one = constants.adjacency == "replace-one"
-        moment = (math.sqrt(2) if is_replace_one else 1.0) / (constants.n * spec.moment_noise_std)
+        matrix_sensitivity = math.sqrt(2) if is_replace_one else 1.0
+        moment = matrix_sensitivity / (constants.n * spec.moment_noise_std)
         record = (2.0 if is_replace_one else 1.0) * constants.lipschitz / self.row_norm(constants)
         step, first = (record / (constants.n * noise) for noise in (spec.noise_std, spec.approach_noise_std))
         steps = Gaussian(mu=round_up(step), count=spec.n_steps - spec.n_approach_steps)
@@ -77,10 +82,23 @@ class WhitenedComposition(
                         "the second count of the classes costs more than the steps it takes the place of",
                         "Raise recount_noise_std.",
                     )
+        curvature = []
+        if spec.curvature_noise_std:
+            matrix = matrix_sensitivity / (constants.n * spec.curvature_noise_std)
+            curvature.append(Gaussian(mu=round_up(matrix)))
+        if spec.slope_noise_std:
+            pair = math.sqrt(N_SLOPE_MEANS) / (constants.n * spec.slope_noise_std)
+            curvature.append(Gaussian(mu=round_up(pair)))
         return self.guarantee(
             constants,
             spec,
-            (*counts, Gaussian(mu=round_up(moment), count=spec.n_moment_releases), *approach, steps),
+            (
+                *counts,
+                Gaussian(mu=round_up(moment), count=spec.n_moment_releases),
+                *approach,
+                steps,
+                *curvature,
+            ),
             (
                 "second moments are of rows alone: neither labels nor sample weights enter them",
                 *((ADAPTIVE_STEPS_ASSUMPTION,) if spec.n_approach_steps else ()),

@@ -1,0 +1,87 @@
+"""Compare flip_probability with refits: how often do two releases decide differently about the same person?
+
+Usage: python benchmarks/decision_stability.py adult bank heavy dummies clusters [--epsilons .5 1] [--refits 200]
+           [--source noise | sample]
+
+Rows with a predicted probability above .1% are judged, in deciles of it, over all refits. With --source sample
+(generated tables only) every refit has records of its own. adult and bank need DPLANGEVIN_DATA (see loaders.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from intervals import SIZES, choose_coefficients, draw_rows, draw_targets
+from loaders import Floats, load
+
+from dplangevin.estimators import DPLogisticRegression
+
+N_TEST, MIN_PROBABILITY, MIN_FLIPS = 2500, 0.001, 0.01
+
+
+def draw_table(name: str, seed: int) -> tuple[Floats, Floats]:
+    """Return rows and labels of a generated table."""
+    rng, (n, p), theta = np.random.default_rng([77, seed]), SIZES[name], choose_coefficients(name, "logistic")
+    rows = draw_rows(name, n, p, rng)
+    return rows, draw_targets("logistic", rows @ theta[:-1] + theta[-1], rng)
+
+
+def measure(name: str, epsilon: float, refits: int, source: Any) -> str:
+    """Return the figures of one cell as text."""
+    if name in SIZES:
+        (rows, labels), (test, _) = draw_table(name, 0), draw_table(name, 1)
+        norm, intercept = math.sqrt(rows.shape[1]), True
+    else:
+        rows, labels, test, _ = load(name, 0)
+        norm, intercept = 1.0, False
+    test = test[np.random.default_rng(5).permutation(len(test))[:N_TEST]]
+    decisions, predicted, bounds = [], [], []
+    for seed in range(refits):
+        model = DPLogisticRegression(
+            epsilon=epsilon, delta=1e-5, data_norm=norm, classes=[0, 1], intervals=True, adjacency="add-remove",
+            n_public=len(rows), fit_intercept=intercept, random_state=1000 + seed,
+        )  # fmt: skip
+        if source == "sample":
+            rows, labels = draw_table(name, 2 + seed)
+        with warnings.catch_warnings(action="ignore"):
+            model.fit(rows, labels)
+        decisions.append(model.predict(test))
+        predicted.append(model.flip_probability(test, source))
+        bounds.append(model.flip_probability(test, source, conservative=True))
+    chosen, probabilities = np.array(decisions), np.array(predicted)
+    share = chosen.mean(axis=0)
+    actual = np.where(chosen == 1, 1 - share, share) * refits / (refits - 1)
+    near = probabilities > MIN_PROBABILITY
+    order = np.argsort(probabilities[near])
+    errors = [
+        100 * abs(probabilities[near][part].mean() - actual[near][part].mean())
+        for part in np.array_split(order, 10)
+    ]
+    flips = (chosen != (share > 0.5)).mean(axis=0)
+    failed = np.mean((np.array(bounds) < flips)[:, flips > MIN_FLIPS])
+    return (
+        f"{name} epsilon={epsilon:g} {source}: actual {100 * actual[near].mean():.1f} predicted "
+        f"{100 * probabilities[near].mean():.1f}, decile errors {np.mean(errors):.1f} (mean) {max(errors):.1f} "
+        f"(largest); conservative too low {100 * failed:.1f}%; all rows {100 * actual.mean():.2f}%"
+    )
+
+
+def main() -> None:
+    """Print one line a cell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="+")
+    parser.add_argument("--epsilons", nargs="+", type=float, default=(0.5, 1.0))
+    parser.add_argument("--refits", type=int, default=200)
+    parser.add_argument("--source", choices=("noise", "sample"), default="noise")
+    options = parser.parse_args()
+    for name in options.tables:
+        for epsilon in options.epsilons:
+            print(measure(name, epsilon, options.refits, options.source), flush=True)
+
+
+if __name__ == "__main__":
+    main()

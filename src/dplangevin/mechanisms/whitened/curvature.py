@@ -1,0 +1,201 @@
+"""Release the curvature of the loss in whitened coordinates, and means of its squared slopes, at released coefficients.
+
+In whitened coordinates the curvature is near a multiple of the identity, so that a small fraction of the budget shows
+all of it. A record adds v v' with v = sqrt(a h'' / (k M)) B' x / R, a = min(w, k R^2 / |B' x|^2): |v| <= 1 is checked
+on the very numbers that are summed, whatever B, R and the record are. Exact runs truncate v to whole steps, and their
+sums over records have no rounding error (docs/theory/one_step_intervals.md, section 2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dplangevin.data.dataset import Block, Dataset
+from dplangevin.data.exact_records import bound_lengths, limit_rows
+from dplangevin.data.integer_grids import INWARD, IntegerTransform, piece_rows, snap_point
+from dplangevin.data.integer_words import WordSum, carry, to_integers
+from dplangevin.errors import InvalidParameter
+from dplangevin.mechanisms.mechanism import NoiseDraws
+from dplangevin.mechanisms.moments.mechanism import sample_symmetric_noise
+from dplangevin.mechanisms.whitened.spec import CURVATURE_ROW_FACTOR, N_SLOPE_MEANS, WhitenedSpec
+from dplangevin.mechanisms.whitened.whitening import (
+    WhitenedGeometry,
+    WhiteningTransform,
+    row_chunks,
+    whiten_rows,
+)
+from dplangevin.problem import Loss, Problem
+from dplangevin.sampling.exact_noise import ByteSource
+from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_symmetric_gaussian_noise
+
+Floats = NDArray[np.float64]
+SLOPE_STEPS = 2.0**20
+"""Steps in which an exact run counts a squared slope between 0 and 1."""
+
+
+class WhitenedCurvature(NamedTuple):
+    """Noisy curvature of the mean loss in whitened coordinates q, and noisy means of squared slopes.
+
+    Parameters
+    ----------
+    matrix : mean a h'' (B' x)(B' x)', with noise of standard deviation `noise_std` on its diagonal.
+    weighted_square : mean min(w^2 |B' x|^2, R^2) r^2, the trace of the covariance of gradients; None if not released.
+    weighted_noise_std : standard deviation of its noise.
+    mean_square : mean r^2.
+    """
+
+    matrix: Floats
+    noise_std: float
+    weighted_square: float | None = None
+    weighted_noise_std: float = 0.0
+    mean_square: float | None = None
+
+    def to_array(self) -> Floats:
+        """Return all of it in one array, for the state of a run."""
+        numbers = (self.noise_std, self.weighted_square, self.weighted_noise_std, self.mean_square)
+        return np.append(self.matrix.ravel(), [np.nan if number is None else number for number in numbers])
+
+    @classmethod
+    def from_array(cls, array: Floats) -> WhitenedCurvature:
+        """Return the release that `to_array` made an array of."""
+        size = math.isqrt(len(array) - 4)
+        noise_std, weighted, weighted_noise_std, mean = map(float, array[-4:])
+        squares = (None, 0.0, None) if math.isnan(weighted) else (weighted, weighted_noise_std, mean)
+        return cls(array[:-4].reshape(size, size), noise_std, *squares)
+
+
+def check_curvature_problem(problem: Problem) -> None:
+    """Refuse losses and weights for which the curvature in whitened coordinates gives no intervals."""
+    loss = problem.loss
+    if loss.score_dimension != 1 or loss.unclipped_loss.slope_variance == "measured":
+        raise InvalidParameter(
+            f"whitened-gd has no intervals for the {loss.unclipped_loss.name} loss; leave mechanism='auto', which "
+            "then uses objective perturbation."
+        )
+    if problem.bounds.weight_bound != 1:
+        raise InvalidParameter("curvatures are released for equally weighted records only.")
+
+
+def release_curvature(
+    spec: WhitenedSpec, data: Dataset, geometry: WhitenedGeometry, theta: Floats, draws: NoiseDraws
+) -> WhitenedCurvature:
+    """Release the curvature at theta, a point that was itself released; rows of a secure run are on their grid."""
+    problem, bound = data.problem, geometry.transform.bound
+    size = problem.n_columns
+    if geometry.integer_transform is None:
+        means = data.sum_over_blocks(sum_curvatures, geometry.transform, theta) / problem.n
+        matrix, rng = means[: size**2].reshape(size, size), draws.rng
+        matrix = (matrix + matrix.T) / 2 + spec.curvature_noise_std * sample_symmetric_noise(size, rng)
+        squares = means[size**2 :]
+        if spec.slope_noise_std:
+            squares = squares + spec.slope_noise_std * rng.standard_normal(N_SLOPE_MEANS)
+    else:
+        matrix, squares = _release_exact_curvature(
+            spec, data, geometry.integer_transform, theta, draws.source
+        )
+    unit = CURVATURE_ROW_FACTOR * problem.loss.typical_curvature_bound * bound**2
+    released = WhitenedCurvature(matrix=unit * matrix, noise_std=unit * spec.curvature_noise_std)
+    if not spec.slope_noise_std:
+        return released
+    square = problem.loss.slope_bound**2
+    return released._replace(
+        weighted_square=float(squares[0]) * square * bound**2,
+        weighted_noise_std=spec.slope_noise_std * square * bound**2,
+        mean_square=max(float(squares[1]), spec.slope_noise_std) * square,
+    )
+
+
+def sum_curvatures(data: Dataset, transform: WhiteningTransform, theta: Floats) -> Floats:
+    """Return the sums over records of v v' (flattened) and of both squared slopes, in floating point."""
+    problem = data.problem
+    scaled = transform._replace(basis=transform.basis / problem.row_norm)
+    matrix, squares, n_rows = np.zeros((problem.n_columns,) * 2), np.zeros(N_SLOPE_MEANS), 0
+    for block in data.blocks():
+        _check_unweighted(block)
+        start = 0
+        for rows in row_chunks(block.rows):
+            labels = block.labels[start : start + len(rows)]
+            start += len(rows)
+            weights, whitened = whiten_rows(rows, scaled)
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                lengths = np.sqrt(np.einsum("ij,ij->i", whitened, whitened)) / scaled.bound
+                factors, slopes = _record_factors(problem.loss, rows @ theta, labels, weights, lengths)
+                slopes *= rows.any(axis=1)  # a zero row stands for no record
+                whitened *= (factors / scaled.bound)[:, None]
+                inside = np.einsum("ij,ij->i", whitened, whitened) <= 1 + 1e-12
+            whitened[~inside] = 0.0
+            matrix += whitened.T @ whitened
+            squares += slopes.sum(axis=1)
+        n_rows += len(block.rows)
+    data.check_row_count(n_rows)
+    return np.concatenate([matrix.ravel(), squares])
+
+
+def sum_exact_curvatures(data: Dataset, transform: IntegerTransform, theta: Floats) -> NDArray[np.int64]:
+    """Return the same sums in whole numbers, v in steps of R / max_steps and squared slopes in 1 / SLOPE_STEPS.
+
+    Words [2, p^2 + 2]. Every number of a record is a function of it and of public or released values alone.
+    """
+    problem, size = data.problem, data.problem.n_columns
+    point, total, n_rows = snap_point(theta[:, None], transform.grid)[:, 0], WordSum((size**2 + 2,)), 0
+    for block in data.blocks():
+        _check_unweighted(block)
+        step = piece_rows(size)
+        for start in range(0, len(block.rows), step):
+            rows = block.rows[start : start + step].astype(np.float64, copy=False)
+            labels = block.labels[start : start + step]
+            weights = limit_rows(rows, None, 1.0, transform) / transform.grid.max_limit
+            whole = transform.coordinates(rows)
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                lengths = bound_lengths(whole) / transform.max_steps
+                factors, slopes = _record_factors(problem.loss, rows @ point, labels, weights, lengths)
+                slopes *= rows.any(axis=1)
+                whole *= (factors * INWARD)[:, None]
+                np.trunc(whole, out=whole)
+                inside = np.einsum("ij,ij->i", whole, whole) <= transform.max_steps_square
+            whole[~inside] = 0.0
+            counts = np.floor(slopes * SLOPE_STEPS).sum(axis=1)
+            total.add(np.concatenate([(whole.T @ whole).ravel(), counts]))
+        n_rows += len(block.rows)
+    data.check_row_count(n_rows)
+    return total.words()
+
+
+def _release_exact_curvature(
+    spec: WhitenedSpec, data: Dataset, transform: IntegerTransform, theta: Floats, source: ByteSource
+) -> tuple[Floats, Floats]:
+    """Release both from exact sums, to which a record adds a matrix of norm at most max_steps^2 and whole numbers."""
+    size, n = data.problem.n_columns, data.problem.n
+    sums: NDArray[Any] = to_integers(carry(data.sum_over_blocks(sum_exact_curvatures, transform, theta)))
+    scale = n * transform.max_steps**2
+    matrix = add_symmetric_gaussian_noise(
+        sums[: size**2].reshape(size, size), np.asarray(0), spec.curvature_noise_std * scale, source
+    )
+    if not spec.slope_noise_std:
+        return matrix / scale, np.zeros(N_SLOPE_MEANS)
+    steps = n * SLOPE_STEPS
+    squares = add_rounded_gaussian_noise(sums[size**2 :], np.asarray(0), spec.slope_noise_std * steps, source)
+    return matrix / scale, squares / steps
+
+
+def _record_factors(
+    loss: Loss, scores: Floats, labels: Floats, weights: Floats, lengths: Floats
+) -> tuple[Floats, Floats]:
+    """Return sqrt(a h'' / (k M)) of each record, `lengths` being |B' x| / R, and its two squared slopes in [0, 1]."""
+    scores = np.nan_to_num(scores, nan=0.0, posinf=1e300, neginf=-1e300)
+    largest = loss.typical_curvature_bound
+    curvatures = np.clip(np.nan_to_num(loss.curvature(scores, labels)), 0.0, largest) / largest
+    slopes = np.nan_to_num(np.clip(loss.slope(scores, labels) / loss.slope_bound, -1.0, 1.0)) ** 2
+    shares = np.minimum(weights / CURVATURE_ROW_FACTOR, 1 / lengths**2)
+    factors = np.sqrt(np.clip(np.nan_to_num(shares, nan=0.0), 0.0, 1.0) * curvatures)
+    weighted = np.clip(np.nan_to_num((weights * lengths) ** 2, nan=0.0, posinf=0.0), 0.0, 1.0) * slopes
+    return factors, np.stack([weighted, slopes])
+
+
+def _check_unweighted(block: Block) -> None:
+    if block.weights is not None:
+        raise InvalidParameter("curvatures are released for equally weighted records only.")

@@ -1,0 +1,453 @@
+"""The one-step estimate of a whitened descent and its distribution: post-processing of the path and of a curvature.
+
+Step t releases g_t = grad F(v_t) + xi_t at a known point v_t, with xi_t ~ N(0, s_t^2 I). F is the weighted mean loss in
+whitened coordinates q, q* the minimiser of its expectation, H its curvature there. With weights om_t proportional to
+1 / s_t^2 over the steps t >= a, and the noisy curvature K,
+
+    K qbar - gbar  =  K q* - (xi + e) - (K - H)(q* - qbar),      qbar = sum om_t v_t,  gbar = sum om_t (g_t - rem_t),
+
+where xi ~ N(0, s^2 I) with 1 / s^2 = sum 1 / s_t^2, and e = grad F(q*) has covariance J / n. Whatever steps, momentum
+and convergence were, the points enter through the gradients at them alone: K^-1 (K qbar - gbar) is the minimiser plus
+noise of ONE gradient that had nearly the whole budget of the descent. rem_t, the part of grad F(v_t) that is not linear
+in v_t, is computed for elliptical rows (`_EllipticalRows`); labels cancel in it.
+
+K is the noisy curvature, shrunk towards a multiple of what elliptical rows would have, by James-Stein with known noise.
+theta = B q has the prior N(0, tau^2), tau = coef_bound / (2 row_norm) or four times the root mean square of the
+released coefficients if that is larger. docs/theory/one_step_intervals.md has the derivation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from dplangevin.mechanisms.whitened.curvature import WhitenedCurvature
+from dplangevin.mechanisms.whitened.whitening import WhitenedGeometry
+from dplangevin.problem import Problem
+
+Floats = NDArray[np.float64]
+MIN_RELATIVE_EIGENVALUE = 0.05
+"""Smallest eigenvalue of the estimated curvature over that of its guess."""
+MIN_TRACE_DEVIATIONS = 2.0
+"""The guess has at least this many standard deviations of the noise of a trace."""
+MIN_GUESS_EIGENVALUE = 0.02
+"""Smallest eigenvalue of the guess over the curvature across the coefficients."""
+MAX_SIZE_FACTOR = 2.0
+"""Largest factor by which the nonlinear part of elliptical rows is scaled to the released curvature."""
+WINDOW_BIAS_FACTOR = 0.1
+"""Weight of the squared nonlinearity, most of which is computed, against variance in the choice of the first step."""
+MIN_PRIOR_WIDTHS = 4.0
+"""The prior is at least this many times as wide as the root mean square of the released coefficients."""
+MIN_CURVED_DEVIATIONS = 2.5
+"""A direction in which a schema's rows do not differ is flat unless its curvature exceeds so many deviations."""
+MIN_COSINE = math.sqrt(0.5)
+MIN_KNOWN_DEVIATIONS = 2.0
+"""After two moment releases, a direction that stays below the noise of the second has a curvature worth using if that
+is at least so many deviations. After one release most directions may be below it, and their mean is used."""
+UNKNOWN_DEVIATIONS = 2.0
+"""Curvature, in deviations of its noise, of directions where it is unknown, for the noise of decisions: rows that have
+a component there make the curvature positive."""
+N_ROUNDS = 3
+AUXILIARY_PREFIX = "one_step_"
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(61)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+class DescentRecord(NamedTuple):
+    """A finished descent, in whitened coordinates q.
+
+    Parameters
+    ----------
+    points, gradients, noise_stds : points and noisy gradients [T, p], and the noise of each step.
+    step_sizes : of each coordinate.
+    tail_first : first step whose iterate is averaged.
+    end : mean of the last iterates.
+    answer : what was released.
+    shrinkage : [p, p], by which the mean of the tail was multiplied to give the answer.
+    """
+
+    points: Floats
+    gradients: Floats
+    noise_stds: Floats
+    step_sizes: Floats
+    tail_first: int
+    end: Floats
+    answer: Floats
+    shrinkage: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OneStepEstimate:
+    """The one-step estimate of the coefficients and the parts of its covariance.
+
+    Parameters
+    ----------
+    center : the estimate [p].
+    sampling, noise, prior : covariances [p, p] due to sampling, to privacy noise, and to the prior.
+    curvature : estimated curvature of the mean loss in theta, [p, p].
+    answer_noise : covariance of the noise in the released coefficients, [p, p].
+    prior_scale : standard deviation tau of the prior.
+    flat : [p, k], orthonormal directions about which nothing can be known; the center is 0 there.
+    dispersion : mean squared slope where it was released, else None.
+    slope_ratio, slope_ratio_std : where squared slopes were released, the variance of the gradients over the curvature,
+        1 or less for a likelihood, and its standard error due to noise.
+    """
+
+    ARRAY_NAMES: ClassVar[tuple[str, ...]] = (
+        "center", "sampling", "noise", "prior", "curvature", "answer_noise", "flat",
+    )  # fmt: skip
+    center: Floats
+    sampling: Floats
+    noise: Floats
+    prior: Floats
+    curvature: Floats
+    answer_noise: Floats
+    prior_scale: float
+    flat: Floats
+    dispersion: float | None = None
+    slope_ratio: float | None = None
+    slope_ratio_std: float | None = None
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return what a release keeps: single precision, whose rounding hides the last digits of noisy sums."""
+        arrays = {name: value for name, value in vars(self).items() if value is not None}
+        return {
+            AUXILIARY_PREFIX + name: np.asarray(value, np.float32).astype(float)
+            for name, value in arrays.items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> OneStepEstimate | None:
+        """Return the estimate that a release kept; None where it released no curvature."""
+        size = len(AUXILIARY_PREFIX)
+        own = {name[size:]: value for name, value in arrays.items() if name.startswith(AUXILIARY_PREFIX)}
+        if not own:
+            return None
+        arrays = {name: own.pop(name) for name in cls.ARRAY_NAMES}
+        return cls(**arrays, **{name: float(value) for name, value in own.items()})  # type: ignore[arg-type]
+
+
+class _EllipticalRows(NamedTuple):
+    """What is assumed of the rows where the path does not show it: z = A (c + (I - c c') g), g elliptical.
+
+    A is the root of their second moment, c the direction in which they are constant.
+    """
+
+    root: Floats
+    constant: Floats
+    kind: str
+    largest: float
+
+    def law_at(self, point: Floats) -> tuple[Floats, Floats]:
+        """Return the mean slope times row, without labels, and the mean curvature, at q = A^-1 point."""
+        c = self.constant
+        mean = float(c @ point)
+        across = point - mean * c
+        spread = float(np.linalg.norm(across))
+        along = across / max(spread, 1e-300)
+        scores = mean + spread * _NODES
+        if self.kind == "logistic":
+            slopes = expit(scores)
+            curvatures = slopes * (1 - slopes)
+        else:
+            slopes = np.exp(np.minimum(scores, math.log(self.largest) + 1))
+            curvatures = slopes
+        b0, b1 = float(_WEIGHTS @ slopes), float(_WEIGHTS @ (slopes * _NODES))
+        a0, a1, a2 = (float(_WEIGHTS @ (curvatures * _NODES**j)) for j in range(3))
+        curvature = a0 * np.eye(len(point)) + (a2 - a0) * np.outer(along, along)
+        curvature += a1 * (np.outer(c, along) + np.outer(along, c))
+        return b0 * c + b1 * along, curvature
+
+
+def estimate_one_step(
+    record: DescentRecord,
+    geometry: WhitenedGeometry,
+    curvature: WhitenedCurvature,
+    problem: Problem,
+    first_moment: Floats,
+    flat_directions: Floats | None = None,
+) -> OneStepEstimate:
+    """Return the one-step estimate with its distribution, a function of released and public values alone.
+
+    first_moment : the first noisy second moment of the rows. flat_directions : of a schema, see `OneStepEstimate`.
+    """
+    basis = geometry.transform.basis / problem.row_norm
+    inside, flat = _separate_flat_directions(basis, curvature, flat_directions)
+    inside, unknown = _separate_unknown_directions(inside, geometry, curvature)
+    rows = _describe_rows(geometry, problem, first_moment)
+    guess = _guess_curvature(rows, geometry, curvature, record.answer, inside)
+    # from here on coordinates are c = W' q, in which the noise is as white as in q
+    matrix, left, root = shrink_curvature(inside.T @ curvature.matrix @ inside, guess, curvature.noise_std)
+    remainders = _compute_remainders(rows, record, matrix, inside)
+    first = _choose_first_step(record, geometry.moments, float(np.trace(matrix)) / len(matrix))
+    weights = record.noise_stds[first:] ** -2.0
+    variance = 1 / weights.sum()
+    weights *= variance
+    point = inside.T @ (weights @ record.points[first:])
+    gradient = inside.T @ (weights @ (record.gradients[first:] - remainders[first:]))
+    gradient_covariance, ratio, ratio_std = matrix / problem.n, None, None
+    if curvature.weighted_square is not None:
+        trace = float(np.trace(matrix))
+        ratio = max(curvature.weighted_square, curvature.weighted_noise_std) / trace
+        ratio_std = ratio * math.hypot(
+            curvature.weighted_noise_std / (ratio * trace),
+            curvature.noise_std * math.sqrt(len(matrix)) / trace,
+        )
+        gradient_covariance = gradient_covariance * ratio
+    to_theta = basis @ np.column_stack([inside, unknown])
+    to_theta = to_theta - flat @ (flat.T @ to_theta)
+    size = len(matrix)
+    scale = _prior_scale(
+        problem, matrix, gradient_covariance, variance, to_theta[:, :size], inside.T @ record.answer
+    )
+    prior = to_theta.T @ to_theta / scale**2
+    observation = matrix @ point - gradient
+    known = np.eye(len(prior))[:, :size]
+    move, own = np.zeros(size), np.zeros(size)
+    for _ in range(N_ROUNDS):
+        doubt = left @ (root.T @ move) ** 2 + np.diag(left) * own
+        noise = variance * np.eye(size) + (root * doubt) @ root.T
+        weighted = np.linalg.solve(gradient_covariance + noise, matrix)
+        covariance = np.linalg.inv(known @ (matrix @ weighted) @ known.T + prior)
+        gain = covariance @ known @ weighted.T
+        middle = gain @ observation
+        informed = (gain @ matrix)[:size]  # how far the records, not the prior, determine each direction
+        move = informed @ (point - middle[:size])
+        own = np.maximum(np.diag(root.T @ informed @ covariance[:size, :size] @ informed.T @ root), 0.0)
+    unbiased = inside @ _correct_inverse(matrix, left, root) @ inside.T
+    unbiased += UNKNOWN_DEVIATIONS * curvature.noise_std * unknown @ unknown.T
+    gain = to_theta @ gain
+    leverage = to_theta @ covariance
+    back = np.linalg.pinv(to_theta)[:size]
+    return OneStepEstimate(
+        center=to_theta @ middle,
+        sampling=gain @ gradient_covariance @ gain.T,
+        noise=gain @ noise @ gain.T,
+        prior=leverage @ prior @ leverage.T,
+        curvature=back.T @ matrix @ back,
+        answer_noise=basis @ _answer_noise(record, unbiased) @ basis.T,
+        prior_scale=scale,
+        flat=flat,
+        dispersion=curvature.mean_square,
+        slope_ratio=ratio,
+        slope_ratio_std=ratio_std,
+    )
+
+
+def _answer_noise(record: DescentRecord, curvature: Floats) -> Floats:
+    """Return the covariance of the noise in the released mean of the tail, for a quadratic loss of this curvature.
+
+    In coordinates E^-1/2 q, E the step sizes, and along the eigenvectors of E^1/2 K E^1/2, each is a recursion of its
+    own: the weight of the noise of a step in the mean follows backwards from the last step.
+    """
+    roots = np.sqrt(record.step_sizes)
+    values, vectors = np.linalg.eigh(np.outer(roots, roots) * curvature)
+    curvatures, n_steps = np.clip(values, 0.0, 4 / 3), len(record.points)
+    share = 1 / (n_steps - record.tail_first)
+    current = later = np.zeros_like(curvatures)
+    products = np.zeros((len(values),) * 2)
+    for t in reversed(range(n_steps)):
+        weights = current + (share if t >= record.tail_first else 0.0)
+        products += record.noise_stds[t] ** 2 * np.outer(weights, weights)
+        propagated = (1 - curvatures) * weights
+        current, later = (1 + t / (t + 3)) * propagated + later, -t / (t + 3) * propagated
+    noise = (vectors.T * record.step_sizes) @ vectors
+    to_q = record.shrinkage @ (roots[:, None] * vectors)
+    return np.asarray(to_q @ (products * noise) @ to_q.T)
+
+
+def _correct_inverse(matrix: Floats, left: Floats, root: Floats) -> Floats:
+    """Return a curvature whose inverse is unbiased to second order, for errors of these variances in `matrix`.
+
+    With E the error, E[(H + E)^-1] = H^-1 + H^-1 E[E H^-1 E] H^-1 + ...: the last matrix is added to the curvature.
+    """
+    inverse = np.linalg.inv(root)
+    scaled = np.linalg.inv(inverse @ matrix @ inverse.T)
+    return np.asarray(matrix + (root * (left @ np.diag(scaled))) @ root.T)
+
+
+def shrink_curvature(noisy: Floats, guess: Floats, noise_std: float) -> tuple[Floats, Floats, Floats]:
+    """Return the curvature shrunk towards the guess L L', the variances left of its entries in L's coordinates, and L.
+
+    noise_std : standard deviation of the noise on the diagonal of `noisy`; off it the variance is half as large.
+    """
+    size = len(noisy)
+    root = np.linalg.cholesky(guess)
+    inverse = np.linalg.inv(root)
+    difference = inverse @ (noisy - guess) @ inverse.T
+    products = inverse @ inverse.T
+    diagonal = np.diag(products)
+    noise = noise_std**2 * (np.outer(diagonal, diagonal) + products**2) / 2
+    total = float(noise.sum())
+    spread = max(float((difference**2).sum()) - total, 0.0) / size**2 + 2 * total / size**3
+    shares = spread / np.maximum(spread + noise, 1e-300)
+    values, vectors = np.linalg.eigh(np.eye(size) + shares * difference)
+    inner = (vectors * np.maximum(values, MIN_RELATIVE_EIGENVALUE)) @ vectors.T
+    return np.asarray(root @ inner @ root.T), np.asarray(shares * noise), np.asarray(root)
+
+
+def _separate_flat_directions(
+    basis: Floats, curvature: WhitenedCurvature, flat_directions: Floats | None
+) -> tuple[Floats, Floats]:
+    """Return orthonormal bases: of the coordinates q that scores depend on, and of the flat directions of theta.
+
+    Scores do not change along B^-1 flat, so that gradients lie in its complement, where noise stays white. A direction
+    whose released curvature stands above the noise (rows with unlisted categories) is not flat.
+    """
+    size = len(basis)
+    if flat_directions is None or not flat_directions.size:
+        return np.eye(size), np.zeros((size, 0))
+    vectors, sizes, _ = np.linalg.svd(np.linalg.solve(basis, flat_directions), full_matrices=False)
+    vectors = vectors[:, sizes > 1e-9 * sizes[0]]
+    values, turn = np.linalg.eigh(vectors.T @ curvature.matrix @ vectors)
+    edge = curvature.noise_std * max(MIN_CURVED_DEVIATIONS, math.sqrt(2 * len(values)) + 1)
+    vectors = vectors @ turn[:, values < edge]
+    if not vectors.shape[1]:
+        return np.eye(size), np.zeros((size, 0))
+    full = np.linalg.svd(vectors)[0]
+    return full[:, vectors.shape[1] :], np.linalg.svd(basis @ vectors, full_matrices=False)[0]
+
+
+def _separate_unknown_directions(
+    inside: Floats, geometry: WhitenedGeometry, curvature: WhitenedCurvature
+) -> tuple[Floats, Floats]:
+    """Return `inside` without the directions whose second moment and curvature are both hidden by noise, and these.
+
+    Nothing is known about the coefficients there but the prior: a curvature that noise made too large would make them
+    look precise.
+    """
+    nothing = np.zeros((len(inside), 0))
+    vectors = _below_noise(inside, geometry)
+    if geometry.transform.first_values is None or not vectors.shape[1]:
+        return inside, nothing
+    values, share = _shrink_to_mean(
+        vectors.T @ inside.T @ curvature.matrix @ inside @ vectors, curvature.noise_std
+    )
+    deviation = curvature.noise_std * math.sqrt(share + (1 - share) / len(values.eigenvalues))
+    unknown = vectors @ values.eigenvectors[:, values.eigenvalues < MIN_KNOWN_DEVIATIONS * deviation]
+    if not 0 < unknown.shape[1] < inside.shape[1]:
+        return inside, nothing
+    return inside @ np.linalg.svd(unknown)[0][:, unknown.shape[1] :], inside @ unknown
+
+
+def _below_noise(inside: Floats, geometry: WhitenedGeometry) -> Floats:
+    """Return an orthonormal basis, in coordinates `inside`, of the directions whose second moment is below its noise.
+
+    Most of a direction must lie inside: flat directions are below the noise as well, and are known only roughly there.
+    """
+    vectors, cosines, _ = np.linalg.svd(inside.T[:, ~geometry.spectrum.above_noise], full_matrices=False)
+    return np.asarray(vectors[:, cosines > MIN_COSINE])
+
+
+def _shrink_to_mean(block: Floats, noise_std: float) -> tuple[Any, float]:
+    """Return eigenvalues and eigenvectors of a noisy block, shrunk towards their mean, and the share that was left.
+
+    Where the block differs from a multiple of the identity by no more than its noise, all eigenvalues are their mean.
+    """
+    size = len(block)
+    mean = np.trace(block) / size * np.eye(size)
+    noise = noise_std**2 * size * (size + 1) / 2
+    spread = max(float(((block - mean) ** 2).sum()) - noise, 0.0)
+    share = spread / max(spread + noise, 1e-300)
+    return np.linalg.eigh(mean + share * (block - mean)), share
+
+
+def _describe_rows(
+    geometry: WhitenedGeometry, problem: Problem, first_moment: Floats
+) -> _EllipticalRows | None:
+    """Return elliptical rows with the second moment of the geometry; None for losses that are quadratic."""
+    formula = problem.loss.slope_formula
+    if formula is None or formula.kind not in ("logistic", "exponential"):
+        return None
+    size = len(geometry.moments)
+    # without a constant column, the direction of largest second moment is nearly constant
+    constant = np.eye(size)[-1] if problem.fit_intercept else np.linalg.eigh(first_moment)[1][:, -1]
+    root = np.sqrt(geometry.moments)
+    direction = root * np.linalg.solve(geometry.transform.basis, constant)
+    return _EllipticalRows(
+        root=root,
+        constant=direction / max(float(np.linalg.norm(direction)), 1e-300),
+        kind=formula.kind,
+        largest=problem.loss.typical_curvature_bound,
+    )
+
+
+def _guess_curvature(
+    rows: _EllipticalRows | None,
+    geometry: WhitenedGeometry,
+    curvature: WhitenedCurvature,
+    answer: Floats,
+    inside: Floats,
+) -> Floats:
+    """Return the curvature of elliptical rows, scaled to the traces of the released one, in the coordinates `inside`.
+
+    Directions whose second moment stands above its noise, and the others, are scaled separately.
+    """
+    if rows is None:
+        guess = np.diag(geometry.moments)
+    else:
+        shape = rows.law_at(rows.root * answer)[1]
+        values, vectors = np.linalg.eigh(shape)
+        level = max(float(np.median(values)), 1e-12)
+        guess = (vectors * np.maximum(values / level, MIN_GUESS_EIGENVALUE)) @ vectors.T
+        guess = guess * np.outer(rows.root, rows.root)
+    guess, released = inside.T @ guess @ inside, inside.T @ curvature.matrix @ inside
+    below = _below_noise(inside, geometry)
+    low = below @ below.T
+    scale = np.zeros_like(guess)
+    for part in (np.eye(len(guess)) - low, low):
+        if (size := float(np.trace(part))) > 0.5:
+            trace = max(
+                float(np.sum(part * released)), MIN_TRACE_DEVIATIONS * curvature.noise_std * math.sqrt(size)
+            )
+            scale += math.sqrt(trace / float(np.sum(part * guess))) * part
+    return np.asarray(scale @ guess @ scale)
+
+
+def _compute_remainders(
+    rows: _EllipticalRows | None, record: DescentRecord, matrix: Floats, inside: Floats
+) -> Floats:
+    """Return, for each step, the part of the gradient at its point that is not linear around the answer."""
+    if rows is None:
+        return np.zeros_like(record.points)
+    slope, curvature = rows.law_at(rows.root * record.answer)
+    modelled = inside.T @ (curvature * np.outer(rows.root, rows.root)) @ inside
+    size = min(float(np.trace(matrix)) / max(float(np.trace(modelled)), 1e-300), MAX_SIZE_FACTOR)
+    parts = [
+        rows.law_at(rows.root * point)[0] - slope - curvature @ (rows.root * (point - record.answer))
+        for point in record.points
+    ]
+    return np.asarray(size * np.array(parts) * rows.root)
+
+
+def _choose_first_step(record: DescentRecord, moments: Floats, curvature: float) -> int:
+    """Return the first step that is used: earlier ones add noise budget, but lie further from the end of the path."""
+    n_steps, size = len(record.points), len(moments)
+    distances = 0.5 * curvature * ((record.points - record.end) ** 2 @ moments)
+    precisions = record.noise_stds**-2.0
+    best, chosen = math.inf, max(n_steps - 2, 0)
+    for first in range(min(2, chosen), max(n_steps - 2, 1)):
+        total = precisions[first:].sum()
+        bias = float(precisions[first:] @ distances[first:]) / total
+        error = 1 / total + WINDOW_BIAS_FACTOR * bias**2 / size
+        if error < best:
+            best, chosen = error, first
+    return chosen
+
+
+def _prior_scale(
+    problem: Problem, matrix: Floats, covariance: Floats, variance: float, to_theta: Floats, answer: Floats
+) -> float:
+    """Return tau: public, or wider if the released coefficients are large beyond their own noise."""
+    defaults = problem.loss.unclipped_loss.defaults
+    assert defaults is not None  # every loss with intervals belongs to a model
+    gain = to_theta @ np.linalg.inv(matrix)
+    noisy = np.einsum("ij,jk,ik->i", gain, covariance + variance * np.eye(len(matrix)), gain)
+    size = math.sqrt(max(float(np.mean((to_theta @ answer) ** 2 - noisy)), 0.0))
+    return max(defaults.coef_bound / (2 * problem.row_norm), MIN_PRIOR_WIDTHS * size)
