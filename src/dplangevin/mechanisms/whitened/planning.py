@@ -72,7 +72,8 @@ def _plan_with_curvature(request: Request) -> FitPlan:
     reasons = [
         f"{request.curvature_fraction:.0%} of the privacy budget (in mu^2) is spent on the curvature in whitened "
         "coordinates at the released coefficients; intervals follow from it and from the noisy path of the descent, "
-        "which is the one that the rest of the budget, with the shares above, gives without intervals"
+        "which is the one that the rest of the budget, with the shares above, gives without intervals, except that it "
+        "starts at 0 and is not limited towards the constant model"
     ]
     clip = _plan_descent(rest).plan.problem.loss.slope_bound
     if clip < problem.loss.slope_bound:
