@@ -105,9 +105,15 @@ def test_predictions_have_intervals() -> None:
     rng = np.random.default_rng(0)
     rows = rng.uniform(-1, 1, (5000, 3))
     y = 0.5 * rows[:, 0] + 0.1 * rng.standard_normal(5000)
-    model = DPRidge(data_norm=3**0.5, target_bounds=(-1, 1), intervals=True, random_state=0).fit(rows, y)
-    new = model.predict_interval(rows, new_target=True)
-    assert 0.93 < np.mean((new[:, 0] <= y) & (y <= new[:, 1])) < 0.99
+    covered = []
+    for seed in range(10):  # the variance of targets is a noisy upper bound, so single fits vary
+        model = DPRidge(data_norm=3**0.5, target_bounds=(-1, 1), intervals=True, random_state=seed).fit(
+            rows, y
+        )
+        new = model.predict_interval(rows, new_target=True)
+        covered.append(np.mean((new[:, 0] <= y) & (y <= new[:, 1])))
+    assert min(covered) > 0.9
+    assert 0.95 < np.mean(covered) < 0.999
     assert (np.diff(new, axis=1) > np.diff(model.predict_interval(rows), axis=1)).all()
     with pytest.raises(InvalidParameter, match="new_target=True"):
         fitted().predict_interval(X, new_target=True)

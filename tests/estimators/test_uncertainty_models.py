@@ -167,7 +167,7 @@ def coverage(model: str, n: int, p: int, sets: int, seed: int, **changes: Any) -
 @pytest.mark.parametrize(
     ("model", "n", "changes", "widest"),
     [
-        ("poisson", 10000, {}, 3.5),
+        ("poisson", 10000, {}, 4.5),
         ("quantile", 5000, {}, 2.0),
         ("svc", 5000, {}, 1.5),
         ("multinomial", 4000, {}, 2.2),

@@ -78,7 +78,7 @@ def langevin() -> Case:
     powers = (1 - 0.2 * 0.4) ** np.arange(8)
     exact = 2 * 0.2 * powers.sum() / math.sqrt(2 * 0.2 * np.sum(powers**2))
     return pair("Langevin diffusion (SGLD)", "strongly convex, 8 steps, last iterate", of, (schedule, weak), 1e-2,
-                "NoisyGradientDescent", exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
+                "LangevinDynamics", exact_ratio=exact / (claim.mu or math.nan), runs=400)  # fmt: skip
 
 
 def underdamped() -> Case:

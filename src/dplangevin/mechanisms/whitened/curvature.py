@@ -35,6 +35,8 @@ from dplangevin.sampling.exact_sum_noise import add_rounded_gaussian_noise, add_
 Floats = NDArray[np.float64]
 SLOPE_STEPS = 2.0**20
 """Steps in which an exact run counts a squared slope between 0 and 1."""
+Z_UPPER_BOUND = 1.645
+"""Deviations of noise that an upper 95% confidence bound adds."""
 
 
 class WhitenedCurvature(NamedTuple):
@@ -45,7 +47,7 @@ class WhitenedCurvature(NamedTuple):
     matrix : mean a h'' (B' x)(B' x)', with noise of standard deviation `noise_std` on its diagonal.
     weighted_square : mean min(w^2 |B' x|^2, R^2) r^2, the trace of the covariance of gradients; None if not released.
     weighted_noise_std : standard deviation of its noise.
-    mean_square : mean r^2.
+    mean_square : an upper 95% confidence bound on mean r^2: intervals for new targets must not shrink with its noise.
     """
 
     matrix: Floats
@@ -105,7 +107,7 @@ def release_curvature(
     return released._replace(
         weighted_square=float(squares[0]) * square * bound**2,
         weighted_noise_std=spec.slope_noise_std * square * bound**2,
-        mean_square=max(float(squares[1]), spec.slope_noise_std) * square,
+        mean_square=(max(float(squares[1]), 0.0) + Z_UPPER_BOUND * spec.slope_noise_std) * square,
     )
 
 
