@@ -50,7 +50,7 @@ class Visitor:
         """Open a page."""
         return self.client.get(path, follow_redirects=True)
 
-    def post(self, path: str, **fields: str) -> Any:
+    def post(self, path: str, /, **fields: str) -> Any:
         """Send a form of a page; a field a_b is named a-b where it has a number."""
         named = {re.sub(r"_(?=\d+$)", "-", name): value for name, value in fields.items()}
         return self.client.post(

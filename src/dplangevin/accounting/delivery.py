@@ -267,8 +267,10 @@ class Delivery:
             "dataset": self._dataset,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "charges": self._charges,
-            "checkpoints": [
-                str(path) for run in self._runs if (path := getattr(run, "path", None)) is not None
+            "checkpoints": [  # absolute: a command in another folder may settle this record
+                str(Path(path).absolute())
+                for run in self._runs
+                if (path := getattr(run, "path", None)) is not None
             ],
             "results": [result.to_plain() for result in self._results if result.draft is not None],
             "finished": self._placing,

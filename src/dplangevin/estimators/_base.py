@@ -472,6 +472,9 @@ class DPLinearModel(WithCallContext, FeatureNamesMixin, ExportMixin, BaseEstimat
         schema = None if self.schema is None else encoding_schema(self)
         return read_features(self, X, reset) if schema is None else SchemaEncoder(schema).transform(X)
 
+    def check_raw_table(self) -> None:
+        """Raise if this estimator can neither learn a schema nor limit rows per person; linear ones can."""
+
     def complete_schema(self, X: Any, y: Any, weights: Any) -> None:
         """Set what the fit derives from public quantities before any cell is read; nothing for linear models."""
 

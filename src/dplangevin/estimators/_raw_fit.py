@@ -137,6 +137,7 @@ def plan_raw_table(model: DPLinearModel, X: Any, y: Any, weights: Any) -> RawFit
     """Plan the fit of a raw table from what is public about it: columns, and the number of rows if that is."""
     if isinstance(model.schema, str) and model.schema == LEARN:
         raise learn_template_error(_feature_names(X, y))
+    model.check_raw_table()
     schema_to_learn = read_schema_to_learn(model.schema)
     _check_raw_options(model, schema_to_learn)
     records = RawRecords.from_fit_arguments(

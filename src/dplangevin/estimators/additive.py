@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from dplangevin import _check
 from dplangevin.errors import InvalidParameter
@@ -77,17 +77,12 @@ class AdditiveMixin:
     products: Any = ()
     monotone: Any = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit under the stated guarantee; knots are chosen first, from public quantities alone."""
-        model: Any = self
-        if model.learned_bounds() == "schema" or model.person is not None:
-            raise InvalidParameter(
-                f"{type(self).__name__} needs stated ranges and does not support person=: to learn ranges, or to "
-                "limit rows per person, use a linear estimator whose schema states a 'basis'."
-            )
-        parent: Any = super()
-        fitted: Self = parent.fit(X, y, sample_weight)
-        return fitted
+    def check_raw_table(self) -> None:
+        """Raise: knots are spaced over stated ranges."""
+        raise InvalidParameter(
+            f"{type(self).__name__} needs stated ranges and does not support person=: to learn ranges, or to "
+            "limit rows per person, use a linear estimator whose schema states a 'basis'."
+        )
 
     def complete_schema(self, X: Any, y: Any, weights: Any) -> None:
         """Set schema_ to the stated schema with a basis for every numeric column."""

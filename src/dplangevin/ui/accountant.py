@@ -92,7 +92,7 @@ def curve_svg(rows: Sequence[tuple[float, float]]) -> Markup:
     drawn = [(steps, epsilon) for steps, epsilon in rows if 0 < steps < math.inf and 0 < epsilon < math.inf]
     if len(drawn) < 2:
         return Markup("")
-    width, height, left, bottom = 480, 260, 56, 40
+    width, height, left, bottom = 480, 280, 56, 62
     top = max(epsilon for _, epsilon in drawn) * 1.05
     first, last = math.log10(drawn[0][0]), math.log10(drawn[-1][0])
 
@@ -109,12 +109,12 @@ def curve_svg(rows: Sequence[tuple[float, float]]) -> Markup:
         for value in (0.0, top / 2.1, top / 1.05)
     )
     labels = "".join(
-        f'<text class="tick" x="{place(steps, 0)[0]:.1f}" y="{height - bottom + 26}" text-anchor="middle">{steps:,.0f}</text>'
-        for steps in (drawn[0][0], drawn[len(drawn) // 2][0], drawn[-1][0])
+        f'<text class="tick" x="{place(steps, 0)[0]:.1f}" y="{height - bottom + 28}" text-anchor="{anchor}">{steps:,.0f}</text>'
+        for steps, anchor in ((drawn[0][0], "start"), (drawn[len(drawn) // 2][0], "middle"), (drawn[-1][0], "end"))
     )
     title = escape(f"Epsilon against the number of steps, from {drawn[0][1]:.3g} to {drawn[-1][1]:.3g}")
     return Markup(
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{title}">{ticks}{labels}'
         f'<polyline class="curve" points="{points}"/>{dots}'
-        f'<text class="tick" x="{(left + width) / 2}" y="{height - 2}" text-anchor="middle">steps</text></svg>'
+        f'<text class="tick" x="{(left + width) / 2}" y="{height - 8}" text-anchor="middle">steps</text></svg>'
     )

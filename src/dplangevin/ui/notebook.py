@@ -21,16 +21,26 @@ def command_lines(release: Release, remaining: Any = None) -> str:
         declare += [f"--epsilon={remaining.epsilon!r}", f"--delta={remaining.delta!r}"]
         declare += [f"--adjacency={remaining.adjacency}"]
         declare += [f"--max-rows-per-person={remaining.max_rows_per_person}"]
-        lines += ["# the budget, declared once", shlex.join(declare)]
+        lines += ["# the budget, declared once", _join_words(declare)]
     if (plan := draft.plan_words()) is not None:
-        lines += ["# what the release would cost and bring; reads no data", shlex.join(["dplangevin", *plan])]
+        lines += ["# what the release would cost and bring; reads no data", _join_words(["dplangevin", *plan])]
     lines += [
         "# the release; giving it again makes another one, and charges again",
-        shlex.join(["dplangevin", *release.words]),
+        _join_words(["dplangevin", *release.words]),
     ]
     if draft.model not in (COUNTS, REGION):
         lines += ["# the report of the model, at no cost", "dplangevin report model.json report.html"]
     return "\n".join(lines) + "\n"
+
+
+def _join_words(words: list[str]) -> str:
+    """Return a command for a shell, one option per line."""
+    lines: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--") and lines[-1] != ["--"]:
+            lines.append([])
+        lines[-1].append(shlex.quote(word))
+    return " \\\n    ".join(" ".join(line) for line in lines)
 
 
 def build_notebook(release: Release) -> str:

@@ -72,6 +72,14 @@ def show_number(value: float | None, pattern: str = "{:.4g}") -> Markup:
     return Markup('<data value="{}">{}</data>').format(repr(value), pattern.format(value))
 
 
+def show_cell(text: str) -> Markup:
+    """Return the value of a public input: a number in four digits, or a label."""
+    try:
+        return show_name(f"{float(text):.4g}")
+    except ValueError:
+        return show_name(text)
+
+
 def show_percent(value: float) -> Markup:
     """Return a bound on a probability in percent, rounded up."""
     shown = min(100.0, math.ceil(value * 1000 - 1e-9) / 10)
@@ -101,7 +109,12 @@ class PageRoutes:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters |= {"name": show_name, "number": show_number, "percent": show_percent}
+        self._templates.filters |= {
+            "name": show_name,
+            "number": show_number,
+            "percent": show_percent,
+            "cell": show_cell,
+        }
         self._declaring = threading.Lock()
 
     def build_app(self, token: str, port: int) -> RequestGuard:
@@ -305,7 +318,7 @@ class PageRoutes:
                 intervals=form.get("intervals") == "yes",
                 thresholds=form.get("thresholds", ""),
                 region_model=form.get("region_model", "logistic"),
-                group=form.get("group", ""),
+                group=_name_at(draft, form.get("group", "")),
                 max_rows_per_person=_read_count(form.get("max_rows_per_person", "1"), "the rows of a person"),
                 ways=_read_count(form.get("ways", "1"), "the number of columns of a table"),
                 bins=_read_count(form.get("bins", "10"), "the number of intervals"),
@@ -662,6 +675,11 @@ def _is_learned(choice: ColumnChoice) -> bool:
     return choice.role == "category" and not parse_list(choice.listed)
 
 
+def _name_at(draft: Draft, index: str) -> str:
+    """Return the name of a column by its number; empty where none is chosen."""
+    return draft.names[int(index)] if index.isdecimal() and int(index) < len(draft.names) else ""
+
+
 def _read_number(text: str, what: str) -> float:
     try:
         value = float(text)
@@ -832,7 +850,7 @@ def _describe_history(entries: tuple[Any, ...]) -> list[dict[str, Any]]:
                 "created": entry.created[:16].replace("T", " "),
                 "epsilon": costs[guarantee],
                 "delta": delta,
-                "mechanism": entry.plan.get("mechanism", "?"),
+                "theorem": guarantee.theorem,
                 "release": entry.release_hash[:12] if entry.release_hash else "",
                 "label": entry.label,
             }
